@@ -17,12 +17,12 @@ use crate::table::{DirectiveEntry, Table};
 crate::blocks! {
     /// Including files.
     ///
-    /// A configuration may stand in several files.
+    /// A configuration may be split into several files.
     pub(crate) fn include in Main {
-        /// Puts the content of another file, or of all files that match a pattern with `*`, `?` or `[…]`, in its place.
+        /// Inserts the content of another file, or of all files that match a pattern with `*`, `?` or `[…]`.
         ///
-        /// A relative path starts at the directory of the configuration's first file. A pattern that matches nothing is
-        /// no error; a file that is not there is.
+        /// A relative path starts at the directory of the main configuration file. A pattern that matches nothing is
+        /// not an error; a missing file is.
         "include": [MAIN | EVENTS | HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF | LIMIT_EXCEPT | UPSTREAM
             | STREAM | STREAM_SERVER | STREAM_UPSTREAM | MAIL | MAIL_SERVER | LINES | MGMT] 1, syntax "file | pattern";
     }

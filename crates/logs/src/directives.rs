@@ -18,15 +18,18 @@ use super::sink::Buffer;
 use super::syslog::Peer;
 
 config::directives! {
-    /// The error log of the process.
+    /// Error log of the process.
     ///
-    /// Lines about starting, stopping and reloading, and of all places that name no log of their own.
+    /// It has the messages about starting, stopping and reloading, and those of all levels that set no log of their
+    /// own.
     pub struct ProcessErrorLog in Main {
-        /// Sets where errors are logged, and from which level on. May be repeated: a line goes to every log whose level takes it.
+        /// Sets an error log and its lowest level. May be repeated: a message goes to every log whose level includes
+        /// it.
         ///
-        /// The first argument is a file, `stderr`, or `syslog:server=…` (see `access_log`). The levels are, gravest first, `emerg`,
-        /// `alert`, `crit`, `error`, `warn`, `notice`, `info`, `debug`; a log takes its own level and all graver ones. There are no
-        /// lines of the level `debug`. `memory:` is refused, as by an nginx built without `--with-debug`.
+        /// The first argument is a file, `stderr`, or `syslog:server=…` (see `access_log`). The levels are, most severe
+        /// first, `emerg`, `alert`, `crit`, `error`, `warn`, `notice`, `info`, `debug`; a log takes its own level and
+        /// all more severe ones. There are no messages of the level `debug`. `memory:` is refused, as by an nginx built
+        /// without `--with-debug`.
         error_log: List<ErrorLine> = none, [MAIN] 1.., syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
     }
 }
@@ -34,7 +37,7 @@ config::directives! {
 config::directives! {
     /// Error logs of servers and locations.
     pub struct ErrorLog in Location {
-        /// Sets where errors are logged, and from which level on, instead of the logs of the level around.
+        /// Sets an error log and its lowest level, in place of the logs of the outer level.
         error_log: List<ErrorLine> = none, [HTTP | SERVER | LOCATION] 1..,
             syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
     }
@@ -43,11 +46,11 @@ config::directives! {
 config::directives! {
     /// Formats of access logs.
     pub struct LogFormats in Http {
-        /// Names a format for `access_log`.
+        /// Defines a format for `access_log`.
         ///
-        /// The texts stand side by side. Values of variables are escaped: with `escape=default` the characters `"`, `\`, those below
-        /// 32 and those above 126 as `\xXX`, and a value that is not there is `-`; with `escape=json` as strings of JSON need it;
-        /// with `escape=none` not at all. `combined` is always there.
+        /// Its texts are concatenated. Values of variables are escaped: with `escape=default` the characters `"`, `\`,
+        /// those below 32 and those above 126 as `\xXX`, and a missing value as `-`; with `escape=json` as in JSON
+        /// strings; with `escape=none` not at all. `combined` is predefined.
         log_format: Formats = none, [HTTP] 2.., syntax "name [escape=default|json|none] text …";
     }
 }
@@ -55,22 +58,24 @@ config::directives! {
 config::directives! {
     /// Access logs.
     ///
-    /// One line for each request, written by a thread of its own: an event loop never waits for a log. Lines wait in 16 MiB of
-    /// memory; when these are full, the end of a request waits up to a second, then its line is dropped and counted.
+    /// One line per request, written by a thread of its own: an event loop never waits for a log. Up to 16 MiB of lines
+    /// wait in memory; when these are full, the end of a request waits up to a second, then its line is dropped and
+    /// counted.
     pub struct AccessLog in Location {
-        /// Sets a log of requests, its format (`combined` if none is named) and how it is written. May be repeated: each line of the
-        /// same level is a log. `off` switches all of them off.
+        /// Sets an access log, its format (`combined` by default) and how it is written. May be repeated: each line of
+        /// the same level is a log. `off` switches all of them off.
         ///
-        /// `buffer=` lets lines gather, `flush=` says how long, `gzip` compresses what has gathered (64k if no size is named), each
-        /// time as a whole gzip member. `if=` logs only when its value is neither empty nor `0`. A path with variables is opened by
-        /// the worker for each line (see `open_log_file_cache`), if the request's root directory exists.
-        /// `syslog:server=ADDRESS[:PORT]|unix:PATH` takes `facility=`, `severity=`, `tag=`, `nohostname`, with commas between them.
+        /// `buffer=` collects lines, `flush=` limits for how long, `gzip` compresses what was collected (64k by
+        /// default), each time as a complete gzip member. `if=` logs only if its value is neither empty nor `0`. A path
+        /// with variables is opened by the worker for each line (see `open_log_file_cache`), if the request's root
+        /// directory exists. `syslog:server=ADDRESS[:PORT]|unix:PATH` takes `facility=`, `severity=`, `tag=`,
+        /// `nohostname`, separated by commas.
         access_log: List<AccessLine> = (config::default_paths::HTTP_LOG),
             [HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1..,
             syntax "off | path | syslog:… [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
-        /// Keeps files of logs with variables in their paths open: at most `max` of them; those not used for the time of `inactive`
-        /// are closed, only those used `min_uses` times are kept, and after `valid` it is looked whether the path still names the
-        /// same file.
+        /// Keeps log files with variables in their paths open: at most `max` of them; a file not used for the time
+        /// `inactive` is closed, only files used `min_uses` times are kept, and after `valid` the path is checked
+        /// again.
         open_log_file_cache: OpenFiles = "off", [HTTP | SERVER | LOCATION] 1..=4,
             syntax "off | max=N [inactive=time] [min_uses=N] [valid=time]";
     }

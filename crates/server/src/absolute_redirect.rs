@@ -8,13 +8,13 @@ use crate::Response;
 use crate::request::Request;
 
 directives! {
-    /// Where redirects of the server's own lead.
+    /// Redirects made by the server.
     pub struct Redirects in Location {
-        /// Completes redirects with scheme, host and port.
+        /// Makes redirects absolute: with scheme, host and port.
         absolute_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Uses the server's first name for them instead of the request's host.
+        /// Uses the server's first name in absolute redirects instead of the request's host.
         server_name_in_redirect: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Names the port in them, unless it is 80.
+        /// Adds the port to absolute redirects unless it is 80.
         port_in_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

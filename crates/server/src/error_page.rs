@@ -118,16 +118,16 @@ fn number(text: &[u8]) -> Option<u16> {
 }
 
 directives! {
-    /// What is sent when a request fails.
+    /// Error pages.
     pub struct ErrorPages in Location {
-        /// Sends requests that fail with one of the codes to a URI, to a named location, or to a URL (with 302).
-        /// `=CODE` changes the status, `=` takes that of whatever answers.
+        /// Handles requests that fail with one of the codes by a URI, a named location, or a URL (with 302). `=CODE`
+        /// changes the status, `=` takes the status of the page's response.
         error_page: Option<Pages> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..;
-        /// Lets a failing error page have error pages itself.
+        /// Lets an error page that fails have error pages itself.
         recursive_error_pages: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Pads built-in pages of 4xx and 5xx to over 512 bytes for MSIE and Chrome, which hide shorter ones.
+        /// Pads built-in 4xx and 5xx pages to over 512 bytes for MSIE and Chrome, which hide shorter ones.
         msie_padding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Answers MSIE with a page that refreshes instead of a redirect.
+        /// Responds to MSIE with a page that refreshes instead of a redirect.
         msie_refresh: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

@@ -17,7 +17,7 @@ pub fn pages() -> Vec<(String, String)> {
         let anchor = "(compatibility.md).\n";
         *index = index.replacen(
             anchor,
-            &format!("{anchor}What a value may hold: [variables](variables.md).\n"),
+            &format!("{anchor}Variables in values: [variables](variables.md).\n"),
             1,
         );
     }
@@ -55,7 +55,7 @@ pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
 
 fn variables() -> String {
     let mut page = format!(
-        "{}\n# Variables\n\nA name has no case. What else there is, the configuration makes: `map`, `split_clients`, and named \
+        "{}\n# Variables\n\nNames are case-insensitive. The configuration defines further variables: `map`, `geo`, `split_clients`, `set`, and named \
          groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
         config::manual::GENERATED
     );

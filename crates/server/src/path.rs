@@ -15,13 +15,12 @@ use crate::content::files;
 use crate::request::Request;
 
 blocks! {
-    /// Where files lie.
+    /// Paths of files.
     pub fn lines in Location {
-        /// Sets the directory below which URIs are looked for: the file is the directory's path with the URI behind it.
-        /// Relative to the prefix.
+        /// Sets the root directory: the request's URI is appended to it. A relative path starts at the prefix.
         "root" = "html": [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "path";
-        /// Replaces the location's part of the URI by a path. In a location with a regular expression it is the whole path
-        /// and should use the captures.
+        /// Replaces the location's part of the URI by a path. In a location with a regular expression it is the whole
+        /// path and should use captures.
         "alias": [LOCATION] 1, syntax "path";
     }
 }

@@ -26,7 +26,7 @@ config::choices! {
 }
 
 directives! {
-    /// How the server names itself.
+    /// Server identification.
     pub struct Identity in Location {
         /// Shows the version in `Server` and in built-in pages.
         server_tokens: Tokens = "on", [HTTP | SERVER | LOCATION] 1;

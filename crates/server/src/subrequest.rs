@@ -30,11 +30,11 @@ const TAKEN_MAX: u64 = 64 << 10;
 pub const DEPTH_MAX: u32 = 51;
 
 directives! {
-    /// Sub-requests.
+    /// Subrequests.
     pub struct Subrequests in Location {
-        /// Writes sub-requests to the access log too.
+        /// Logs subrequests to the access log, too.
         log_subrequest: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Limits the body of a sub-request's answer that is kept in memory to become the value of a variable (`set` of `ssi`'s
+        /// Limits the body of a subrequest's response that is kept in memory as the value of a variable (`set` of SSI
         /// `include`).
         subrequest_output_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
     }

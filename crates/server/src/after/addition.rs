@@ -17,13 +17,13 @@ use super::body_filter::{AnswerBody, Steps};
 use super::media_types::MediaTypes;
 
 directives! {
-    /// Adding to bodies.
+    /// Content before and after a body (addition).
     pub struct Addition in Location {
-        /// Shows the answer to this URI before the body of answers of status 200; `""` switches it off.
+        /// Inserts the response to this URI before the body of responses with status 200; `""` switches it off.
         add_before_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
-        /// Shows the answer to this URI behind the body of answers of status 200; `""` switches it off.
+        /// Appends the response to this URI to the body of responses with status 200; `""` switches it off.
         add_after_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
-        /// Sets the media types of the answers that something is added to, beside `text/html`; `*` means all.
+        /// Sets the media types of the responses that content is added to, besides `text/html`; `*` means all.
         addition_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
     }
 }

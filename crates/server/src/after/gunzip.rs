@@ -11,9 +11,9 @@ use super::compression::coded::{self, Coder, Goal, OUT_LEN, Progress};
 use super::compression::{GzipTest, mark_varying};
 
 directives! {
-    /// Decompressing answers.
+    /// Decompression.
     pub struct Gunzip in Location {
-        /// Decompresses answers that come with `Content-Encoding: gzip` for clients that do not accept it.
+        /// Decompresses responses with `Content-Encoding: gzip` for clients that do not accept it.
         gunzip: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

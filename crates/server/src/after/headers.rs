@@ -57,20 +57,20 @@ config::choices! {
 }
 
 directives! {
-    /// Adding to the head and the end of answers.
+    /// Response headers and trailers.
     pub struct Lines in Location {
-        /// Adds a line to answers of status 200, 201, 204, 206, 301, 302, 303, 304, 307 and 308, with `always` to all.
-        /// Lines of the level around count only where a level has none of its own (see `add_header_inherit`).
+        /// Adds a header field to responses with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308, with
+        /// `always` to all. A level with lines of its own inherits none (see `add_header_inherit`).
         add_header: List<Line> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..=3;
-        /// Says what becomes of `add_header` lines of the level around.
+        /// Sets how `add_header` lines of the outer level are inherited.
         add_header_inherit: Inheritance = "on", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
-        /// Adds a line behind the body, under the same conditions as `add_header`. Needs HTTP/1.1, where the body is
-        /// chunked then.
+        /// Adds a trailer field after the body, under the same conditions as `add_header`. Requires HTTP/1.1, where the
+        /// body is then chunked.
         add_trailer: List<Line> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 2..=3;
-        /// Says what becomes of `add_trailer` lines of the level around.
+        /// Sets how `add_trailer` lines of the outer level are inherited.
         add_trailer_inherit: Inheritance = "on", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
-        /// Sets `Expires` and `Cache-Control`: a time from now or, with `modified`, from the last modification; a time of
-        /// day (`@15h30m`); a negative time means `no-cache`.
+        /// Sets `Expires` and `Cache-Control`: a time from now or, with `modified`, from the last modification; a time
+        /// of day (`@15h30m`); a negative time means `no-cache`.
         expires: Option<Expires> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1..=2;
     }
 }

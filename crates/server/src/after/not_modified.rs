@@ -21,10 +21,11 @@ config::choices! {
 }
 
 directives! {
-    /// Answering conditional requests without a body.
+    /// Conditional requests.
     pub struct NotModified in Location {
-        /// Says how the time in `If-Modified-Since` is compared with that of the answer: `off` ignores the header (the
-        /// answer always counts as modified), `exact` wants equality, `before` wants the answer to be no younger.
+        /// Sets how the time in `If-Modified-Since` is compared with that of the response: `off` ignores the field (the
+        /// response always counts as modified), `exact` requires equality, `before` accepts any response that is not
+        /// newer.
         if_modified_since: Comparison = "exact", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -14,10 +14,10 @@ use crate::request::Request;
 use crate::{Failure, Response};
 
 directives! {
-    /// Parts of a body.
+    /// Byte ranges.
     pub struct Ranges in Location {
-        /// Limits how many ranges one request may ask for; with more, the whole body is sent. `0` switches ranges off.
-        /// Not limited unless set.
+        /// Limits the number of ranges in one request; with more, the whole body is sent. `0` switches ranges off.
+        /// Unlimited by default.
         max_ranges: Option<Number> = none, [HTTP | SERVER | LOCATION] 1;
     }
 }

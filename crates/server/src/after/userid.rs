@@ -104,26 +104,27 @@ impl Value for Mark {
 }
 
 directives! {
-    /// Knowing clients again.
+    /// Client identification by a cookie (userid).
     pub struct UserId in Location {
-        /// Gives clients a cookie: `on` of the second version, `v1` of the first; `log` only reads what comes.
+        /// Gives clients a cookie: `on` sets version 2, `v1` version 1; `log` only logs the cookies that are received.
         userid: Use = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Names the cookie.
+        /// Sets the cookie's name.
         userid_name: Bytes = "uid", [HTTP | SERVER | LOCATION] 1, syntax "name";
-        /// Sets the cookie's domain; `none`: it has none.
+        /// Sets the cookie's domain; `none` means no domain.
         userid_domain: Bytes = "none", [HTTP | SERVER | LOCATION] 1, syntax "name | none";
         /// Sets the cookie's path.
         userid_path: Bytes = "/", [HTTP | SERVER | LOCATION] 1, syntax "path";
-        /// Says when the cookie runs out: after a time, at the end of 2037 (`max`), or with the browser's session (`off`).
+        /// Sets when the cookie expires: after a time, at the end of 2037 (`max`), or with the browser's session
+        /// (`off`).
         userid_expires: Expiry = "off", [HTTP | SERVER | LOCATION] 1;
         /// Sets the cookie's flags.
         userid_flags: Flags = "off", [HTTP | SERVER | LOCATION] 1..=3;
-        /// Marks the cookie. A client with a cookie of another mark gets the same one with this mark.
+        /// Marks the cookie. A client whose cookie has another mark is sent the same cookie with this mark.
         userid_mark: Mark = "off", [HTTP | SERVER | LOCATION] 1;
         /// Sends this value of `P3P` with the cookie.
         userid_p3p: Bytes = "none", [HTTP | SERVER | LOCATION] 1, syntax "string | none";
-        /// Numbers the server that gives a cookie, where there are several. By default 0 for the first version, and for the second the
-        /// last four bytes of the server's address.
+        /// Sets the number of the server that issues the cookie, if there are several. By default 0 for version 1, and
+        /// the last four bytes of the server's address for version 2.
         userid_service: Option<Number> = none, [HTTP | SERVER | LOCATION] 1, syntax "number";
     }
 }

@@ -35,12 +35,12 @@ pub struct Rule {
 }
 
 blocks! {
-    /// Who may ask, by the client's address.
+    /// Access control by address.
     pub fn lines in Location {
-        /// Allows access for an address, a network, the clients of unix sockets, or all. Rules are looked at in the order
-        /// in which they stand; the first that fits decides. A level with rules of its own inherits none.
+        /// Allows access for an address, a network, the clients of unix sockets, or all. Rules are checked in order;
+        /// the first match decides. A level with rules of its own inherits none.
         "allow": [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "address | CIDR | unix: | all";
-        /// Denies access, as `allow` allows it.
+        /// Denies access; takes the same arguments as `allow`.
         "deny": [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "address | CIDR | unix: | all";
     }
 }

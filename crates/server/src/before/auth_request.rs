@@ -54,12 +54,13 @@ impl Value for Assignment {
 }
 
 directives! {
-    /// Asking a sub-request who may pass.
+    /// Authorization by a subrequest.
     pub struct AuthRequest in Location {
-        /// Asks a sub-request for this URI whether the client may pass: with 2xx it may, with 401 and 403 it gets that answer, with
-        /// `WWW-Authenticate` of the sub-request's. Anything else is an error (500). The client's body is not sent with it.
+        /// Authorizes clients by a subrequest to this URI: 2xx allows access; 401 and 403 are returned to the client,
+        /// together with the subrequest's `WWW-Authenticate`. Any other status is an error (500). The client's body is
+        /// not sent with it.
         auth_request: UriOrOff = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Sets a variable once the sub-request was answered; the value may use the variables of its answer
+        /// Sets a variable when the subrequest has completed; the value may use variables of its response
         /// (`$upstream_http_…`).
         auth_request_set: List<Assignment> = none, [HTTP | SERVER | LOCATION] 2;
     }

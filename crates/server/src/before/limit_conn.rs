@@ -77,16 +77,16 @@ impl Value for Limits {
 }
 
 directives! {
-    /// How many requests may be answered at the same time.
+    /// Concurrent requests (limit_conn).
     pub struct LimitConn in Location {
-        /// Limits the requests with one key of a zone (`limit_conn_zone`) that are being answered: mostly as many as there are
-        /// connections. Several lines hold together. A level with lines of its own inherits none.
+        /// Limits the requests being answered at a time for one key of a zone (`limit_conn_zone`); that is mostly the
+        /// number of connections. Several lines apply together. A level with lines of its own inherits none.
         limit_conn: Limits = none, [HTTP | SERVER | LOCATION] 2;
-        /// Only says in the log what would be refused.
+        /// Only logs requests that would be rejected.
         limit_conn_dry_run: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets the level of the lines in the log about what is refused.
+        /// Sets the level of log messages about rejected requests.
         limit_conn_log_level: Gravity = "error", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the status of what is refused.
+        /// Sets the status of rejected requests.
         limit_conn_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -94,17 +94,17 @@ impl Value for Limits {
 }
 
 directives! {
-    /// How fast requests may come.
+    /// Request rate (limit_req).
     pub struct LimitReq in Location {
-        /// Limits requests to the rate of a zone (`limit_req_zone`). Up to `burst` more are delayed until they are within the rate;
-        /// what is beyond that is refused. The first `delay` of the burst pass at once, with `nodelay` all of it. Several lines hold
-        /// together. A level with lines of its own inherits none.
+        /// Limits requests to the rate of a zone (`limit_req_zone`). Up to `burst` excess requests are delayed until
+        /// they conform to the rate; further ones are rejected. The first `delay` requests of the burst pass at once,
+        /// all of them with `nodelay`. Several lines apply together. A level with lines of its own inherits none.
         limit_req: Limits = none, [HTTP | SERVER | LOCATION] 1..=3;
-        /// Only says in the log what would be delayed or refused.
+        /// Only logs requests that would be delayed or rejected.
         limit_req_dry_run: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets the level of the lines in the log about what is refused; what is delayed gets the next one below.
+        /// Sets the level of log messages about rejected requests; delays are logged one level lower.
         limit_req_log_level: Gravity = "error", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the status of what is refused.
+        /// Sets the status of rejected requests.
         limit_req_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -59,12 +59,13 @@ impl Value for Mirrors {
 }
 
 directives! {
-    /// Mirroring requests.
+    /// Mirrored requests.
     pub struct Mirroring in Location {
-        /// Sends every request to this URI too, as a sub-request whose answer is ignored. May be repeated. Neither the request nor
-        /// its connection waits for it.
+        /// Sends a copy of each request to this URI, as a subrequest whose response is ignored. May be repeated.
+        /// Neither the request nor its connection waits for it.
         mirror: Mirrors = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Sends the body with it: it is read completely first, whatever `proxy_request_buffering` says.
+        /// Sends the body with the mirrored request: it is then read completely first, regardless of
+        /// `proxy_request_buffering`.
         mirror_request_body: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

@@ -42,15 +42,15 @@ impl Value for Header {
 }
 
 directives! {
-    /// The client's address behind proxies.
+    /// Client address behind proxies (real_ip).
     pub struct RealIp in Location {
-        /// Trusts what clients with this address, of this network, or all those of unix sockets, say about whom they ask for. A
-        /// host's name stands for all its addresses. A level with lines of its own inherits none.
+        /// Trusts the client address given by proxies with this address, in this network, or connected through a unix
+        /// socket. A host name stands for all its addresses. A level with lines of its own inherits none.
         set_real_ip_from: List<Placed<Trusted>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Names the header that says for whom a trusted client asks. Of a list (`X-Forwarded-For`) the last address counts.
-        /// `proxy_protocol` takes what came before the first request (`listen … proxy_protocol`).
+        /// Sets the header field from which the client address is taken. Of a list (`X-Forwarded-For`) the last address
+        /// is used. `proxy_protocol` takes it from the PROXY protocol (`listen … proxy_protocol`).
         real_ip_header: Header = "X-Real-IP", [HTTP | SERVER | LOCATION] 1;
-        /// Takes the last address of the list that is not trusted itself.
+        /// Uses the last address of the list that is not itself trusted.
         real_ip_recursive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

@@ -23,12 +23,12 @@ config::choices! {
 }
 
 directives! {
-    /// Who may pass.
+    /// Combined access rules (satisfy).
     pub struct Admission in Location {
-        /// Says whether all that judge a client (`allow` and `deny`, `auth_basic`, `auth_request`) must let it pass, or whether one of them is
-        /// enough.
+        /// Sets whether all access rules (`allow` and `deny`, `auth_basic`, `auth_request`) must allow a client, or
+        /// whether one is enough.
         satisfy: Satisfy = "all", [HTTP | SERVER | LOCATION] 1;
-        /// Keeps who is refused with 401 or 407 waiting for so long, which makes guessing passwords slow.
+        /// Delays responses with status 401 or 407, which slows down password guessing.
         auth_delay: Msec = "0", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -76,10 +76,10 @@ impl Value for TryFiles {
 }
 
 directives! {
-    /// Trying several files.
+    /// Trying files (try_files).
     pub struct Trying in Location {
-        /// Takes the first file that there is (a directory, if the name ends in a slash) as the request's URI. If there is
-        /// none, redirects internally to the last argument, or answers with the code.
+        /// Uses the first existing file (a directory, if the name ends in a slash) as the request's URI. If none
+        /// exists, redirects internally to the last argument, or responds with its code.
         try_files: Option<TryFiles> = none, [SERVER | LOCATION] 2.., inherit never;
     }
 }

@@ -232,71 +232,77 @@ impl Value for Validities {
 }
 
 directives! {
-    /// Caching what was proxied.
+    /// Caching of proxied responses.
     ///
-    /// An answer that may be stored lies in a file of its own, which describes itself and has a checksum for every 64 KiB.
-    /// Who asks for a key that is just being fetched follows that fetch at his own speed (`proxy_cache_lock`). Trouble with
-    /// a cache's disk never fails a request that the origin can answer: such answers are passed on and not stored.
+    /// A stored response is a file of its own that describes itself and has a checksum for every 64 KiB. A client that
+    /// requests a key while it is being fetched follows that fetch at its own speed (`proxy_cache_lock`). Trouble with
+    /// a cache's disk never fails a request that the origin can answer: such responses are passed on and not stored.
     pub struct Caching in Location {
-        /// Names the cache (a `keys_zone` of `proxy_cache_path`) that answers are stored in. The name may have variables: a
-        /// request for which it names none gets 500.
+        /// Sets the cache (a `keys_zone` of `proxy_cache_path`) that responses are stored in. The name may contain
+        /// variables: a request for which it names no cache gets 500.
         proxy_cache: Placed<OrOff<Template>> = "off", [HTTP | SERVER | LOCATION] 1, syntax "zone | off";
-        /// Sets what an answer is stored under. Without it: scheme, host and URI of the request to the origin.
+        /// Sets the key that a response is stored under. By default: scheme, host and URI of the request to the origin.
         proxy_cache_key: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
-        /// Sets how long answers are fresh that do not say so themselves, by their codes; with a time alone: 200, 301 and
-        /// 302. `any` is every code.
+        /// Sets how long responses without a lifetime of their own are fresh, by status; a time alone applies to 200,
+        /// 301 and 302. `any` means every status.
         ///
-        /// `X-Accel-Expires`, then `Cache-Control`, then `Expires` count before it. `X-Accel-Expires: 0`, `no-cache`,
-        /// `no-store`, `private`, `max-age=0`, `Set-Cookie` and `Vary: *` keep an answer out of the cache.
+        /// `X-Accel-Expires`, then `Cache-Control`, then `Expires` take precedence. `X-Accel-Expires: 0`, `no-cache`,
+        /// `no-store`, `private`, `max-age=0`, `Set-Cookie` and `Vary: *` keep a response out of the cache.
         proxy_cache_valid: Validities = none, [HTTP | SERVER | LOCATION] 1..;
-        /// Sets the methods whose answers are stored. GET and HEAD always are.
+        /// Sets the methods whose responses are stored. GET and HEAD always are.
         proxy_cache_methods: CachedMethods = "GET HEAD", [HTTP | SERVER | LOCATION] 1..;
-        /// Stores an answer only when it is asked for the number-th time.
+        /// Stores a response only once its key has been requested this many times.
         proxy_cache_min_uses: Number = "1", [HTTP | SERVER | LOCATION] 1;
-        /// Does not answer from the cache where one of the texts is neither empty nor `0`; the answer is stored all the same.
+        /// Does not respond from the cache if one of the values is neither empty nor `0`; the response is stored all
+        /// the same.
         proxy_cache_bypass: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
-        /// Does not store the answer where one of the texts is neither empty nor `0`. They may use the answer's header lines.
+        /// Does not store the response if one of the values is neither empty nor `0`. They may use the response's
+        /// header fields.
         proxy_no_cache: Conditions = none, [HTTP | SERVER | LOCATION] 1..;
-        /// Says when an answer may be used that is no longer fresh: instead of failures of the origin, and while it is being
-        /// fetched anew (`updating`).
+        /// Sets when a stale response may be used: instead of failures of the origin, and while a new one is being
+        /// fetched (`updating`).
         proxy_cache_use_stale: UseStale = "off", [HTTP | SERVER | LOCATION] 1..;
-        /// Fetches an answer that is no longer fresh without letting the client wait, who gets the old one (where `updating` or
-        /// the answer's stale-while-revalidate allow it).
+        /// Fetches a new version of a stale response in the background while the client gets the old one (where
+        /// `updating` or the response's stale-while-revalidate allows it).
         proxy_cache_background_update: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Asks the origin once for what several clients ask for at the same time: the others follow the first one's fetch
-        /// from its first byte on, each at his own speed. `off`: every client's request goes to the origin.
+        /// Sends the origin one request for what several clients request at the same time: the others follow that fetch
+        /// from its first byte on, each at its own speed. With `off` every client's request goes to the origin.
         proxy_cache_lock: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Limits the time for which a request waits for the head of another one's answer. Then it goes to the origin, and its
-        /// answer is not stored.
+        /// Limits how long a request waits for the head of another request's response. After that it goes to the
+        /// origin, and its response is not stored.
         proxy_cache_lock_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
-        /// After this time without an answer's head another request goes to the origin too, and others follow that one.
+        /// Sets the time without a response head after which another request goes to the origin; further requests
+        /// follow that one.
         proxy_cache_lock_age: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
-        /// Asks the origin whether what is stored has changed (`If-Modified-Since`, `If-None-Match`) rather than for all of
-        /// it. A 304 makes it fresh again and replaces the header lines that it has (RFC 9111, 3.2).
+        /// Revalidates stored responses with the origin (`If-Modified-Since`, `If-None-Match`) instead of fetching them
+        /// whole. A 304 makes the response fresh again and replaces the header fields that it has (RFC 9111, 3.2).
         proxy_cache_revalidate: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// A request for a range that begins at this byte or behind is passed on as it is, and its answer not stored.
+        /// A request for a range that begins at this byte or later is passed on unchanged, and its response is not
+        /// stored.
         proxy_cache_max_range_offset: Option<Offset> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Takes requests for which one of the texts is neither empty nor `0` as orders to delete: the entry of the key, or
-        /// with `*` at the key's end all whose keys begin so. An order with tags in its own lines (`Surrogate-Key: a b`,
-        /// `Cache-Tag: a, b`; at most 256) deletes instead all answers that came with one of them. 204; 404 if there was no
-        /// entry of the key, 503 while 1024 orders are still being carried out.
+        /// Treats requests for which one of the values is neither empty nor `0` as purge requests: they delete the
+        /// entry of the key or, with `*` at the key's end, all entries whose keys have that prefix. A purge request
+        /// with tags of its own (`Surrogate-Key: a b`, `Cache-Tag: a, b`; at most 256) instead deletes all responses
+        /// that came with one of them. The response is 204; 404 if the key had no entry; 503 while 1024 purges are
+        /// still in progress.
         proxy_cache_purge: Orders = none, [HTTP | SERVER | LOCATION] 1..;
-        /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on it:
-        /// * the time that an answer took, and a `Date` in the past, make it older (4.2.3); it is stale in the second in which its
-        ///   age is its lifetime (4.2); of two `Expires` lines none counts (4.2.1);
-        /// * `no-cache`, `max-age=0` and the like are stored, and revalidated at each use (5.2.2.4);
-        /// * `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale answers whatever `proxy_cache_use_stale` says
-        ///   (4.2.4); stale-while-revalidate is no stale-if-error, and that covers 500, 502, 503 and 504 (RFC 5861);
+        /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on that:
+        /// * the response's transit time, and a `Date` in the past, add to its age (4.2.3); it is stale in the second
+        ///   in which its age reaches its lifetime (4.2); of two `Expires` fields neither is used (4.2.1);
+        /// * responses with `no-cache`, `max-age=0` and the like are stored, and revalidated at each use (5.2.2.4);
+        /// * `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses regardless of
+        ///   `proxy_cache_use_stale` (4.2.4); stale-while-revalidate does not imply stale-if-error, and that covers
+        ///   500, 502, 503 and 504 (RFC 5861);
         /// * `Cache-Control` and `Pragma` of requests are obeyed (5.2.1);
-        /// * a successful unsafe request deletes what is stored for its URI (4.4);
-        /// * `If-None-Match` of a client counts before `If-Modified-Since` (RFC 9110, 13.1.3), and parts of what is stored are given
-        ///   though the origin does not say that it could;
-        /// * stored answers are revalidated, and used while fetched anew, without further directives;
-        /// * `CDN-Cache-Control` counts in place of `Cache-Control` and `Expires` (RFC 9213).
+        /// * a successful unsafe request invalidates what is stored for its URI (4.4);
+        /// * a client's `If-None-Match` takes precedence over `If-Modified-Since` (RFC 9110, 13.1.3), and ranges of
+        ///   stored responses are served even if the origin does not offer them;
+        /// * stored responses are revalidated, and used while a new version is fetched, without further directives;
+        /// * `CDN-Cache-Control` replaces `Cache-Control` and `Expires` (RFC 9213).
         ///
-        /// Always, whatever this says: `Age` is counted and sent, `Expires` is compared with `Date`, `*` anywhere in `Vary` keeps
-        /// an answer out, answers to requests with `Authorization` are stored only where they allow it, and fields of the
-        /// connection are not stored.
+        /// Regardless of this directive: `Age` is calculated and sent, `Expires` is compared with `Date`, `*` anywhere
+        /// in `Vary` keeps a response out, responses to requests with `Authorization` are stored only where they allow
+        /// it, and connection-specific fields are not stored.
         proxy_cache_rfc9111: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

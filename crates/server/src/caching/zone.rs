@@ -28,23 +28,24 @@ const LEVELS: [&str; 3] = ["http", "server", "location"];
 blocks! {
     /// Caches.
     pub fn lines in Http {
-        /// Declares a cache: its directory, and with `keys_zone` its name and how many keys are known at most (8000 for each
-        /// mebibyte).
+        /// Declares a cache: its directory and, with `keys_zone`, its name and the maximum number of keys (8000 per
+        /// MiB).
         ///
-        /// * `levels`: digits of the names of subdirectories, from the key's end.
-        /// * `inactive`: what nobody asked for in this time is deleted, fresh or not (10 minutes by default).
-        /// * `max_size`: all that lies in the directory has never more bytes (room is taken before it is written). `min_free`:
-        ///   so much stays free on its file system.
-        /// * `manager_files`, `manager_sleep`: how many files are deleted at once, and the pause then. `loader_sleep` and
-        ///   `loader_threshold`: when the directory has to be walked since there is no journal of it, so long at once, and the
-        ///   pause then.
-        /// * `loader_files`, `manager_threshold`, `purger`, `purger_files`, `purger_sleep`, `purger_threshold` and `use_temp_path`
-        ///   are accepted for the sake of nginx's configurations, and change nothing: temporary files always lie beside their
-        ///   place, and what was purged is always deleted, at the pace of `manager_files` and `manager_sleep`.
+        /// * `levels`: number of hexadecimal digits in each level of subdirectories, from the end of the key's hash.
+        /// * `inactive`: entries that were not requested for this time are deleted, fresh or not (10 minutes by
+        ///   default).
+        /// * `max_size`: limit of the bytes in the directory, never exceeded (space is reserved before it is written).
+        ///   `min_free`: space kept free on its file system.
+        /// * `manager_files`, `manager_sleep`: maximum number of files deleted at once, and the pause after that.
+        ///   `loader_threshold` and `loader_sleep`: when the directory has no journal and must be walked, the time of
+        ///   one step and the pause after it.
+        /// * `loader_files`, `manager_threshold`, `purger`, `purger_files`, `purger_sleep`, `purger_threshold` and
+        ///   `use_temp_path` are accepted for compatibility and have no effect: temporary files are always beside their
+        ///   destination, and purged entries are always deleted, at the pace of `manager_files` and `manager_sleep`.
         ///
-        /// The directory is made at the start and belongs to the worker's user. What is in it is known again at once after a
-        /// restart (its folder `.freewheel` has a journal). Threads that wait for it are those of the pool that the locations
-        /// with this cache name in `aio`, if they name one, else of the pool `default`.
+        /// The directory is created at startup and belongs to the worker's user. Its content is known at once after a
+        /// restart (its folder `.freewheel` has a journal). Its disk is accessed by the thread pool that the locations
+        /// with this cache name in `aio`, or else by the pool `default`.
         "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
     }
 }

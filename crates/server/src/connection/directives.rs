@@ -60,37 +60,37 @@ config::choice_set! {
 }
 
 directives! {
-    /// Connections that stay open.
+    /// Keep-alive connections of clients.
     pub struct Keepalive in Location {
-        /// Sets how long a connection is kept for the next request; `0` closes it after the first. The second argument is
-        /// told to the client in `Keep-Alive: timeout=`.
+        /// Sets how long a connection is kept open for the next request; `0` closes it after the first. The second
+        /// argument is sent to the client as `Keep-Alive: timeout=`.
         keepalive_timeout: KeepaliveTimeout = "75s", [HTTP | SERVER | LOCATION] 1..=2;
-        /// Sets how long an idle connection is not closed to make room for others, nor when the worker is to leave. It counts as a
-        /// part of `keepalive_timeout`.
+        /// Sets how long an idle connection is protected from being closed to make room for others or because the
+        /// worker exits. It is part of `keepalive_timeout`.
         keepalive_min_timeout: Msec = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the requests of one connection.
+        /// Limits the number of requests on one connection.
         keepalive_requests: Number = "1000", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the age of a connection; then it ends after the request at hand.
+        /// Limits the age of a connection; it is closed after the request in progress.
         keepalive_time: Msec = "1h", [HTTP | SERVER | LOCATION] 1;
-        /// Does not keep connections of misbehaving browsers.
+        /// Does not keep connections of misbehaving browsers open.
         keepalive_disable: Browsers = "msie6", [HTTP | SERVER | LOCATION] 1..=2;
     }
 }
 
 directives! {
-    /// Sending answers.
+    /// Sending responses.
     pub struct Sending in Location {
-        /// Limits the time between two writes to the client.
+        /// Limits the time between two successive writes to the client.
         send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Sends small packets at once (TCP_NODELAY).
+        /// Sends small packets without delay (TCP_NODELAY).
         tcp_nodelay: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sends heads and the beginnings of files in full packets. With `sendfile`.
+        /// Sends the response head and the beginning of a file in full packets. Takes effect with `sendfile`.
         tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Limits the rate of an answer in bytes a second; may have variables. `0`: no limit.
+        /// Limits the rate of a response in bytes per second; may contain variables. `0` means no limit.
         limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
-        /// Sends so many bytes before the rate is limited; may have variables.
+        /// Sets the number of bytes sent before the rate is limited; may contain variables.
         limit_rate_after: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
-        /// Sends answers of unknown length in chunks to HTTP/1.1 clients; else the end of the connection ends them.
+        /// Sends responses of unknown length in chunks to HTTP/1.1 clients; with `off` they end with the connection.
         chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
@@ -98,11 +98,12 @@ directives! {
 directives! {
     /// Closing connections.
     pub struct Closing in Location {
-        /// Says when to wait for what the client still sends before closing, so that it sees the answer.
+        /// Sets when to read what the client is still sending before the connection is closed, so that the client
+        /// receives the response.
         lingering_close: Lingering = "on", [HTTP | SERVER | LOCATION] 1;
-        /// Limits that waiting in all.
+        /// Limits the total time of lingering.
         lingering_time: Msec = "30s", [HTTP | SERVER | LOCATION] 1;
-        /// Limits that waiting between two reads.
+        /// Limits the time between two reads while lingering.
         lingering_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
         /// Resets connections that timed out, so that the kernel keeps nothing for them.
         reset_timedout_connection: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;

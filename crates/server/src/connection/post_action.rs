@@ -19,11 +19,11 @@ use crate::subrequest;
 const CLOSED: u16 = 444;
 
 directives! {
-    /// What follows a request.
+    /// Requests after a request (post_action).
     pub struct PostAction in Location {
-        /// Sends the request to this URI, or to this named location, when it was answered; nothing of what is answered there is sent.
-        /// The client's next request waits for it, and the request is logged behind it. A location that inherits it from around leads
-        /// into a circle.
+        /// Runs the request again at this URI or named location once it has been answered; nothing of the second
+        /// response is sent. The client's next request waits for it, and the log line is written after it. A location
+        /// that inherits it from outside causes a cycle.
         post_action: Option<Bytes> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "uri | @name";
     }
 }

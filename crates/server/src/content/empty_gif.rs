@@ -15,9 +15,9 @@ const PICTURE: &[u8] = b"GIF89a\x01\0\x01\0\x80\x01\0\0\0\0\xff\xff\xff!\xf9\x04
 const LAST_MODIFIED: i64 = 23_349_600;
 
 directives! {
-    /// A picture of one pixel.
+    /// One-pixel GIF.
     pub struct EmptyGif in Location {
-        /// Answers with a transparent picture of one pixel.
+        /// Responds with a transparent image of one pixel.
         empty_gif: Option<Stands> = none, [LOCATION] 0, inherit never;
     }
 }

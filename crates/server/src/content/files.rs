@@ -142,37 +142,37 @@ impl Value for OpenFileCache {
 directives! {
     /// Reading and sending files.
     pub struct Files in Location {
-        /// Says where work on files that would wait for a disk is done: in the pool of the name given (which may have
-        /// variables), with `threads` alone in the pool `default`. Without the directive the same holds. What is in
-        /// memory never goes through a pool. `on` reads files over `directio` with O_DIRECT. `off` waits for disks on the
-        /// loop, as nginx does; it is there to be measured against.
+        /// Sets where file operations that would wait for a disk run: in the named thread pool (the name may contain
+        /// variables), with `threads` alone in the pool `default`, which is also the default. What is in memory never
+        /// goes through a pool. `on` reads files of `directio` size with O_DIRECT. `off` waits for disks in the event
+        /// loop, as nginx does; it exists for comparison.
         aio: Placed<Aio> = "threads", [HTTP | SERVER | LOCATION] 1;
-        /// Whether files are written (temporary files, cache) in the pool. They always are.
+        /// Whether files are written (temporary files, caches) in the pool. They always are.
         aio_write: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sends files from the page cache to the socket without copying them.
+        /// Sends files from the page cache to the socket without copying.
         sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Limits what one connection sends of a file before others get their turn. `0`: no limit.
+        /// Limits what one connection sends of a file before other connections get their turn. `0` means no limit.
         sendfile_max_chunk: Size = "2m", [HTTP | SERVER | LOCATION] 1;
-        /// Reads files of this size and more with O_DIRECT, in the pool.
+        /// Reads files of at least this size with O_DIRECT, in the pool.
         directio: OrOff<Offset> = "off", [HTTP | SERVER | LOCATION] 1, syntax "size | off";
         /// Sets the alignment of O_DIRECT reads.
         directio_alignment: Offset = "512", [HTTP | SERVER | LOCATION] 1;
-        /// Makes reads ahead this long.
+        /// Sets the amount of read-ahead.
         read_ahead: Size = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the size of the buffers that a file is read into where it is not sent with `sendfile`. Their number does not
-        /// matter here: there is one at a time.
+        /// Sets the size of the buffers that a file is read into when it is not sent with `sendfile`. The number has no
+        /// effect: one buffer is used at a time.
         output_buffers: Bufs = "2 32k", [HTTP | SERVER | LOCATION] 2;
-        /// Refuses paths with symbolic links: all (`on`), or those whose target has another owner (`if_not_owner`); in the
-        /// part of the path given with `from=` they are followed.
+        /// Refuses paths with symbolic links: all of them (`on`), or those whose target has another owner
+        /// (`if_not_owner`). In the part of the path given with `from=` links are followed.
         disable_symlinks: DisableSymlinks = "off", [HTTP | SERVER | LOCATION] 1..=2;
-        /// Keeps open descriptors and what is known of files for `open_file_cache_valid`, though the files may have changed
-        /// meanwhile. Without it descriptors are kept too, but every request sees the file as it is.
+        /// Caches open descriptors and file information for `open_file_cache_valid`, even if the files change
+        /// meanwhile. Without it descriptors are cached too, but every request sees the file as it is.
         open_file_cache: OrOff<OpenFileCache> = "off", [HTTP | SERVER | LOCATION] 1..=2;
-        /// Says after which time a kept file is looked at again.
+        /// Sets after what time a cached file is checked again.
         open_file_cache_valid: Sec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Says how often a file must be asked for within `inactive` for its descriptor to stay open.
+        /// Sets how often a file must be requested within `inactive` for its descriptor to stay open.
         open_file_cache_min_uses: Number = "1", [HTTP | SERVER | LOCATION] 1;
-        /// Keeps errors (missing files) too.
+        /// Also caches errors (missing files).
         open_file_cache_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

@@ -16,9 +16,10 @@ use super::static_files;
 const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 directives! {
-    /// Flash films.
+    /// FLV pseudo-streaming.
     pub struct Flv in Location {
-        /// Answers requests for FLV files with what follows the byte in the argument `start`, behind a head of its own.
+        /// Responds to requests for FLV files with the content from the byte in the argument `start` on, after an FLV
+        /// header.
         flv: Option<Stands> = none, [LOCATION] 0, inherit never;
     }
 }

@@ -30,13 +30,13 @@ config::choices! {
 }
 
 directives! {
-    /// Files that lie there compressed.
+    /// Precompressed files.
     pub struct Precompressed in Location {
-        /// Sends `FILE.gz` in place of `FILE`, where there is one, to clients that accept gzip (`on`) or to all (`always`).
+        /// Sends `FILE.gz` instead of `FILE`, if it exists, to clients that accept gzip (`on`) or to all (`always`).
         gzip_static: Use = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Sends `FILE.br` in place of `FILE`, where there is one, to clients that accept `br` (`on`) or to all (`always`).
+        /// Sends `FILE.br` instead of `FILE`, if it exists, to clients that accept `br` (`on`) or to all (`always`).
         brotli_static: Use = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Sends `FILE.zst` in place of `FILE`, where there is one, to clients that accept `zstd` (`on`) or to all (`always`).
+        /// Sends `FILE.zst` instead of `FILE`, if it exists, to clients that accept `zstd` (`on`) or to all (`always`).
         zstd_static: Use = "off", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -51,10 +51,10 @@ impl Value for Names {
 }
 
 directives! {
-    /// Answering for directories.
+    /// Index files.
     pub struct Index in Location {
-        /// Names the files that stand for a directory, tried in order; they may have variables. The last may be a path from
-        /// the root (`/index.php`): an internal redirect.
+        /// Sets the index files of directories, tried in order; they may contain variables. The last may be an absolute
+        /// path (`/index.php`), which is an internal redirect.
         index: Names = "index.html", [HTTP | SERVER | LOCATION] 1..;
     }
 }

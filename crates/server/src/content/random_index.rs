@@ -14,10 +14,10 @@ use crate::request::Request;
 use super::{autoindex, files};
 
 directives! {
-    /// Any file of a directory.
+    /// Random index files.
     pub struct RandomIndex in Location {
-        /// Answers for a directory with one of its files, another each time, before `index` is asked. Those whose name begins with a dot
-        /// do not count.
+        /// Serves a random file of a directory, before `index` is considered. Files whose names begin with a dot are
+        /// left out.
         random_index: Flag = "off", [LOCATION] FLAG;
     }
 }

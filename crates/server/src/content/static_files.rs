@@ -19,11 +19,11 @@ use crate::{Failure, Response};
 use super::{files, hot_files};
 
 directives! {
-    /// Answering with files.
+    /// Static files.
     pub struct StaticFiles in Location {
         /// Sends `ETag` with files: modification time and size in hexadecimal digits.
         etag: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Logs files that are not there.
+        /// Logs missing files.
         log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

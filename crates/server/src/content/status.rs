@@ -39,21 +39,21 @@ impl Value for Stands {
 }
 
 directives! {
-    /// Figures.
+    /// Metrics and status pages.
     pub struct Status in Location {
-        /// Answers with a few numbers of connections and requests, as nginx writes them. An argument is ignored.
+        /// Responds with basic counters of connections and requests, in nginx's format. An argument is ignored.
         stub_status: Option<Stands> = none, [SERVER | LOCATION] 0..=1, inherit never, syntax "";
-        /// Answers with all figures of the server as text for Prometheus; as OpenMetrics to who accepts that. What there is:
-        /// [metrics](../metrics.md). Who may see them is for `allow` and `deny` to say.
+        /// Responds with all metrics of the server as text for Prometheus, or as OpenMetrics to clients that accept it.
+        /// All metrics: [metrics](../metrics.md). Restrict access with `allow` and `deny`.
         metrics: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
-        /// Counts the requests of a server, or of a location, in the figures under this name: statuses, bytes, times. Servers and
-        /// locations may share one; a request counts in the zone of its server and in that of its location.
+        /// Counts the requests of a server or location in the metrics under this name: statuses, bytes, times. Servers
+        /// and locations may share a zone; a request counts in the zone of its server and in that of its location.
         status_zone: Option<Placed<Bytes>> = none, [SERVER | LOCATION] 1, inherit never, syntax "zone";
-        /// Answers with the same figures as JSON.
+        /// Responds with the same metrics as JSON.
         status_json: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
-        /// Answers with a page that shows the same figures live, those of the last 15 minutes first, and the last errors: see
-        /// [the dashboard](../dashboard.md). What is logged of requests stands there too: who may see it is for `allow` and `deny`
-        /// to say.
+        /// Responds with a page that shows the same metrics live, starting with the last 15 minutes, and the latest
+        /// errors: see [the dashboard](../dashboard.md). It shows log messages about requests, too: restrict access
+        /// with `allow` and `deny`.
         dashboard: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
     }
 }

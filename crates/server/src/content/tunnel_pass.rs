@@ -70,31 +70,31 @@ config::choice_set! {
 }
 
 directives! {
-    /// Tunnels through CONNECT.
+    /// CONNECT tunnels.
     pub struct Tunnelling in Location {
-        /// Answers CONNECT with a connection to this address or group of servers, through which bytes pass both ways; other methods
-        /// with 405. May have variables. Without an argument the client says where it leads (`$host:$request_port`), which makes an
-        /// open proxy of the server unless `allow`, `deny` or the like say who may use it.
+        /// Responds to CONNECT with a tunnel to this address or group of servers, and to other methods with 405. May
+        /// contain variables. Without an argument the client chooses the destination (`$host:$request_port`), which
+        /// makes the server an open proxy unless access is restricted with `allow`, `deny` or the like.
         tunnel_pass: Option<Placed<To>> = none, [SERVER | LOCATION | LOCATION_IF] 0..=1, inherit never;
-        /// The local address that tunnels come from; as `proxy_bind`.
+        /// Sets the local address of tunnels, as `proxy_bind` does.
         tunnel_bind: Option<Bind> = none, [HTTP | SERVER | LOCATION] 1..=2;
-        /// Limits the time to open a connection to a server.
+        /// Limits the time to connect to a server.
         tunnel_connect_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time in which nothing passes through a tunnel.
+        /// Limits the time in which no data passes through a tunnel.
         tunnel_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time in which a server takes nothing of what is there for it.
+        /// Limits the time in which a server accepts none of the data waiting for it.
         tunnel_send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Says after which failures the next server of the group is tried.
+        /// Sets the failures after which the next server of the group is tried.
         tunnel_next_upstream: TunnelNext = "error timeout", [HTTP | SERVER | LOCATION] 1..;
-        /// Limits how many servers are tried for one tunnel; `0`: all of them.
+        /// Limits the number of servers tried for one tunnel; `0` means all of them.
         tunnel_next_upstream_tries: Number = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time in which a next server may be tried; `0`: any time.
+        /// Limits the time in which a next server may be tried; `0` means no limit.
         tunnel_next_upstream_timeout: Msec = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Asks the kernel to probe silent connections to servers (SO_KEEPALIVE).
+        /// Enables TCP keepalive on connections to servers (SO_KEEPALIVE).
         tunnel_socket_keepalive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// The size of the kernel's receive buffer of connections to servers.
+        /// Sets the size of the kernel's receive buffer of connections to servers.
         tunnel_socket_rcvbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
-        /// The size of the kernel's send buffer of connections to servers.
+        /// Sets the size of the kernel's send buffer of connections to servers.
         tunnel_socket_sndbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
     }
 }

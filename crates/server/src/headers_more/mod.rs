@@ -17,20 +17,21 @@ use bytes::Bytes;
 use config::{Directive, Error, Scope, Section, Table, Template, blocks};
 
 blocks! {
-    /// Headers of answers and requests, replaced or removed.
+    /// Setting and removing headers (headers-more).
     pub fn lines in Location {
-        /// Gives answers these headers, in the place of those of the same names; without a value removes them. Whatever the status, unless `-s`
-        /// names some (`-s '404 500'`), and whatever the media type, unless `-t` names some. With `-a` a line is added beside those that
-        /// there are. Lines of `add_header` come behind.
+        /// Sets header fields of responses, in place of those with the same names; without a value a field is removed.
+        /// Applies to any status unless `-s` names some (`-s '404 500'`), and to any media type unless `-t` names some.
+        /// With `-a` a field is added to those that exist. `add_header` lines come after these.
         "more_set_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... [-s statuses]... [-a] 'name: value'...";
-        /// Removes these headers from answers; a `*` at the end stands for any rest of a name. `-s` and `-t` as in `more_set_headers`.
-        /// Without its `Content-Length` an answer is sent in chunks.
+        /// Removes header fields from responses; a `*` at the end matches any rest of a name. `-s` and `-t` work as in
+        /// `more_set_headers`. A response without its `Content-Length` is sent in chunks.
         "more_clear_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... [-s statuses]... name...";
-        /// Gives the request these headers, in the place of those of the same names, when the location's rewriting is done: variables, conditions of the
-        /// answer and the servers that it is passed on to see them. With `-r` only those that it has; `-t` asks for one of these types of
-        /// its own body. The length of its body is what came.
+        /// Sets header fields of the request, in place of those with the same names, after rewriting of the location:
+        /// variables and upstream servers see them. With `-r` only existing fields are replaced; `-t` restricts it to
+        /// requests whose bodies have one of these types. The body's length is not changed.
         "more_set_input_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-r] [-t types]... 'name: value'...";
-        /// Removes these headers from the request; a `*` at the end stands for any rest of a name. `-t` as in `more_set_input_headers`.
+        /// Removes header fields from the request; a `*` at the end matches any rest of a name. `-t` works as in
+        /// `more_set_input_headers`.
         "more_clear_input_headers": [HTTP | SERVER | LOCATION | LOCATION_IF] 1.., syntax "[-t types]... name...";
     }
 }

@@ -22,12 +22,12 @@ const ZONE_BYTES_MIN: u64 = 8 * 4096;
 blocks! {
     /// Zones of limits.
     pub fn lines in Http {
-        /// Declares a zone for `limit_req`: the key by which requests are told apart, how much memory the keys may take (a mebibyte
-        /// holds some 8000 addresses), and the rate, in requests a second or a minute. A request whose key is empty is not counted.
-        /// All loops count together. When there is no room for another key, that which was not asked for longest is forgotten.
+        /// Declares a zone for `limit_req`: the key that tells requests apart, the memory for keys (1 MiB holds some
+        /// 8000 addresses), and the rate, in requests per second or minute. Requests with an empty key are not limited.
+        /// The zone is shared by all loops. When it is full, the least recently used key is evicted.
         "limit_req_zone": [HTTP] 3, syntax "key zone=name:size rate=rate";
-        /// Declares a zone for `limit_conn`: the key by which requests are told apart, and how much memory the keys may take (a
-        /// mebibyte holds some 16 000 addresses). A request whose key is empty is not counted. All loops count together.
+        /// Declares a zone for `limit_conn`: the key that tells requests apart, and the memory for keys (1 MiB holds
+        /// some 16 000 addresses). Requests with an empty key are not limited. The zone is shared by all loops.
         "limit_conn_zone": [HTTP] 2, syntax "key zone=name:size";
     }
 }

@@ -18,44 +18,45 @@ config::directives! {
     /// The master process reads the configuration, binds the sockets and supervises; one worker process serves, with a
     /// number of event loops, each a thread.
     pub struct Processes in Main {
-        /// Says whether the program goes into the background.
+        /// Sets whether the program runs in the background.
         ///
-        /// The command returns when everything is listening and the pid file is written, or with exit code 1.
+        /// The command returns when the server is listening and the pid file is written, or with exit code 1.
         daemon: Flag = "on", [MAIN] FLAG;
-        /// Says whether there is a worker process. With `off` one process does everything, with the rights that it was
+        /// Sets whether there is a worker process. With `off` one process does everything, with the rights that it was
         /// started with: for development.
         master_process: Flag = "on", [MAIN] FLAG;
-        /// Sets the file that holds the process id of the master. It is written when everything is listening.
+        /// Sets the file that holds the process id of the master. It is written when the server is listening.
         pid: PathText = (config::default_paths::PID), [MAIN] 1;
-        /// Sets the user and the group (by default the one of the same name, else the user's own) that the worker process runs as.
+        /// Sets the user and the group (by default the group of the same name, or else the user's own) that the worker
+        /// process runs as.
         ///
-        /// Without the directive, and as root: `nobody` and its group. Started by another user, the directive is ignored
-        /// with a warning.
+        /// By default, when started as root: `nobody` and its group. When started by another user, the directive is
+        /// ignored with a warning.
         user: Option<User> = none, [MAIN] 1..=2;
-        /// Sets the number of event loops: threads of the one worker process, not processes. `auto` is one per CPU.
+        /// Sets the number of event loops: threads of the one worker process, not processes. `auto` means one per CPU.
         ///
         /// Can be changed by a reload; loops that end finish their connections first.
         worker_processes: Loops = "1", [MAIN] 1;
-        /// Binds loops to CPUs: one mask of bits per loop, the last one for all further loops; or `auto`, one CPU per
-        /// loop in turns, which may be followed by a mask of the CPUs to use.
+        /// Binds loops to CPUs: one bit mask per loop, the last one for all further loops; or `auto`, one CPU per loop
+        /// in turn, which may be followed by a mask of the CPUs to use.
         worker_cpu_affinity: Option<Affinity> = none, [MAIN] 1..;
         /// Sets the priority (nice value, −20 to 19) of the worker process.
         worker_priority: Priority = "0", [MAIN] 1;
         /// Sets the limit of open files (RLIMIT_NOFILE) for each event loop: the worker process gets it times the number of
         /// loops. Without it the worker raises its limit to what the system grants.
         worker_rlimit_nofile: Option<Number> = none, [MAIN] 1;
-        /// Sets the limit of the size of a core file (RLIMIT_CORE) of the worker process.
+        /// Sets the limit of the size of core files (RLIMIT_CORE) of the worker process.
         worker_rlimit_core: Option<Offset> = none, [MAIN] 1;
-        /// Sets how long a worker that was told to finish (QUIT, or a reload that needs a new worker) may take; then the
-        /// connections that are left are closed.
+        /// Sets how long a worker that shuts down gracefully (QUIT, or a reload that needs a new worker) may take; then
+        /// the remaining connections are closed.
         worker_shutdown_timeout: Option<Msec> = none, [MAIN] 1;
-        /// Sets the directory in which the worker process works (and leaves core files).
+        /// Sets the working directory of the worker process, where core files are written.
         working_directory: Option<PathText> = none, [MAIN] 1;
-        /// Keeps or sets a variable of the environment for the worker process, which else has only `TZ`
-        /// and, if not set here, `GLIBC_TUNABLES` as suits it.
+        /// Keeps or sets an environment variable for the worker process, which otherwise has only `TZ` and, if not set
+        /// here, a `GLIBC_TUNABLES` that suits it.
         env: List<Bytes> = none, [MAIN] 1, syntax "variable[=value]";
-        /// Ignored, with one warning for all: modules of nginx are machine code for nginx. What is built in needs none; a directive
-        /// of any other module is refused where it stands.
+        /// Ignored, with one warning for all: nginx modules are machine code for nginx. What is built in needs none;
+        /// directives of other modules are refused.
         load_module: List<Module> = none, [MAIN] 1;
         /// Ignored: loops read the time when they need it.
         timer_resolution: Option<Msec> = none, [MAIN] 1;
@@ -65,26 +66,28 @@ config::directives! {
         debug_points: Option<DebugPoints> = none, [MAIN] 1;
         /// Ignored: regular expressions always use the just-in-time compiler.
         pcre_jit: Option<Flag> = none, [MAIN] FLAG;
-        /// Sets how long a task may keep an event loop before that is noted: the figures then name the connection, its request
-        /// and what was being done (`status_json`, `dashboard`), and the error log has a line of it (level `warn`), at most one in a second.
-        /// 0: never. Time in which the kernel ran other threads or programs on the loop's core is not the task's: it is counted apart
-        /// (`freewheel_processor_waits_total`), and told at most once a minute (level `notice`).
+        /// Sets how long a task may keep an event loop busy before this is recorded: the metrics then name the
+        /// connection, its request and the phase (`status_json`, `dashboard`), and the error log gets a message (level
+        /// `warn`), at most one per second. `0` switches it off. Time in which the kernel ran other threads or programs
+        /// on the loop's core does not count: it is counted apart (`freewheel_processor_waits_total`), and logged at
+        /// most once a minute (level `notice`).
         stall_threshold: Msec = "10ms", [MAIN] 1;
-        /// Sets how much memory the worker process may take beside the kernel's cache of files: copies of small files, windows of answers
-        /// that are being fetched, buffers, connections, indexes of caches.
+        /// Sets how much memory the worker process may use besides the kernel's page cache: copies of small files,
+        /// windows of responses being fetched, buffers, connections, indexes of caches.
         ///
-        /// `auto` is three quarters of the least limit: of the control groups (versions 1 and 2, up to the root), of the process
-        /// (RLIMIT_AS, RLIMIT_DATA) and of the machine. Copies of what the kernel has in its cache take at most an eighth of it, whatever
-        /// the number of loops. Where the budget, a limit or the kernel says that memory is scarce, the server gives up, one after
-        /// the other: these copies, idle buffers, large windows, files that are kept open, storing what it fetches for a cache; and,
-        /// where a limit is nearly reached, taking connections at any speed and keeping those that are not used. Requests are served all the same. Each step is in the error
-        /// log (level `notice`) and in the figures (`freewheel_memory_scarcity`).
+        /// `auto` is three quarters of the lowest limit: of the control groups (versions 1 and 2, up to the root), of
+        /// the process (RLIMIT_AS, RLIMIT_DATA) and of the machine. Copies of what is in the page cache take at most an
+        /// eighth of it, regardless of the number of loops. When the budget, a limit or the kernel's pressure shows
+        /// that memory is scarce, the server gives up, in this order: these copies, idle buffers, large windows, open
+        /// files, storing what it fetches for a cache; and, when a limit is nearly reached, accepting connections at
+        /// full speed and keeping idle ones. Requests are still served. Each step is logged (level `notice`) and is in
+        /// the metrics (`freewheel_memory_scarcity`).
         memory_budget: MemoryBudget = "auto", [MAIN] 1;
-        /// Declares a pool of threads for operations that may wait for a disk.
+        /// Declares a thread pool for operations that may wait for a disk.
         ///
-        /// The pool `default` exists without being declared, with 32 threads for each event loop, at most 512, and fewer where memory is
-        /// little: one for each 2 MiB of the least limit, but at least 32. With
-        /// `max_queue=0` a pool takes only as many tasks as it has free threads.
+        /// The pool `default` exists without being declared, with 32 threads per event loop, at most 512, and fewer
+        /// where memory is small: one per 2 MiB of the lowest limit, but at least 32. With `max_queue=0` a pool accepts
+        /// only as many tasks as it has idle threads.
         thread_pool: List<ThreadPool> = none, [MAIN] 2..=3;
     }
 }
@@ -94,14 +97,14 @@ config::directives! {
     ///
     /// How the event loops take connections.
     pub struct Events in Events {
-        /// Sets how many connections one event loop may hold. When they run out, those that wait longest for their next
-        /// request are closed; when there is none, new ones are refused.
+        /// Sets how many connections one event loop may hold. When they run out, idle keep-alive connections are
+        /// closed, the longest idle first; if there are none, new connections are refused.
         worker_connections: Connections = "512", [EVENTS] 1;
-        /// Names the method of waiting for events. It is always epoll.
+        /// Sets the event notification method. It is always epoll.
         use_ as "use": Option<Method> = none, [EVENTS] 1;
-        /// Ignored: loops always take all connections that wait, in batches.
+        /// Ignored: loops always accept all waiting connections, in batches.
         multi_accept: Flag = "off", [EVENTS] FLAG;
-        /// Ignored: each loop has sockets of its own, so there is nothing to take turns for.
+        /// Ignored: each loop has sockets of its own, so no mutex is needed.
         accept_mutex: Flag = "off", [EVENTS] FLAG;
         /// Ignored: there is no mutex to wait for.
         accept_mutex_delay: Option<Msec> = none, [EVENTS] 1;
@@ -113,9 +116,9 @@ config::directives! {
 }
 
 config::blocks! {
-    /// The block of the event loops.
+    /// The events block.
     pub fn blocks in Main {
-        /// Holds the directives that say how the event loops take connections.
+        /// Contains the directives of how event loops take connections.
         "events": [MAIN] 0 => EVENTS;
     }
 }

@@ -77,25 +77,25 @@ config::choices! {
 }
 
 directives! {
-    /// Reading the body of a request.
+    /// Request bodies.
     pub struct ClientBody in Location {
-        /// Limits the body of a request; larger ones are refused with 413. `0` switches the check off.
+        /// Limits the body of a request; larger ones are rejected with 413. `0` switches the check off.
         client_max_body_size: Offset = "1m", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time between two reads of a body that somebody wants (408 after it). One that is thrown away, as with
-        /// files, has `lingering_timeout`.
+        /// Limits the time between two reads of a body (408 after that). A body that is discarded, as for files, is
+        /// subject to `lingering_timeout`.
         client_body_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Says how much of a body is kept in memory; a larger one goes to a temporary file. One that is known to be at most a
-        /// quarter larger stays in memory too.
+        /// Sets how much of a body is kept in memory; a larger one is written to a temporary file. A body known to be
+        /// at most a quarter larger stays in memory, too.
         client_body_buffer_size: Size = "16k", [HTTP | SERVER | LOCATION] 1;
-        /// Keeps every body in a file: with `on` the file stays, with `clean` it is removed after the request.
-        /// `$request_body_file` names it.
+        /// Saves every body in a file: with `on` the file is kept, with `clean` it is removed after the request.
+        /// `$request_body_file` is its path.
         client_body_in_file_only: InFileOnly = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Whether a body in memory lies in a single buffer. It always does.
+        /// Whether a body in memory is in a single buffer. It always is.
         client_body_in_single_buffer: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Names the directory for bodies that are kept in files, and the digits of its levels of subdirectories.
+        /// Sets the directory for bodies that are kept in files, and the digits of its levels of subdirectories.
         ///
-        /// The directory is made at the start and belongs to the worker's user. A file in it has no name, so that nothing is left
-        /// of it whatever happens, unless `client_body_in_file_only` asks for one.
+        /// The directory is created at startup and belongs to the worker's user. A file in it has no name, so that none
+        /// is left behind in any event, unless `client_body_in_file_only` asks for one.
         client_body_temp_path: TempPath = (config::default_paths::CLIENT_BODY_TEMP), [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
     }
 }

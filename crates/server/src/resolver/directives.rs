@@ -18,12 +18,12 @@ const DEFAULT_PORT: u16 = 53;
 const SERVERS_MAX: usize = 64;
 
 directives! {
-    /// Names that are looked up while serving.
+    /// Name resolution.
     pub struct Resolving in Location {
-        /// Sets the name servers that are asked for the names of upstream servers. They are asked in turns; an answer holds
-        /// for as long as it says, or as `valid` does.
+        /// Sets the name servers that resolve names of upstream servers. They are queried in turn; an answer is cached
+        /// for its TTL, or for `valid`.
         resolver: Option<Placed<ResolverLine>> = none, [HTTP | SERVER | LOCATION] 1..;
-        /// How long a name may take to be resolved.
+        /// Limits the time to resolve a name.
         resolver_timeout: Msec = "30s", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -131,31 +131,32 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
 }
 
 directives! {
-    /// Reading requests.
+    /// Servers and request heads.
     pub struct ServerSettings in Server {
-        /// Names the server. The first name is the main one. Names may be wildcards (`*.example.com`, `mail.*`, and
-        /// `.example.com` for the name and all below it) or regular expressions (`~^(?<user>.+)\.example\.com$`).
+        /// Sets the names of the server. The first is the primary one. Names may contain wildcards (`*.example.com`,
+        /// `mail.*`, and `.example.com` for the name and everything below it) or be regular expressions
+        /// (`~^(?<user>.+)\.example\.com$`).
         server_name: Names = none, [SERVER] 1..;
-        /// Limits the time for reading a request's head (408, without an answer).
+        /// Limits the time to read a request's head (408, without a response).
         client_header_timeout: Msec = "60s", [HTTP | SERVER] 1;
-        /// Sets the size of the buffer that a head is read into first.
+        /// Sets the size of the buffer that a head is first read into.
         client_header_buffer_size: Size = "1k", [HTTP | SERVER] 1;
-        /// Sets number and size of the buffers for larger heads. A request line longer than one is refused with 414, a
-        /// header line with 400.
+        /// Sets number and size of the buffers for larger heads. A request line longer than one buffer is rejected with
+        /// 414, a header line with 400.
         large_client_header_buffers: Placed<Bufs> = "4 8k", [HTTP | SERVER] 2;
-        /// Makes no difference here, where memory is not taken in pools of a fixed size; but no buffer of `large_client_header_buffers`
-        /// may be smaller, as in nginx.
+        /// Has no effect on memory, which is not allocated in fixed pools; but no buffer of
+        /// `large_client_header_buffers` may be smaller, as in nginx.
         connection_pool_size: Size = "512", [HTTP | SERVER] 1;
-        /// Drops header lines with invalid names.
+        /// Ignores header fields with invalid names.
         ignore_invalid_headers: Flag = "on", [HTTP | SERVER] FLAG;
-        /// Lets names of header lines hold underscores.
+        /// Allows underscores in names of header fields.
         underscores_in_headers: Flag = "off", [HTTP | SERVER] FLAG;
-        /// Takes several slashes in a URI for one.
+        /// Merges successive slashes in a URI into one.
         merge_slashes: Flag = "on", [HTTP | SERVER] FLAG;
-        /// Reads the body of a request, where one of these values is neither empty nor `0`, before its location is sought, so that
-        /// `$request_body` is known to `if`, `map` and `return`. What the server says about bodies holds.
+        /// Reads the body of a request before its location is searched if one of these values is neither empty nor `0`,
+        /// so that `$request_body` is available to `if`, `map` and `return`. The server's own limits for bodies apply.
         client_body_early_read: Conditions = none, [HTTP | SERVER] 1..;
-        /// Limits the header lines of a request.
+        /// Limits the number of header fields of a request.
         max_headers: Number = "1000", [HTTP | SERVER] 1;
     }
 }

@@ -206,34 +206,37 @@ sections! {
 }
 
 blocks! {
-    /// Blocks, and lines that make more than a value.
+    /// Blocks and other structure.
     pub fn structure in Http {
-        /// Everything that is served over HTTP.
+        /// Contains everything that concerns HTTP.
         "http": [MAIN] 0 => HTTP;
         /// A virtual server.
         "server": [HTTP] 0 => SERVER;
-        /// The address and port, or the path of the unix socket, on which the server is asked.
+        /// Sets the address and port, or the path of the unix socket, on which the server accepts requests.
         "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [proxy_protocol] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
-        /// What holds for a part of the URIs: a prefix, `=` an exact URI, `^~` a prefix that stops the search, `~` and `~*`
-        /// a regular expression with and without case, `@` a name for internal redirects.
+        /// Sets the configuration for some of the URIs: a prefix, `=` an exact URI, `^~` a prefix that skips regular
+        /// expressions, `~` and `~*` a regular expression with and without regard to case, `@` a name for internal
+        /// redirects.
         "location": [SERVER | LOCATION] 1..=2 => LOCATION, syntax "[ = | ~ | ~* | ^~ ] uri | @name";
-        /// Holds for requests with other methods than these: what stands inside is a location of its own, which inherits from this one.
-        /// GET means HEAD, too.
+        /// Applies to requests with other methods than these: its content is a location of its own, which inherits from
+        /// this one. GET includes HEAD.
         "limit_except": [LOCATION] 1.. => LIMIT_EXCEPT, syntax "method …";
-        /// Answers only internal redirects in this location; 404 to clients.
+        /// Restricts the location to internal redirects; other requests get 404.
         "internal": [LOCATION] 0;
-        /// Says which bytes of one charset are which of another one: each line has a byte of the first and, in hexadecimal digits too,
-        /// the byte of the second, or its bytes in UTF-8 where the second one is `utf-8`.
+        /// Maps the bytes of one charset to those of another: each line has a byte of the first and, also in
+        /// hexadecimal digits, the byte of the second, or its bytes in UTF-8 if the second is `utf-8`.
         "charset_map": [HTTP] 2 => LINES, syntax "charset1 charset2";
-        /// Makes a variable out of another value: by name, by wildcard (with `hostnames`), by regular expression.
+        /// Creates a variable whose value depends on another value: by exact match, by wildcard (with `hostnames`), by
+        /// regular expression.
         "map": [HTTP] 2 => LINES, syntax "string $variable";
-        /// Makes a variable whose value depends on an address: the client's, or the one that another variable holds. A line has a
-        /// network and its value, the narrowest counts; with `ranges` first, a range of IPv4 addresses and its value. `default` is
-        /// for all others; `delete` takes a network or range out again; `include` reads lines from a file. For clients that are a
-        /// `proxy`, the last address in `X-Forwarded-For` counts, with `proxy_recursive` the last one that is no proxy. `volatile`
-        /// finds the value anew each time. What has no address (a unix socket's client) counts as 255.255.255.255.
+        /// Creates a variable whose value depends on an address: the client's, or the one in another variable. A line
+        /// has a network and its value; the most specific network wins. With `ranges` first, lines have ranges of IPv4
+        /// addresses instead. `default` is for all others; `delete` removes a network or range; `include` reads lines
+        /// from a file. For clients that are a `proxy`, the last address in `X-Forwarded-For` is used, with
+        /// `proxy_recursive` the last one that is not a proxy. `volatile` disables caching of the value. A client
+        /// without an address (of a unix socket) counts as 255.255.255.255.
         "geo": [HTTP] 1..=2 => LINES, syntax "[$address] $variable";
-        /// Makes a variable that splits clients into groups by a hash of a value.
+        /// Creates a variable that splits clients into groups by a hash of a value.
         "split_clients": [HTTP] 2 => LINES, syntax "string $variable";
     }
 }

@@ -12,10 +12,10 @@ pub const EXTENSIONS_MAX: usize = 65_536;
 blocks! {
     /// Media types of files.
     pub fn lines in Location {
-        /// Maps extensions of file names to media types: each line has a type and the extensions that mean it. Without
-        /// one, `html`, `gif` and `jpg` are known. A level with a block of its own inherits none.
+        /// Maps file name extensions to media types: each line has a type and its extensions. By default `html`, `gif`
+        /// and `jpg` are known. A level with a block of its own inherits none.
         "types": [HTTP | SERVER | LOCATION] 0 => LINES;
-        /// Sets the media type of files whose extension is not known.
+        /// Sets the media type of files with an unknown extension.
         "default_type" = "text/plain": [HTTP | SERVER | LOCATION] 1, syntax "mime-type";
     }
 }

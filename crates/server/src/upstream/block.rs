@@ -30,52 +30,53 @@ pub const RING_WEIGHT_MAX: u64 = 100_000;
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
 blocks! {
-    /// Groups of servers to pass requests on to.
+    /// Upstream groups.
     pub fn upstream in Upstream {
-        /// A group of servers under a name, which `proxy_pass` and its like use as a host.
+        /// Defines a group of servers under a name, which `proxy_pass` and similar directives use as a host.
         "upstream": [HTTP] 1 => UPSTREAM, syntax "name";
-        /// A server of the group. A name that has several addresses makes several servers.
+        /// Defines a server of the group. A name that has several addresses defines several servers.
         "server": [UPSTREAM] 1.., syntax "address [weight=number] [max_conns=number] [max_fails=number] [fail_timeout=time] [backup] [down] [drain] [route=string] [resolve] [service=name]";
-        /// Keeps the states of the group's servers in shared memory. Here they always are: the loops are threads, and no
-        /// memory is set aside, so that the size only has to be one that nginx accepts.
+        /// Keeps the state of the group's servers in shared memory. It always is shared here, since loops are threads;
+        /// no memory is set aside, and the size only has to be one that nginx accepts.
         "zone": [UPSTREAM] 1..=2, syntax "name [size]";
-        /// Chooses the server with the least connections for its weight.
+        /// Chooses the server with the fewest connections relative to its weight.
         "least_conn": [UPSTREAM] 0;
-        /// Chooses the server with the least response time and the least connections for its weight.
+        /// Chooses the server with the lowest response time and the fewest connections relative to its weight.
         "least_time": [UPSTREAM] 1..=2, syntax "header | last_byte [inflight]";
-        /// Chooses by the client's address: the first three octets of an IPv4 one, the whole of an IPv6 one.
+        /// Chooses by the client's address: the first three octets of an IPv4 address, the whole of an IPv6 address.
         "ip_hash": [UPSTREAM] 0;
-        /// Chooses by a value; with `consistent`, few values change their server when a server is added or taken away.
+        /// Chooses by a hash of a value; with `consistent`, few values move to another server when a server is added or
+        /// removed.
         "hash": [UPSTREAM] 1..=2, syntax "key [consistent]";
-        /// Chooses at random, by weight; with `two`, the one of two with less connections.
+        /// Chooses at random, by weight; with `two`, the one of two random servers with fewer connections.
         "random": [UPSTREAM] 0..=2, syntax "[two [least_conn]]";
-        /// Sends the requests of one session to one server: by a cookie that binds the client to it, by a variable that
-        /// tells the server's `route`, or by what is learned from the servers' answers. A method stands before it.
+        /// Sends the requests of one session to the same server: by a cookie that is set, by a variable that contains
+        /// the server's `route`, or by a value learned from responses. Comes after the balancing method.
         "sticky": [UPSTREAM] 2.., syntax "cookie name [domain=string] [path=string] [expires=time] [httponly] [secure] [samesite=strict|lax|none] | route $variable ... | learn create=$variable ... lookup=$variable ... zone=name:size [timeout=time] [header]";
     }
 }
 
 directives! {
-    /// Connections that are kept for the next request.
+    /// Keep-alive connections to upstream servers.
     pub struct KeptConnections in Upstream {
-        /// How many idle connections to the group's servers each loop keeps; 0 keeps none. Without the directive, and with
-        /// `local`, a connection is used again only by the location that opened it.
+        /// Sets how many idle connections to the group's servers each loop keeps; 0 keeps none. Without the directive,
+        /// and with `local`, a connection is reused only by the location that opened it.
         keepalive: KeptCount = "32 local", [UPSTREAM] 1..=2;
-        /// How many requests go through one connection.
+        /// Limits the number of requests on one connection.
         keepalive_requests: Number = "1000", [UPSTREAM] 1;
-        /// How long a connection is used at all.
+        /// Limits the age of a connection.
         keepalive_time: Msec = "1h", [UPSTREAM] 1;
-        /// How long a connection may be idle.
+        /// Limits how long a connection may be idle.
         keepalive_timeout: Msec = "60s", [UPSTREAM] 1;
     }
 }
 
 directives! {
-    /// Names of servers that are looked up again and again.
+    /// Re-resolution of server names.
     pub struct ServerNames in Upstream {
-        /// Sets the name servers that are asked for the group's servers with `resolve`, in place of those of `http`.
+        /// Sets the name servers that resolve the group's servers with `resolve`, in place of those of `http`.
         resolver: Option<Placed<ResolverLine>> = none, [UPSTREAM] 1..;
-        /// How long a name may take to be resolved; after so long it is asked for again.
+        /// Limits the time to resolve a name; after that the query is repeated.
         resolver_timeout: Option<Msec> = none, [UPSTREAM] 1;
     }
 }

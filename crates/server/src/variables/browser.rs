@@ -166,14 +166,15 @@ impl Value for Mark {
 }
 
 directives! {
-    /// Telling modern browsers from ancient ones.
+    /// Modern and ancient browsers.
     pub struct Browsers in Location {
-        /// Takes a browser (`opera`, `msie`, `gecko`, `safari`, `konqueror`) of this version or a newer one for modern, or with
-        /// `unlisted` all browsers that are neither listed here nor in `ancient_browser`.
+        /// Regards a browser (`opera`, `msie`, `gecko`, `safari`, `konqueror`) of at least this version as modern; with
+        /// `unlisted`, all browsers that are listed neither here nor in `ancient_browser`.
         modern_browser: Modern = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Sets the value of `$modern_browser` for modern browsers.
         modern_browser_value: Mark = "1", [HTTP | SERVER | LOCATION] 1;
-        /// Takes browsers whose `User-Agent` has one of these texts for ancient; `netscape4` means Netscape 1 to 4.
+        /// Regards browsers whose `User-Agent` contains one of these texts as ancient; `netscape4` means Netscape 1 to
+        /// 4.
         ancient_browser: Ancient = none, [HTTP | SERVER | LOCATION] 1..;
         /// Sets the value of `$ancient_browser` for ancient browsers.
         ancient_browser_value: Mark = "1", [HTTP | SERVER | LOCATION] 1;

@@ -23,11 +23,12 @@ const HOST_MAX: usize = 256;
 const SHORTEST: usize = b"http://i.ru".len();
 
 blocks! {
-    /// Who may refer to what is here.
+    /// Referer checks.
     pub fn lines in Location {
-        /// Says which `Referer` is valid: `none`, where there is none; `blocked`, one without `http://` or `https://`; `server_names`,
-        /// the names of the server; a name, which may be a wildcard and may have the beginning of a URI behind it; a regular
-        /// expression (`~`) for what stands behind `http://` or `https://`. `$invalid_referer` is empty then, else `1`.
+        /// Sets which `Referer` values are valid: `none`, a missing field; `blocked`, a value without `http://` or
+        /// `https://`; `server_names`, the names of the server; a name, which may contain a wildcard and be followed by
+        /// the beginning of a URI; a regular expression (`~`) for the part after `http://` or `https://`.
+        /// `$invalid_referer` is then empty, otherwise `1`.
         "valid_referers": [SERVER | LOCATION] 1.., syntax "none | blocked | server_names | string …";
     }
 }

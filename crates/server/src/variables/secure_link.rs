@@ -16,15 +16,15 @@ const HASH_MAX: usize = 24;
 const MD5_BYTES: usize = 16;
 
 directives! {
-    /// Links that are made with a secret.
+    /// Secure links.
     pub struct Links in Location {
-        /// Says where a request has its hash (MD5 in base64 for URLs) and, behind a comma, the second at which it runs out.
+        /// Sets where a request has its hash (MD5 in base64url) and, after a comma, its expiry time in seconds.
         secure_link: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "expression";
-        /// Says what the hash must have been made of: the secret, the URI, the time. `$secure_link` is `1` where it was, `0` where
-        /// the time has come, else empty.
+        /// Sets the text that the hash must be the MD5 of: secret, URI, time. `$secure_link` is `1` if it is valid, `0`
+        /// if the link has expired, otherwise empty.
         secure_link_md5: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "expression";
-        /// The older way, for URIs of the form `/prefix/hash/link`: sets the secret, of which, behind the link, the hash is made (MD5 in
-        /// hexadecimal digits). `$secure_link` is the link where it was, else empty.
+        /// The older form, for URIs like `/prefix/hash/link`: sets the secret; the hash is the MD5, in hexadecimal
+        /// digits, of the link with the secret appended. `$secure_link` is the link if it is valid, otherwise empty.
         secure_link_secret: Option<Placed<Bytes>> = none, [HTTP | SERVER | LOCATION] 1, syntax "word";
     }
 }

@@ -64,16 +64,16 @@ impl Value for NameOrOff {
 }
 
 directives! {
-    /// Charsets of answers.
+    /// Charsets of responses.
     pub struct Charset in Location {
-        /// Adds this charset to `Content-Type` of answers, and recodes those that are in another one, for which there must be a
-        /// `charset_map`.
+        /// Adds this charset to the `Content-Type` of responses, and recodes responses in another charset, for which
+        /// there must be a `charset_map`.
         charset: NameOrOff = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
-        /// Says which charset answers are in that do not say so themselves.
+        /// Sets the charset of responses that do not name one.
         source_charset: Option<Name> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1;
-        /// Recodes also answers of other servers that say their charset.
+        /// Also recodes responses of upstream servers that name their charset.
         override_charset: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Sets the media types for which `charset` counts, beside `text/html`; `*` means all.
+        /// Sets the media types to which `charset` applies, besides `text/html`; `*` means all.
         charset_types: MediaTypes = "text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
             [HTTP | SERVER | LOCATION] 1..;
     }

@@ -103,17 +103,17 @@ impl Value for Disabled {
 }
 
 directives! {
-    /// Which clients get compressed answers.
+    /// Conditions for compressed responses.
     pub struct Accepting in Location {
-        /// Sends `Vary: Accept-Encoding` with answers that are, or could be, compressed or uncompressed on the way (`gzip`, `gunzip`,
-        /// `gzip_static`, `brotli`, `zstd`).
+        /// Sends `Vary: Accept-Encoding` with responses that are, or could be, compressed or decompressed (`gzip`,
+        /// `gunzip`, `gzip_static`, `brotli`, `zstd`).
         gzip_vary: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets the least version of HTTP of requests whose answers are compressed with gzip.
+        /// Sets the lowest HTTP version of requests whose responses are compressed with gzip.
         gzip_http_version: LeastVersion = "1.1", [HTTP | SERVER | LOCATION] 1;
-        /// Says which answers are compressed with gzip for requests that came through a proxy, which `Via` shows.
+        /// Sets which responses are compressed with gzip for requests that came through a proxy, recognised by `Via`.
         gzip_proxied: Proxied = "off", [HTTP | SERVER | LOCATION] 1..;
-        /// Switches gzip off for clients whose `User-Agent` matches one of the regular expressions, without regard to case. `msie6` stands
-        /// for MSIE 4 to 6, but for 6.0 with `SV1`, and stays said at inner levels.
+        /// Switches gzip off for clients whose `User-Agent` matches one of the regular expressions, without regard to
+        /// case. `msie6` stands for MSIE 4 to 6 except 6.0 with `SV1`, and remains in force at inner levels.
         gzip_disable: Option<Disabled> = none, [HTTP | SERVER | LOCATION] 1.., inherit joined;
     }
 }

@@ -32,20 +32,20 @@ impl Value for Window {
 }
 
 directives! {
-    /// Compressing answers with Brotli.
+    /// Compression with Brotli.
     pub struct Brotli in Location {
-        /// Compresses answers of status 200, 403 and 404 for clients that accept `br`; before `gzip`, and behind `zstd`, where a client
-        /// accepts several.
+        /// Compresses responses with status 200, 403 or 404 for clients that accept `br`. Of several codings that a
+        /// client accepts, `zstd` comes first, then `br`, then `gzip`.
         brotli: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Sets how hard is tried: from 0, fast, to 11, small.
+        /// Sets the compression level, from 0 (fastest) to 11 (smallest).
         brotli_comp_level: NumberWithin<0, 11> = "6", [HTTP | SERVER | LOCATION] 1;
-        /// Compresses answers of these media types too, beside `text/html`; `*` stands for all.
+        /// Also compresses responses of these media types, besides `text/html`; `*` means all.
         brotli_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
-        /// Does not compress answers that say in `Content-Length` that they are shorter.
+        /// Does not compress responses whose `Content-Length` is below this.
         brotli_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the window in which repetitions are looked for, at most: one as large as the answer is enough.
+        /// Sets the largest window that repetitions are searched in; one as large as the response is enough.
         brotli_window: Window = "512k", [HTTP | SERVER | LOCATION] 1;
-        /// Has no effect, as in the module that it comes from.
+        /// Has no effect, as in the nginx module.
         brotli_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
     }
 }

@@ -33,18 +33,19 @@ impl Value for Window {
 }
 
 directives! {
-    /// Compressing answers with gzip.
+    /// Compression with gzip.
     pub struct Gzip in Location {
-        /// Compresses answers of status 200, 403 and 404 for clients that accept gzip. Bodies that take longer than about 100 µs are
-        /// compressed by a pool of threads, `cpu`, which has as many as there are cores unless `thread_pool` says otherwise.
+        /// Compresses responses with status 200, 403 or 404 for clients that accept gzip. Bodies that take longer than
+        /// about 100 µs are compressed in the thread pool `cpu`, which has one thread per core unless `thread_pool`
+        /// sets another number.
         gzip: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Sets how hard is tried: from 1, fast, to 9, small.
+        /// Sets the compression level, from 1 (fastest) to 9 (smallest).
         gzip_comp_level: NumberWithin<1, 9> = "1", [HTTP | SERVER | LOCATION] 1;
-        /// Compresses answers of these media types too, beside `text/html`; `*` stands for all.
+        /// Also compresses responses of these media types, besides `text/html`; `*` means all.
         gzip_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
-        /// Does not compress answers that say in `Content-Length` that they are shorter.
+        /// Does not compress responses whose `Content-Length` is below this.
         gzip_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the window in which repetitions are looked for.
+        /// Sets the window that repetitions are searched in.
         gzip_window: Window = "32k", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -58,20 +58,20 @@ impl Value for Dictionary {
 }
 
 directives! {
-    /// Compressing answers with Zstandard.
+    /// Compression with Zstandard.
     pub struct Zstd in Location {
-        /// Compresses answers of status 200, 403 and 404 for clients that accept `zstd`; before `brotli` and `gzip`, where a client
-        /// accepts several.
+        /// Compresses responses with status 200, 403 or 404 for clients that accept `zstd`. Of several codings that a
+        /// client accepts, `zstd` comes first, then `br`, then `gzip`.
         zstd: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Sets how hard is tried: up to 22, small; below 0, the lower the faster.
+        /// Sets the compression level, up to 22 (smallest); negative levels are faster still.
         zstd_comp_level: Level = "1", [HTTP | SERVER | LOCATION] 1;
-        /// Compresses answers of these media types too, beside `text/html`; `*` stands for all.
+        /// Also compresses responses of these media types, besides `text/html`; `*` means all.
         zstd_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
-        /// Does not compress answers that say in `Content-Length` that they are shorter.
+        /// Does not compress responses whose `Content-Length` is below this.
         zstd_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
-        /// Has no effect: memory is taken as it is needed.
+        /// Has no effect: memory is allocated as it is needed.
         zstd_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
-        /// Is refused: a client does not learn which dictionary an answer was made with.
+        /// Refused: a client cannot learn which dictionary a response was compressed with.
         zstd_dict_file: Option<Dictionary> = none, [HTTP] 1;
     }
 }

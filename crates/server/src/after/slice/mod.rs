@@ -28,10 +28,10 @@ use source::Slices;
 const BAD_GATEWAY: u16 = 502;
 
 directives! {
-    /// Answers in slices.
+    /// Slices of large responses.
     pub struct Slicing in Location {
-        /// Asks for large answers in slices of this size, each of which is cached by itself: with `proxy_set_header Range
-        /// $slice_range` and `$slice_range` in the cache's key. `0`: not.
+        /// Fetches large responses in slices of this size, each cached on its own: use `proxy_set_header Range
+        /// $slice_range` and put `$slice_range` into the cache key. `0` switches slicing off.
         slice: Size = "0", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -28,17 +28,18 @@ pub use memory::Memory;
 use page::Page;
 
 directives! {
-    /// Server-side includes.
+    /// Server-side includes (SSI).
     pub struct Ssi in Location {
-        /// Obeys the commands in pages (`<!--#include virtual="/uri" -->`).
+        /// Executes SSI commands in pages (`<!--#include virtual="/uri" -->`).
         ssi: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
-        /// Keeps `Last-Modified` of pages with commands, and their entity tag as a weak one; else both are left out.
+        /// Keeps `Last-Modified` of pages with commands, and their entity tag as a weak one; by default both are
+        /// removed.
         ssi_last_modified: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Shows nothing where a command failed, in the place of "[an error occurred while processing the directive]".
+        /// Outputs nothing where a command failed, instead of "[an error occurred while processing the directive]".
         ssi_silent_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets the media types of the answers that have commands, beside `text/html`; `*` means all.
+        /// Sets the media types of the responses that are searched for commands, besides `text/html`; `*` means all.
         ssi_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
-        /// Limits the values of commands' parameters.
+        /// Limits the length of values of command parameters.
         ssi_value_length: Size = "255", [HTTP | SERVER | LOCATION] 1;
     }
 }

@@ -119,16 +119,17 @@ impl Value for Pairs {
 }
 
 directives! {
-    /// Replacing texts in bodies.
+    /// Text replacement in bodies (sub_filter).
     pub struct SubFilter in Location {
-        /// Replaces a text in bodies by another one; case does not count. May be repeated; lines of the level around count only
-        /// where a level has none.
+        /// Replaces a text in bodies by another, without regard to case. May be repeated; a level with lines of its own
+        /// inherits none.
         sub_filter: Pairs = none, [HTTP | SERVER | LOCATION] 2;
-        /// Replaces each of the texts once only.
+        /// Replaces only the first occurrence of each text.
         sub_filter_once: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Keeps `Last-Modified` of answers whose bodies are searched, and their entity tag as a weak one; else both are left out.
+        /// Keeps `Last-Modified` of searched responses, and their entity tag as a weak one; by default both are
+        /// removed.
         sub_filter_last_modified: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets the media types of the answers whose bodies are searched, beside `text/html`; `*` means all.
+        /// Sets the media types of the responses that are searched, besides `text/html`; `*` means all.
         sub_filter_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
     }
 }

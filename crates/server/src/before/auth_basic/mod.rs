@@ -31,14 +31,15 @@ use proven::Proof;
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cpu::cores().div_ceil(2)));
 
 directives! {
-    /// Asking for a name and a password.
+    /// HTTP basic authentication.
     pub struct AuthBasic in Location {
-        /// Asks for a name and a password; the text, which may have variables, says for what. `off` asks nobody.
+        /// Requires a user name and password; the text, which may contain variables, is the realm. `off` switches it
+        /// off.
         auth_basic: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "string | off";
-        /// Names the file with the users: a line for each, with name, password and, behind another colon, what is not looked at. The name may
-        /// have variables; a relative one begins at the configuration's directory. Passwords are in the forms of crypt(3) (DES, `$1$`,
-        /// bcrypt, `$5$`, `$6$`, yescrypt), in Apache's (`$apr1$`), or `{PLAIN}`, `{SHA}`, `{SSHA}`. They are checked by the pool of threads `cpu`;
-        /// what was found right is remembered for a short while.
+        /// Sets the file of users, one per line: name, password and, after another colon, an ignored comment. The path
+        /// may contain variables; a relative one starts at the configuration's directory. Passwords may be in the
+        /// formats of crypt(3) (DES, `$1$`, bcrypt, `$5$`, `$6$`, yescrypt), Apache's `$apr1$`, or `{PLAIN}`, `{SHA}`,
+        /// `{SSHA}`. They are checked in the thread pool `cpu`; a correct password is remembered for a short time.
         auth_basic_user_file: Option<Template> = none, [HTTP | SERVER | LOCATION | LIMIT_EXCEPT] 1, syntax "file";
     }
 }

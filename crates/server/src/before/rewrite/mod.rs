@@ -33,36 +33,40 @@ use self::replacement::Rewrite;
 pub const LINES_MAX: usize = 1 << 20;
 
 blocks! {
-    /// Rewriting: instructions, obeyed in the order in which they stand.
+    /// Rewriting.
+    ///
+    /// These directives are executed in the order in which they are written.
     pub fn lines in Location {
-        /// Replaces the URI where the regular expression matches it. `last` ends the instructions and looks for the location of the
-        /// new URI, `break` ends them and stays; without either the next instruction follows. `redirect` answers with 302,
-        /// `permanent` with 301; so does a replacement that begins with `http://`, `https://` or `$scheme`, with 302. The arguments
-        /// are appended unless the replacement ends in `?`.
+        /// Replaces the URI where the regular expression matches it. `last` ends rewriting and searches for the
+        /// location of the new URI, `break` ends it and stays in this location; without either, the next directive
+        /// follows. `redirect` responds with 302, `permanent` with 301; a replacement that begins with `http://`,
+        /// `https://` or `$scheme` also responds with 302. The arguments are appended unless the replacement ends in
+        /// `?`.
         "rewrite": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 2..=3, syntax "regex replacement [last | break | redirect | permanent]";
-        /// Sets a variable, which may be one of the program's: `$args`, `$limit_rate`, `$http_…`, `$arg_…` and the like.
+        /// Sets a variable, which may be a built-in one: `$args`, `$limit_rate`, `$http_…`, `$arg_…` and others.
         "set": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 2, syntax "$variable value";
-        /// Ends the instructions of this level.
+        /// Ends rewriting at this level.
         "break": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 0;
-        /// Ends the processing and answers with the code. With 301, 302, 303, 307 and 308 the second argument is the URL
-        /// to go to, with other codes the text of the body. A URL alone means 302. 444 closes the connection without an
-        /// answer.
+        /// Ends processing and responds with the code. With 301, 302, 303, 307 and 308 the second argument is the URL
+        /// to redirect to, with other codes the text of the body. A URL alone means 302. 444 closes the connection
+        /// without a response.
         "return": [SERVER | SERVER_IF | LOCATION | LOCATION_IF] 1..=2, syntax "code [text] | code URL | URL";
-        /// Obeys what stands inside where the condition holds: `($variable)`, neither empty nor `0`; `($variable = text)`, `!=`;
-        /// `($variable ~ regex)`, without case `~*`, and `!~`, `!~*`; `(-f file)`, `-d`, `-e`, `-x`, and each with a `!` before it.
+        /// Executes the directives inside if the condition is true: `($variable)`, neither empty nor `0`; `($variable =
+        /// text)`, `!=`; `($variable ~ regex)`, `~*` without regard to case, and `!~`, `!~*`; `(-f file)`, `-d`, `-e`,
+        /// `-x`, and each negated with `!`.
         "if": [SERVER] 1.. => SERVER_IF, syntax "(condition)";
-        /// The same in a location, where what stands inside is also a location of its own, which inherits from this one: a request
-        /// for which the condition holds is answered there.
+        /// The same in a location. The directives inside also form a location of their own, which inherits from this
+        /// one: a request for which the condition is true is answered there.
         "if": [LOCATION] 1.. => LOCATION_IF, syntax "(condition)";
     }
 }
 
 directives! {
-    /// What rewriting writes to the error log.
+    /// Log messages of rewriting.
     pub struct RewriteMessages in Location {
-        /// Writes what `rewrite` and the conditions do to the error log, at the level `notice`.
+        /// Logs what `rewrite` and conditions do to the error log, at level `notice`.
         rewrite_log: Flag = "off", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
-        /// Warns of variables that are used before a `set` gave them a value.
+        /// Logs a warning when a variable is used before `set` gave it a value.
         uninitialized_variable_warn: Flag = "on", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
     }
 }

@@ -35,11 +35,11 @@ config::choices! {
 }
 
 directives! {
-    /// Listings of directories.
+    /// Directory listings.
     pub struct Autoindex in Location {
-        /// Lists directories that have no index file. The directory is read in the pool.
+        /// Lists directories that have no index file. The directory is read in the thread pool.
         autoindex: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sets how a listing is written.
+        /// Sets the format of a listing.
         autoindex_format: Format = "html", [HTTP | SERVER | LOCATION] 1;
         /// Shows times in HTML listings in local time instead of UTC.
         autoindex_localtime: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;

@@ -44,14 +44,15 @@ config::choice_set! {
 directives! {
     /// WebDAV.
     pub struct Dav in Location {
-        /// Names the methods that are obeyed: PUT, DELETE, MKCOL, COPY, MOVE. A body is written to `client_body_temp_path`, or beside its
-        /// place where that lies on another file system, and put there when it is whole. A header `Date` sets the time of the file.
+        /// Enables methods: PUT, DELETE, MKCOL, COPY, MOVE. A body is written to `client_body_temp_path`, or beside its
+        /// destination if that is on another file system, and moved into place when it is complete. A `Date` header
+        /// sets the file's time.
         dav_methods: DavMethods = "off", [HTTP | SERVER | LOCATION] 1..;
-        /// Makes the directories on the way to a file that is put. Else they must be there.
+        /// Creates missing directories of the path of a PUT.
         create_full_put_path: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Removes nothing whose path has fewer than this many segments.
+        /// Refuses DELETE for paths with fewer segments than this.
         min_delete_depth: Number = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the permissions of files that are put, and of directories that are made: `user`, `group` or `all`, with `r` or `rw`.
+        /// Sets the permissions of created files and directories: `user`, `group` or `all`, with `r` or `rw`.
         dav_access: Permissions = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
     }
 }

@@ -36,15 +36,16 @@ pub use fault::Fault;
 const PIECE: usize = 64 << 10;
 
 directives! {
-    /// Parts of MP4 films.
+    /// MP4 pseudo-streaming.
     pub struct Mp4 in Location {
-        /// Answers requests for MP4 files with the part of them between the times in the arguments `start` and `end`, in seconds.
+        /// Responds to requests for MP4 files with the part between the times in the arguments `start` and `end`, in
+        /// seconds.
         mp4: Option<Stands> = none, [LOCATION] 0, inherit never;
-        /// Sets how much of a file is read at once.
+        /// Sets how much of a file is read at a time.
         mp4_buffer_size: Size = "512k", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the memory for a file's tables (`moov`); 500 for one whose are larger.
+        /// Limits the memory for a file's metadata (`moov`); larger metadata results in 500.
         mp4_max_buffer_size: Size = "10m", [HTTP | SERVER | LOCATION] 1;
-        /// Begins with the key frame before `start`, in an edit list that keeps what comes before `start` from being shown.
+        /// Begins at the key frame before `start`, with an edit list that hides the part before `start`.
         mp4_start_key_frame: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }

@@ -90,99 +90,104 @@ config::choice_set! {
 }
 
 directives! {
-    /// Passing requests on to other servers.
+    /// Proxying (proxy_pass).
     pub struct Proxy in Location {
-        /// Passes requests on to a server or to a group of servers. With a URI behind the host, what matched the location's
-        /// prefix is replaced by it; without one the request's URI is sent as it came.
+        /// Passes requests to a server or to a group of servers. A URI after the host replaces the part of the
+        /// request's URI that matched the location's prefix; without one the request's URI is sent as received.
         proxy_pass: Option<Placed<Pass>> = none, [LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1, inherit never, syntax "URL";
-        /// The method of the request that is passed on, instead of the client's.
+        /// Sets the method of the upstream request.
         proxy_method: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "method";
-        /// The version of HTTP that is spoken to the server. Kept connections need 1.1.
+        /// Sets the HTTP version of upstream connections. Keep-alive connections require 1.1.
         proxy_http_version: HttpVersion = "1.1", [HTTP | SERVER | LOCATION] 1;
-        /// Sets a line of the request that is passed on; with an empty value it is not sent. Lines of the level around count
-        /// only where a level has none of its own. `Host` is `$proxy_host` unless set.
+        /// Sets a header field of the upstream request; with an empty value it is not sent. A level with lines of its
+        /// own inherits none. `Host` is `$proxy_host` by default.
         proxy_set_header: List<SetHeader> = none, [HTTP | SERVER | LOCATION] 2;
-        /// The body of the request that is passed on, instead of the client's.
+        /// Sets the body of the upstream request.
         proxy_set_body: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "value";
-        /// Passes on what stands behind the last chunk of an answer.
+        /// Passes on the trailers of a response.
         proxy_pass_trailers: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Makes GET of HEAD for the origin, so that the answer can be stored. `off`: the key should have `$request_method`.
+        /// Sends GET instead of HEAD to the origin so that the response can be stored. With `off` the key should
+        /// contain `$request_method`.
         proxy_cache_convert_head: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
 
 directives! {
-    /// Asking other servers.
+    /// Proxying: requests to upstream servers.
     pub struct Asking in Location {
-        /// Passes the client's header lines on.
+        /// Passes the client's header fields on.
         proxy_pass_request_headers: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Passes the client's body on.
         proxy_pass_request_body: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Reads the client's body to its end before a server is asked. With `off` it is passed on as it comes, and no second server can
-        /// be asked then.
+        /// Reads the client's body completely before connecting to a server. With `off` it is passed on as it arrives,
+        /// and the request cannot be sent to another server after that.
         proxy_request_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Says which servers are asked next when one fails, or answers so.
+        /// Sets the failures and statuses after which a request is passed to the next server.
         proxy_next_upstream: NextUpstream = "error timeout", [HTTP | SERVER | LOCATION] 1..;
-        /// Limits how many servers one request may ask; `0`: all of them.
+        /// Limits the number of servers tried for one request; `0` means all of them.
         proxy_next_upstream_tries: Number = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time in which a next server may be asked; `0`: any time.
+        /// Limits the time in which a next server may be tried; `0` means no limit.
         proxy_next_upstream_timeout: Msec = "0", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time to open a connection to a server.
+        /// Limits the time to connect to a server.
         proxy_connect_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Limits the time between two writes to a server.
         proxy_send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Limits the time between two reads from a server.
         proxy_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Goes on with a request whose client has closed the connection.
+        /// Continues with a request whose client has closed the connection.
         proxy_ignore_client_abort: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// The local address that connections to servers come from; may have variables. With `transparent` it need not be this machine's
-        /// (`$remote_addr`), which the system's routes must be made for; a worker that is started by root keeps the right to that
-        /// (CAP_NET_RAW), and a reload that brings the first such line is refused.
+        /// Sets the local address of connections to servers; may contain variables. With `transparent` it may be an
+        /// address that is not local (`$remote_addr`), for which routing must be set up; a worker started by root keeps
+        /// the capability for it (CAP_NET_RAW), and a reload that introduces the first such line is refused.
         proxy_bind: Option<Bind> = none, [HTTP | SERVER | LOCATION] 1..=2;
-        /// Asks the kernel to probe silent connections to servers (SO_KEEPALIVE).
+        /// Enables TCP keepalive on connections to servers (SO_KEEPALIVE).
         proxy_socket_keepalive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// The size of the kernel's receive buffer of connections to servers.
+        /// Sets the size of the kernel's receive buffer of connections to servers.
         proxy_socket_rcvbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
-        /// The size of the kernel's send buffer of connections to servers.
+        /// Sets the size of the kernel's send buffer of connections to servers.
         proxy_socket_sndbuf: Option<Size> = none, [HTTP | SERVER | LOCATION] 1;
     }
 }
 
 directives! {
-    /// Passing answers of other servers on.
+    /// Proxying: responses of upstream servers.
     pub struct ProxyAnswers in Location {
-        /// Does not pass a line of an answer on. `Date`, `Server`, `X-Pad` and `X-Accel-…` are hidden without it.
+        /// Removes a header field from responses. `Date`, `Server`, `X-Pad` and `X-Accel-…` are removed by default.
         proxy_hide_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
-        /// Passes a line on that is otherwise hidden.
+        /// Passes on a header field that is removed by default.
         proxy_pass_header: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "field";
-        /// Gives no effect to these lines of answers.
+        /// Ignores the meaning of these header fields of responses.
         proxy_ignore_headers: Option<IgnoreHeaders> = none, [HTTP | SERVER | LOCATION] 1.., syntax "field …";
-        /// Reads an answer ahead of a client that is slow, so that its server is let go: into `proxy_buffers`, then into a temporary file. What
-        /// comes is passed on at once in any case, and a client that keeps up causes neither. With `off` the server is held back. The line
-        /// `X-Accel-Buffering` of an answer (`yes`, `no`) says otherwise for it.
+        /// Reads a response ahead of a slow client so that its server is released: into `proxy_buffers`, then into a
+        /// temporary file. Data is passed on at once in any case, and a client that keeps up causes neither. With `off`
+        /// the server is held back instead. `X-Accel-Buffering` (`yes`, `no`) of a response overrides it.
         proxy_buffering: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Limits the head of an answer.
+        /// Limits the head of a response.
         proxy_buffer_size: Placed<Size> = "4k", [HTTP | SERVER | LOCATION] 1;
-        /// Says how much of an answer is kept in memory, number times size, that was read ahead of its client, beside the piece that is being
-        /// sent (at most 128 KiB), and while the pool writes up to 512 KiB, of all answers of a loop 8 MiB.
+        /// Sets how much of a response that was read ahead of its client is kept in memory: number times size. Not
+        /// included are the piece being sent (at most 128 KiB) and data being written by the pool (up to 512 KiB; 8 MiB
+        /// for all responses of a loop).
         proxy_buffers: Placed<Bufs> = "8 4k", [HTTP | SERVER | LOCATION] 2;
-        /// How much of the buffers may be on its way to the client. Checked as nginx checks it: what is here goes out at once.
+        /// Limits how much of the buffers may be in the process of being sent to the client. Checked as in nginx, but
+        /// without effect: data is sent at once.
         proxy_busy_buffers_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Limits the temporary file of an answer; 1024m unless set. From there on, and with `0` without such a file, the server is held back
-        /// where its client is slow. So it is where the disk is slow, full or broken: what came is sent from memory then.
+        /// Limits the temporary file of a response; 1024m by default. Beyond it, and with `0` without such a file, the
+        /// server is held back when its client is slow. The same applies when the disk is slow, full or broken: the
+        /// response is then sent from memory.
         proxy_max_temp_file_size: Option<Placed<Offset>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Limits what is written to a temporary file at once; unless set, all that is there is.
+        /// Limits what is written to a temporary file at a time; by default all available data is.
         proxy_temp_file_write_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Names the directory for answers that are buffered in files, and the digits of its levels of subdirectories; `proxy_temp` unless set.
+        /// Sets the directory for responses that are buffered in files, and the digits of its levels of subdirectories;
+        /// `proxy_temp` by default.
         ///
-        /// The directory is made at the start and belongs to the worker's user. Files in it are written and read by the location's pool (`aio
-        /// threads=…`) and have no name, so that nothing is left of them whatever happens.
+        /// The directory is created at startup and belongs to the worker's user. Its files are written and read by the
+        /// location's thread pool (`aio threads=…`) and have no name, so that none is left behind in any event.
         proxy_temp_path: Option<TempPath> = none, [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
-        /// Limits the rate at which an answer is read, in bytes a second; may have variables. `0`: no limit.
+        /// Limits the rate at which a response is read, in bytes per second; may contain variables. `0` means no limit.
         proxy_limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION] 1, syntax "rate";
-        /// Lets error pages cover answers of servers with a status of 300 and more.
+        /// Lets `error_page` apply to upstream responses with a status of 300 or more.
         proxy_intercept_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Sends parts of answers whether or not their servers say that they can.
+        /// Serves byte ranges of responses even if their servers do not support them.
         proxy_force_ranges: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
 }
@@ -199,25 +204,26 @@ impl ProxyAnswers {
 }
 
 directives! {
-    /// What answers of other servers say under their names, said under ours.
+    /// Proxying: redirects and cookies of upstream servers.
     pub struct ProxyRewrites in Location {
-        /// Changes `Location` and `Refresh` of answers: a text that they begin with, or what a regular expression (`~`, caseless
-        /// `~*`) matches. `default` (unless `proxy_pass` has variables) changes the URL of `proxy_pass` to the location.
+        /// Changes `Location` and `Refresh` of responses: replaces a prefix, or what a regular expression (`~`, `~*`
+        /// without regard to case) matches. `default` (unless `proxy_pass` contains variables) replaces the URL of
+        /// `proxy_pass` by the location.
         proxy_redirect: Option<Lines<Redirect>> = none, [HTTP | SERVER | LOCATION] 1..=2;
-        /// Changes `domain` of cookies.
+        /// Changes the `domain` of cookies.
         proxy_cookie_domain: Option<Lines<CookieDomain>> = none, [HTTP | SERVER | LOCATION] 1..=2;
-        /// Changes `path` of cookies.
+        /// Changes the `path` of cookies.
         proxy_cookie_path: Option<Lines<CookiePath>> = none, [HTTP | SERVER | LOCATION] 1..=2;
-        /// Adds flags to cookies or takes them away: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`; with
-        /// `no` before the name it is taken away.
+        /// Adds flags to cookies: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`; with `no`
+        /// before the name the flag is removed.
         proxy_cookie_flags: Option<Lines<CookieFlags>> = none, [HTTP | SERVER | LOCATION] 1..=4;
     }
 }
 
 directives! {
-    /// Heads that come before an answer's own.
+    /// Early hints.
     pub struct Hints in Location {
-        /// Passes early hints (103) of servers on where one of the texts is neither empty nor `0`.
+        /// Passes on early hints (103) of servers if one of the values is neither empty nor `0`.
         early_hints: Conditions = none, [HTTP | SERVER | LOCATION] 1.., syntax "string …";
     }
 }

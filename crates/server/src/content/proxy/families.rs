@@ -120,21 +120,21 @@ pub type RawPolicy = <Policy as Section>::Raw;
 const TEXTS: &[(&str, &str)] = &[
     (
         "hide_header",
-        "Does not pass a line of an answer on. `X-Accel-…` are hidden without it, and `Status` (uwsgi: not).",
+        "Removes a header field from responses. `X-Accel-…` are removed by default, and `Status` (not with uwsgi).",
     ),
     (
         "cache_key",
-        "Sets what an answer is stored under. Without it all answers have one key, which is warned of. HEAD is asked for as HEAD; \
-         its answer is stored only where `$request_method` is part of the key.",
+        "Sets the key that a response is stored under. Without it all responses have one key, and a warning is logged. HEAD is \
+         passed on as HEAD; its response is stored only if `$request_method` is part of the key.",
     ),
     (
         "no_cache",
-        "Does not store the answer where one of the texts is neither empty nor `0`. They may use the answer's header lines.",
+        "Does not store the response if one of the values is neither empty nor `0`. They may use the response's header fields.",
     ),
     (
         "next_upstream",
-        "Says which servers are asked next when one fails, or answers so. As with `proxy_next_upstream`, without `http_502` and \
-         `http_504`.",
+        "Sets the failures and statuses after which a request is passed to the next server, as `proxy_next_upstream` does, but \
+         without `http_502` and `http_504`.",
     ),
 ];
 
@@ -176,11 +176,11 @@ macro_rules! shared {
 
 shared! {
     /// `fastcgi_…`.
-    Fastcgi "What passing on by FastCGI has in common with passing on by HTTP"
+    Fastcgi "FastCGI: directives shared with proxying"
     /// `uwsgi_…`.
-    Uwsgi "What passing on by uwsgi has in common with passing on by HTTP"
+    Uwsgi "uwsgi: directives shared with proxying"
     /// `scgi_…`.
-    Scgi "What passing on by SCGI has in common with passing on by HTTP"
+    Scgi "SCGI: directives shared with proxying"
 }
 
 fn set(

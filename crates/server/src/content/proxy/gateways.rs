@@ -72,57 +72,58 @@ impl Value for Split {
 }
 
 directives! {
-    /// Passing requests on by FastCGI.
+    /// FastCGI.
     ///
-    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    /// Directives that correspond to those of `proxy_pass` are on a page of their own.
     pub struct FastcgiPass in Location {
-        /// Passes requests on to a FastCGI server or a group of them: `host:port`, `unix:path` or a name of `upstream`; may have
-        /// variables.
+        /// Passes requests to a FastCGI server or a group of them: `host:port`, `unix:path` or the name of an
+        /// `upstream`; may contain variables.
         fastcgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "address";
-        /// Sets a parameter of the request that is passed on; with `if_not_empty` only where it has a value. Lines of the level
-        /// around count only where a level has none of its own. A parameter `HTTP_…` takes the place of the client's header line.
-        /// `HTTP_HOST` is `$host$is_request_port$request_port` unless set.
+        /// Sets a parameter of the request; with `if_not_empty` only if it has a value. A level with lines of its own
+        /// inherits none. A parameter `HTTP_…` replaces the client's header field. `HTTP_HOST` is
+        /// `$host$is_request_port$request_port` by default.
         fastcgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
-        /// What `$fastcgi_script_name` has behind a URI that ends in a slash.
+        /// Sets the file name that `$fastcgi_script_name` has after a URI that ends in a slash.
         fastcgi_index: Option<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "name";
-        /// Says which part of a URI is `$fastcgi_script_name` (the first group) and which `$fastcgi_path_info` (the second).
+        /// Sets which part of a URI is `$fastcgi_script_name` (first group) and which `$fastcgi_path_info` (second
+        /// group).
         fastcgi_split_path_info: Option<Split> = none, [HTTP | SERVER | LOCATION] 1;
-        /// Asks servers to leave connections open behind an answer. They are kept where the upstream says so (`keepalive`).
+        /// Asks servers to keep connections open after a response. They are kept if the upstream says so (`keepalive`).
         fastcgi_keep_conn: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Takes an answer for a wrong one (`invalid_header` of `fastcgi_next_upstream`) where the server writes this to its error
-        /// stream before the answer's head.
+        /// Treats a response as invalid (`invalid_header` of `fastcgi_next_upstream`) if the server writes this text to
+        /// its error stream before the response's head.
         fastcgi_catch_stderr: List<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
     }
 }
 
 directives! {
-    /// Passing requests on by uwsgi.
+    /// uwsgi.
     ///
-    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    /// Directives that correspond to those of `proxy_pass` are on a page of their own.
     pub struct UwsgiPass in Location {
-        /// Passes requests on to a uwsgi server or a group of them: `[uwsgi://]host:port`, `unix:path` or a name of `upstream`; may
-        /// have variables. (`suwsgi://` is not built yet.)
+        /// Passes requests to a uwsgi server or a group of them: `[uwsgi://]host:port`, `unix:path` or the name of an
+        /// `upstream`; may contain variables. (`suwsgi://` is not built yet.)
         uwsgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "[protocol://]address";
-        /// Sets a parameter of the request that is passed on; as `fastcgi_param`.
+        /// Sets a parameter of the request, as `fastcgi_param` does.
         uwsgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
-        /// Bytes that are sent behind the parameters, as they are.
+        /// Sets bytes that are sent after the parameters, unchanged.
         uwsgi_string: Option<Bytes> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
-        /// The first modifier of a packet.
+        /// Sets the first modifier of a packet.
         uwsgi_modifier1: NumberWithin<0, 255> = "0", [HTTP | SERVER | LOCATION] 1;
-        /// The second modifier of a packet.
+        /// Sets the second modifier of a packet.
         uwsgi_modifier2: NumberWithin<0, 255> = "0", [HTTP | SERVER | LOCATION] 1;
     }
 }
 
 directives! {
-    /// Passing requests on by SCGI.
+    /// SCGI.
     ///
-    /// What else there is, and is as with `proxy_pass`, stands on a page of its own.
+    /// Directives that correspond to those of `proxy_pass` are on a page of their own.
     pub struct ScgiPass in Location {
-        /// Passes requests on to an SCGI server or a group of them: `host:port`, `unix:path` or a name of `upstream`; may have
-        /// variables.
+        /// Passes requests to an SCGI server or a group of them: `host:port`, `unix:path` or the name of an `upstream`;
+        /// may contain variables.
         scgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "address";
-        /// Sets a parameter of the request that is passed on; as `fastcgi_param`.
+        /// Sets a parameter of the request, as `fastcgi_param` does.
         scgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;
     }
 }

@@ -63,13 +63,14 @@ impl Value for StoreTo {
 }
 
 directives! {
-    /// Storing answers of other servers as files.
+    /// Storing responses as files (proxy_store).
     pub struct ProxyStore in Location {
-        /// Stores answers with status 200 as files: with `on` where `root` or `alias` puts the request's path, else under the name given,
-        /// which may have variables. A file has the time of the answer's `Last-Modified`. It is written beside its place, by the location's
-        /// pool, and put there when it is whole. Nothing is stored with `proxy_buffering off`, and of a cached location.
+        /// Stores responses with status 200 as files: with `on` at the path given by `root` or `alias`, otherwise at
+        /// the given path, which may contain variables. A file gets the time of the response's `Last-Modified`. It is
+        /// written beside its destination, by the location's thread pool, and moved into place when it is complete.
+        /// Nothing is stored with `proxy_buffering off` or in a location with a cache.
         proxy_store: Placed<StoreTo> = "off", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the permissions of stored files: `user`, `group` or `all`, with `r` or `rw`. Directories that are made on the way can be
+        /// Sets the permissions of stored files: `user`, `group` or `all`, with `r` or `rw`. Created directories can be
         /// entered by those who may read.
         proxy_store_access: Permissions = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
     }
