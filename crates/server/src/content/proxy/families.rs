@@ -242,7 +242,7 @@ fn table(family: Family, title: &str) -> Table {
     Table {
         name: leaked(format!("{family:?}")),
         doc: leaked(format!(
-            "{title}.\n\nEach of these does what the directive of `proxy_…` does. `{}pass` and what it has alone stand elsewhere.",
+            "{title}.\n\nEach of these works like its `proxy_…` counterpart. `{}pass` and its other directives are on a page of their own.",
             family.prefix()
         )),
         level: Level::Location,
