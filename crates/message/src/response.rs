@@ -143,6 +143,18 @@ pub enum Ranges {
     Allowed,
 }
 
+/// What becomes of a response whose client leaves while the next piece of the body is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAbort {
+    /// No step has said anything: as [`ClientAbort::Ignored`], until one does.
+    #[default]
+    Unset,
+    /// The body is given up.
+    EndsBody,
+    /// The body goes on, and the loss is noticed when the next piece is sent.
+    Ignored,
+}
+
 /// A response before it is written.
 #[derive(Debug)]
 pub struct Response<F> {
@@ -181,6 +193,10 @@ pub struct Response<F> {
     pub omits_server: bool,
     /// Whether to write no `Date` line of our own.
     pub omits_date: bool,
+    /// Whether the head waits for the first piece of a body that streams: until then the response may fail as a whole.
+    pub delays_head: bool,
+    /// What becomes of the body when the client leaves.
+    pub client_abort: ClientAbort,
     /// The body.
     pub body: Body<F>,
 }
@@ -207,6 +223,8 @@ impl<F> Response<F> {
             vary_accept_encoding: false,
             omits_server: false,
             omits_date: false,
+            delays_head: false,
+            client_abort: ClientAbort::Unset,
             body: Body::Empty,
         }
     }
@@ -232,6 +250,8 @@ impl<F> Response<F> {
             vary_accept_encoding: self.vary_accept_encoding,
             omits_server: self.omits_server,
             omits_date: self.omits_date,
+            delays_head: self.delays_head,
+            client_abort: self.client_abort,
             body,
         }
     }
@@ -315,6 +335,41 @@ impl<F> Response<F> {
             HeaderId::AcceptRanges if self.accept_ranges => Some(Bytes::from_static(b"bytes")),
             _ => self.headers.get(name).cloned(),
         }
+    }
+
+    /// Gives the body up when the client leaves, unless another step has said what is to become of it.
+    pub fn ends_with_client(&mut self) {
+        if self.client_abort == ClientAbort::Unset {
+            self.client_abort = ClientAbort::EndsBody;
+        }
+    }
+
+    /// The media type: without its parameters if one of them is a charset, as in nginx.
+    pub fn media_type(&self) -> &[u8] {
+        const CHARSET: &[u8] = b"charset=";
+        let text = &self.content_type[..];
+        for at in memchr::memchr_iter(b';', text) {
+            let rest = text[at + 1..].trim_ascii_start();
+            if rest.len() >= CHARSET.len() && rest[..CHARSET.len()].eq_ignore_ascii_case(CHARSET) {
+                return &text[..at];
+            }
+        }
+        text
+    }
+
+    /// The charset that the head declares; empty: none.
+    pub fn declared_charset(&self) -> Bytes {
+        if !self.charset.is_empty() {
+            return self.charset.clone();
+        }
+        let parameters = &self.content_type[self.media_type().len()..];
+        let Some(at) = memchr::memchr(b'=', parameters) else {
+            return Bytes::new();
+        };
+        let text = &parameters[at + 1..];
+        let text = text.strip_prefix(b"\"").unwrap_or(text);
+        self.content_type
+            .slice_ref(text.strip_suffix(b"\"").unwrap_or(text))
     }
 
     /// The media type with its charset, as written to the client.

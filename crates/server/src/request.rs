@@ -19,9 +19,8 @@ use message::{HeaderId, Method, RequestHead};
 
 use crate::caching::cache_state::Note;
 use crate::connection::directives::Browsers;
-use crate::connection::{Client, OwnWire};
+use crate::connection::{Client, OwnWire, Tunnel};
 use crate::content::proxy::accel::{self, Kept};
-use crate::content::proxy::upgrade::Tunnel;
 use crate::content::proxy::upstream_state::Passed;
 use crate::loops::{Generation, poll_timing};
 use crate::outcome::Target;
@@ -107,8 +106,12 @@ pub struct Request {
     pub cached: Option<Note>,
     /// State left by a response that redirected the request internally (`X-Accel-Redirect`).
     pub kept: Option<Box<Kept>>,
-    /// The server's side of a tunnel: of the bytes after a response that are not HTTP.
-    pub tunnel: Option<Box<Tunnel>>,
+    /// The bytes after a response that are not HTTP.
+    pub tunnel: Option<Box<dyn Tunnel>>,
+    /// Reads the charset that the response's origin names, which may have led the request elsewhere.
+    pub charset_hint: Option<fn(&Self) -> Option<Bytes>>,
+    /// Adds the trailers that are evaluated when the body has been sent.
+    pub late_trailers: Option<fn(&mut Self)>,
     /// Whether `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
     /// Whether the connection is kept after the response.
@@ -211,6 +214,8 @@ impl Request {
             cached: None,
             kept: None,
             tunnel: None,
+            charset_hint: None,
+            late_trailers: None,
             is_passed_on: false,
             add_uri_to_alias: false,
             keepalive: false,

@@ -39,6 +39,10 @@ impl Addition {
 /// Prepares the head for a body with others around it, if there are to be any. This comes before all other filters:
 /// they no longer take an empty page for empty.
 pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -> bool {
+    if settings.is_any() {
+        // The other answers may come from other servers.
+        response.ends_with_client();
+    }
     let applies = settings.is_any()
         && !request.is_subrequest()
         && response.status == 200

@@ -203,19 +203,16 @@ fn add(response: &mut Response, line: &Line, value: Bytes) {
     }
 }
 
-/// Whether trailers are due for this status: then the body is chunked.
-#[must_use]
-pub fn has_trailers(settings: &HeaderLines, status: u16) -> bool {
+/// Has trailers added after the body, where lines apply to this status.
+pub fn plan_trailers(request: &mut Request, settings: &HeaderLines, status: u16) {
     let is_safe = is_safe(status);
-    settings
-        .lines
-        .add_trailer
-        .iter()
-        .any(|line| is_safe || line.is_always)
+    let mut lines = settings.lines.add_trailer.iter();
+    let is_any = lines.any(|line| is_safe || line.is_always);
+    request.late_trailers = is_any.then_some(add_trailers);
 }
 
 /// Adds the trailers after the body, evaluated now: each may refer to those before it (`$sent_trailer_…`).
-pub fn add_trailers(request: &mut Request) {
+fn add_trailers(request: &mut Request) {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
     let is_safe = is_safe(request.status());

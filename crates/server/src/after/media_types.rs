@@ -24,10 +24,10 @@ pub enum MediaTypes {
 }
 
 impl MediaTypes {
-    /// Whether the list contains the answer's type, as [`media_type`] reads it.
+    /// Whether the list contains the answer's type, as [`message::Response::media_type`] reads it.
     #[must_use]
     pub fn has(&self, response: &Response) -> bool {
-        let kind = media_type(response);
+        let kind = response.media_type();
         match self {
             MediaTypes::All => true,
             MediaTypes::Some(_) if kind.is_empty() => false,
@@ -37,20 +37,6 @@ impl MediaTypes {
             MediaTypes::Some(known) => known.contains(kind),
         }
     }
-}
-
-/// The media type of an answer: without its parameters if one of them is a charset, as in nginx.
-#[must_use]
-pub fn media_type(response: &Response) -> &[u8] {
-    const CHARSET: &[u8] = b"charset=";
-    let text = &response.content_type[..];
-    for at in memchr::memchr_iter(b';', text) {
-        let rest = text[at + 1..].trim_ascii_start();
-        if rest.len() >= CHARSET.len() && rest[..CHARSET.len()].eq_ignore_ascii_case(CHARSET) {
-            return &text[..at];
-        }
-    }
-    text
 }
 
 impl Value for MediaTypes {
@@ -112,7 +98,7 @@ mod tests {
             ("text/html; a=b", "text/html; a=b"),
             ("", ""),
         ] {
-            assert_eq!(media_type(&of(text)), kind.as_bytes(), "{text}");
+            assert_eq!(of(text).media_type(), kind.as_bytes(), "{text}");
         }
     }
 

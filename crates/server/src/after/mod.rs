@@ -73,6 +73,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     if let Some(steps) = steps {
         steps.run(request, &mut response);
     }
+    headers::plan_trailers(request, &settings.headers, response.status);
     Ok(response)
 }
 

@@ -28,7 +28,7 @@ use crate::content::proxy;
 use crate::content::proxy::exchange::Answer as Answered;
 use crate::content::proxy::response_head::{self, Origin};
 use crate::content::proxy::upstream_request::{Order, Variation};
-use crate::content::proxy::upstream_state::Passed;
+use crate::content::proxy::upstream_state::record_of;
 use crate::loops::{Kind, spawn_begun};
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -343,7 +343,7 @@ async fn answer_question(
     let Ok(Question { head, may_store }) = question.await else {
         return;
     };
-    let passed = request.passed.get_or_insert_with(Passed::default);
+    let passed = record_of(request);
     passed.head = Some(head);
     let _ = may_store.send(!inquiry.caching.proxy_no_cache.hold(request));
 }

@@ -15,6 +15,7 @@ mod send_file;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod tunnel;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -39,6 +40,7 @@ use finish::After;
 pub use finish::invite;
 pub use send::TOGETHER_MAX;
 pub use transport::OwnWire;
+pub use tunnel::Tunnel;
 
 /// Logged status of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;

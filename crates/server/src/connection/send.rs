@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use disk::OpenFile;
+use message::response::ClientAbort;
 use message::{Body, BodyError, Chunk, Header, Version};
 use wire::http1::response_writer;
 use wire::rate::Rate;
 use wire::turn;
 
-use crate::after::headers;
-use crate::content::proxy::upgrade;
 use crate::loops::current_request;
 use crate::request::Request;
 use crate::{Response, absolute_redirect};
@@ -37,6 +36,8 @@ pub(super) struct Framing {
     is_chunked: bool,
     has_body: bool,
     has_trailers: bool,
+    delays_head: bool,
+    ends_with_client: bool,
     pub(super) rate: Rate,
     pub(super) timeout: Duration,
 }
@@ -203,7 +204,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
         .settings;
     let status = response.status;
     let is_bodiless = matches!(status, 100..=199 | 204 | 304);
-    let has_trailers = headers::has_trailers(&settings.headers, status);
+    let has_trailers = request.late_trailers.is_some();
     let mut is_chunked = false;
     if !matches!(status, 200 | 206 | 304) {
         response.last_modified = None;
@@ -242,6 +243,8 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
         is_chunked,
         has_body: !is_bodiless && !request.is_head(),
         has_trailers: has_trailers && is_chunked,
+        delays_head: response.delays_head,
+        ends_with_client: response.client_abort == ClientAbort::EndsBody,
         rate: Rate { per_second, after },
         timeout: settings.sending.send_timeout.duration(),
     }
@@ -255,7 +258,9 @@ async fn send(
     if matches!(body, Body::Tunnel) {
         request.keepalive = false;
         send_head(request, framing, &[]).await?;
-        Box::pin(upgrade::run(request)).await;
+        if let Some(tunnel) = request.tunnel.take() {
+            tunnel.run(request).await;
+        }
         return Ok(());
     }
     if !framing.has_body {
@@ -320,7 +325,7 @@ async fn send_stream(
         })
     });
     let mut next = match first.await {
-        Some(Some(Err(error))) if is_without_answer(request, &error) => {
+        Some(Some(Err(error))) if is_without_answer(framing, &error) => {
             return Err(Stop::Body(error));
         }
         Some(Some(Ok(Chunk::Bytes(bytes)))) if framing.rate.per_second == 0 => {
@@ -332,14 +337,13 @@ async fn send_stream(
             if place.has_end {
                 return Ok(Extent::End);
             }
-            next_piece(request, stream).await?
+            next_piece(request, framing, stream).await?
         }
         Some(chunk) => {
             ahead(stream, send_head(request, framing, &[])).await?;
             chunk
         }
-        // As nginx: until there is something of a page to show, it may still end without a response.
-        None if request.location().settings.ssi.ssi => match next_piece(request, stream).await? {
+        None if framing.delays_head => match next_piece(request, framing, stream).await? {
             Some(Err(error)) => return Err(Stop::Body(error)),
             next => {
                 send_head(request, framing, &[]).await?;
@@ -348,7 +352,7 @@ async fn send_stream(
         },
         None => {
             ahead(stream, send_head(request, framing, &[])).await?;
-            next_piece(request, stream).await?
+            next_piece(request, framing, stream).await?
         }
     };
     while let Some(chunk) = next {
@@ -367,7 +371,7 @@ async fn send_stream(
         }
         // Not between the read of a piece and its write.
         turn::go_on().await;
-        next = next_piece(request, stream).await?;
+        next = next_piece(request, framing, stream).await?;
     }
     Ok(Extent::Chunks)
 }
@@ -391,26 +395,23 @@ async fn ahead(
 /// Whether the client gets nothing, not even the head. As nginx: when an upstream connection was lost, the part
 /// received before is passed on; a malformed body never becomes a response that looks complete, as it would to an
 /// HTTP/1.0 client.
-fn is_without_answer(request: &Request, error: &BodyError) -> bool {
-    request.location().settings.ssi.ssi || matches!(error, BodyError::Invalid | BodyError::Io(_))
+fn is_without_answer(framing: Framing, error: &BodyError) -> bool {
+    framing.delays_head || matches!(error, BodyError::Invalid | BodyError::Io(_))
 }
 
 /// The next piece of a body. A response that an upstream sends for this client alone is given up when the client
 /// leaves.
 async fn next_piece(
     request: &Request,
+    framing: Framing,
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
-    let settings = &request.location().settings;
-    let ends_with_client = match request.passed.is_some() {
-        true => request.cached.is_none() && !settings.asking.proxy_ignore_client_abort,
-        // Its parts may come from other servers.
-        false => settings.ssi.ssi || settings.addition.is_any(),
-    };
     let mut left = pin!(request.wire.peer_closed());
     poll_fn(|cx| match stream.poll_next(cx) {
         Poll::Ready(next) => Poll::Ready(Ok(next)),
-        Poll::Pending if ends_with_client => left.as_mut().poll(cx).map(|()| Err(Stop::Left)),
+        Poll::Pending if framing.ends_with_client => {
+            left.as_mut().poll(cx).map(|()| Err(Stop::Left))
+        }
         Poll::Pending => Poll::Pending,
     })
     .await
@@ -577,8 +578,8 @@ async fn end(
             response.trailers.push(trailer.name, trailer.value);
         }
     }
-    if framing.has_trailers {
-        headers::add_trailers(request);
+    if let Some(add) = request.late_trailers.filter(|_| framing.has_trailers) {
+        add(request);
     }
     let response = request.response.as_ref().expect("transmit put it there");
     let trailers: Vec<Header> = response.trailers.iter().skip(first).cloned().collect();

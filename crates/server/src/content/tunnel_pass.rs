@@ -28,7 +28,7 @@ use crate::{Failure, Response};
 use super::proxy::bind::Bind;
 use super::proxy::log_context::About;
 use super::proxy::resolve;
-use super::proxy::upgrade::{Behind, Patience, Tunnel};
+use super::proxy::upgrade::{Behind, Patience, ServerSide};
 use super::proxy::upstream_request;
 use super::proxy::upstream_state::Record;
 use super::proxy::url::{Host, Url};
@@ -221,7 +221,7 @@ impl Opening {
     }
 
     /// Tries one server after the other; fails with the status of the last.
-    async fn open(mut self) -> Result<Tunnel, u16> {
+    async fn open(mut self) -> Result<ServerSide, u16> {
         // Ends since each turn takes a try, of which there are as many as peers.
         loop {
             let Some(peer) = self.choice.next(Now::read()) else {
@@ -234,7 +234,7 @@ impl Opening {
                 Ok(connection) => {
                     self.choice.count_opened();
                     let connected = Connected::new(self, name, begun_ms);
-                    return Ok(Tunnel::new(
+                    return Ok(ServerSide::new(
                         connection.into_stream(),
                         Vec::new(),
                         Box::new(connected),

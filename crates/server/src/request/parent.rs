@@ -82,6 +82,7 @@ impl Request {
         stand_in.is_pipelined = self.is_pipelined;
         stand_in.passed = self.passed.clone();
         stand_in.cached = self.cached.clone();
+        stand_in.charset_hint = self.charset_hint;
         stand_in.response = Some(head);
         let is_value = self.is_value();
         if let Some(parent) = &mut stand_in.parent {

@@ -4,7 +4,7 @@
 //! Each part goes through the filters of its own location before it is inserted. Not here: the places where parts are
 //! inserted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Context;
@@ -13,10 +13,10 @@ use bytes::Bytes;
 use disk::OpenFile;
 use logs::Level;
 use message::{Body, BodyError, Chunk};
+use slots::{Family, Table};
 
 use crate::Response;
 use crate::after::body_filter::{AnswerBody, Inside};
-use crate::after::ssi::Memory;
 use crate::metrics::By;
 use crate::request::Request;
 
@@ -25,13 +25,18 @@ use super::{TooDeep, make_with};
 /// Maximum number of sub-requests for the parts of one response, as many as nginx counts at once.
 pub const INCLUSIONS_MAX: u32 = 64_535;
 
+/// The types of state that modules keep for the parts of one response.
+pub static WHOLE: Family = Family::new();
+/// Maximum number of them.
+const STATES_MAX: usize = 2;
+
 /// The state that the parts of one response share.
 #[derive(Debug, Default)]
 pub struct Whole {
     /// The charset of all parts; empty: each keeps its own.
     pub charset: Bytes,
-    /// The variables, blocks and captures of the pages among them.
-    pub memory: RefCell<Memory>,
+    /// State that a module keeps for all of them.
+    pub state: Table<STATES_MAX>,
     /// Parts that are being requested.
     pub running: Cell<usize>,
     /// Parts that have been requested so far.
@@ -44,7 +49,7 @@ impl Whole {
     pub fn of(request: &Request, response: &Response) -> Rc<Self> {
         request.whole().map(Rc::clone).unwrap_or_else(|| {
             Rc::new(Self {
-                charset: crate::after::charset::of(response),
+                charset: response.declared_charset(),
                 ..Self::default()
             })
         })

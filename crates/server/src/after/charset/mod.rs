@@ -13,13 +13,12 @@ use logs::Level;
 use message::BodyError;
 
 use crate::Response;
-use crate::content::proxy::variables as proxy;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
 
 use super::body_filter::{Filter, Out, Steps};
-use super::media_types::{self, MediaTypes};
+use super::media_types::MediaTypes;
 pub use maps::Charsets;
 use recode::{Recoder, Way};
 
@@ -127,24 +126,6 @@ fn check(charsets: &Charsets, settings: &Charset) -> Result<(), Error> {
     Err(Error::at(sentence, place))
 }
 
-/// The charset that an answer declares; empty: none.
-#[must_use]
-pub fn of(response: &Response) -> Bytes {
-    if !response.charset.is_empty() {
-        return response.charset.clone();
-    }
-    let kind = media_types::media_type(response).len();
-    let parameters = &response.content_type[kind..];
-    let Some(at) = memchr::memchr(b'=', parameters) else {
-        return Bytes::new();
-    };
-    let text = &parameters[at + 1..];
-    let text = text.strip_prefix(b"\"").unwrap_or(text);
-    response
-        .content_type
-        .slice_ref(text.strip_suffix(b"\"").unwrap_or(text))
-}
-
 /// The charset that pages made here declare; `None`: none.
 #[must_use]
 pub fn of_pages(request: &Request) -> Option<Bytes> {
@@ -175,7 +156,7 @@ pub fn begin(
     let Some(target) = target(request, response)? else {
         return Ok(());
     };
-    let own = of(response);
+    let own = response.declared_charset();
     let source = match &request.location().settings.charset.source_charset {
         _ if !own.is_empty() => own,
         None => {
@@ -221,7 +202,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
     if response.content_type.is_empty() {
         return Ok(None);
     }
-    if let Some(name) = told(request) {
+    if let Some(name) = request.charset_hint.and_then(|hint| hint(request)) {
         if request.settings().charsets.knows(&name) {
             return Ok(Some(name));
         }
@@ -236,7 +217,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
     let Some(name) = &settings.charset.0 else {
         return Ok(None);
     };
-    let is_meant = match of(response).is_empty() {
+    let is_meant = match response.declared_charset().is_empty() {
         true => settings.charset_types.has(response),
         false => settings.override_charset,
     };
@@ -245,15 +226,6 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
     }
     let name = name.clone();
     value(request, response, &name).map(Some)
-}
-
-/// The charset that an upstream names for its answer (`X-Accel-Charset`).
-fn told(request: &Request) -> Option<Bytes> {
-    let mut name = Vec::new();
-    let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
-    let passed = request.passed.as_ref()?;
-    let is_told = proxy::header(request, is_charset, &mut name) && !name.is_empty();
-    (is_told && !passed.record.ignores_charset.get()).then(|| name.into())
 }
 
 fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Bytes, Outcome> {
@@ -284,7 +256,7 @@ fn say(request: &Request, response: &mut Response, charset: Bytes) {
     if request.is_subrequest() {
         return;
     }
-    let kind = media_types::media_type(response).len();
+    let kind = response.media_type().len();
     response.content_type.truncate(kind);
     response.charset = match response.status {
         301 | 302 => Bytes::new(),
@@ -333,10 +305,10 @@ mod tests {
         ] {
             let mut response = Response::new(200);
             response.content_type = Bytes::from_static(text.as_bytes());
-            assert_eq!(of(&response), charset, "{text}");
+            assert_eq!(response.declared_charset(), charset, "{text}");
         }
         let mut response = Response::new(200);
         response.charset = Bytes::from_static(b"y");
-        assert_eq!(of(&response), "y");
+        assert_eq!(response.declared_charset(), "y");
     }
 }

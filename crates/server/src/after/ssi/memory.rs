@@ -3,9 +3,13 @@
 //! Invariant: bounded, whatever a page does: at most [`VARIABLES_MAX`] values of [`VALUES_MAX`] bytes in total, at most
 //! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES_MAX`] bytes in total.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
+use slots::slotted;
 
 use crate::regex::Spans;
+use crate::subrequest::include::{self, Whole};
 
 /// Maximum variables of the pages of one answer.
 const VARIABLES_MAX: usize = 1024;
@@ -25,6 +29,17 @@ pub struct Memory {
     blocks: Vec<(Box<[u8]>, Vec<u8>)>,
     block_bytes: usize,
     captures: Option<(Bytes, Spans)>,
+}
+
+/// The memory of an answer's pages, in the place that all of them have in common.
+#[derive(Debug, Default)]
+struct Shared(RefCell<Memory>);
+
+slotted!(include::WHOLE: Shared);
+
+/// The memory of an answer's pages, made on first use.
+pub fn of(whole: &Whole) -> &RefCell<Memory> {
+    &whole.state.get_or_init(Shared::default).0
 }
 
 /// The memory is full.

@@ -24,7 +24,6 @@ use super::body_filter::Steps;
 use super::media_types::MediaTypes;
 use composed::Composed;
 pub use date::append_date;
-pub use memory::Memory;
 use page::Page;
 
 directives! {
@@ -46,7 +45,14 @@ directives! {
 
 /// Has the commands in the body of an answer run, if they are to be.
 pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {
-    if !settings.ssi || response.content_length == Some(0) || !settings.ssi_types.has(response) {
+    if !settings.ssi {
+        return;
+    }
+    // As nginx: until there is something of a page to show, it may still end without a response.
+    response.delays_head = true;
+    // Its parts may come from other servers.
+    response.ends_with_client();
+    if response.content_length == Some(0) || !settings.ssi_types.has(response) {
         return;
     }
     // The bodies of other sub-requests are not shown.

@@ -19,7 +19,7 @@ use crate::subrequest::include::{self, Inclusion, Whole};
 
 use super::commands::{self, Kind, Values};
 use super::condition::Condition;
-use super::memory::Full;
+use super::memory::{self, Full};
 use super::parser::Command;
 
 /// Maximum bytes of a value after its variables were substituted.
@@ -205,7 +205,7 @@ impl Page {
             }
             Kind::Block => {
                 let [name, ..] = values.map(Option::unwrap_or_default);
-                let begun = self.whole.memory.borrow_mut().begin_block(&name);
+                let begun = memory::of(&self.whole).borrow_mut().begin_block(&name);
                 begun.or_else(|Full| self.fail("too many SSI blocks"))?;
                 self.is_shown = false;
                 self.is_block = true;
@@ -224,16 +224,14 @@ impl Page {
     }
 
     fn keep(&self, text: &[u8]) {
-        let kept = self.whole.memory.borrow_mut().add_to_block(text);
+        let kept = memory::of(&self.whole).borrow_mut().add_to_block(text);
         if let Err(Full) = kept {
             self.complain("too long SSI blocks");
         }
     }
 
     fn remember(&self, name: &[u8], value: Bytes) {
-        let set = self
-            .whole
-            .memory
+        let set = memory::of(&self.whole)
             .borrow_mut()
             .set(&name.to_ascii_lowercase(), value);
         if let Err(Full) = set {
@@ -243,7 +241,9 @@ impl Page {
 
     /// A variable that awaits a value is empty until then, unless it has one.
     fn make_known(&self, name: &[u8]) {
-        let known = self.whole.memory.borrow().get(&name.to_ascii_lowercase());
+        let known = memory::of(&self.whole)
+            .borrow()
+            .get(&name.to_ascii_lowercase());
         if known.is_none() {
             self.remember(name, Bytes::new());
         }
@@ -340,7 +340,7 @@ impl Page {
             let span = span.map_or(0..0, |span| span.start as usize..span.end as usize);
             self.remember(names[name.0 as usize].as_bytes(), subject.slice(span));
         }
-        self.whole.memory.borrow_mut().capture(subject, spans);
+        memory::of(&self.whole).borrow_mut().capture(subject, spans);
         Ok(true)
     }
 
@@ -422,7 +422,7 @@ impl Page {
     }
 
     fn stub(&self, name: &[u8]) -> Result<Box<Response>, Failed> {
-        let Some(text) = self.whole.memory.borrow().block(name) else {
+        let Some(text) = memory::of(&self.whole).borrow().block(name) else {
             let name = String::from_utf8_lossy(name);
             return self.fail(&format!("\"stub\"=\"{name}\" for \"include\" not found"));
         };
@@ -437,7 +437,7 @@ impl Page {
     /// Appends a variable's value: the one that a page set, else the request's.
     fn append(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
         let name = name.to_ascii_lowercase();
-        let known = self.whole.memory.borrow().get(&name);
+        let known = memory::of(&self.whole).borrow().get(&name);
         match known {
             Some(value) => {
                 out.extend_from_slice(&value);

@@ -1,6 +1,6 @@
 //! The `X-Accel-…` lines of an upstream's response that redirect the request or limit its rate.
 //!
-//! Not here: `X-Accel-Expires` (the cache's), `X-Accel-Charset` (the charset filter's).
+//! Not here: `X-Accel-Expires` (the cache's).
 
 use bytes::Bytes;
 use logs::Level;
@@ -11,8 +11,8 @@ use crate::request::Request;
 use crate::settings::Location;
 use crate::{Failure, Response};
 
-use super::cookies;
 use super::directives::IgnoreHeaders;
+use super::{cookies, variables};
 
 /// The lines kept of a response that redirected the request internally.
 #[derive(Debug, Default)]
@@ -30,6 +30,16 @@ pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
         .proxy_answers
         .proxy_ignore_headers;
     ignored.is_some_and(|ignored| ignored.contains(line))
+}
+
+/// `X-Accel-Charset`: the charset that the last response names; `None`: none.
+#[must_use]
+pub fn charset(request: &Request) -> Option<Bytes> {
+    let mut name = Vec::new();
+    let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
+    let passed = request.passed.as_ref()?;
+    let is_told = variables::header(request, is_charset, &mut name) && !name.is_empty();
+    (is_told && !passed.record.ignores_charset.get()).then(|| name.into())
 }
 
 /// The place of the content, and the response's lines that go along.

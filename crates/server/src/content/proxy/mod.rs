@@ -43,6 +43,7 @@ use message::{Body, Framing, Header, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
+use crate::connection::Tunnel;
 use crate::loops::yield_turn;
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -59,7 +60,7 @@ use families::Family;
 use proxy_pass::Target;
 use resolve::Unresolved;
 use response_head::Origin;
-use upgrade::Tunnel;
+use upgrade::ServerSide;
 use upstream_request::{Destination, Order, Variation};
 
 /// Maximum size of a body that may wait until the other responses have arrived too, in bytes. A longer one is sent
@@ -247,7 +248,7 @@ fn flowing(
         return Body::Empty;
     }
     if head.status == SWITCHING {
-        request.tunnel = Tunnel::of(*flow).map(Box::new);
+        request.tunnel = ServerSide::of(*flow).map(|side| Box::new(side) as Box<dyn Tunnel>);
         return Body::Tunnel;
     }
     if accel::is_buffered(request.location(), head) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::OpenFile;
-use message::response::Ranges;
+use message::response::{ClientAbort, Ranges};
 use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
 
 use crate::outcome::Outcome;
@@ -18,7 +18,7 @@ use crate::{Failure, Response};
 use super::directives::IgnoreHeaders;
 use super::families::Family;
 use super::proxy_pass::Passing;
-use super::upstream_state::Passed;
+use super::upstream_state::record_of;
 use super::{accel, cookies, proxy_redirect};
 
 /// The origin of a response.
@@ -54,7 +54,7 @@ pub fn shape(
     let Some(passing) = request.location().passing.clone() else {
         return Outcome::Failed(Failure::new(500));
     };
-    let passed = request.passed.get_or_insert_with(Passed::default);
+    let passed = record_of(request);
     let record = Rc::clone(&passed.record);
     passed.head = Some(head);
     let bond = record.bond.take();
@@ -130,6 +130,11 @@ fn copy(
     };
     response.body = body;
     response.conditional = origin != Origin::Server;
+    let ignores_abort = request.location().settings.asking.proxy_ignore_client_abort;
+    response.client_abort = match request.cached.is_some() || ignores_abort {
+        true => ClientAbort::Ignored,
+        false => ClientAbort::EndsBody,
+    };
     let forces_ranges = request.location().settings.proxy_answers.proxy_force_ranges;
     if forces_ranges {
         response.ranges = ranges(origin);

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use logs::Level;
 use wire::Stream;
 
+use crate::connection::Tunnel;
 use crate::request::Request;
 
 use super::attempt::shown;
@@ -21,7 +23,7 @@ use super::response_body::Flow;
 const ACTION: &str = "proxying upgraded connection";
 
 /// The server's side of a connection that has switched protocols.
-pub struct Tunnel {
+pub struct ServerSide {
     server: Stream,
     /// The data that followed the response's head.
     early: Vec<u8>,
@@ -62,11 +64,11 @@ struct Direction {
     sent: u64,
 }
 
-impl Tunnel {
+impl ServerSide {
     /// A tunnel to a server that has sent `early` already.
     #[must_use]
-    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Tunnel {
-        Tunnel {
+    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Self {
+        Self {
             server,
             early,
             behind,
@@ -75,17 +77,23 @@ impl Tunnel {
 
     /// The tunnel behind a head.
     #[must_use]
-    pub fn of(mut flow: Flow) -> Option<Tunnel> {
+    pub fn of(mut flow: Flow) -> Option<Self> {
         let (server, early) = flow.take_tunnel()?;
-        Some(Tunnel::new(server, early, Box::new(flow)))
+        Some(Self::new(server, early, Box::new(flow)))
     }
 }
 
-/// Runs the request's tunnel to its end.
-pub async fn run(request: &mut Request) {
-    let Some(mut tunnel) = request.tunnel.take() else {
-        return;
-    };
+impl Tunnel for ServerSide {
+    fn run<'a>(
+        self: Box<Self>,
+        request: &'a mut Request,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(run(self, request))
+    }
+}
+
+/// Runs the tunnel to its end.
+async fn run(mut tunnel: Box<ServerSide>, request: &mut Request) {
     let early = request.wire.take_unread();
     let patience = tunnel.behind.patience();
     let taking = patience.silence.min(patience.taking);

@@ -28,7 +28,7 @@ use super::log_context::About;
 use super::params::Params;
 use super::proxy_pass::Passing;
 use super::resolve::Unresolved;
-use super::upstream_state::{Bond, Passed, Record};
+use super::upstream_state::{Bond, Record, record_of};
 
 /// A request as it is sent to a server.
 #[derive(Debug)]
@@ -385,7 +385,7 @@ fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
 
 /// Separates the tries: if the request was passed on before, the next ones follow a colon.
 pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
-    let passed = request.passed.get_or_insert_with(Passed::default);
+    let passed = record_of(request);
     passed.record.tries.borrow_mut().redirect();
     passed.head = None;
     passed.host = host;

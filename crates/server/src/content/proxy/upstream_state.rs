@@ -15,6 +15,8 @@ use crate::upstream::Upstream;
 use crate::upstream::attempts::Tries;
 use crate::upstream::sticky::{Lesson, Session};
 
+use super::accel;
+
 /// A request's record of its upstream exchanges.
 #[derive(Debug, Default, Clone)]
 pub struct Passed {
@@ -54,6 +56,12 @@ pub struct Bond {
     pub sid: Bytes,
     /// Called when the response has ended.
     pub is_over: bool,
+}
+
+/// The request's record, begun now where there is none.
+pub fn record_of(request: &mut Request) -> &mut Passed {
+    request.charset_hint = Some(accel::charset);
+    request.passed.get_or_insert_with(Passed::default)
 }
 
 impl Passed {
