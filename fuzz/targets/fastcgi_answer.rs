@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use wire::fastcgi::{RecordReader, Told};
-use wire::http1::answer_reader::{AnswerReader, Event};
+use wire::answer::Event;
+use wire::exchange::AnswerReader;
 
 /// As many bytes of a head as are allowed.
 const HEAD_BYTES_MAX: usize = 512;

@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use message::{HeaderId, ResponseHead};
-use wire::http1::answer_reader::{AnswerReader, RequestKind, Event};
+use wire::answer::Event;
+use wire::exchange::{AnswerReader, RequestKind};
 
 fuzz_target!(|input: &[u8]| {
     let [step, switches, text @ ..] = input else {

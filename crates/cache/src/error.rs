@@ -37,7 +37,7 @@ pub enum Error {
     NoRoom(#[from] crate::space::NoRoom),
     /// The list of purges that wait for a sweep is full.
     #[error(transparent)]
-    TooManyPurges(#[from] crate::purge::TooManyPurges),
+    TooManyPurges(#[from] TooManyPurges),
     /// The response is not stored: too many purges were made since it was requested.
     #[error("not stored: purges were made while it was fetched")]
     Purged,
@@ -48,3 +48,9 @@ pub enum Error {
     #[error("the cache directory is in use by another process")]
     InUse,
 }
+
+/// As many rules as may be ([`crate::purge::RULES_MAX`]) are pending: nothing was purged, and the purge should be tried
+/// again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} purges are pending already")]
+pub struct TooManyPurges(pub usize);

@@ -27,7 +27,7 @@ pub mod store;
 mod vary;
 
 pub use entry::Entry;
-pub use error::{Error, Fault};
+pub use error::{Error, Fault, TooManyPurges};
 pub use fill::{Fill, Fills};
 pub use index::Index;
 pub use journal::Journal;

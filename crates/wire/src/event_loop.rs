@@ -9,11 +9,8 @@ use std::rc::Rc;
 use message::{Date, date};
 
 use crate::loop_clock;
-use crate::read_buffers::ReadBuffers;
+use crate::read_buffers::{ReadBuffers, SCRATCH};
 use crate::timers::Wheel;
-
-/// Size in bytes of the scratch buffer that all connections of a loop read into.
-pub const SCRATCH: usize = 128 * 1024;
 
 /// The state that the connections of one loop share.
 pub struct Loop {

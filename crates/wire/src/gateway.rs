@@ -1,5 +1,5 @@
 //! Writes uwsgi and SCGI requests: names and values, before the body. (The responses are those of CGI programs:
-//! [`crate::http1::answer_reader::AnswerReader::of_gateway`].)
+//! [`crate::exchange::AnswerReader::of_gateway`].)
 //!
 //! Knows no socket. Invariant: the output is exactly one request, whatever the values are.
 

@@ -5,7 +5,7 @@
 //! `exchange` connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything
 //! read is bounded.
 
-pub mod connect;
+pub mod answer;
 pub mod connection;
 pub mod event_loop;
 pub mod exchange;
@@ -21,6 +21,7 @@ pub mod turn;
 
 pub use connection::{Connection, Error};
 pub use event_loop::Loop;
+pub use exchange::connect;
 pub use exchange::{Exchange, UpstreamConnection};
 pub use stream::{Listener, Peer, Stream};
 pub use timers::{Elapsed, Timer, Wheel};

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::event_loop::SCRATCH;
 use disk::memory::level::level;
 use disk::memory::{self, Charge, Holder, Level, charge};
 
+/// Size in bytes of the scratch buffer that all connections of a loop read into.
+pub const SCRATCH: usize = 128 * 1024;
 /// Maximum number of buffers lent out at a time.
 const BUFFERS_MAX: usize = 16;
 /// Minimum number of bytes to lend a buffer for; copying fewer costs less.

@@ -4,7 +4,8 @@
 
 use message::{HeaderId, ResponseHead, Version};
 use proptest::prelude::*;
-use wire::http1::answer_reader::{AnswerReader, Event, INTERIM_HEADS_MAX, RequestKind};
+use wire::answer::Event;
+use wire::exchange::{AnswerReader, INTERIM_HEADS_MAX, RequestKind};
 
 const HEAD_MAX: usize = 4096;
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use message::Framing;
 use wire::connect::{ConnectError, Destination, Options, connect};
+use wire::exchange::RequestKind;
 use wire::exchange::{AnswerHead, ExchangeError, Flushed};
-use wire::http1::answer_reader::RequestKind;
 use wire::http1::request_writer::{self, Outgoing};
 use wire::{Exchange, Loop, UpstreamConnection};
 

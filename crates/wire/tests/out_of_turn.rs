@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use message::Framing;
+use wire::answer::Event;
 use wire::connect::{Destination, Options, connect};
+use wire::exchange::BodyWriter;
+use wire::exchange::{AnswerReader, RequestKind};
 use wire::fastcgi::{RecordReader, Told};
-use wire::http1::answer_reader::{AnswerReader, Event, RequestKind};
 use wire::http1::body_decoder::Decoder;
 use wire::http1::request_parser::Limits;
-use wire::http1::request_writer::BodyWriter;
 use wire::loop_clock::read_ns;
 use wire::{Connection, Error, Exchange, Loop, Stream, turn};
 

@@ -4,9 +4,10 @@
 
 use message::{Framing, Header};
 use proptest::prelude::*;
+use wire::exchange::BodyWriter;
 use wire::http1::body_decoder::Decoder;
 use wire::http1::request_parser::{Limits, Parsed, parse_head};
-use wire::http1::request_writer::{self, BodyWriter, Outgoing, RequestFault};
+use wire::http1::request_writer::{self, Outgoing, RequestFault};
 
 type Fields<'a> = &'a [(&'a [u8], &'a [u8])];
 

@@ -3,7 +3,7 @@
 //! 16 bits are of the main key; the others are a Bloom filter of the tags and of those prefixes of the key's text that
 //! end with a slash. Invariant: a rule that covers an entry matches its filter.
 
-use super::{PurgeRule, tags_of};
+use super::rule::{PurgeRule, tags_of};
 use crate::key::Key;
 
 /// Prefixes of a key's text that are in the filter: up to its first slashes. (`httpexample.com/a/b/` has three of

@@ -11,16 +11,16 @@
 //! fill is older than it; the order of numbers survives their wrapping (`is_before`).
 
 mod filter;
+mod rule;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use filter::FilterQuery;
 pub use filter::PurgeFilter;
+pub use rule::{PurgeRule, RULE_TEXT_MAX, tags_of};
 
-use crate::codec::Reader;
 use crate::entry::Entry;
-use crate::key::Key;
-use bytes::Bytes;
+use crate::error::TooManyPurges;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,26 +32,6 @@ pub const RULES_MAX: usize = 1024;
 /// Pending rules from which on fills that are older than the last rule are not stored: a fill that takes hours would
 /// keep every rule since its start.
 pub const RULES_MANY: usize = RULES_MAX / 2;
-/// Maximum length of a prefix or a tag, in bytes.
-pub const RULE_TEXT_MAX: usize = 1024;
-
-/// What a purge covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PurgeRule {
-    /// A key, in all its variants.
-    Key(Key),
-    /// Keys whose text begins with this.
-    Prefix(Bytes),
-    /// Responses with this tag: a member of `Surrogate-Key` (separated by blanks) or `Cache-Tag` (separated by commas).
-    /// Case is ignored.
-    Tag(Bytes),
-}
-
-/// [`RULES_MAX`] rules are pending: nothing was purged, and the purge should be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{RULES_MAX} purges are pending already")]
-pub struct TooManyPurges;
-
 /// A rule with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NumberedRule {
@@ -111,69 +91,6 @@ pub(crate) enum PurgeCheck {
 /// sweep moves all entries on.)
 pub(crate) fn is_before(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
-}
-
-impl PurgeRule {
-    pub(crate) fn covers(&self, entry: &Entry) -> bool {
-        match self {
-            Self::Key(key) => entry.main() == *key,
-            Self::Prefix(prefix) => entry.key_text().starts_with(prefix),
-            Self::Tag(tag) => {
-                let lines = entry.head().iter();
-                let mut tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
-                tags.any(|other| other.eq_ignore_ascii_case(tag))
-            }
-        }
-    }
-
-    fn text(&self) -> &[u8] {
-        match self {
-            Self::Key(key) => &key.0,
-            Self::Prefix(text) | Self::Tag(text) => text,
-        }
-    }
-
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self {
-            Self::Key(_) => 0,
-            Self::Prefix(_) => 1,
-            Self::Tag(_) => 2,
-        });
-        // At most RULE_TEXT_MAX.
-        out.extend_from_slice(&(self.text().len() as u16).to_le_bytes());
-        out.extend_from_slice(self.text());
-    }
-
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Self> {
-        let kind = from.u8()?;
-        let len = usize::from(from.u16()?);
-        let text = from.take(len)?;
-        match kind {
-            0 => Some(Self::Key(Key(text.try_into().ok()?))),
-            _ if len > RULE_TEXT_MAX => None,
-            1 => Some(Self::Prefix(Bytes::copy_from_slice(text))),
-            2 => Some(Self::Tag(Bytes::copy_from_slice(text))),
-            _ => None,
-        }
-    }
-}
-
-/// The tags in a header line, if it is one that has tags.
-pub fn tags_of<'a>(name: &[u8], value: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let is_list = name.eq_ignore_ascii_case(b"cache-tag");
-    let value = if is_list || name.eq_ignore_ascii_case(b"surrogate-key") {
-        value
-    } else {
-        b""
-    };
-    let is_end = move |byte: &u8| match is_list {
-        true => *byte == b',',
-        false => matches!(byte, b' ' | b'\t'),
-    };
-    value
-        .split(is_end)
-        .map(<[u8]>::trim_ascii)
-        .filter(|tag| !tag.is_empty())
 }
 
 impl NumberedRule {
@@ -275,7 +192,7 @@ impl PurgeRules {
         let mut state = self.state.write();
         let is_known = || state.purges.pending().any(|known| known.rule == *rule);
         if state.purges.pending.len() >= RULES_MAX && !is_known() {
-            return Err(TooManyPurges);
+            return Err(TooManyPurges(RULES_MAX));
         }
         let number = state.purges.latest.wrapping_add(1);
         state.purges.add(number, rule.clone());

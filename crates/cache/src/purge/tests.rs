@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::entry::{Description, Encoder};
+use crate::key::Key;
 use crate::lifetime::Lifetime;
+use bytes::Bytes;
 use message::HeaderId;
 use proptest::prelude::*;
 
@@ -91,7 +93,7 @@ fn rules_are_bounded_and_the_same_one_is_kept_once() {
             .add(&PurgeRule::Tag(number.to_string().into()))
             .unwrap();
     }
-    assert_eq!(rules.add(&tag("one more")), Err(TooManyPurges));
+    assert_eq!(rules.add(&tag("one more")), Err(TooManyPurges(RULES_MAX)));
     assert!(rules.add(&tag("7")).is_ok());
     assert_eq!(rules.len(), RULES_MAX);
     let (end, all) = rules.settled().unwrap();

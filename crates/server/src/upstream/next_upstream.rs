@@ -4,9 +4,9 @@
 //! unless the configuration says `non_idempotent`.
 
 use message::Method;
+use wire::answer::AnswerFault;
 use wire::connect::ConnectError;
 use wire::exchange::ExchangeError;
-use wire::http1::answer_reader::AnswerFault;
 
 use super::Outcome;
 

@@ -4,8 +4,7 @@ use std::io;
 
 use message::ResponseHead;
 
-use crate::connect::numbered;
-use crate::http1::answer_reader::AnswerFault;
+use crate::answer::AnswerFault;
 use crate::http1::request_writer::RequestFault;
 
 /// Why an exchange cannot continue, in nginx's words.
@@ -44,4 +43,16 @@ pub enum AnswerHead {
     Interim(Box<ResponseHead>),
     /// The final head.
     Final(Box<ResponseHead>),
+}
+
+/// The kernel's error as nginx writes it: `(111: Connection refused)`.
+pub(crate) fn numbered(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => {
+            let text = text.split(" (os error").next().unwrap_or("");
+            format!("({code}: {text})")
+        }
+        None => format!("({text})"),
+    }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use message::{ResponseFraming, ResponseHead, status};
 
 use super::{RECORD_HEAD, REQUEST, STDERR_PIECE_MAX, VERSION, kind};
-use crate::http1::answer_reader::{AnswerFault, Event};
+use crate::answer::{AnswerFault, Event};
 use crate::http1::response_parser::{ParsedResponse, ResponseParser};
 use crate::turn;
 

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::read::{RecordReader, Tell, Told};
 use super::{STDERR_PIECE_MAX, kind};
-use crate::http1::answer_reader::{AnswerReader, Event};
+use crate::answer::Event;
+use crate::exchange::AnswerReader;
 
 const CLOSED_STDOUT: &str = "upstream prematurely closed FastCGI stdout";
 const CLOSED_REQUEST: &str = "upstream prematurely closed FastCGI request";

@@ -1,8 +1,7 @@
 //! HTTP/1 as pure functions on byte slices (RFC 9112), by nginx's rules. The server side: `request_parser`,
-//! `body_decoder`, `response_writer`. The client side: `request_writer`, and `answer_reader` with `response_parser` and
+//! `body_decoder`, `response_writer`. The client side: `request_writer`, `response_parser` and
 //! `body_decoder`. Both: `line`, `head_buffers`.
 
-pub mod answer_reader;
 pub mod body_decoder;
 pub mod head_buffers;
 pub mod line;

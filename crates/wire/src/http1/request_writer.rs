@@ -1,13 +1,12 @@
-//! Writes requests to upstreams: the head, and the framing around the pieces of a body.
+//! Writes the heads of requests to upstreams.
 //!
-//! Adds nothing of its own except the framing of the body. Invariant: the output is exactly one request, whichever
+//! Not here: the body (`exchange::body_writer`). Adds nothing of its own except the line that frames the body. Invariant: the output is exactly one request, whichever
 //! server reads it: one length or one coding, no byte that ends a line within a line, no name that is not a token
 //! (RFC 9110, 5.6.2). Anything else is refused, and nothing is written.
 
-use message::{Framing, Header, HeaderId};
+use message::{Framing, HeaderId};
 
 use super::response_writer;
-use crate::fastcgi;
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug)]
@@ -179,104 +178,4 @@ pub fn is_token(text: &[u8]) -> bool {
 /// Whether it can be sent as a target. Bytes over 126 are accepted, as in nginx.
 fn is_target(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| *byte > 0x20 && *byte != 0x7f)
-}
-
-/// Writes the body of a request.
-#[derive(Clone, Debug)]
-pub struct BodyWriter {
-    framing: Framing,
-    is_in_records: bool,
-    written: u64,
-}
-
-impl BodyWriter {
-    /// For the body after a head that announced `framing`.
-    pub fn new(framing: Framing) -> BodyWriter {
-        BodyWriter {
-            framing,
-            is_in_records: false,
-            written: 0,
-        }
-    }
-
-    /// Whether the body is known to be empty.
-    pub fn is_empty(&self) -> bool {
-        matches!(self.framing, Framing::None | Framing::Length(0))
-    }
-
-    /// For a body in FastCGI records, of the length that `framing` gives; chunked means that the length is unknown.
-    pub fn in_records(framing: Framing) -> BodyWriter {
-        BodyWriter {
-            is_in_records: true,
-            ..BodyWriter::new(framing)
-        }
-    }
-
-    /// Maximum size of a piece in bytes.
-    pub fn piece_max(&self) -> usize {
-        match self.is_in_records {
-            true => fastcgi::CONTENT_MAX,
-            false => usize::MAX,
-        }
-    }
-
-    /// Begins a piece of `len` bytes, at most [`BodyWriter::piece_max`]: appends the framing before it to `out`, and
-    /// returns the framing after it.
-    ///
-    /// # Errors
-    /// The body is longer than announced; no byte of the piece may be sent.
-    pub fn piece(&mut self, out: &mut Vec<u8>, len: u64) -> Result<&'static [u8], RequestFault> {
-        if len == 0 {
-            return Ok(b"");
-        }
-        self.written = self.written.saturating_add(len);
-        match self.announced() {
-            Some(announced) if self.written > announced => Err(self.mismatch(announced)),
-            _ if self.is_in_records => Ok(fastcgi::write::body_piece(out, len as usize)),
-            Some(_) => Ok(b""),
-            None => {
-                response_writer::chunk_head(out, len);
-                Ok(response_writer::CRLF)
-            }
-        }
-    }
-
-    /// Ends the body: appends the framing that says so.
-    ///
-    /// # Errors
-    /// The body is shorter than announced: the connection must be closed.
-    pub fn end(&mut self, out: &mut Vec<u8>, trailers: &[Header]) -> Result<(), RequestFault> {
-        match self.announced() {
-            Some(announced) if self.written != announced => Err(self.mismatch(announced)),
-            _ if self.is_in_records => {
-                fastcgi::write::end_body(out);
-                Ok(())
-            }
-            Some(_) => Ok(()),
-            None => {
-                response_writer::last_chunk(out, trailers);
-                Ok(())
-            }
-        }
-    }
-
-    /// Bytes of the body so far, without framing.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    fn announced(&self) -> Option<u64> {
-        match self.framing {
-            Framing::None => Some(0),
-            Framing::Length(length) => Some(length),
-            Framing::Chunked => None,
-        }
-    }
-
-    fn mismatch(&self, announced: u64) -> RequestFault {
-        RequestFault::Length {
-            announced,
-            found: self.written,
-        }
-    }
 }

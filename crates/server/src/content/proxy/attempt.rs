@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use logs::Level;
+use wire::answer::AnswerFault;
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
-use wire::http1::answer_reader::AnswerFault;
 
 use crate::request_body::{PieceError, Pieces};
 use crate::upstream::keepalive::Wanted;

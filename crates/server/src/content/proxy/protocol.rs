@@ -8,10 +8,10 @@ use std::sync::Arc;
 use logs::Level;
 use message::{ResponseFraming, ResponseHead};
 use wire::UpstreamConnection;
+use wire::exchange::BodyWriter;
 use wire::exchange::Exchange;
+use wire::exchange::{AnswerReader, RequestKind};
 use wire::fastcgi::{RecordReader, Tell, Told};
-use wire::http1::answer_reader::{AnswerReader, RequestKind};
-use wire::http1::request_writer::BodyWriter;
 
 use super::attempt::{READING_HEAD, shown};
 use super::families::Family;

@@ -16,8 +16,9 @@ use disk::{OpenFile, Pool};
 use logs::Level;
 use message::{BodyError, Chunk, FileRange, Header, Source, status};
 use wire::Timer;
+use wire::answer::AnswerFault;
+use wire::exchange::RequestKind;
 use wire::exchange::{Exchange, ExchangeError};
-use wire::http1::answer_reader::{AnswerFault, RequestKind};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;

@@ -12,7 +12,7 @@ use logs::Level;
 use message::escape::Escape;
 use message::{Framing, HeaderId, HopByHop, Method};
 use wire::connect::Options;
-use wire::http1::answer_reader::RequestKind;
+use wire::exchange::RequestKind;
 use wire::http1::head_buffers;
 use wire::http1::request_writer::{self, Outgoing};
 

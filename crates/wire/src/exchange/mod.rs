@@ -5,6 +5,9 @@
 //! comes before the request was sent completely is seen at once; [`Exchange::finish`] returns the connection only if
 //! there is no doubt about its state.
 
+mod answer_reader;
+mod body_writer;
+pub mod connect;
 mod outcome;
 mod sending;
 
@@ -19,14 +22,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use message::{Framing, Header};
 
+use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
-use crate::http1::answer_reader::{AnswerFault, AnswerReader, Event, RequestKind};
-use crate::http1::request_writer::BodyWriter;
 use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::turn;
 
+pub use answer_reader::{AnswerReader, INTERIM_HEADS_MAX, RequestKind};
+pub use body_writer::BodyWriter;
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests

@@ -15,8 +15,9 @@ use nix::sys::socket::sockopt::{IpBindAddressNoPort, IpTransparent};
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, UnixStream};
 
+use super::UpstreamConnection;
+use super::outcome::numbered;
 use crate::event_loop::Loop;
-use crate::exchange::UpstreamConnection;
 use crate::loop_clock;
 use crate::stream::Stream;
 
@@ -146,16 +147,4 @@ fn bind(socket: &TcpSocket, from: SocketAddr, is_transparent: bool) -> Result<()
     }
     let outcome = socket.bind(from);
     outcome.map_err(|error| ConnectError::Bind { error, from })
-}
-
-/// The kernel's error as nginx writes it: `(111: Connection refused)`.
-pub(crate) fn numbered(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => {
-            let text = text.split(" (os error").next().unwrap_or("");
-            format!("({code}: {text})")
-        }
-        None => format!("({text})"),
-    }
 }

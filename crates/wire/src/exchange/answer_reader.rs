@@ -4,13 +4,12 @@
 //! Knows no socket: it is given the bytes received so far, and returns what they are. Invariant: the end is reported
 //! only when the framing says so (RFC 9112, 6.3), and a connection about which there is any doubt is never reused.
 
-use std::ops::Range;
-
 use message::{Header, ResponseHead, Version};
 
-use super::body_decoder::{BodyFault, Decoder};
-use super::response_parser::{ParsedResponse, ResponseParser};
+use crate::answer::{AnswerFault, Event};
 use crate::fastcgi::RecordReader;
+use crate::http1::body_decoder::{BodyFault, Decoder};
+use crate::http1::response_parser::{ParsedResponse, ResponseParser};
 
 /// Maximum number of interim heads before a response.
 pub const INTERIM_HEADS_MAX: usize = 64;
@@ -24,42 +23,6 @@ pub enum RequestKind {
     Head,
     /// With `Upgrade`: a 101 may come, after which the connection is no longer HTTP.
     Upgrade,
-}
-
-/// An error in a response, in nginx's words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerFault {
-    /// The head cannot be passed on: 502.
-    #[error("{0}")]
-    Head(String),
-    /// The connection ended before the response did. If before the head: 502.
-    #[error("upstream prematurely closed connection")]
-    Closed,
-    /// The framing of the body is invalid.
-    #[error("{0}")]
-    Body(String),
-    /// The bytes are not a record of a response (FastCGI).
-    #[error("{0}")]
-    Record(String),
-    /// The body is not made of chunks, although the head says so.
-    #[error("upstream sent invalid chunked response")]
-    Chunks,
-}
-
-/// The next part of a response.
-#[derive(Debug)]
-pub enum Event {
-    /// More bytes are needed.
-    Partial,
-    /// A 1xx (not 101), which may be ignored.
-    Interim(Box<ResponseHead>),
-    /// The head. Its version is 0.9 if the bytes do not begin as HTTP: all of them are then the body of a 200, as in
-    /// nginx ("upstream sent no valid HTTP/1.0 header").
-    Head(Box<ResponseHead>),
-    /// The range of the given bytes that is data of the body; never empty.
-    Data(Range<usize>),
-    /// The end of the response.
-    End,
 }
 
 #[derive(Debug)]
