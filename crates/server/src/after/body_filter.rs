@@ -25,7 +25,8 @@ use wire::turn;
 
 use crate::Response;
 use crate::content::files;
-use crate::loops::{Generation, Loop};
+use crate::generation::Generation;
+use crate::loops::Loop;
 use crate::request::Request;
 use crate::route::LocationId;
 

@@ -97,11 +97,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
 
 fn send(request: &Request, mut mirror: Box<Request>) {
     mirror.take_method(request);
-    let Some(seat) = request
-        .client
-        .loop_
-        .take_seat(request.generation.connections_max)
-    else {
+    let Some(seat) = request.client.loop_.take_seat() else {
         subrequest::count(&mirror, By::Mirror, None);
         mirror.log(Level::Error, &|out| {
             out.extend_from_slice(b"worker_connections are not enough to mirror the request");

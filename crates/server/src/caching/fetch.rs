@@ -237,7 +237,7 @@ fn start(
         is_miss: want.status == Some(Status::Miss),
         is_conditional: conditional_on(inquiry, want).is_some(),
         moment: inquiry.store.moment(),
-        seat: loop_.take_seat(u32::MAX),
+        seat: Some(loop_.seat()),
         end: told.end,
         asked: Moment::now().second(),
     });

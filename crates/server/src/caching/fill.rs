@@ -80,7 +80,7 @@ pub struct Filling {
     /// The loop.
     pub loop_: Rc<Loop>,
     /// The settings that it was begun with.
-    pub generation: Rc<crate::loops::Generation>,
+    pub generation: Rc<crate::generation::Generation>,
     /// The request's location.
     pub location: crate::route::LocationId,
     /// The cache.

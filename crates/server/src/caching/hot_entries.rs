@@ -16,12 +16,14 @@ use disk::memory::Level;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::{Body, HeaderId, ResponseHead};
+use slots::slotted;
 
 use super::counters::Status;
 use super::registry::Cache;
 use super::{cache_state, serve};
 use crate::Response;
 use crate::direct_mapped::Places;
+use crate::loops::{LOOP, Loop};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::route::LocationId;
@@ -35,10 +37,14 @@ const BYTES_MAX: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub struct Ready(Places<Prepared, PLACES>);
 
+slotted!(LOOP: Ready);
+
 impl Ready {
-    /// Forgets all of them: memory is scarce.
-    pub fn clear(&self) {
-        self.0.clear();
+    fn of(loop_: &Loop) -> &Ready {
+        loop_.state.get_or_init(|| {
+            loop_.add_spare_memory(|loop_| Ready::of(loop_).0.clear());
+            Ready::default()
+        })
     }
 }
 
@@ -72,11 +78,13 @@ pub fn answer(
     if cache.fills.has_complete() {
         return None;
     }
-    let prepared = request.client.loop_.ready.0.get(key_text, |prepared| {
-        prepared.location == request.location
-            && prepared.generation == request.generation.number
-            && prepared.key_text == key_text
-    })?;
+    let prepared = Ready::of(&request.client.loop_)
+        .0
+        .get(key_text, |prepared| {
+            prepared.location == request.location
+                && prepared.generation == request.generation.number
+                && prepared.key_text == key_text
+        })?;
     if !Arc::ptr_eq(&prepared.cache, cache) {
         return None;
     }
@@ -138,7 +146,7 @@ pub fn keep(
         head: response.with_body(Body::Empty),
         body,
     };
-    request.client.loop_.ready.0.put(key_text, prepared);
+    Ready::of(&request.client.loop_).0.put(key_text, prepared);
 }
 
 /// Whether the response made from a head may differ between requests.

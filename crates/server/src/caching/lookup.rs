@@ -18,7 +18,7 @@ use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
 use super::serve::{Unusable, serve};
 use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
 use crate::Failure;
-use crate::loops::Generation;
+use crate::generation::Generation;
 use crate::outcome::Outcome;
 use crate::request::Request;
 

@@ -14,7 +14,6 @@ use logs::getaddrinfo::Hosts;
 
 use crate::content::module::Modules;
 use crate::listen::{Address, Target};
-use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
 
@@ -39,7 +38,6 @@ pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
 pub fn serve(
     configuration: &dyn Fn(&Path) -> Result<String, String>,
     greeting: String,
-    serve: Serve,
     modules: Modules,
 ) -> ExitCode {
     let temporary = match private_directory() {
@@ -68,7 +66,6 @@ pub fn serve(
         }),
         error_log: None,
         is_quiet: false,
-        serve,
         modules,
     };
     let code = start::serve(options);

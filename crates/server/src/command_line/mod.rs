@@ -22,7 +22,6 @@ use std::process::ExitCode;
 pub use flags::{Flags, parse};
 
 use crate::content::module::Modules;
-use crate::loops::Serve;
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
 use crate::process::{directories, spawn, worker};
@@ -33,24 +32,23 @@ use config::default_paths::{CONFIGURATION, ERROR_LOG, PREFIX};
 /// The worker process is the same program started again, so that it has the same modules.
 #[must_use]
 pub fn main(modules: Modules) -> ExitCode {
-    let serve: Serve = crate::connection::serve;
     let mut args = std::env::args_os().skip(1);
     let args: Vec<OsString> = args.by_ref().collect();
     let first = args.first().map(|word| word.to_string_lossy().into_owned());
     match first.as_deref() {
-        Some(spawn::WORKER) => worker::run(serve, modules),
-        Some("serve") => serve::run(&args, serve, modules),
-        Some("proxy") => proxy::run(&args, serve, modules),
+        Some(spawn::WORKER) => worker::run(modules),
+        Some("serve") => serve::run(&args, modules),
+        Some("proxy") => proxy::run(&args, modules),
         Some("top") => top::run(&args),
         Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),
         Some(word) if !word.starts_with('-') => words::answer(word),
-        _ => as_nginx(args, serve, modules),
+        _ => as_nginx(args, modules),
     }
 }
 
-fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode {
+fn as_nginx(mut args: Vec<OsString>, modules: Modules) -> ExitCode {
     let is_bare = args.is_empty();
     let question = match question::take(&mut args) {
         Ok(question) => question,
@@ -78,7 +76,7 @@ fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode
             return ExitCode::SUCCESS;
         }
     }
-    let options = options(&flags, serve, modules);
+    let options = options(&flags, modules);
     if let Some(question) = question {
         return question::answer(&options, &question);
     }
@@ -103,7 +101,7 @@ fn as_nginx(mut args: Vec<OsString>, serve: Serve, modules: Modules) -> ExitCode
     code
 }
 
-fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
+fn options(flags: &Flags, modules: Modules) -> Options {
     let prefix = match &flags.prefix {
         Some(prefix) if prefix.ends_with(b"/") => path(prefix),
         Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
@@ -129,7 +127,6 @@ fn options(flags: &Flags, serve: Serve, modules: Modules) -> Options {
         instead: None,
         error_log,
         is_quiet: flags.is_quiet,
-        serve,
         modules,
     }
 }

@@ -14,7 +14,6 @@ use clap::Parser;
 
 use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
-use crate::loops::Serve;
 
 /// Maximum number of directories of one proxy.
 const DIRECTORIES_MAX: usize = 64;
@@ -48,7 +47,7 @@ struct Arguments {
 }
 
 /// Runs `freewheel proxy` with these arguments (the word `proxy` first).
-pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
+pub fn run(args: &[OsString], modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
         Err(code) => return code,
@@ -76,7 +75,6 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
     made::serve(
         &|pid| configuration(&arguments, &dashboard, pid),
         greeting,
-        serve,
         modules,
     )
 }

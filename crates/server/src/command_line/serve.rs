@@ -13,7 +13,6 @@ use clap::Parser;
 
 use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::content::module::Modules;
-use crate::loops::Serve;
 
 /// Serves a directory over HTTP.
 #[derive(Debug, Parser)]
@@ -36,7 +35,7 @@ struct Arguments {
 }
 
 /// Runs `freewheel serve` with these arguments (the word `serve` first).
-pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
+pub fn run(args: &[OsString], modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
         Err(code) => return code,
@@ -65,7 +64,7 @@ pub fn run(args: &[OsString], serve: Serve, modules: Modules) -> ExitCode {
             Err(sentence) => refuse(&sentence),
         };
     }
-    serve_it(&arguments, &directory, &dashboard, &urls, serve, modules)
+    serve_it(&arguments, &directory, &dashboard, &urls, modules)
 }
 
 /// Serves it.
@@ -74,7 +73,6 @@ fn serve_it(
     directory: &Path,
     dashboard: &Dashboard,
     urls: &[String],
-    serve: Serve,
     modules: Modules,
 ) -> ExitCode {
     let mut greeting: String = urls
@@ -88,7 +86,6 @@ fn serve_it(
     made::serve(
         &|pid| configuration(arguments, directory, dashboard, pid),
         greeting,
-        serve,
         modules,
     )
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use logs::{ErrorContext, ErrorLogs, Level};
 
 use super::proxy_protocol::ProxyProtocol;
+use crate::generation::Generation;
+use crate::http_loop::HttpLoop;
 use crate::listen::Address;
-use crate::loops::{Generation, Listener, Loop, Place};
+use crate::loops::{Listener, Loop, Place};
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,8 @@ impl Scheme {
 pub struct Client {
     /// The loop that it lives on.
     pub loop_: Rc<Loop>,
+    /// What HTTP has on that loop.
+    pub http: Rc<HttpLoop>,
     /// nginx's connection number.
     pub number: u64,
     /// The client's address; `None` at unix sockets.
@@ -84,6 +88,7 @@ impl Client {
     #[must_use]
     pub fn new(
         loop_: Rc<Loop>,
+        http: Rc<HttpLoop>,
         number: u64,
         peer: Option<SocketAddr>,
         local: Option<SocketAddr>,
@@ -92,6 +97,7 @@ impl Client {
         Self {
             place: loop_.idle.place(),
             loop_,
+            http,
             number,
             peer,
             local,
@@ -109,6 +115,7 @@ impl Client {
         Self {
             place: self.loop_.idle.place(),
             loop_: Rc::clone(&self.loop_),
+            http: Rc::clone(&self.http),
             peer: Some(peer),
             listener: Arc::clone(&self.listener),
             requests: self.requests.clone(),

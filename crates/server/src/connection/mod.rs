@@ -18,7 +18,7 @@ mod transport;
 mod tunnel;
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,8 +27,10 @@ use message::{RequestHead, Version};
 use wire::http1::request_parser::Limits;
 use wire::{Error as WireError, Stream, turn};
 
+use crate::generation::Generation;
+use crate::http_loop::HttpLoop;
 use crate::loops::current_request;
-use crate::loops::{Accepted, Generation, Idle, Loop, Seat, Waiting};
+use crate::loops::{Accepted, Idle, Loop, Seat, Serving, Waiting};
 use crate::metrics::zones::{self, Running};
 use crate::outcome::Start;
 use crate::request::Request;
@@ -46,7 +48,7 @@ pub use tunnel::Tunnel;
 const TIMED_OUT: u16 = 408;
 
 /// Serves a connection to its end. A panic ends only this connection, with one line that names the client.
-pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
+pub fn serve(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving {
     let Accepted {
         seat,
         socket,
@@ -59,13 +61,13 @@ pub fn serve(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output =
     };
     let local = stream.local_addr().ok().flatten();
     let wire = wire::Connection::new(stream, &loop_.wire);
-    let client = Rc::new(Client::new(loop_, number, peer, local, listener));
+    let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {
         let run = pin!(run(&client, seat, wire));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
-            client.log(&client.loop_.generation(), Level::Alert, &text);
+            client.log(&client.http.generation(), Level::Alert, &text);
         }
     })
 }
@@ -85,7 +87,7 @@ fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Futu
         let mut keepalive = None;
         while wait(&mut wire, client, keepalive).await {
             // A reload may have come in the meantime.
-            let generation = client.loop_.generation();
+            let generation = client.http.generation();
             let left = Box::pin(exchange(wire, Rc::clone(client), generation)).await;
             let Some(left) = left else {
                 return;
@@ -144,7 +146,7 @@ async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Du
     };
     if keepalive.is_none() && matches!(outcome, Err(WireError::Timeout)) {
         client.log(
-            &client.loop_.generation(),
+            &client.http.generation(),
             Level::Info,
             "client timed out (110: Connection timed out) while waiting for request",
         );
@@ -154,7 +156,7 @@ async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Du
 
 /// Maximum time that a new connection may stay silent; `None`: a reload removed its address.
 fn first_timeout(client: &Client) -> Option<Duration> {
-    let generation = client.loop_.generation();
+    let generation = client.http.generation();
     let settings = &generation.settings;
     let entry = client.entry(&generation)?;
     let server = settings.server(settings.listens.entries()[entry].default);

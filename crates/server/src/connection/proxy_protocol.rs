@@ -11,7 +11,8 @@ use bytes::Bytes;
 use logs::Level;
 
 use super::client::{Client, append_ip};
-use crate::loops::{Generation, Waiting};
+use crate::generation::Generation;
+use crate::loops::Waiting;
 use crate::metrics::Prologue;
 
 /// Maximum size of a header in bytes; a larger one is refused, unless `client_header_buffer_size` is larger.
@@ -279,14 +280,14 @@ fn look_up(tlvs: &Bytes, wanted: u64) -> Result<Option<Bytes>, String> {
 
 /// Whether the client's listener expects a header first.
 pub fn is_due(client: &Client) -> bool {
-    let generation = client.loop_.generation();
+    let generation = client.http.generation();
     let entry = client.entry(&generation);
     entry.is_some_and(|entry| generation.settings.listens.entries()[entry].has_proxy_protocol)
 }
 
 /// Reads the header; `false`: the connection is over.
 pub async fn read(wire: &mut wire::Connection, client: &Client) -> bool {
-    let generation = client.loop_.generation();
+    let generation = client.http.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;
     };

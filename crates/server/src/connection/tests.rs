@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use config::Recorded;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::serve;
+use crate::http_server::{self, HttpServer};
 use crate::listen::Address;
 use crate::loops::accept::Source;
-use crate::loops::loop_threads::Crew;
 use crate::loops::tests::{listening, plan, shared};
+use crate::memory::directives::MemoryBudget;
 use crate::metrics::gather;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
@@ -59,7 +59,7 @@ fn settings(address: &Address, lines: &str) -> Arc<Settings> {
 
 /// One loop that serves, with its log discarded.
 struct Site {
-    crew: Crew,
+    server: HttpServer,
     address: SocketAddr,
 }
 
@@ -74,9 +74,15 @@ fn open(lines: &str) -> Site {
         listener,
         socket: Arc::new(socket),
     };
-    let mut crew = Crew::new(serve, shared());
-    crew.apply(&plan(settings, 1, vec![source])).unwrap();
-    Site { crew, address }
+    let plan = http_server::Plan {
+        loops: plan(Arc::clone(&settings) as _, 1, vec![source]),
+        settings,
+        begun_ns: 0,
+        memory_budget: MemoryBudget::Auto,
+    };
+    let mut server = HttpServer::new(shared());
+    server.apply(&plan).unwrap();
+    Site { server, address }
 }
 
 impl Site {
@@ -92,7 +98,7 @@ impl Site {
 
     /// Connections as `stub_status` would show them: active, reading, writing.
     fn counts(&self) -> [u64; 3] {
-        let sum = gather::all_loops(self.crew.ledger());
+        let sum = gather::all_loops(self.server.ledger());
         [sum.connections, sum.reading(), sum.answering]
     }
 
@@ -106,7 +112,7 @@ impl Site {
     }
 
     fn accepted(&self) -> u64 {
-        gather::all_loops(self.crew.ledger()).accepted
+        gather::all_loops(self.server.ledger()).accepted
     }
 }
 

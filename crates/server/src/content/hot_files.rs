@@ -47,14 +47,14 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     if request.method != Method::Get || request.head.framing != Framing::None {
         return None;
     }
-    let loop_ = Rc::clone(&request.client.loop_);
-    let prepared = loop_.ready_files.0.get(&request.uri, |prepared| {
+    let client = Rc::clone(&request.client);
+    let prepared = client.http.hot_files.0.get(&request.uri, |prepared| {
         *prepared.uri == *request.uri
             && prepared.server == request.server
             && prepared.generation == request.generation.number
     })?;
     let file = prepared.file.upgrade()?;
-    if !loop_.disk.is_current(&file, request.moment) {
+    if !client.loop_.disk.is_current(&file, request.moment) {
         return None;
     }
     let body = match file.body() {
@@ -94,7 +94,7 @@ pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
         file: Rc::downgrade(file),
         head: response.with_body(Body::Empty),
     };
-    let places = &request.client.loop_.ready_files.0;
+    let places = &request.client.http.hot_files.0;
     places.put(&request.uri, prepared);
 }
 

@@ -176,7 +176,7 @@ fn page(request: &Request) -> Outcome {
 fn stream(request: &Request) -> Outcome {
     let mut response = Response::boxed(200);
     if request.method != Method::Head {
-        let Some(body) = stream::open(&request.client.loop_) else {
+        let Some(body) = stream::open(&request.client) else {
             let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"10"));
             return Outcome::Failed(failure);
         };

@@ -12,7 +12,7 @@ use disk::OpenFile;
 use message::{Body, Chunk};
 
 use super::history::Reader;
-use crate::loops::Loop;
+use crate::connection::Client;
 use crate::metrics::Ledger;
 
 /// Maximum bytes of past samples that are sent at a time.
@@ -31,7 +31,7 @@ impl Drop for Place {
 
 struct Streaming {
     reader: Reader,
-    loop_: Rc<Loop>,
+    client: Rc<Client>,
     /// The configuration that allowed it.
     generation: u64,
     _place: Place,
@@ -39,8 +39,8 @@ struct Streaming {
 
 /// A stream; `None`: the maximum of streams is reached, or the worker quits.
 #[must_use]
-pub fn open(loop_: &Rc<Loop>) -> Option<Body<Rc<OpenFile>>> {
-    let ledger = Arc::clone(&loop_.ledger);
+pub fn open(client: &Rc<Client>) -> Option<Body<Rc<OpenFile>>> {
+    let ledger = Arc::clone(&client.loop_.ledger);
     if !ledger.history.take_place() {
         return None;
     }
@@ -49,8 +49,8 @@ pub fn open(loop_: &Rc<Loop>) -> Option<Body<Rc<OpenFile>>> {
     reader.past.push_front(Bytes::from_static(BEGIN));
     let streaming = Streaming {
         reader,
-        loop_: Rc::clone(loop_),
-        generation: loop_.generation().number,
+        client: Rc::clone(client),
+        generation: client.http.generation().number,
         _place: place,
     };
     Some(Body::unfold(streaming, async |mut streaming| {
@@ -65,7 +65,9 @@ impl Streaming {
             return Some(piece);
         }
         let event = self.reader.news.recv().await.ok()?;
-        let is_over = self.loop_.is_leaving() || self.loop_.generation().number != self.generation;
+        let client = &self.client;
+        let is_over =
+            client.loop_.is_leaving() || client.http.generation().number != self.generation;
         (!is_over).then_some(event)
     }
 }

@@ -21,8 +21,10 @@ use disk::Disk;
 use logs::Logs;
 
 use crate::connection::{self, Client, Scheme, Started};
+use crate::generation::Generation;
+use crate::http_loop::HttpLoop;
 use crate::listen::Address;
-use crate::loops::{Generation, Listener, Loop, Shared};
+use crate::loops::{Listener, Loop, Shared, SocketType};
 use crate::metrics::Ledger;
 use crate::process::load::Loaded;
 use crate::process::pools::define_pools;
@@ -75,10 +77,10 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
         .build_local(tokio::runtime::LocalOptions::default())
         .map_err(fault)?;
     runtime.block_on(async {
-        let connections_max = 1;
-        let generation = Generation::new(1, Arc::clone(&loaded.settings), connections_max);
-        let loop_ = Loop::alone(generation, connection::serve, &shared);
-        told(loaded, question, &asked, &bytes, loop_).await
+        let loop_ = Loop::alone(&shared);
+        let generation = Generation::new(1, Arc::clone(&loaded.settings));
+        let http = HttpLoop::new(&loop_, generation, Arc::clone(&shared.ledger.zones));
+        told(loaded, question, &asked, &bytes, (loop_, http)).await
     })
 }
 
@@ -182,7 +184,7 @@ async fn told(
     question: &Question,
     asked: &Asked,
     bytes: &[u8],
-    loop_: Rc<Loop>,
+    (loop_, http): (Rc<Loop>, Rc<HttpLoop>),
 ) -> Result<String, String> {
     let fault = |error: std::io::Error| error.to_string();
     let local = address(loaded, asked)?;
@@ -192,12 +194,20 @@ async fn told(
     server_end.set_nonblocking(true).map_err(fault)?;
     let stream = tokio::net::UnixStream::from_std(server_end).map_err(fault)?;
     let mut wire = wire::Connection::new(wire::Stream::Unix(stream), &loop_.wire);
-    let generation = loop_.generation();
+    let generation = http.generation();
     let listener = Arc::new(Listener {
         address: Address::Inet(local),
+        socket_type: SocketType::Stream,
     });
     let peer = SocketAddr::new(question.from, CLIENT_PORT);
-    let client = Rc::new(Client::new(loop_, 1, Some(peer), Some(local), listener));
+    let client = Rc::new(Client::new(
+        loop_,
+        http,
+        1,
+        Some(peer),
+        Some(local),
+        listener,
+    ));
     let read = connection::read(&mut wire, &client, &generation).await;
     let (head, server, start) = read.map_err(|error| format!("{error:?}"))?;
     client.requests.set(1);

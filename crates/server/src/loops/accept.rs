@@ -22,9 +22,13 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::task::JoinHandle;
 
 use super::loop_threads::Order;
-use super::{Accepted, Berth, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, spawn};
+use super::{
+    Accepted, Berth, Datagrams, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, ServingLoop,
+    SocketType, spawn,
+};
 
 /// Maximum of connections accepted in a row before other tasks get their turn.
 const BATCH_MAX: usize = 64;
@@ -52,23 +56,37 @@ pub struct Source {
 
 /// Watches one socket until the task is aborted. Aborting loses nothing: a connection is never held
 /// across an `await`.
-pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task::JoinHandle<()>> {
+pub(super) fn start(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> {
+    match source.listener.socket_type {
+        SocketType::Stream => accept(host, source),
+        SocketType::Datagram => {
+            let Source { listener, socket } = source;
+            let received = host.service.receive(Datagrams { socket, listener });
+            Ok(spawn(Kind::Accept, received))
+        }
+    }
+}
+
+/// Accepts the connections of a socket.
+fn accept(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> {
     #[expect(
         deprecated,
         reason = "deprecated for types whose descriptor may change; an Arc<OwnedFd> keeps it open"
     )]
     let watched = AsyncFd::with_interest(Arc::clone(&source.socket), Interest::READABLE)?;
-    let loop_ = Rc::clone(loop_);
+    let host = Rc::clone(host);
     Ok(spawn(Kind::Accept, async move {
         loop {
             let Ok(mut ready) = watched.readable().await else {
                 return;
             };
-            match take_batch(&loop_, &source) {
+            match take_batch(&host, &source) {
                 Batch::Full => tokio::task::yield_now().await,
                 Batch::NoMemory => tokio::time::sleep(SCARCE_PAUSE).await,
                 Batch::Empty => ready.clear_ready(),
-                Batch::NoDescriptors if loop_.give_descriptors() => tokio::time::sleep(TURN).await,
+                Batch::NoDescriptors if host.loop_.give_descriptors() => {
+                    tokio::time::sleep(TURN).await
+                }
                 Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -76,8 +94,11 @@ pub(super) fn start(loop_: &Rc<Loop>, source: Source) -> io::Result<tokio::task:
 }
 
 /// Accepts every queued connection, before the socket is closed for good.
-pub(super) fn drain(loop_: &Rc<Loop>, source: &Source) {
-    while let Batch::Full | Batch::NoMemory = take_batch(loop_, source) {}
+pub(super) fn drain(host: &ServingLoop, source: &Source) {
+    if source.listener.socket_type == SocketType::Datagram {
+        return;
+    }
+    while let Batch::Full | Batch::NoMemory = take_batch(host, source) {}
 }
 
 /// The reason why a batch ended.
@@ -93,15 +114,15 @@ enum Batch {
     NoMemory,
 }
 
-fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
+fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
     let is_scarce = memory::level::level() >= memory::Level::Accept;
     let batch = if is_scarce { SCARCE_BATCH } else { BATCH_MAX };
     for _ in 0..batch {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(source.socket.as_fd(), flags) {
             Ok((socket, peer)) => {
-                place(loop_, source, socket, peer);
-                if is_nearly_full(loop_) {
+                place(host, source, socket, peer);
+                if is_nearly_full(&host.loop_) {
                     // Connections that were told to close, or not looked at yet, get their turn before the next one is
                     // judged.
                     return Batch::Full;
@@ -131,7 +152,8 @@ fn take_batch(loop_: &Rc<Loop>, source: &Source) -> Batch {
     }
 }
 
-fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<SocketAddrAny>) {
+fn place(host: &ServingLoop, source: &Source, socket: OwnedFd, peer: Option<SocketAddrAny>) {
+    let loop_ = &host.loop_;
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
     loop_.figures.accepted.add(1);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -144,19 +166,19 @@ fn place(loop_: &Rc<Loop>, source: &Source, socket: OwnedFd, peer: Option<Socket
         number,
     };
     let Some(other) = other else {
-        return seat(loop_, accepted);
+        return seat(host, accepted);
     };
     if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
         // That loop has just ended.
         if let Order::Keep(mut accepted) = back.0 {
             accepted.seat = Seat::at(&loop_.berth);
-            seat(loop_, accepted);
+            seat(host, accepted);
         }
     }
 }
 
 /// A loop that should rather keep the next connection: one with 1/8 fewer, and at least 2 fewer.
-fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
+fn less_loaded(loop_: &Loop) -> Option<Arc<Berth>> {
     let berths = loop_.berths.borrow();
     let mine = loop_.berth.connections();
     let least = berths.iter().min_by_key(|berth| berth.connections())?;
@@ -165,15 +187,16 @@ fn less_loaded(loop_: &Rc<Loop>) -> Option<Arc<Berth>> {
 }
 
 /// Whether connections must be closed to make room for others.
-fn is_nearly_full(loop_: &Rc<Loop>) -> bool {
-    let max = loop_.generation.borrow().connections_max;
+fn is_nearly_full(loop_: &Loop) -> bool {
+    let max = loop_.connections_max.get();
     max.saturating_sub(loop_.berth.connections()) <= max / 16
 }
 
 /// Serves a connection that is counted at this loop already, unless `worker_connections` is reached.
-pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
+pub(super) fn seat(host: &ServingLoop, accepted: Accepted) {
+    let loop_ = &host.loop_;
     let before = loop_.berth.connections().saturating_sub(1);
-    let max = loop_.generation.borrow().connections_max;
+    let max = loop_.connections_max.get();
     let leaving = loop_.idle.leaving();
     let taken = before.saturating_sub(u32::try_from(leaving).unwrap_or(u32::MAX));
     let free = max.saturating_sub(taken);
@@ -195,11 +218,11 @@ pub(super) fn seat(loop_: &Rc<Loop>, accepted: Accepted) {
             return;
         }
     }
-    loop_.admit(accepted);
+    drop(spawn(Kind::Connection, host.service.serve(accepted)));
 }
 
 /// Logs that connections run out, at most once per second.
-fn tell_reuse(loop_: &Rc<Loop>, max: u32) {
+fn tell_reuse(loop_: &Loop, max: u32) {
     let second = wire::loop_clock::monotonic_ms() / 1000;
     if loop_.reuse_told.replace(Some(second)) != Some(second) {
         let text = "worker_connections are not enough, reusing connections";

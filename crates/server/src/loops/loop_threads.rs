@@ -24,14 +24,9 @@ use tokio::task::JoinHandle;
 use super::Kind;
 use super::accept::{self, Source};
 use super::poll_timing::{self, spawn, timed};
-use super::{Accepted, Berth, Generation, Loop, Serve, Shared, Stage};
-use super::{malloc_arena, tsc_clock};
-use crate::dashboard;
-use crate::memory::directives::MemoryBudget;
-use crate::memory::shed;
+use super::{Accepted, Berth, Configuration, Loop, ServingLoop, Shared, Stage, Start};
+use super::{SocketType, malloc_arena, shed, tsc_clock};
 use crate::metrics::Ledger;
-use crate::settings::Settings;
-use crate::upstream::KeepalivePool;
 
 /// Interval at which a leaving loop checks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);
@@ -68,7 +63,7 @@ impl std::fmt::Debug for Order {
 /// One loop's part of a configuration.
 pub(super) struct Take {
     number: u64,
-    settings: Arc<Settings>,
+    configuration: Configuration,
     connections_max: u32,
     sources: Vec<Source>,
     berths: Vec<Arc<Berth>>,
@@ -81,10 +76,8 @@ pub(super) struct Take {
 pub struct Plan {
     /// The configuration's number.
     pub number: u64,
-    /// When the configuration was requested, by [`poll_timing::now_ns`].
-    pub begun_ns: u64,
     /// The configuration.
-    pub settings: Arc<Settings>,
+    pub configuration: Configuration,
     /// `worker_processes`.
     pub loops: usize,
     /// `worker_connections`.
@@ -93,23 +86,20 @@ pub struct Plan {
     pub sources: Vec<Source>,
     /// `stall_threshold` in nanoseconds; 0: none.
     pub stall_ns: u64,
-    /// `memory_budget`.
-    pub memory_budget: MemoryBudget,
     /// CPUs per loop (`worker_cpu_affinity`). The last one applies to all further loops; empty: none.
     pub cpus: Vec<Vec<usize>>,
 }
 
 /// The loops of a worker. Lives on the worker's main thread, which may block; no loop ever waits for it.
-#[derive(Debug)]
 pub struct Crew {
-    serve: Serve,
+    start: Start,
     shared: Shared,
     members: Vec<Member>,
     /// Loops that are ending.
     retired: Vec<Member>,
     /// Configurations that connections may still use. Kept so that the last reference is dropped here: freeing a large
     /// one, and closing its files, takes longer than a loop may be blocked.
-    settings: Vec<Arc<Settings>>,
+    configurations: Vec<Configuration>,
 }
 
 #[derive(Debug)]
@@ -125,16 +115,16 @@ impl Member {
 }
 
 impl Crew {
-    /// No loops yet; `serve` is what each loop runs for a connection.
+    /// No loops yet; `start` makes the service of each.
     #[must_use]
-    pub fn new(serve: Serve, shared: Shared) -> Self {
+    pub fn new(start: Start, shared: Shared) -> Self {
         tsc_clock::trust();
         Self {
-            serve,
+            start,
             shared,
             members: Vec::new(),
             retired: Vec::new(),
-            settings: Vec::new(),
+            configurations: Vec::new(),
         }
     }
 
@@ -144,16 +134,8 @@ impl Crew {
     /// # Errors
     /// When a thread, an epoll instance or a registration cannot be had; the loops then go on with what they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
-        let former = self.settings();
-        let former = former.as_ref().map(|settings| &settings.limits);
-        plan.settings
-            .limits
-            .equip(former)
-            .map_err(io::Error::other)?;
         self.forget_old();
-        self.settings.push(Arc::clone(&plan.settings));
-        plan.settings.upstreams.watch();
-        plan.settings.upstreams.limits();
+        self.configurations.push(Arc::clone(&plan.configuration));
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
         let surplus = self.members.split_off(wanted.min(self.members.len()));
         while self.members.len() < wanted {
@@ -179,10 +161,6 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
-        self.shared.ledger.configure(plan);
-        if plan.settings.shows_dashboard() {
-            dashboard::sampler::begin(&self.shared.ledger);
-        }
         Ok(())
     }
 
@@ -202,7 +180,7 @@ impl Crew {
                 .unwrap_or_default();
             let take = Take {
                 number: plan.number,
-                settings: Arc::clone(&plan.settings),
+                configuration: Arc::clone(&plan.configuration),
                 connections_max: plan.connections_max,
                 sources: share(&plan.sources, index, self.members.len()),
                 berths: if berths.len() > 1 {
@@ -229,12 +207,13 @@ impl Crew {
             is_shedding: AtomicBool::new(false),
             inbox,
         });
-        let generation = (
-            plan.number,
-            Arc::clone(&plan.settings),
-            plan.connections_max,
-        );
-        let serve = self.serve;
+        let first = First {
+            index,
+            number: plan.number,
+            configuration: Arc::clone(&plan.configuration),
+            connections_max: plan.connections_max,
+        };
+        let start = Arc::clone(&self.start);
         let shared = self.shared.clone();
         let (started, is_started) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -242,7 +221,7 @@ impl Crew {
             .spawn({
                 let berth = Arc::clone(&berth);
                 move || {
-                    run(index, berth, generation, serve, shared, orders, &started);
+                    run(first, berth, &start, shared, orders, &started);
                 }
             })?;
         let answer = is_started.recv_timeout(ORDER_TIMEOUT);
@@ -258,22 +237,22 @@ impl Crew {
 
     /// The configuration that was handed out last.
     #[must_use]
-    pub fn settings(&self) -> Option<Arc<Settings>> {
-        self.settings.last().cloned()
+    pub fn configuration(&self) -> Option<Configuration> {
+        self.configurations.last().cloned()
     }
 
     /// Frees configurations that are no longer used, and returns how many there were.
     pub fn forget_old(&mut self) -> usize {
-        let before = self.settings.len();
-        self.settings
-            .retain(|settings| Arc::strong_count(settings) > 1);
-        before - self.settings.len()
+        let before = self.configurations.len();
+        self.configurations
+            .retain(|configuration| Arc::strong_count(configuration) > 1);
+        before - self.configurations.len()
     }
 
     /// Whether an older configuration than the current one is still in use.
     #[must_use]
     pub fn has_old(&self) -> bool {
-        self.settings.len() > 1
+        self.configurations.len() > 1
     }
 
     /// Tells all loops to finish and end.
@@ -281,7 +260,6 @@ impl Crew {
         for member in self.members.iter().chain(&self.retired) {
             member.order(Order::ShutDown);
         }
-        self.shared.ledger.history.end();
     }
 
     /// Whether a loop still runs; also removes those that have ended.
@@ -296,7 +274,7 @@ impl Crew {
 /// The sockets of loop `index`: of every address, each socket goes to one loop, in turns; unix sockets
 /// are dealt out by their position, so that they do not all fall to the first loop.
 fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
-    let mut seen: HashMap<&crate::listen::Address, usize> = HashMap::new();
+    let mut seen: HashMap<(&crate::listen::Address, SocketType), usize> = HashMap::new();
     let mut mine = Vec::new();
     for source in sources {
         let address = &source.listener.address;
@@ -305,7 +283,8 @@ fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
         } else {
             0
         };
-        let count = seen.entry(address).or_insert(offset);
+        let key = (address, source.listener.socket_type);
+        let count = seen.entry(key).or_insert(offset);
         if *count % loops == index {
             mine.push(source.clone());
         }
@@ -314,12 +293,19 @@ fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
     mine
 }
 
+/// What a loop begins with.
+struct First {
+    index: usize,
+    number: u64,
+    configuration: Configuration,
+    connections_max: u32,
+}
+
 /// The main function of a loop thread.
 fn run(
-    index: usize,
+    first: First,
     berth: Arc<Berth>,
-    (number, settings, connections_max): (u64, Arc<Settings>, u32),
-    serve: Serve,
+    start: &Start,
     shared: Shared,
     orders: UnboundedReceiver<Order>,
     started: &mpsc::Sender<io::Result<()>>,
@@ -336,15 +322,24 @@ fn run(
             return;
         }
     };
+    let First {
+        index,
+        number,
+        configuration,
+        connections_max,
+    } = first;
     let figures = shared.ledger.begin_loop(index);
     shared.ledger.run_loop(&figures, &berth);
     poll_timing::enter(Arc::clone(&figures));
     let _ = started.send(Ok(()));
-    let generation = Generation::new(number, settings, connections_max);
     runtime.block_on(timed(Kind::Control, async move {
-        let loop_ = Loop::new(index, berth, generation, serve, &shared, figures);
-        KeepalivePool::of(&loop_).keep_only(&loop_.generation().settings.upstreams);
-        obey(Rc::clone(&loop_), orders).await;
+        let loop_ = Loop::new(index, berth, connections_max, &shared, figures);
+        let service = start(&loop_, number, configuration);
+        let host = ServingLoop {
+            loop_: Rc::clone(&loop_),
+            service,
+        };
+        obey(Rc::new(host), orders).await;
         // The log lines of the last requests must not be lost.
         while !loop_.feed.hand_over() {
             tokio::time::sleep(LEAVING_TICK).await;
@@ -353,27 +348,29 @@ fn run(
 }
 
 /// Carries out commands until the loop ends.
-async fn obey(loop_: Rc<Loop>, mut orders: UnboundedReceiver<Order>) {
+async fn obey(host: Rc<ServingLoop>, mut orders: UnboundedReceiver<Order>) {
+    let loop_ = &host.loop_;
     let mut watches = Watches::default();
     while loop_.stage.get() == Stage::Serving {
         let Some(order) = orders.recv().await else {
             return;
         };
-        follow(&loop_, &mut watches, order);
+        follow(&host, &mut watches, order);
     }
     while loop_.is_busy() {
         let next = tokio::time::timeout(LEAVING_TICK, orders.recv());
         if let Ok(Some(order)) = next.await {
-            follow(&loop_, &mut watches, order);
+            follow(&host, &mut watches, order);
         }
     }
 }
 
-fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
+fn follow(host: &Rc<ServingLoop>, watches: &mut Watches, order: Order) {
+    let loop_ = &host.loop_;
     match order {
-        Order::Keep(accepted) => accept::seat(loop_, accepted),
+        Order::Keep(accepted) => accept::seat(host, accepted),
         Order::Take(take, done) => {
-            let _ = done.send(take_over(loop_, watches, *take));
+            let _ = done.send(take_over(host, watches, *take));
         }
         Order::Shed => {
             loop_.berth.is_shedding.store(false, Ordering::Relaxed);
@@ -387,21 +384,21 @@ fn follow(loop_: &Rc<Loop>, watches: &mut Watches, order: Order) {
         }
         Order::ShutDown => {
             loop_.stage.set(Stage::ShuttingDown);
-            watches.close(loop_);
+            watches.close(host);
             loop_.idle.close_all();
             loop_.close_spares();
         }
     }
 }
 
-fn take_over(loop_: &Rc<Loop>, watches: &mut Watches, take: Take) -> io::Result<()> {
-    watches.add(loop_, &take.sources)?;
+fn take_over(host: &Rc<ServingLoop>, watches: &mut Watches, take: Take) -> io::Result<()> {
+    let loop_ = &host.loop_;
+    watches.add(host, &take.sources)?;
     set_cpus(&take.cpus);
-    KeepalivePool::of(loop_).keep_only(&take.settings.upstreams);
-    let generation = Generation::new(take.number, take.settings, take.connections_max);
-    *loop_.generation.borrow_mut() = Rc::new(generation);
+    host.service.configure(take.number, take.configuration);
+    loop_.connections_max.set(take.connections_max);
     *loop_.berths.borrow_mut() = take.berths.into();
-    watches.keep_only(loop_, &take.sources);
+    watches.keep_only(host, &take.sources);
     Ok(())
 }
 
@@ -429,10 +426,10 @@ fn set_cpus(cpus: &[usize]) {
 struct Watches(HashMap<i32, (Source, JoinHandle<()>)>);
 
 impl Watches {
-    fn add(&mut self, loop_: &Rc<Loop>, sources: &[Source]) -> io::Result<()> {
+    fn add(&mut self, host: &Rc<ServingLoop>, sources: &[Source]) -> io::Result<()> {
         for source in sources {
             if let MapEntry::Vacant(place) = self.0.entry(source.socket.as_raw_fd()) {
-                let task = accept::start(loop_, source.clone())?;
+                let task = accept::start(host, source.clone())?;
                 place.insert((source.clone(), task));
             }
         }
@@ -441,7 +438,7 @@ impl Watches {
 
     /// Releases the other sockets. Where no other holder is left (the address is gone from the configuration), the
     /// queued connections are served first.
-    fn keep_only(&mut self, loop_: &Rc<Loop>, sources: &[Source]) {
+    fn keep_only(&mut self, host: &ServingLoop, sources: &[Source]) {
         let is_kept =
             |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
         let gone: Vec<_> = self
@@ -451,7 +448,7 @@ impl Watches {
         for (_, (source, task)) in gone {
             task.abort();
             if Arc::strong_count(&source.socket) <= 2 {
-                accept::drain(loop_, &source);
+                accept::drain(host, &source);
             }
         }
     }
@@ -464,10 +461,10 @@ impl Watches {
     }
 
     /// Serves what is queued, then lets go of all.
-    fn close(&mut self, loop_: &Rc<Loop>) {
+    fn close(&mut self, host: &ServingLoop) {
         for (_, (source, task)) in self.0.drain() {
             task.abort();
-            accept::drain(loop_, &source);
+            accept::drain(host, &source);
         }
     }
 }

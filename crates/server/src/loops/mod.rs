@@ -10,8 +10,10 @@
 //! * `malloc_arena`: the memory of a loop's thread, made before it runs.
 //! * [`current_request`]: the request that a slow poll is attributed to.
 //! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.
+//! * [`service`]: the server above the loops, as a loop sees it.
+//! * `shed`: what a loop gives up when memory is scarce.
 //!
-//! Not here: what a connection does ([`crate::connection`]), and what the loops are told to do ([`crate::process`]).
+//! Not here: what a connection does, and what the loops are told to do. A loop knows no protocol.
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
 
 pub mod accept;
@@ -21,6 +23,8 @@ pub mod idle;
 pub mod loop_threads;
 mod malloc_arena;
 pub mod poll_timing;
+pub mod service;
+mod shed;
 mod task_kind;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,31 +32,25 @@ mod tick_lateness;
 pub mod tsc_clock;
 pub mod yield_turn;
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::future::Future;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use disk::{Disk, OpenFileCache};
+use disk::Disk;
 use logs::wall_clock::Clock;
 use logs::{Feed, Logs};
 
-use crate::caching::hot_entries::Ready;
-use crate::content::hot_files::ReadyFiles;
 use crate::listen::Address;
-use crate::metrics::zones::ZoneFigures;
 use crate::metrics::{Ledger, LoopFigures};
-use crate::route::LocationId;
-use crate::settings::Settings;
 pub use idle::{Idle, IdleList, Place, Waiting};
 pub use loop_threads::Crew;
 pub use poll_timing::{spawn, spawn_begun};
+pub use service::{Configuration, Datagrams, Service, Serving, Start};
 pub use task_kind::Kind;
 
 /// Maximum of waiting connections told to close at once when `worker_connections` or descriptors run out, as in nginx.
@@ -66,6 +64,9 @@ const STATES_MAX: usize = 16;
 
 /// Closes descriptors that a loop keeps for later use. Returns whether there were any.
 pub type Spare = fn(&Loop) -> bool;
+
+/// Frees memory that a loop uses without need.
+type SpareMemory = Box<dyn Fn(&Loop)>;
 
 /// Maximum of `worker_processes`.
 pub const LOOPS_MAX: usize = 1024;
@@ -90,57 +91,17 @@ pub struct Accepted {
 pub struct Listener {
     /// The address that was bound; may be a wildcard.
     pub address: Address,
+    /// What arrives at it.
+    pub socket_type: SocketType,
 }
 
-/// One configuration as the loops see it. A loop swaps its `Rc` of it on reload; a request keeps the one that it began
-/// with.
-#[derive(Debug)]
-pub struct Generation {
-    /// Number of the configuration: this master counts them from 1.
-    pub number: u64,
-    /// The configuration.
-    pub settings: Arc<Settings>,
-    /// `worker_connections`: connections that one loop may hold.
-    pub connections_max: u32,
-    /// This loop's counters of each `status_zone`, once it was used.
-    zones: Vec<OnceCell<Arc<ZoneFigures>>>,
-    /// This loop's caches of `open_file_cache`, each made on first use.
-    stale_files: Vec<OnceCell<OpenFileCache>>,
-}
-
-impl Generation {
-    /// A configuration for one loop.
-    #[must_use]
-    pub fn new(number: u64, settings: Arc<Settings>, connections_max: u32) -> Self {
-        let mut stale_files = Vec::new();
-        stale_files.resize_with(settings.stale_files, OnceCell::new);
-        let mut zones = Vec::new();
-        zones.resize_with(settings.status_zones.len(), OnceCell::new);
-        Self {
-            zones,
-            number,
-            settings,
-            connections_max,
-            stale_files,
-        }
-    }
-
-    /// This loop's counters of a zone.
-    pub fn zone(&self, zone: usize, find: impl FnOnce() -> Arc<ZoneFigures>) -> &Arc<ZoneFigures> {
-        self.zones[zone].get_or_init(find)
-    }
-
-    /// The location's `open_file_cache`, unless it is off.
-    #[must_use]
-    pub fn stale_files(&self, location: LocationId) -> Option<&OpenFileCache> {
-        let location = self.settings.location(location);
-        let place = &self.stale_files[location.stale_files?];
-        if place.get().is_none() {
-            let settings = location.settings.files.stale()?;
-            return Some(place.get_or_init(|| OpenFileCache::new(settings)));
-        }
-        place.get()
-    }
+/// What arrives at a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketType {
+    /// Connections (SOCK_STREAM), each of which any loop can serve.
+    Stream,
+    /// Datagrams (SOCK_DGRAM), which the service of the socket's loop reads itself.
+    Datagram,
 }
 
 /// Resources that all loops of a worker share.
@@ -153,9 +114,6 @@ pub struct Shared {
     /// The metrics.
     pub ledger: Arc<Ledger>,
 }
-
-/// The function that loops run for each connection.
-pub type Serve = fn(Rc<Loop>, Accepted) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Lifecycle state of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,17 +167,16 @@ pub struct Loop {
     pub disk: disk::Local,
     /// Its timeouts and buffers.
     pub wire: Rc<wire::Loop>,
-    /// Cached responses that are ready to be sent.
-    pub ready: Ready,
-    /// Responses with small files that are ready to be sent.
-    pub ready_files: ReadyFiles,
     /// Its connection to the log thread, and its clock.
     pub feed: Rc<Feed>,
     /// Values of modules whose types it does not know.
     pub state: slots::Table<STATES_MAX>,
     /// What closes descriptors that are open without need; at most one for each value of `state`.
     spares: RefCell<Vec<Spare>>,
-    generation: RefCell<Rc<Generation>>,
+    /// What frees memory that is used without need; at most one for each value of `state`, and one of the service.
+    spare_memory: RefCell<Vec<SpareMemory>>,
+    /// `worker_connections`.
+    connections_max: Cell<u32>,
     stage: Cell<Stage>,
     /// See [`Errand`].
     errands: Cell<u32>,
@@ -228,7 +185,6 @@ pub struct Loop {
     berth: Arc<Berth>,
     /// All loops that accept, for spreading; empty with a single loop.
     berths: RefCell<Rc<[Arc<Berth>]>>,
-    serve: Serve,
     random: RefCell<Random>,
 }
 
@@ -253,8 +209,7 @@ impl Loop {
     fn new(
         index: usize,
         berth: Arc<Berth>,
-        generation: Generation,
-        serve: Serve,
+        connections_max: u32,
         shared: &Shared,
         figures: Arc<LoopFigures>,
     ) -> Rc<Self> {
@@ -265,18 +220,16 @@ impl Loop {
             ledger: Arc::clone(&shared.ledger),
             disk: disk::Local::new(&shared.disk),
             wire: wire::Loop::new(),
-            ready: Ready::default(),
-            ready_files: ReadyFiles::default(),
             feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
             state: slots::Table::default(),
             spares: RefCell::default(),
-            generation: Rc::new(generation).into(),
+            spare_memory: RefCell::default(),
+            connections_max: Cell::new(connections_max),
             stage: Stage::Serving.into(),
             errands: Cell::new(0),
             reuse_told: Cell::new(None),
             berth,
             berths: RefCell::new(Vec::new().into()),
-            serve,
             random: RefCell::new(Random {
                 bytes: [0; RANDOM_BYTES],
                 used: RANDOM_BYTES,
@@ -289,7 +242,7 @@ impl Loop {
 
     /// A loop on this thread that belongs to no worker, to evaluate a request without serving it (`--explain-url`).
     #[must_use]
-    pub fn alone(generation: Generation, serve: Serve, shared: &Shared) -> Rc<Self> {
+    pub fn alone(shared: &Shared) -> Rc<Self> {
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
         let berth = Arc::new(Berth {
             connections: AtomicU32::new(0),
@@ -298,7 +251,7 @@ impl Loop {
         });
         let figures = shared.ledger.begin_loop(0);
         poll_timing::enter(Arc::clone(&figures));
-        Self::new(0, berth, generation, serve, shared, figures)
+        Self::new(0, berth, 1, shared, figures)
     }
 
     /// 16 random bytes, from getrandom(2), which waits only before the kernel has its first entropy.
@@ -317,12 +270,6 @@ impl Loop {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&random.bytes[start..start + 16]);
         bytes
-    }
-
-    /// The configuration for what begins now. Cheap; keep it for the length of a request.
-    #[must_use]
-    pub fn generation(&self) -> Rc<Generation> {
-        Rc::clone(&self.generation.borrow())
     }
 
     /// The loop's lifecycle state.
@@ -349,13 +296,19 @@ impl Loop {
         self.berth.connections()
     }
 
-    /// A place among this loop's connections, of which there are at most `max`.
+    /// A place among this loop's connections; `None`: there are `worker_connections` of them.
     #[must_use]
-    pub fn take_seat(&self, max: u32) -> Option<Seat> {
-        if self.connections() >= max {
+    pub fn take_seat(&self) -> Option<Seat> {
+        if self.connections() >= self.connections_max.get() {
             return None;
         }
-        Some(Seat::at(&self.berth))
+        Some(self.seat())
+    }
+
+    /// The same, however many there are.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        Seat::at(&self.berth)
     }
 
     /// Closes descriptors that are open without need, since descriptors have run out. `false`: there are none.
@@ -369,6 +322,19 @@ impl Loop {
     /// Adds what is to be closed when descriptors run out, and when the loop leaves.
     pub fn add_spare(&self, spare: Spare) {
         self.spares.borrow_mut().push(spare);
+    }
+
+    /// Adds what is to be freed when memory is scarce.
+    pub fn add_spare_memory(&self, free: impl Fn(&Loop) + 'static) {
+        self.spare_memory.borrow_mut().push(Box::new(free));
+    }
+
+    /// Frees memory that is used without need.
+    fn free_spare_memory(&self) {
+        self.spare_memory
+            .borrow()
+            .iter()
+            .for_each(|free| free(self));
     }
 
     /// Closes descriptors that are kept for later use. `false`: there are none.
@@ -388,12 +354,12 @@ impl Loop {
     fn is_busy(&self) -> bool {
         self.connections() > 0 || self.errands.get() > 0
     }
+}
 
-    /// Starts serving a connection that this loop keeps.
-    fn admit(self: &Rc<Self>, accepted: Accepted) {
-        let served = (self.serve)(Rc::clone(self), accepted);
-        drop(spawn(Kind::Connection, served));
-    }
+/// A loop that serves.
+struct ServingLoop {
+    loop_: Rc<Loop>,
+    service: Box<dyn Service>,
 }
 
 /// A connection's place in the count of its loop, or that of other work that the worker waits for when it leaves.

@@ -1,22 +1,50 @@
 //! The loop threads from outside: a service that echoes bytes, clients over loopback.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::accept::Source;
 use super::loop_threads::{Crew, Plan};
-use super::{Accepted, Listener, Loop, Shared, Waiting};
+use super::{
+    Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
+    Start, Waiting,
+};
 use crate::listen::{Address, SocketOptions, bind};
 use crate::metrics::gather;
-use crate::settings::Settings;
+
+/// A service without a protocol: it tells each client the loop's index.
+struct TellIndex(Rc<Loop>);
+
+impl Service for TellIndex {
+    fn serve(&self, accepted: Accepted) -> Serving {
+        tell_index(Rc::clone(&self.0), accepted)
+    }
+
+    fn receive(&self, datagrams: Datagrams) -> Serving {
+        let index = u8::try_from(self.0.index).unwrap();
+        Box::pin(async move {
+            let socket = datagrams.socket.try_clone().unwrap();
+            let socket = tokio::net::UdpSocket::from_std(socket.into()).unwrap();
+            loop {
+                let (_, client) = socket.recv_from(&mut [0]).await.unwrap();
+                socket.send_to(&[index], client).await.unwrap();
+            }
+        })
+    }
+
+    fn configure(&self, _: u64, _: Configuration) {}
+}
+
+fn tells_index() -> Start {
+    Arc::new(|loop_, _, _| Box::new(TellIndex(Rc::clone(loop_))))
+}
 
 /// Answers every byte with the loop's index, and ends the connection when the loop leaves.
-fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Pin<Box<dyn Future<Output = ()>>> {
+fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Serving {
     Box::pin(async move {
         let _seat = accepted.seat;
         let stream = std::net::TcpStream::from(accepted.socket);
@@ -66,18 +94,17 @@ pub(crate) fn listening() -> (OwnedFd, SocketAddr, Arc<Listener>) {
     let address = address.as_socket().unwrap();
     let listener = Arc::new(Listener {
         address: Address::Inet(address),
+        socket_type: SocketType::Stream,
     });
     (socket, address, listener)
 }
 
 /// The first plan of a worker.
-pub(crate) fn plan(settings: Arc<Settings>, loops: usize, sources: Vec<Source>) -> Plan {
+pub(crate) fn plan(configuration: Configuration, loops: usize, sources: Vec<Source>) -> Plan {
     Plan {
-        memory_budget: crate::memory::directives::MemoryBudget::Auto,
         stall_ns: 0,
         number: 1,
-        begun_ns: 0,
-        settings,
+        configuration,
         loops,
         connections_max: 10_000,
         sources,
@@ -100,8 +127,8 @@ fn open(loops: usize, sockets: usize) -> Site {
         socket: Arc::new(socket),
     };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
-    let plan = plan(Arc::new(Settings::default()), loops, sources);
-    let mut crew = Crew::new(tell_index, shared());
+    let plan = plan(Arc::new(()), loops, sources);
+    let mut crew = Crew::new(tells_index(), shared());
     crew.apply(&plan).unwrap();
     Site {
         crew,
@@ -221,4 +248,37 @@ fn figures_count_connections_and_polls() {
     assert!(report.polls.count() > 2);
     assert!(report.blocked.quantile_ns(0.5) <= report.blocked.quantile_ns(0.99));
     assert!(report.longest.is_some() && report.longest_ns > 0);
+}
+
+#[test]
+fn each_loop_receives_the_datagrams_of_its_own_sockets() {
+    let mut site = open(2, 2);
+    let sockets = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let address = site.plan.sources[0].listener.address.clone();
+    let sources = sockets.iter().map(|socket| {
+        socket.set_nonblocking(true).unwrap();
+        let listener = Listener {
+            address: address.clone(),
+            socket_type: SocketType::Datagram,
+        };
+        Source {
+            listener: Arc::new(listener),
+            socket: Arc::new(socket.try_clone().unwrap().into()),
+        }
+    });
+    site.plan.sources.extend(sources);
+    site.crew.apply(&site.plan).unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let ask = |socket: &UdpSocket| {
+        let mut byte = [0];
+        client.send_to(b"?", socket.local_addr().unwrap()).unwrap();
+        client.recv(&mut byte).unwrap();
+        byte[0]
+    };
+    assert_eq!([0, 1, 0].map(|at| ask(&sockets[at])), [0, 1, 0]);
+    site.crew.shut_down();
+    wait_until("all loops end", || !site.crew.is_running());
 }

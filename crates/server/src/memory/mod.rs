@@ -3,13 +3,12 @@
 //! * [`directives`]: the directive `memory_budget`.
 //! * [`watch`]: the thread that asks the kernel, sets the level, logs it, and tells the loops.
 //! * [`alarms`]: the kernel's events that wake that thread.
-//! * [`shed`]: what a loop then gives up.
 //! * [`floor`]: the minimum of memory.
 //! * [`heaps`]: the allocator's arenas, where there is little memory.
 //! * [`score`]: the OOM killer's choice, where all of that is not enough.
 //! * [`figures`]: the memory by owner.
 //!
-//! Not here: the accounts and their bounds ([`disk::memory`]). Invariant: no loop waits for any of this; a loop gives
+//! Not here: the accounts and their bounds ([`disk::memory`]), and what a loop gives up ([`crate::loops`]). Invariant: no loop waits for any of this; a loop gives
 //! up little at a time, and no request is lost for it.
 
 pub mod alarms;
@@ -18,7 +17,6 @@ pub mod figures;
 pub mod floor;
 pub mod heaps;
 pub mod score;
-pub mod shed;
 pub mod watch;
 
 use disk::memory::level::LEVELS;

@@ -37,7 +37,7 @@ use logs::Logs;
 use parking_lot::Mutex;
 
 use crate::dashboard::History;
-use crate::loops::loop_threads::Plan;
+use crate::http_server::Plan;
 use crate::loops::{Berth, poll_timing};
 use crate::memory::Memory;
 use crate::settings::Settings;
@@ -58,7 +58,7 @@ pub struct Ledger {
     /// Polls that took too long.
     pub stalls: Arc<Stalls>,
     /// Counters of requests, by `status_zone`.
-    pub zones: Zones,
+    pub zones: Arc<Zones>,
     /// The configuration that is served.
     settings: Mutex<Weak<Settings>>,
     /// Its number.
@@ -104,7 +104,7 @@ impl Ledger {
             disk,
             loops: Mutex::default(),
             stalls: Arc::default(),
-            zones: Zones::default(),
+            zones: Arc::default(),
             settings: Mutex::default(),
             generation: Number::default(),
             configured_ms: Number::default(),
@@ -166,10 +166,10 @@ impl Ledger {
 
     /// All loops serve this configuration.
     pub fn configure(&self, plan: &Plan) {
-        self.stalls.configure(plan.stall_ns);
-        self.memory.configure(plan.memory_budget, plan.loops);
+        self.stalls.configure(plan.loops.stall_ns);
+        self.memory.configure(plan.memory_budget, plan.loops.loops);
         *self.settings.lock() = Arc::downgrade(&plan.settings);
-        self.generation.set(plan.number);
+        self.generation.set(plan.loops.number);
         self.configured_ms.set(now_ms());
         let took_ns = poll_timing::now_ns().saturating_sub(plan.begun_ns);
         self.configuring_ns.set(took_ns);

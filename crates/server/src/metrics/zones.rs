@@ -170,9 +170,9 @@ fn end_of(request: &Request) -> u64 {
 fn find(request: &Request, zone: usize) -> &Arc<ZoneFigures> {
     let generation = &request.generation;
     generation.zone(zone, || {
-        let loop_ = &request.client.loop_;
         let name = &generation.settings.status_zones[zone];
-        loop_.ledger.zones.of(name, loop_.figures.slot)
+        let client = &request.client;
+        client.http.zones.of(name, client.loop_.figures.slot)
     })
 }
 

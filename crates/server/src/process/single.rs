@@ -20,8 +20,9 @@ use super::reload::Unready;
 use super::signals::note;
 use super::{privileges, worker};
 use crate::caching::Registry;
+use crate::http_server::HttpServer;
+use crate::loops::Shared;
 use crate::loops::poll_timing::now_ns;
-use crate::loops::{Crew, Shared};
 use crate::memory::alarms::Alarms;
 use crate::memory::watch;
 use crate::metrics::Ledger;
@@ -39,7 +40,7 @@ pub fn run(mut master: Master) -> ExitCode {
     crate::memory::heaps::bound();
     super::pinned::keep_program();
     match start(&mut master) {
-        Ok((crew, shared, caches)) => obey(master, crew, &shared, &caches),
+        Ok((server, shared, caches)) => obey(master, server, &shared, &caches),
         Err(sentence) => {
             error_log(Level::Emerg, format_args!("{sentence}"));
             ExitCode::FAILURE
@@ -47,7 +48,7 @@ pub fn run(mut master: Master) -> ExitCode {
     }
 }
 
-fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
+fn start(master: &mut Master) -> Result<(HttpServer, Shared, Registry), String> {
     let logs =
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
@@ -55,19 +56,24 @@ fn start(master: &mut Master) -> Result<(Crew, Shared, Registry), String> {
     let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
     watch::begin(&ledger, Alarms::set());
     let shared = Shared { logs, disk, ledger };
-    let mut crew = Crew::new(master.options.serve, shared.clone());
+    let mut server = HttpServer::new(shared.clone());
     let caches = Registry::new(Arc::clone(&shared.disk));
     let first = (&master.current, now_ns());
-    apply(&mut crew, &caches, master, first, &shared)?;
+    apply(&mut server, &caches, master, first, &shared)?;
     let processes = &master.current.kept.main.processes;
     let path = processes.pid.resolve(&master.options.origin.prefix);
     master.pid_file = Some(PidFile::write(&path)?);
     master.current.made.keep();
     master.tell_ready();
-    Ok((crew, shared, caches))
+    Ok((server, shared, caches))
 }
 
-fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) -> ExitCode {
+fn obey(
+    mut master: Master,
+    mut server: HttpServer,
+    shared: &Shared,
+    caches: &Registry,
+) -> ExitCode {
     let Shared { logs, disk, ledger } = shared;
     let mut pools = pools::Kept::default();
     pools.accept(&master.current.kept.main.processes, disk);
@@ -81,13 +87,13 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
-                    leave(&mut crew, &master);
+                    leave(&mut server, &master);
                     caches.close(worker::CLOSING_PATIENCE);
                     return end(&master, logs);
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
-                    reload(&mut crew, caches, &mut master, shared);
+                    reload(&mut server, caches, &mut master, shared);
                     pools.accept(&master.current.kept.main.processes, disk);
                 }
                 Signal::SIGUSR1 => {
@@ -104,7 +110,7 @@ fn obey(mut master: Master, mut crew: Crew, shared: &Shared, caches: &Registry) 
 }
 
 fn apply(
-    crew: &mut Crew,
+    server: &mut HttpServer,
     caches: &Registry,
     master: &Master,
     (candidate, begun_ns): (&Candidate, u64),
@@ -118,17 +124,18 @@ fn apply(
     settings.equip(logs).map_err(|error| error.to_string())?;
     define_pools(&candidate.kept.main.processes, disk);
     caches.equip(settings)?;
-    crew.apply(&worker::plan(&bundle, &candidate.kept.main, settings))
+    server
+        .apply(&worker::plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;
     super::log_files::use_thread(&candidate.logs.0, logs);
     Ok(())
 }
 
-fn reload(crew: &mut Crew, caches: &Registry, master: &mut Master, shared: &Shared) {
+fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, shared: &Shared) {
     error_log(Level::Notice, format_args!("reconfiguring"));
     let begun_ns = now_ns();
     let outcome = master.prepare().and_then(|next| {
-        let applied = apply(crew, caches, master, (&next, begun_ns), shared);
+        let applied = apply(server, caches, master, (&next, begun_ns), shared);
         applied.map(|()| next).map_err(Unready::Because)
     });
     match outcome {
@@ -163,12 +170,12 @@ fn reopen(master: &mut Master, logs: &Logs) {
     master.current.logs.1 = opened;
 }
 
-fn leave(crew: &mut Crew, master: &Master) {
+fn leave(server: &mut HttpServer, master: &Master) {
     error_log(Level::Notice, format_args!("gracefully shutting down"));
-    crew.shut_down();
+    server.shut_down();
     let timeout = master.current.kept.main.processes.worker_shutdown_timeout;
     let deadline = timeout.map(|timeout| Instant::now() + timeout.duration());
-    while crew.is_running() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+    while server.is_running() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let _ = poll(
             &mut [PollFd::new(&master.signals, PollFlags::IN)],
             Some(&LEAVING_TICK),

@@ -27,7 +27,6 @@ use super::source::Files;
 use super::{directories, single};
 use crate::content::module::Modules;
 use crate::listen::bind;
-use crate::loops::Serve;
 
 /// The options of the command line.
 #[derive(Debug, Clone)]
@@ -40,8 +39,6 @@ pub struct Options {
     pub error_log: Option<PathBuf>,
     /// `-q`: a test prints only errors.
     pub is_quiet: bool,
-    /// The code that the loops run for each connection.
-    pub serve: Serve,
     /// The modules from outside.
     pub modules: Modules,
 }

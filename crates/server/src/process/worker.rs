@@ -34,9 +34,9 @@ use crate::caching::Registry;
 use crate::connection::panic_guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
+use crate::http_server::{HttpServer, Plan};
 use crate::loops::accept::Source;
-use crate::loops::loop_threads::Plan;
-use crate::loops::{Crew, Listener, Serve, Shared};
+use crate::loops::{Listener, Shared, SocketType, loop_threads};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
 use crate::metrics::Ledger;
@@ -70,8 +70,8 @@ pub mod word {
 
 /// The life of a worker process: its standard input is the channel to the master.
 #[must_use]
-pub fn run(serve: Serve, modules: Modules) -> ExitCode {
-    match start(serve, modules) {
+pub fn run(modules: Modules) -> ExitCode {
+    match start(modules) {
         Ok(code) => code,
         Err(sentence) => {
             error_log(Level::Emerg, format_args!("{sentence}"));
@@ -80,7 +80,7 @@ pub fn run(serve: Serve, modules: Modules) -> ExitCode {
     }
 }
 
-fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
+fn start(modules: Modules) -> Result<ExitCode, String> {
     let text = |error: io::Error| error.to_string();
     let _ = rustix::thread::set_name(c"freewheel");
     title::be_worker();
@@ -104,10 +104,9 @@ fn start(serve: Serve, modules: Modules) -> Result<ExitCode, String> {
     let worker = Worker {
         channel,
         signals,
-        crew: None,
+        server: None,
         disk: None,
         caches: None,
-        serve,
         modules,
         logs,
         built,
@@ -152,10 +151,9 @@ struct Worker {
     channel: Channel,
     signals: Signals,
     /// `Some` as soon as root's rights are given up.
-    crew: Option<Crew>,
+    server: Option<HttpServer>,
     disk: Option<Arc<Disk>>,
     caches: Option<Registry>,
-    serve: Serve,
     modules: Modules,
     logs: Logs,
     built: mpsc::Sender<Built>,
@@ -184,10 +182,10 @@ enum Next {
 impl Worker {
     fn run(mut self, results: &mpsc::Receiver<Built>) -> Result<ExitCode, String> {
         loop {
-            if self.crew.as_mut().map_or(0, Crew::forget_old) > 0 && self.was_large {
+            if self.server.as_mut().map_or(0, HttpServer::forget_old) > 0 && self.was_large {
                 sys::trim_heap();
             }
-            let has_old = self.crew.as_ref().is_some_and(Crew::has_old);
+            let has_old = self.server.as_ref().is_some_and(HttpServer::has_old);
             self.wait(has_old.then_some(FORGETTING_TICK))?;
             let mut next = self.obey_signals();
             if let Next::Goes = next {
@@ -268,8 +266,8 @@ impl Worker {
             word::REOPEN => {
                 let stderr = self.stderr.as_deref();
                 super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
-                if let (Some(crew), Some(disk)) = (&self.crew, &self.disk) {
-                    super::figures::tell(crew.ledger(), disk, &self.logs);
+                if let (Some(server), Some(disk)) = (&self.server, &self.disk) {
+                    super::figures::tell(server.ledger(), disk, &self.logs);
                 }
                 if let Some(caches) = &self.caches {
                     super::figures::tell_caches(&caches.all());
@@ -299,13 +297,13 @@ impl Worker {
                 disk,
             };
             watch::begin(&shared.ledger, alarms);
-            self.crew = Some(Crew::new(self.serve, shared));
+            self.server = Some(HttpServer::new(shared));
         }
         let is_large = bundle.texts.bytes() >= LARGE_BYTES;
         self.was_large |= is_large;
         let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
         let (logs, disk, modules) = (self.logs.clone(), self.disk.clone(), self.modules);
-        let former = self.crew.as_ref().and_then(Crew::settings);
+        let former = self.server.as_ref().and_then(HttpServer::settings);
         let helper = thread::Builder::new()
             .name("settings".to_owned())
             .spawn(move || {
@@ -358,8 +356,8 @@ impl Worker {
                     caches.equip(&settings)?;
                 }
                 let plan = plan(&bundle, &main, &settings);
-                let crew = self.crew.as_mut().ok_or("a worker without loops")?;
-                crew.apply(&plan).map_err(|error| error.to_string())?;
+                let server = self.server.as_mut().ok_or("a worker without loops")?;
+                server.apply(&plan).map_err(|error| error.to_string())?;
                 let timeout = main.processes.worker_shutdown_timeout;
                 self.shutdown_timeout = timeout.map(config::Msec::duration);
                 if let Some(disk) = &self.disk {
@@ -388,14 +386,14 @@ impl Worker {
     fn leave(mut self) -> ExitCode {
         error_log(Level::Notice, format_args!("gracefully shutting down"));
         title::be_leaving();
-        let Some(mut crew) = self.crew.take() else {
+        let Some(mut server) = self.server.take() else {
             return self.end();
         };
-        crew.shut_down();
+        server.shut_down();
         let deadline = self
             .shutdown_timeout
             .map(|timeout| Instant::now() + timeout);
-        while crew.is_running() {
+        while server.is_running() {
             if self.wait(Some(LEAVING_TICK)).is_err()
                 || deadline.is_some_and(|deadline| Instant::now() >= deadline)
             {
@@ -509,6 +507,7 @@ pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
     for (address, sockets) in &bundle.sockets {
         let listener = Arc::new(Listener {
             address: address.clone(),
+            socket_type: SocketType::Stream,
         });
         let source = |socket: &Arc<OwnedFd>| Source {
             listener: Arc::clone(&listener),
@@ -517,15 +516,18 @@ pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
         sources.extend(sockets.iter().map(source));
     }
     Plan {
-        number: bundle.generation,
-        begun_ns: bundle.begun_ns,
+        loops: loop_threads::Plan {
+            number: bundle.generation,
+            configuration: Arc::clone(settings) as _,
+            loops,
+            connections_max: main.events.worker_connections.0,
+            sources,
+            stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),
+            cpus,
+        },
         settings: Arc::clone(settings),
-        loops,
-        connections_max: main.events.worker_connections.0,
-        sources,
+        begun_ns: bundle.begun_ns,
         memory_budget: processes.memory_budget,
-        stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),
-        cpus,
     }
 }
 

@@ -9,7 +9,8 @@ use logs::{ErrorContext, Level};
 use message::{HeaderId, Span};
 
 use crate::connection::Client;
-use crate::loops::{Generation, Loop};
+use crate::generation::Generation;
+use crate::loops::Loop;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 use crate::settings::Location;

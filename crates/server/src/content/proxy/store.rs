@@ -289,7 +289,7 @@ impl Saving {
         let path = place(request)?;
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
-        let seat = loop_.take_seat(request.generation.connections_max)?;
+        let seat = loop_.take_seat()?;
         let passing = request.location().passing.as_ref();
         let scheme = passing.map_or("", |passing| passing.family.scheme());
         let tries = request.passed.as_ref().map(|passed| &passed.record.tries);

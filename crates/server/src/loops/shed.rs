@@ -1,6 +1,6 @@
 //! What a loop gives up when memory is scarce: in small steps, with a yield to other tasks between them.
 //!
-//! Not here: when ([`super::watch`]). Invariant: everything that is given up can be had again; no request depends on
+//! Not here: when. Invariant: everything that is given up can be had again; no request depends on
 //! it.
 
 use std::rc::Rc;
@@ -8,16 +8,15 @@ use std::rc::Rc;
 use disk::memory::Level;
 use disk::memory::level::level;
 
-use crate::loops::{Loop, yield_turn};
+use super::{Loop, yield_turn};
 
 /// Bodies, files and connections that are let go of before the others get their turn: 5 µs each.
 const STEP: usize = 16;
 
 /// Lets go of what the level says, as long as that holds.
-pub async fn run(loop_: Rc<Loop>) {
+pub(super) async fn run(loop_: Rc<Loop>) {
     if level() >= Level::Buffers {
-        loop_.ready.clear();
-        loop_.ready_files.clear();
+        loop_.free_spare_memory();
         loop_.wire.give_back();
     }
     while level() > Level::None && loop_.disk.shed(STEP) {

@@ -1,0 +1,149 @@
+//! HTTP on all loops of a worker: what each loop serves with, and what is done once for all of them when a
+//! configuration is served.
+//!
+//! Not here: threads and sockets ([`crate::loops`]), where a configuration comes from ([`crate::process`]). Invariant: a
+//! configuration that cannot be served leaves the loops with the one that they have.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::connection;
+use crate::dashboard;
+use crate::generation::Generation;
+use crate::http_loop::HttpLoop;
+use crate::loops::loop_threads::{self, Crew};
+use crate::loops::{Accepted, Configuration, Datagrams, Loop, Service, Serving, Shared, Start};
+use crate::memory::directives::MemoryBudget;
+use crate::metrics::Ledger;
+use crate::settings::Settings;
+use crate::upstream::KeepalivePool;
+
+/// A configuration, for the loops and for what stands beside them.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// For the loops; its configuration is these settings.
+    pub loops: loop_threads::Plan,
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// When the configuration was requested, by [`crate::loops::poll_timing::now_ns`].
+    pub begun_ns: u64,
+    /// `memory_budget`.
+    pub memory_budget: MemoryBudget,
+}
+
+/// The loops of a worker with their service. Lives on the worker's main thread, which may block.
+pub struct HttpServer {
+    threads: Crew,
+    ledger: Arc<Ledger>,
+}
+
+impl HttpServer {
+    /// No loops yet.
+    #[must_use]
+    pub fn new(shared: Shared) -> Self {
+        let ledger = Arc::clone(&shared.ledger);
+        let start = start(Arc::clone(&ledger));
+        Self {
+            threads: Crew::new(start, shared),
+            ledger,
+        }
+    }
+
+    /// Makes a configuration the current one. Returns when every loop has taken it over.
+    ///
+    /// # Errors
+    /// When memory of zones, a thread, an epoll instance or a registration cannot be had; the loops then go on with what
+    /// they have.
+    pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
+        let former = self.settings();
+        let former = former.as_ref().map(|settings| &settings.limits);
+        let Plan { settings, .. } = plan;
+        settings.limits.equip(former).map_err(io::Error::other)?;
+        settings.upstreams.watch();
+        settings.upstreams.limits();
+        self.threads.apply(&plan.loops)?;
+        self.ledger.configure(plan);
+        if settings.shows_dashboard() {
+            dashboard::sampler::begin(&self.ledger);
+        }
+        Ok(())
+    }
+
+    /// The metrics.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The settings that were handed out last.
+    #[must_use]
+    pub fn settings(&self) -> Option<Arc<Settings>> {
+        self.threads.configuration().map(settings_of)
+    }
+
+    /// Frees configurations that are no longer used, and returns how many there were.
+    pub fn forget_old(&mut self) -> usize {
+        self.threads.forget_old()
+    }
+
+    /// Whether an older configuration than the current one is still in use.
+    #[must_use]
+    pub fn has_old(&self) -> bool {
+        self.threads.has_old()
+    }
+
+    /// Tells all loops to finish and end.
+    pub fn shut_down(&mut self) {
+        self.threads.shut_down();
+        self.ledger.history.end();
+    }
+
+    /// Whether a loop still runs.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.threads.is_running()
+    }
+}
+
+fn settings_of(configuration: Configuration) -> Arc<Settings> {
+    configuration
+        .downcast()
+        .expect("the configurations of these loops are settings")
+}
+
+fn start(ledger: Arc<Ledger>) -> Start {
+    Arc::new(move |loop_: &Rc<Loop>, number, configuration| {
+        let settings = settings_of(configuration);
+        KeepalivePool::of(loop_).keep_only(&settings.upstreams);
+        let generation = Generation::new(number, settings);
+        let http = HttpLoop::new(loop_, generation, Arc::clone(&ledger.zones));
+        Box::new(HttpService {
+            loop_: Rc::clone(loop_),
+            http,
+        })
+    })
+}
+
+/// HTTP as the service of one loop.
+struct HttpService {
+    loop_: Rc<Loop>,
+    http: Rc<HttpLoop>,
+}
+
+impl Service for HttpService {
+    fn serve(&self, accepted: Accepted) -> Serving {
+        connection::serve(Rc::clone(&self.loop_), Rc::clone(&self.http), accepted)
+    }
+
+    fn receive(&self, _: Datagrams) -> Serving {
+        // `listen` has no word for datagrams yet.
+        Box::pin(std::future::ready(()))
+    }
+
+    fn configure(&self, number: u64, configuration: Configuration) {
+        let settings = settings_of(configuration);
+        KeepalivePool::of(&self.loop_).keep_only(&settings.upstreams);
+        self.http.configure(Generation::new(number, settings));
+    }
+}
