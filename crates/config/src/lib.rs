@@ -118,7 +118,7 @@ pub use table::context::Context;
 pub use table::{DirectiveEntry, Inherit, Level, Table};
 #[doc(hidden)]
 pub use value::choice::not_one_of;
-pub use value::scope::{Scope, VARIABLES_MAX, Variable, VariableIndex};
+pub use value::scope::{Assignable, Scope, VARIABLES_MAX, Variable, VariableIndex};
 pub use value::template::{Template, TemplatePart};
 pub use value::{
     Append, Bufs, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff, PathText,

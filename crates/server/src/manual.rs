@@ -1,13 +1,13 @@
 //! The manual of the whole program: the pages of `docs/reference/` and the texts of `--explain`.
 //!
 //! Not here: how a table becomes a page (`config::manual`). Invariant: the pages depend only on the tables and on the
-//! list of variables, so that a test can detect a stale page (`cargo xtask manual` writes them).
+//! tables of variables, so that a test can detect a stale page (`cargo xtask manual` writes them).
 
 use std::fmt::Write as _;
 
-use config::Table;
-
-use crate::variables::names::{self, FAMILIES};
+use crate::content::module::Modules;
+use crate::settings::variables;
+use crate::variables::table::VariableEntry;
 
 /// Every page as file name and text.
 #[must_use]
@@ -21,49 +21,47 @@ pub fn pages() -> Vec<(String, String)> {
             1,
         );
     }
-    pages.push(("variables.md".to_owned(), variables()));
+    pages.push(("variables.md".to_owned(), page_of_variables()));
     pages
 }
 
-/// The text that `--explain` prints for a directive of `tables`, or for a variable (`$` first).
+/// The text that `--explain` prints for a directive, or for a variable (`$` first), those of `modules` included.
 ///
 /// # Errors
 /// The sentence for an unknown name, with a suggestion if a similar one exists.
-pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
+pub fn explain(modules: Modules, name: &str) -> Result<String, String> {
     let Some(variable) = name.strip_prefix('$') else {
-        return config::manual::explain(tables, name);
+        return config::manual::explain(&crate::process::tables_with(modules), name);
     };
     let lower = variable.to_ascii_lowercase();
-    let core = names::all().find(|(known, ..)| *known == lower);
-    let family = || {
-        let begins = |prefix: &str| lower.starts_with(prefix) && lower.len() > prefix.len();
-        FAMILIES.iter().find(|(prefix, ..)| begins(prefix))
-    };
-    let text = core
-        .map(|(.., text)| text)
-        .or_else(|| family().map(|(.., text)| *text));
-    let unknown = || {
-        let known = names::all().map(|(known, ..)| known);
-        match config::suggest::nearest(lower.as_bytes(), known) {
-            Some(near) => format!("unknown variable \"${variable}\", did you mean \"${near}\"?"),
-            None => format!("unknown variable \"${variable}\""),
-        }
-    };
-    let text = text.ok_or_else(unknown)?;
-    Ok(format!("${lower}: {}\n", text.trim()))
+    let tables = variables::all(modules);
+    let found = tables.find(&lower);
+    match found.filter(|(entry, rest)| !entry.is_family() || !rest.is_empty()) {
+        Some((entry, _)) => Ok(format!("${lower}: {}\n", entry.doc.trim())),
+        None => Err(
+            match config::suggest::nearest(lower.as_bytes(), tables.names()) {
+                Some(near) => {
+                    format!("unknown variable \"${variable}\", did you mean \"${near}\"?")
+                }
+                None => format!("unknown variable \"${variable}\""),
+            },
+        ),
+    }
 }
 
-fn variables() -> String {
+/// The page of variables: single ones by name, then families.
+fn page_of_variables() -> String {
     let mut page = format!(
         "{}\n# Variables\n\nNames are case-insensitive. The configuration defines further variables: `map`, `geo`, `split_clients`, `set`, and named \
          groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
         config::manual::GENERATED
     );
-    for (name, _, text) in names::all() {
-        let _ = writeln!(page, "| `${name}` | {} |", text.trim());
-    }
-    for (prefix, _, text) in FAMILIES {
-        let _ = writeln!(page, "| `${prefix}NAME` | {} |", text.trim());
+    let tables = variables::all(&[]);
+    let mut all: Vec<&VariableEntry> = tables.all().collect();
+    all.sort_unstable_by_key(|entry| (entry.is_family(), entry.name));
+    for entry in all {
+        let rest = if entry.is_family() { "NAME" } else { "" };
+        let _ = writeln!(page, "| `${}{rest}` | {} |", entry.name, entry.doc.trim());
     }
     page
 }

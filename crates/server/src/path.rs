@@ -25,6 +25,15 @@ blocks! {
     }
 }
 
+crate::variables! {
+    /// What `root` or `alias` gives for the request.
+    "document_root" => fresh(document_root);
+    /// `$document_root` with symbolic links resolved.
+    "realpath_root" => fresh(real_root);
+    /// The file that the request maps to.
+    "request_filename" => fresh(filename);
+}
+
 /// Bytes reserved for a path's root; a longer root grows the buffer.
 const PATH_TYPICAL: usize = 64;
 /// Maximum capacity, in bytes, of the buffer that is kept for the next path.
@@ -211,6 +220,20 @@ pub fn root(request: &Request, out: &mut Vec<u8>) {
     }
 }
 
+fn document_root(request: &Request, out: &mut Vec<u8>) -> bool {
+    root(request, out);
+    true
+}
+
+fn filename(request: &Request, out: &mut Vec<u8>) -> bool {
+    let mut mapped = Mapped::default();
+    let is_mapped = map(request, &mut mapped).is_ok();
+    if is_mapped {
+        out.extend_from_slice(&mapped.path);
+    }
+    is_mapped
+}
+
 /// The value of `$realpath_root` for one root.
 #[derive(Debug)]
 pub struct Resolved {
@@ -247,7 +270,7 @@ pub async fn resolve(request: &mut Request) {
 }
 
 /// Appends `$realpath_root`; `false` if it could not be determined.
-pub fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
+fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
     let mut path = Vec::new();
     root(request, &mut path);
     let known = request.resolved.as_ref().filter(|known| known.root == path);

@@ -1,7 +1,7 @@
 //! State shared by the values of a configuration while they are parsed: variable names and warnings.
 //!
-//! Not here: the variables themselves. The server knows which names exist and what they mean. It checks every name once
-//! everything is parsed, so that a name may be used before the line that defines it.
+//! Not here: the variables themselves. The server knows what they mean, and says which names are built in before anything is
+//! parsed. It checks every name once everything is parsed, so that a name may be used before the line that defines it.
 
 use std::collections::HashMap;
 
@@ -33,6 +33,17 @@ enum Defined {
     Made,
 }
 
+/// What lines of the configuration may do with a variable that is built in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Assignable {
+    /// Nothing.
+    Never,
+    /// Define it or set it: the value is remembered for the request.
+    Value,
+    /// The same, but setting it changes the request itself.
+    Request,
+}
+
 /// Variable names and warnings, collected while values are parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
@@ -40,6 +51,7 @@ pub struct Scope {
     by_name: HashMap<String, VariableIndex>,
     warnings: Vec<Error>,
     defined: HashMap<VariableIndex, Defined>,
+    built_in: HashMap<&'static str, Assignable>,
 }
 
 impl Scope {
@@ -98,6 +110,17 @@ impl Scope {
         let index = self.intern(name, Some(used_at))?;
         self.defined.entry(index).or_insert(Defined::Assigned);
         Ok(index)
+    }
+
+    /// Declares a built-in variable, by its name in lower case.
+    pub fn reserve(&mut self, name: &'static str, assignable: Assignable) {
+        self.built_in.insert(name, assignable);
+    }
+
+    /// What may be done with a variable, by its name in lower case; `None`: it is not built in.
+    #[must_use]
+    pub fn built_in(&self, name: &str) -> Option<Assignable> {
+        self.built_in.get(name).copied()
     }
 
     /// Whether the configuration itself defines the variable.

@@ -36,6 +36,34 @@ config::choices! {
     }
 }
 
+impl Use {
+    fn sets(self) -> bool {
+        matches!(self, Self::V1 | Self::On)
+    }
+}
+
+/// `userid`, and the variable that demands new cookies.
+#[derive(Debug, Clone, Copy)]
+pub struct Mode {
+    /// What is done.
+    pub what: Use,
+    /// `$uid_reset`, where cookies are set.
+    reset: Option<VariableIndex>,
+}
+
+impl Value for Mode {
+    const SYNTAX: &'static str = Use::SYNTAX;
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let what = Use::parse(args, scope)?;
+        let reset = match what.sets() {
+            true => Some(scope.intern("uid_reset", None)?),
+            false => None,
+        };
+        Ok(Self { what, reset })
+    }
+}
+
 config::choice_set! {
     /// `userid_flags`.
     pub struct Flags: u32 {
@@ -107,7 +135,7 @@ directives! {
     /// Client identification by a cookie (userid).
     pub struct UserId in Location {
         /// Gives clients a cookie: `on` sets version 2, `v1` version 1; `log` only logs the cookies that are received.
-        userid: Use = "off", [HTTP | SERVER | LOCATION] 1;
+        userid: Mode = "off", [HTTP | SERVER | LOCATION] 1;
         /// Sets the cookie's name.
         userid_name: Bytes = "uid", [HTTP | SERVER | LOCATION] 1, syntax "name";
         /// Sets the cookie's domain; `none` means no domain.
@@ -133,7 +161,7 @@ impl UserId {
     /// Whether cookies are set.
     #[must_use]
     pub fn sets(&self) -> bool {
-        matches!(self.userid, Use::V1 | Use::On)
+        self.userid.what.sets()
     }
 }
 
@@ -155,11 +183,20 @@ pub struct Uids {
     is_new: bool,
 }
 
+crate::variables! {
+    /// The client's `userid` cookie: its name and value in hexadecimal digits.
+    "uid_got" => memo(got);
+    /// Not empty and not `0`: the client's `userid` cookie is replaced, with `log` also logged. For the configuration to set.
+    "uid_reset" => fresh(|_, _| true).changeable();
+    /// The `userid` cookie that the client is sent.
+    "uid_set" => memo(set);
+}
+
 /// `$uid_got`: `name=value` in hexadecimal digits.
 #[must_use]
 pub fn got(request: &Request) -> Option<Bytes> {
     let settings = &request.location().settings.userid;
-    if settings.userid == Use::Off {
+    if settings.userid.what == Use::Off {
         return None;
     }
     Some(shown(&settings.userid_name, &known(request).got?))
@@ -251,7 +288,7 @@ fn decided(request: &Request) -> Uids {
     }
     let settings = &request.location().settings.userid;
     uids.set = Some(match uids.got {
-        Some(uid) if !is_reset(request, &settings.userid_name, &uid) => {
+        Some(uid) if !is_reset(request, settings, &uid) => {
             let Mark(wanted) = settings.userid_mark;
             (wanted.is_some() && uids.mark != wanted).then_some(uid)
         }
@@ -265,8 +302,8 @@ fn decided(request: &Request) -> Uids {
 }
 
 /// Whether `$uid_reset` demands a new cookie for the client.
-fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
-    let Some(variable) = request.settings().uid_reset else {
+fn is_reset(request: &Request, settings: &UserId, uid: &Uid) -> bool {
+    let Some(variable) = settings.userid.reset else {
         return false;
     };
     let mut value = Vec::new();
@@ -275,7 +312,7 @@ fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
         return false;
     }
     if value == b"log" {
-        let shown = shown(name, uid);
+        let shown = shown(&settings.userid_name, uid);
         request.log(Level::Notice, &|out| {
             out.extend_from_slice(b"userid cookie \"");
             out.extend_from_slice(&shown);
@@ -283,12 +320,6 @@ fn is_reset(request: &Request, name: &[u8], uid: &Uid) -> bool {
         });
     }
     true
-}
-
-/// The variable by which a configuration demands new cookies, if it uses it.
-#[must_use]
-pub fn reset_variable(scope: &Scope) -> Option<VariableIndex> {
-    scope.find("uid_reset")
 }
 
 /// A number that differs at each start of a worker: microseconds, as far as they fit, and the process id.
@@ -304,7 +335,7 @@ static NEXT_V2: AtomicU32 = AtomicU32::new(FIRST_OF_V2);
 fn made(request: &Request, settings: &UserId) -> Uid {
     let now = request.client.loop_.feed.clock().now().second() as u32;
     let service = settings.userid_service.map(|service| service.0 as u32);
-    let parts = if settings.userid == Use::V1 {
+    let parts = if settings.userid.what == Use::V1 {
         let number = NEXT_V1.fetch_add(STEP, Ordering::Relaxed);
         [service.unwrap_or(0), now, *START, number].map(u32::to_ne_bytes)
     } else {

@@ -13,7 +13,7 @@ use logs::process_log::error_log;
 use crate::Failure;
 use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
-use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName};
+use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName, limited};
 use crate::outcome::Outcome;
 use crate::request::Request;
 
@@ -89,6 +89,11 @@ directives! {
         /// Sets the status of rejected requests.
         limit_conn_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
+}
+
+crate::variables! {
+    /// What `limit_conn` has said: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`.
+    "limit_conn_status" => fresh(limited::append_counted);
 }
 
 /// Counts the request; `Some`: it is refused.

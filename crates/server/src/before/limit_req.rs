@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::limits::requests::{Requests, Rule, Verdict, delay_ms};
 use crate::limits::table::Slot;
 use crate::limits::zones::{Zone, number};
-use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName};
+use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName, limited};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
@@ -107,6 +107,11 @@ directives! {
         /// Sets the status of rejected requests.
         limit_req_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
+}
+
+crate::variables! {
+    /// What `limit_req` has said: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`.
+    "limit_req_status" => fresh(limited::append_paced);
 }
 
 /// Checks the zones; `Some`: the request is refused, or its client left during the delay.

@@ -17,6 +17,7 @@ use crate::metrics::Named;
 use crate::request::Request;
 use crate::settings::Location;
 use crate::trusted_proxies::{self, Trusted};
+use crate::variables::append::port;
 
 /// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,13 @@ directives! {
         /// Uses the last address of the list that is not itself trusted.
         real_ip_recursive: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
     }
+}
+
+crate::variables! {
+    /// The address of the connection's client, whatever `real_ip_header` says.
+    "realip_remote_addr" => fresh(append_address);
+    /// The port of the connection's client, whatever `real_ip_header` says.
+    "realip_remote_port" => fresh(|request, out| port(connected(request).port(), out));
 }
 
 /// Resolves the trusted proxies that are given by host name.
@@ -136,6 +144,11 @@ fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
         (Header::ProxyProtocol, Some(said)) => SocketAddr::new(found.ip(), said.source.port),
         _ => found,
     })
+}
+
+fn append_address(request: &Request, out: &mut Vec<u8>) -> bool {
+    connected(request).append_remote_addr(out);
+    true
 }
 
 /// The peer of the connection itself.

@@ -13,7 +13,9 @@ use message::HeaderId;
 use super::counters::Status;
 use super::{cache_request, fill};
 use crate::content::proxy::Passing;
+use crate::loops::current_request;
 use crate::request::Request;
+use crate::variables::append::{number, put, put_if_any};
 
 /// Refusal text where every server that was asked failed.
 const NO_ANSWER: &str = "no answer";
@@ -65,44 +67,61 @@ pub fn of(request: &mut Request) -> &mut Note {
     request.cached.get_or_insert_default()
 }
 
-/// The variable that is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// `$upstream_cache_status`
-    Status,
-    /// `$upstream_cache_key`
-    Key,
-    /// `$upstream_cache_age`
-    Age,
-    /// `$upstream_cache_last_modified`
-    LastModified,
-    /// `$upstream_cache_etag`
-    ETag,
-    /// `$upstream_cache_refusal`
-    Refusal,
+crate::variables! {
+    /// Where the answer came from: `memory`, `disk`, `upstream`, or `fill`, which is the fetch of a cache, of this request or another.
+    "served_from" => fresh(served_from);
+    /// Seconds since the stored answer that was used came from the origin, or was found unchanged by it.
+    "upstream_cache_age" => fresh(age);
+    /// The entity tag of what is stored and is being revalidated.
+    "upstream_cache_etag" => fresh(|request, out| kept(request, |note| note.etag.as_ref(), out));
+    /// What the answer is stored under.
+    "upstream_cache_key" => fresh(key);
+    /// The modification time of what is stored and is being revalidated.
+    "upstream_cache_last_modified" => fresh(|request, out| kept(request, |note| note.last_modified.as_ref(), out));
+    /// Why the answer of the origin is not stored, as far as its head says so: `no lifetime`, `Set-Cookie`, `no-store`, …; `no answer` where no server gave one.
+    "upstream_cache_refusal" => fresh(append_refusal);
+    /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
+    "upstream_cache_status" => fresh(status);
 }
 
-/// Appends a variable's value; false: it has none.
-pub fn variable(request: &Request, which: Which, out: &mut Vec<u8>) -> bool {
-    let Some(note) = &request.cached else {
-        return false;
+fn status(request: &Request, out: &mut Vec<u8>) -> bool {
+    let status = request.cached.as_ref().and_then(|note| note.status);
+    status.is_some_and(|status| put(status.name().as_bytes(), out))
+}
+
+fn age(request: &Request, out: &mut Vec<u8>) -> bool {
+    let age = request.cached.as_ref().and_then(|note| note.age);
+    age.is_some_and(|age| number(u64::from(age), out))
+}
+
+/// A text of the record.
+fn kept(request: &Request, which: fn(&Note) -> Option<&Bytes>, out: &mut Vec<u8>) -> bool {
+    let text = request.cached.as_ref().and_then(which);
+    text.is_some_and(|text| put(text, out))
+}
+
+fn key(request: &Request, out: &mut Vec<u8>) -> bool {
+    let note = request.cached.as_ref();
+    note.is_some_and(|note| put_if_any(&note.key, out))
+}
+
+fn append_refusal(request: &Request, out: &mut Vec<u8>) -> bool {
+    let reason = request.cached.as_ref().and_then(|_| refusal(request));
+    reason.is_some_and(|reason| put(reason.as_bytes(), out))
+}
+
+fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
+    let note = request.cached.as_ref();
+    let cached = note.and_then(|note| note.status);
+    let word = match cached {
+        Some(Status::Miss | Status::Expired) => "fill",
+        Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
+        Some(Status::Bypass) => "upstream",
+        None if request.passed.is_some() => "upstream",
+        _ if current_request::waited().disk_ns > 0 => "disk",
+        _ => "memory",
     };
-    let mut put = |text: &[u8]| {
-        out.extend_from_slice(text);
-        true
-    };
-    match which {
-        Which::Status => note
-            .status
-            .is_some_and(|status| put(status.name().as_bytes())),
-        Which::Key => !note.key.is_empty() && put(&note.key),
-        Which::Age => note
-            .age
-            .is_some_and(|age| put(itoa::Buffer::new().format(age).as_bytes())),
-        Which::LastModified => note.last_modified.as_ref().is_some_and(|text| put(text)),
-        Which::ETag => note.etag.as_ref().is_some_and(|text| put(text)),
-        Which::Refusal => refusal(request).is_some_and(|why| put(why.as_bytes())),
-    }
+    put(word.as_bytes(), out)
 }
 
 /// The reason why the origin's response is not stored, if its head gives one or there is no response.

@@ -150,7 +150,7 @@ fn explain(name: Option<&OsString>, modules: Modules) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let name = name.to_string_lossy();
-    match crate::manual::explain(&crate::process::tables_with(modules), &name) {
+    match crate::manual::explain(modules, &name) {
         Ok(text) => tell(text),
         Err(sentence) => {
             eprintln!("freewheel: {sentence}");

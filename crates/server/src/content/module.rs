@@ -19,6 +19,7 @@ use crate::Failure;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::build::Surroundings;
+use crate::variables::table::VariableEntry;
 
 /// The modules that a program is built with, beside the built-in ones.
 pub type Modules = &'static [&'static dyn Module];
@@ -41,6 +42,11 @@ pub trait Handler: Debug + Send + Sync {
 pub trait Module: Debug + Send + Sync {
     /// Its directives. They may stand in `http`, in servers and in locations, and their names must be new ones.
     fn tables(&self) -> Vec<&'static Table>;
+
+    /// Its variables ([`crate::variables!`]). Their names must be new ones.
+    fn variables(&self) -> &'static [VariableEntry] {
+        &[]
+    }
 
     /// Makes the handler of one location (or of what a server says outside of any); `None` where files are to answer.
     ///

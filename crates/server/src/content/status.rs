@@ -14,11 +14,13 @@ use crate::after::compression::accept::names_gzip;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
+use crate::metrics::accept;
+use crate::metrics::gather::{self, LoopSum};
 use crate::metrics::thread::Shape;
-use crate::metrics::{accept, gather};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::LocationSettings;
+use crate::variables::append::number;
 
 /// A directive without a value: it is there or not.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +58,21 @@ directives! {
         /// with `allow` and `deny`.
         dashboard: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
     }
+}
+
+crate::variables! {
+    /// Connections of clients now, as in `stub_status`.
+    "connections_active" => fresh(|request, out| number(connections(request).connections, out));
+    /// Of these, those of which a request is being read.
+    "connections_reading" => fresh(|request, out| number(connections(request).reading(), out));
+    /// Those that wait for a request.
+    "connections_waiting" => fresh(|request, out| number(connections(request).waiting(), out));
+    /// Those to which an answer is being written.
+    "connections_writing" => fresh(|request, out| number(connections(request).answering, out));
+}
+
+fn connections(request: &Request) -> LoopSum {
+    gather::all_loops(&request.client.loop_.ledger)
 }
 
 /// The figures that a location shows.

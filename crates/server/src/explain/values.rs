@@ -19,17 +19,6 @@ const VALUE_BYTES_MAX: usize = 400;
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
 
-/// Variables that a module makes, and the directives that define them.
-const MADE_BY: &[(&str, &[&str])] = &[
-    ("invalid_referer", &["valid_referers"]),
-    ("secure_link", SECURE_LINK),
-    ("secure_link_expires", SECURE_LINK),
-    ("slice_range", &["slice"]),
-    ("modern_browser", &["modern_browser"]),
-    ("ancient_browser", &["ancient_browser"]),
-];
-const SECURE_LINK: &[&str] = &["secure_link", "secure_link_md5", "secure_link_secret"];
-
 /// A variable's name, and its value as it is shown.
 pub type Named = (String, String);
 
@@ -127,8 +116,8 @@ pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 
 fn tell_maker(request: &Request, name: &str, lines: &Lines<'_>, report: &mut Report) {
     let mut makers: Vec<_> = lines.maker(name).into_iter().collect();
-    if let Some((_, names)) = MADE_BY.iter().find(|(known, _)| *known == name) {
-        makers.extend(lines.of_each(&chain(request, lines), names));
+    if let Some((entry, _)) = request.settings().variable_tables.find(name) {
+        makers.extend(lines.of_each(&chain(request, lines), entry.made_by));
     }
     for maker in makers {
         report.by_text(&format!("{}: {}", maker.place(), lines::text(maker)));

@@ -14,7 +14,6 @@ use logs::directives::{AccessLog, ErrorLog, LogFormats};
 use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
 
 use crate::after::charset::{self, Charsets};
-use crate::after::userid;
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
@@ -36,7 +35,7 @@ use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
 use super::tables::LocationSettings;
-use super::{Server, Settings};
+use super::{Server, Settings, variables};
 
 /// Maximum number of servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
@@ -98,6 +97,8 @@ impl Settings {
         let mut host = hosts.asking();
         let mut http = Http::default();
         let mut definitions = Definitions::default();
+        let variable_tables = variables::all(surroundings.modules);
+        variable_tables.reserve(scope);
         for directive in tree
             .directives
             .iter()
@@ -116,11 +117,11 @@ impl Settings {
             listens: Listens::default(),
             names: Vec::new(),
             variables: Vec::new(),
+            variable_tables,
             variable_names: HashMap::new(),
             charsets: std::mem::take(&mut http.charsets),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?, hosts.clone()),
             uses_realpath: false,
-            uid_reset: None,
             wants_first_byte: false,
             status_zones: Vec::new(),
             stale_files: 0,
@@ -141,8 +142,7 @@ impl Settings {
         settings.zones.settle(locations, &surroundings.pools);
         settings.check_logs()?;
         charset::settle(&mut settings.charsets, &mut settings.locations)?;
-        settings.variables = definitions.finish(scope)?;
-        settings.uid_reset = userid::reset_variable(scope);
+        settings.variables = definitions.finish(&settings.variable_tables, scope)?;
         settings.name_variables(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;

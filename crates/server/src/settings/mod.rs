@@ -11,6 +11,7 @@ pub mod scopes;
 pub mod server;
 pub mod tables;
 pub mod types;
+pub mod variables;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -37,6 +38,7 @@ use crate::listen;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::upstream::Upstreams;
 use crate::variables::Definition;
+use crate::variables::table::VariableTables;
 pub use scopes::Exception;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
@@ -59,7 +61,9 @@ pub struct Settings {
     pub names: Vec<ServerNames>,
     /// The definition of each variable, by index.
     pub variables: Vec<Definition>,
-    /// Their indices by name, in lower case, where pages may ask for them (`ssi`).
+    /// The variables that are built in.
+    pub variable_tables: VariableTables,
+    /// The indices of variables by name, in lower case, where pages may ask for them (`ssi`).
     pub variable_names: HashMap<Box<str>, VariableIndex>,
     /// The charsets that are named, and the ways between them.
     pub charsets: Charsets,
@@ -67,8 +71,6 @@ pub struct Settings {
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
-    /// `$uid_reset`, where the configuration uses it.
-    pub uid_reset: Option<VariableIndex>,
     /// Whether the time of a response's first byte is used anywhere.
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.

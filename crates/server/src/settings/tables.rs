@@ -27,7 +27,7 @@ use crate::before::limit_conn::LimitConn;
 use crate::before::limit_req::LimitReq;
 use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
-use crate::before::rewrite::{RewriteMessages, Rewriting};
+use crate::before::rewrite::Rewriting;
 use crate::before::satisfy::Admission;
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
@@ -57,6 +57,7 @@ use crate::server_tokens::Identity;
 
 use crate::subrequest::Subrequests;
 use crate::variables::browser::Browser;
+use crate::variables::messages::RewriteMessages;
 use crate::variables::referer::Referers;
 use crate::variables::secure_link::SecureLink;
 

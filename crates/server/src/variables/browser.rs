@@ -5,6 +5,10 @@
 use bytes::Bytes;
 use config::{Problem, Scope, Section, Value, Word, directives};
 use memchr::memmem;
+use message::HeaderId;
+
+use crate::request::Request;
+use crate::user_agent;
 
 /// Maximum number of browsers of one kind at one level.
 pub const BROWSERS_MAX: usize = 1024;
@@ -179,6 +183,33 @@ directives! {
         /// Sets the value of `$ancient_browser` for ancient browsers.
         ancient_browser_value: Mark = "1", [HTTP | SERVER | LOCATION] 1;
     }
+}
+
+crate::variables! {
+    /// The value of `ancient_browser_value` for browsers that `ancient_browser` means, else empty.
+    "ancient_browser" => memo(ancient).changeable().made_by(&["ancient_browser"]);
+    /// The value of `modern_browser_value` for browsers that `modern_browser` means, else empty.
+    "modern_browser" => memo(modern).changeable().made_by(&["modern_browser"]);
+    /// `1` for MSIE of any version, else empty.
+    "msie" => memo(msie).changeable();
+}
+
+fn ancient(request: &Request) -> Option<Bytes> {
+    let agent = request.head.get(HeaderId::UserAgent);
+    Some(request.location().settings.browser.ancient(agent))
+}
+
+fn modern(request: &Request) -> Option<Bytes> {
+    let agent = request.head.get(HeaderId::UserAgent);
+    Some(request.location().settings.browser.modern(agent))
+}
+
+fn msie(request: &Request) -> Option<Bytes> {
+    let agent = request.head.get(HeaderId::UserAgent);
+    Some(match agent.map(user_agent::Browser::of) {
+        Some(user_agent::Browser::Msie | user_agent::Browser::Msie6) => Bytes::from_static(b"1"),
+        _ => Bytes::new(),
+    })
 }
 
 /// What holds at a location.

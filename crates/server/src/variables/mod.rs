@@ -1,24 +1,27 @@
 //! Variables: the definition of each name, and its value for a request.
 //!
-//! Not here: the names of the core variables (`names`), their values (`values`). Invariant: after
-//! [`Definitions::finish`] every index that the configuration uses has a definition, so that asking for a value
-//! cannot fail.
+//! Not here: which variables are built in: each module has a [`table`] of those that it knows. Those of the core are in
+//! [`connection`], [`environment`], [`request`], [`response`] and [`tls`]. Invariant: after [`Definitions::finish`] every
+//! index that the configuration uses has a definition, so that asking for a value cannot fail.
 
+pub mod append;
 pub mod browser;
-mod connections;
-mod figures;
-mod kept;
+pub mod connection;
+pub mod environment;
 pub mod memo;
-pub mod names;
+pub mod messages;
 pub mod referer;
+pub mod request;
+pub mod response;
 pub mod secure_link;
-pub mod values;
+pub mod table;
+pub mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use config::{Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, Word};
 use logs::Level;
 use message::HeaderId;
 use smallvec::SmallVec;
@@ -30,7 +33,7 @@ use crate::request::Request;
 use crate::split_clients::SplitClients;
 use crate::trusted_proxies;
 use memo::VALUE_BYTES_MAX;
-use names::{Core, Family};
+use table::{Append, AppendMember, Assign, Change, Make, Value, VariableTables};
 
 /// Maximum depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
@@ -38,12 +41,14 @@ pub const DEPTH_MAX: u32 = 100;
 /// The definition of a variable.
 #[derive(Debug, Clone)]
 pub enum Definition {
-    /// A variable that every request has.
-    Core(Core),
-    /// A module's variable, computed on first use; the request remembers the value.
-    Kept(Core),
-    /// A variable of a family; the rest of its name selects it.
-    Family(Family, Box<[u8]>),
+    /// Built in: found anew at each use.
+    BuiltIn(Append),
+    /// The same, and `set` changes the request itself.
+    Part(Append, Assign),
+    /// Built in: made on first use; the request remembers the value.
+    Memo(Make),
+    /// Built in: a member of a family; the rest of its name selects it.
+    Member(AppendMember, Box<[u8]>),
     /// Made by a `map`.
     Map(Arc<MapSource>),
     /// Made by `split_clients`.
@@ -54,7 +59,7 @@ pub enum Definition {
     Group,
     /// A variable with this name that only `set` gives a value.
     Assigned(Box<str>),
-    /// A variable that every request has, unless `set` gave it another value.
+    /// A variable that is built in, unless `set` gave it another value.
     Settable(Box<Definition>),
 }
 
@@ -74,14 +79,14 @@ pub struct SplitSource {
 }
 
 impl Definition {
-    fn built_in(name: &str) -> Option<Self> {
-        if let Some(core) = names::core(name) {
-            return Some(match core.is_kept() {
-                true => Self::Kept(core),
-                false => Self::Core(core),
-            });
-        }
-        names::family(name).map(|(family, rest)| Self::Family(family, rest.as_bytes().into()))
+    fn built_in(tables: &VariableTables, name: &str) -> Option<Self> {
+        let (entry, rest) = tables.find(name)?;
+        Some(match (entry.value, entry.change) {
+            (Value::Fresh(append), Change::Request(assign)) => Self::Part(append, assign),
+            (Value::Fresh(append), _) => Self::BuiltIn(append),
+            (Value::Memo(make), _) => Self::Memo(make),
+            (Value::Family(append), _) => Self::Member(append, rest.as_bytes().into()),
+        })
     }
 }
 
@@ -177,22 +182,21 @@ impl Definitions {
         Ok(())
     }
 
-    /// The definition of every variable that the configuration uses, by index.
+    /// The definition of every variable that the configuration uses, by index; `tables` has those that are built in.
     ///
     /// # Errors
     /// `unknown "x" variable`.
-    pub fn finish(self, scope: &Scope) -> Result<Vec<Definition>, Error> {
+    pub fn finish(self, tables: &VariableTables, scope: &Scope) -> Result<Vec<Definition>, Error> {
         let is_made = |name: &str| {
             scope
                 .find(name)
                 .is_some_and(|index| scope.is_defined(index))
         };
         let made = scope.variables().iter().map(|variable| &*variable.name);
-        let names = names::all().map(|(name, ..)| name);
         scope.check(
-            |name| is_made(name) || Definition::built_in(name).is_some(),
+            |name| is_made(name) || tables.find(name).is_some(),
             |name| {
-                let known = names.chain(made.filter(|name| is_made(name)));
+                let known = tables.names().chain(made.filter(|name| is_made(name)));
                 config::suggest::nearest(name.as_bytes(), known)
             },
         )?;
@@ -200,7 +204,7 @@ impl Definitions {
         let mut all: Vec<Definition> = all
             .map(|(number, variable)| {
                 let index = VariableIndex(number as u32);
-                match Definition::built_in(&variable.name) {
+                match Definition::built_in(tables, &variable.name) {
                     Some(own) if scope.is_defined(index) => Definition::Settable(Box::new(own)),
                     Some(own) => own,
                     None if scope.is_only_assigned(index) => {
@@ -222,10 +226,10 @@ impl Definitions {
 /// # Errors
 /// Not a name of a variable, or one whose value comes from elsewhere.
 pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let name = settable(word)?;
-    match names::core(&name.to_ascii_lowercase()) {
-        Some(core) if has_place(core) => scope.intern(name, Some(&word.place())),
-        _ => scope.define(name, &word.place()),
+    let (name, is_part) = settable(word, scope)?;
+    match is_part {
+        true => scope.intern(name, Some(&word.place())),
+        false => scope.define(name, &word.place()),
     }
     .map_err(|problem| problem.at(0))
 }
@@ -236,28 +240,24 @@ pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> 
 /// # Errors
 /// As [`to_set`].
 pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let name = settable(word)?;
-    match names::core(&name.to_ascii_lowercase()) {
-        Some(core) if has_place(core) => scope.intern(name, Some(&word.place())),
-        _ => scope.assign(name, &word.place()),
+    let (name, is_part) = settable(word, scope)?;
+    match is_part {
+        true => scope.intern(name, Some(&word.place())),
+        false => scope.assign(name, &word.place()),
     }
     .map_err(|problem| problem.at(0))
 }
 
-/// The name of a settable variable.
-fn settable(word: &Word) -> Result<&str, Problem> {
+/// The name of a settable variable, and whether it is a part of the request.
+fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, bool), Problem> {
     let name = name_of(word).map_err(|problem| problem.at(0))?;
-    match names::core(&name.to_ascii_lowercase()) {
-        Some(core) if !core.is_changeable() => {
+    match scope.built_in(&name.to_ascii_lowercase()) {
+        Some(Assignable::Never) => {
             Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
         }
-        _ => Ok(name),
+        Some(Assignable::Request) => Ok((name, true)),
+        Some(Assignable::Value) | None => Ok((name, false)),
     }
-}
-
-/// Whether setting it changes the request itself, not only the remembered value.
-fn has_place(core: Core) -> bool {
-    matches!(core, Core::Args | Core::LimitRate)
 }
 
 fn source_and_target(
@@ -275,7 +275,7 @@ fn source_and_target(
 /// The variable that a block defines.
 fn made_by(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
     let name = name_of(word)?;
-    if names::core(name).is_some_and(|core| !core.is_changeable()) {
+    if scope.built_in(name) == Some(Assignable::Never) {
         return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
     }
     scope.define(name, &word.place())
@@ -314,12 +314,7 @@ impl Request {
     /// Sets a variable, for a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
         match self.settings().variable(index) {
-            Definition::Core(Core::Args) => {
-                self.args = value;
-                self.has_args = true;
-                self.is_target_raw = false;
-            }
-            Definition::Core(Core::LimitRate) => self.set_limit_rate(&value),
+            Definition::Part(_, assign) => (*assign)(self, value),
             _ => self.remember(index, Some(value)),
         }
     }
@@ -328,10 +323,13 @@ impl Request {
     #[must_use]
     pub fn is_asked_for_once(&self, index: VariableIndex) -> bool {
         match self.settings().variable(index) {
-            Definition::Core(_) | Definition::Family(..) | Definition::Settable(_) => false,
+            Definition::BuiltIn(_)
+            | Definition::Part(..)
+            | Definition::Member(..)
+            | Definition::Settable(_) => false,
             Definition::Map(source) => !source.is_volatile,
             Definition::Geo(geo) => !geo.is_volatile,
-            Definition::Kept(_)
+            Definition::Memo(_)
             | Definition::Split(_)
             | Definition::Group
             | Definition::Assigned(_) => true,
@@ -350,18 +348,6 @@ impl Request {
         is_too_long
     }
 
-    /// An invalid size is logged and changes nothing.
-    fn set_limit_rate(&self, value: &Bytes) {
-        match config::parse_size(value) {
-            Some(rate) => self.rare().limit_rate.set(Some(rate)),
-            None => self.log(Level::Error, &|out| {
-                out.extend_from_slice(b"invalid $limit_rate \"");
-                out.extend_from_slice(value);
-                out.push(b'"');
-            }),
-        }
-    }
-
     /// Appends the value of a variable by its lower-case name, whether or not the configuration uses it; `false` if
     /// it has none.
     pub fn append_named(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
@@ -371,11 +357,13 @@ impl Request {
         if let Some(index) = self.settings().variable_names.get(name) {
             return self.append_variable(*index, out);
         }
-        match Definition::built_in(name) {
-            Some(Definition::Core(core)) => values::core(self, core, out),
-            Some(Definition::Kept(core)) => append(kept::make(self, core), out),
-            Some(Definition::Family(family, rest)) => values::family(self, family, &rest, out),
-            _ => false,
+        let Some((entry, rest)) = self.settings().variable_tables.find(name) else {
+            return false;
+        };
+        match entry.value {
+            Value::Fresh(append) => append(self, out),
+            Value::Memo(make) => append(make(self), out),
+            Value::Family(append) => append(self, rest.as_bytes(), out),
         }
     }
 
@@ -399,9 +387,9 @@ impl Request {
 
     fn look_up_as(&self, index: VariableIndex, definition: &Definition, out: &mut Vec<u8>) -> bool {
         match definition {
-            Definition::Core(core) => values::core(self, *core, out),
-            Definition::Kept(core) => append(self.once(index, || kept::make(self, *core)), out),
-            Definition::Family(family, rest) => values::family(self, *family, rest, out),
+            Definition::BuiltIn(append) | Definition::Part(append, _) => append(self, out),
+            Definition::Memo(make) => append(self.once(index, || make(self)), out),
+            Definition::Member(append, rest) => append(self, rest, out),
             Definition::Group => append(self.remembered(index).flatten(), out),
             Definition::Assigned(name) => append(self.once(index, || self.unassigned(name)), out),
             Definition::Settable(own) => match self.remembered(index) {

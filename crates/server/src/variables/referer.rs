@@ -223,9 +223,13 @@ fn tabulate(written: &Written, server: &Names) -> Result<Map<Bytes, Arc<Regex>>,
     Ok(map)
 }
 
+crate::variables! {
+    /// Empty where `valid_referers` takes the request's `Referer`, else `1`.
+    "invalid_referer" => memo(|request| Some(value(request))).changeable().made_by(&["valid_referers"]);
+}
+
 /// `$invalid_referer`: `1` or empty.
-#[must_use]
-pub fn value(request: &Request) -> Bytes {
+fn value(request: &Request) -> Bytes {
     let Some(valid) = &request.location().settings.referers.valid else {
         return Bytes::new();
     };

@@ -83,9 +83,18 @@ fn is_set<T>(slot: &Slot<Option<T>>) -> bool {
     matches!(slot.value, Some(Some(_)))
 }
 
+crate::variables! {
+    /// Whether a link was made with the secret and has not run out: see `secure_link`.
+    "secure_link" => memo(value).made_by(MADE_BY);
+    /// The second at which a link runs out, as the request says it.
+    "secure_link_expires" => memo(expires).made_by(MADE_BY);
+}
+
+/// The directives that decide the values.
+const MADE_BY: &[&str] = &["secure_link", "secure_link_md5", "secure_link_secret"];
+
 /// `$secure_link`; `None`: the link was not made with the secret.
-#[must_use]
-pub fn value(request: &Request) -> Option<Bytes> {
+fn value(request: &Request) -> Option<Bytes> {
     let links = &request.location().settings.secure_link.links;
     if let Some(secret) = &links.secure_link_secret {
         return link_of(request.head.target(), &secret.value).map(Bytes::copy_from_slice);
@@ -105,8 +114,7 @@ pub fn value(request: &Request) -> Option<Bytes> {
 }
 
 /// `$secure_link_expires`: the time as the request said it.
-#[must_use]
-pub fn expires(request: &Request) -> Option<Bytes> {
+fn expires(request: &Request) -> Option<Bytes> {
     let links = &request.location().settings.secure_link.links;
     if links.secure_link_secret.is_some() || links.secure_link_md5.is_none() {
         return None;

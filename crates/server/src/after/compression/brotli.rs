@@ -8,8 +8,8 @@ use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
 
 use crate::after::media_types::MediaTypes;
 
-use super::Unused;
 use super::coded::{Coder, Goal, Progress};
+use super::{Coding, Unused, ratio};
 
 /// Windows that `brotli_window` accepts, as logarithms.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
@@ -48,6 +48,11 @@ directives! {
         /// Has no effect, as in the nginx module.
         brotli_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
     }
+}
+
+crate::variables! {
+    /// How many times longer the body was before Brotli compressed it.
+    "brotli_ratio" => fresh(|request, out| ratio::append(request, Coding::Brotli, out));
 }
 
 /// A compressor.

@@ -8,6 +8,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 use crate::after::media_types::MediaTypes;
 
 use super::coded::{Coder, Goal, Progress};
+use super::{Coding, ratio};
 
 /// Bytes of gzip's header and trailer, and of an empty block.
 const FRAME_LEN: usize = 64;
@@ -48,6 +49,11 @@ directives! {
         /// Sets the window that repetitions are searched in.
         gzip_window: Window = "32k", [HTTP | SERVER | LOCATION] 1;
     }
+}
+
+crate::variables! {
+    /// How many times longer the body was before gzip compressed it.
+    "gzip_ratio" => fresh(|request, out| ratio::append(request, Coding::Gzip, out));
 }
 
 /// A compressor and its parameters.

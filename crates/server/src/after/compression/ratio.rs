@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io::Write as _;
 
 use crate::request::Request;
-use crate::variables::names::Core;
 
 use super::Coding;
 
@@ -68,16 +67,10 @@ impl Ratio {
     }
 }
 
-/// Appends a ratio; `None`: the variable is another one.
-pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> Option<bool> {
-    let coding = match core {
-        Core::GzipRatio => Coding::Gzip,
-        Core::BrotliRatio => Coding::Brotli,
-        Core::ZstdRatio => Coding::Zstd,
-        _ => return None,
-    };
+/// Appends the ratio of a request's response, if it was coded by this coding.
+pub fn append(request: &Request, coding: Coding, out: &mut Vec<u8>) -> bool {
     let ratio = request.rare_if_any().and_then(|rare| rare.ratio.as_ref());
-    Some(ratio.is_some_and(|ratio| ratio.append(coding, out)))
+    ratio.is_some_and(|ratio| ratio.append(coding, out))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::after::media_types::MediaTypes;
 
-use super::Unused;
 use super::coded::{Coder, Goal, Progress};
+use super::{Coding, Unused, ratio};
 
 /// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
 const WINDOW_BITS_MAX: u32 = 23;
@@ -74,6 +74,11 @@ directives! {
         /// Refused: a client cannot learn which dictionary a response was compressed with.
         zstd_dict_file: Option<Dictionary> = none, [HTTP] 1;
     }
+}
+
+crate::variables! {
+    /// How many times longer the body was before Zstandard compressed it.
+    "zstd_ratio" => fresh(|request, out| ratio::append(request, Coding::Zstd, out));
 }
 
 /// A compressor; `None`: it could not be created.

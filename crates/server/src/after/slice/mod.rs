@@ -36,9 +36,14 @@ directives! {
     }
 }
 
+crate::variables! {
+    /// The range of the slice that is asked for (`slice`).
+    "slice_range" => fresh(append_range).made_by(&["slice"]);
+}
+
 /// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
 /// client's range begins.
-pub fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
+fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     let size = request.location().settings.slicing.slice.0;
     let start = match request.slice_start() {
         Some(start) => start,

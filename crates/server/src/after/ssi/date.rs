@@ -15,8 +15,15 @@ const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 /// Maximum bytes of a formatted time, as in nginx.
 const DATE_MAX: usize = 2048;
 
+crate::variables! {
+    /// The time in Greenwich, in the format that a page set (`ssi`).
+    "date_gmt" => fresh(|request, out| append_date(request, true, out));
+    /// The time in the machine's zone, in the format that a page set (`ssi`).
+    "date_local" => fresh(|request, out| append_date(request, false, out));
+}
+
 /// Appends the current time, in GMT or in the machine's zone; `false`: the format gives nothing.
-pub fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
+fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
     let format = request.time_format();
     let format = format.as_deref().unwrap_or(DEFAULT_FORMAT);
     let clock = request.client.loop_.feed.clock();

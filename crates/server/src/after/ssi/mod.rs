@@ -23,7 +23,7 @@ use crate::subrequest::include::Whole;
 use super::body_filter::Steps;
 use super::media_types::MediaTypes;
 use composed::Composed;
-pub use date::append_date;
+pub use date::VARIABLES;
 use page::Page;
 
 directives! {

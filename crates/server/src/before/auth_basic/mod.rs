@@ -44,6 +44,11 @@ directives! {
     }
 }
 
+crate::variables! {
+    /// The name given for basic authentication.
+    "remote_user" => fresh(remote_user);
+}
+
 /// The credentials that the client sent.
 struct Said {
     user: Vec<u8>,
@@ -87,6 +92,11 @@ pub fn header(request: &Request) -> Option<&[u8]> {
         Method::Connect => HeaderId::ProxyAuthorization,
         _ => HeaderId::Authorization,
     })
+}
+
+fn remote_user(request: &Request, out: &mut Vec<u8>) -> bool {
+    let user = header(request).and_then(credentials::basic_user);
+    user.map(|user| out.extend_from_slice(&user)).is_some()
 }
 
 /// 401 (407 for a tunnel), with the challenge.

@@ -12,10 +12,7 @@ mod replacement;
 
 use std::sync::Arc;
 
-use config::{
-    Directive, Error, Flag, Problem, Scope, Section, Table, Template, VariableIndex, blocks,
-    directives,
-};
+use config::{Directive, Error, Problem, Scope, Section, Table, Template, VariableIndex, blocks};
 use logs::Level;
 
 use crate::Failure;
@@ -58,16 +55,6 @@ blocks! {
         /// The same in a location. The directives inside also form a location of their own, which inherits from this
         /// one: a request for which the condition is true is answered there.
         "if": [LOCATION] 1.. => LOCATION_IF, syntax "(condition)";
-    }
-}
-
-directives! {
-    /// Log messages of rewriting.
-    pub struct RewriteMessages in Location {
-        /// Logs what `rewrite` and conditions do to the error log, at level `notice`.
-        rewrite_log: Flag = "off", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
-        /// Logs a warning when a variable is used before `set` gave it a value.
-        uninitialized_variable_warn: Flag = "on", [HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF] FLAG;
     }
 }
 

@@ -38,7 +38,7 @@ pub fn charset(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
     let passed = request.passed.as_ref()?;
-    let is_told = variables::header(request, is_charset, &mut name) && !name.is_empty();
+    let is_told = variables::lines(request, is_charset, &mut name) && !name.is_empty();
     (is_told && !passed.record.ignores_charset.get()).then(|| name.into())
 }
 

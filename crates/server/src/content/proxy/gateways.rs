@@ -144,8 +144,15 @@ fn split<'a>(request: &'a Request, settings: &FastcgiPass) -> (&'a [u8], &'a [u8
     (group(1), group(2))
 }
 
+crate::variables! {
+    /// What `fastcgi_split_path_info` finds behind the script in the URI.
+    "fastcgi_path_info" => fresh(path_info);
+    /// The script in the URI: the whole of it, or what `fastcgi_split_path_info` finds; `fastcgi_index` stands behind a slash.
+    "fastcgi_script_name" => fresh(script_name);
+}
+
 /// `$fastcgi_script_name`
-pub fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
+fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
     let settings = &request.location().settings.fastcgi_pass;
     let (script, _) = split(request, settings);
     out.extend_from_slice(script);
@@ -156,7 +163,7 @@ pub fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 /// `$fastcgi_path_info`
-pub fn path_info(request: &Request, out: &mut Vec<u8>) -> bool {
+fn path_info(request: &Request, out: &mut Vec<u8>) -> bool {
     let (_, info) = split(request, &request.location().settings.fastcgi_pass);
     out.extend_from_slice(info);
     true

@@ -13,7 +13,7 @@ use wire::gateway::{self, Unsendable};
 
 use crate::request::Request;
 use crate::settings::LocationSettings;
-use crate::variables::values;
+use crate::variables::request::host_and_port;
 
 use super::families::Family;
 use super::gateways::Param;
@@ -208,7 +208,7 @@ impl Params {
         }
         let mut text = Vec::new();
         if self.sends_host {
-            values::host_and_port(request, &mut text);
+            host_and_port(request, &mut text);
             if !text.is_empty() {
                 give(HTTP_HOST, &text)?;
             }

@@ -5,45 +5,48 @@
 use message::{HeaderId, ResponseHead};
 
 use super::families::Family;
-use super::gateways;
 use super::proxy_pass::Target;
 use super::response_head::SINGLE_LINES;
 use super::url::Url;
-use crate::caching::cache_state::{self, Which};
 use crate::request::Request;
 use crate::upstream::attempts::Figure;
-use crate::variables::names::Core;
+use crate::variables::append::is_name;
 
-/// `$proxy_…`, and `$upstream_addr` and its kin.
-pub fn core(request: &Request, core: Core, out: &mut Vec<u8>) -> bool {
-    let figure = match core {
-        Core::FastcgiPathInfo => return gateways::path_info(request, out),
-        Core::FastcgiScriptName => return gateways::script_name(request, out),
-        Core::ProxyAddXForwardedFor => return forwarded_for(request, out),
-        Core::ProxyHost => return host(request, out),
-        Core::ProxyPort => return port(request, out),
-        Core::UpstreamAddr => Figure::Address,
-        Core::UpstreamBytesReceived => Figure::BytesReceived,
-        Core::UpstreamBytesSent => Figure::BytesSent,
-        Core::UpstreamCacheAge => return cache_state::variable(request, Which::Age, out),
-        Core::UpstreamCacheEtag => return cache_state::variable(request, Which::ETag, out),
-        Core::UpstreamCacheKey => return cache_state::variable(request, Which::Key, out),
-        Core::UpstreamCacheLastModified => {
-            return cache_state::variable(request, Which::LastModified, out);
-        }
-        Core::UpstreamCacheRefusal => return cache_state::variable(request, Which::Refusal, out),
-        Core::UpstreamCacheStatus => return cache_state::variable(request, Which::Status, out),
-        Core::UpstreamConnectTime => Figure::ConnectTime,
-        Core::UpstreamHeaderTime => Figure::HeaderTime,
-        Core::UpstreamResponseLength => Figure::ResponseLength,
-        Core::UpstreamResponseTime => Figure::ResponseTime,
-        Core::UpstreamStatus => Figure::Status,
-        _ => return false,
-    };
-    let Some(passed) = &request.passed else {
-        return false;
-    };
-    passed.record.tries.borrow().write(figure, out)
+crate::variables! {
+    /// What `X-Forwarded-For` said, and the client's address behind it.
+    "proxy_add_x_forwarded_for" => fresh(forwarded_for);
+    /// The host of `proxy_pass`, with its port unless that is 80.
+    "proxy_host" => fresh(host).changeable();
+    /// The port of `proxy_pass`.
+    "proxy_port" => fresh(port).changeable();
+    /// The addresses of the servers that were asked, in order; the upstream's name where none could be.
+    "upstream_addr" => fresh(|request, out| figure(request, Figure::Address, out));
+    /// Bytes received from each.
+    "upstream_bytes_received" => fresh(|request, out| figure(request, Figure::BytesReceived, out));
+    /// Bytes sent to each.
+    "upstream_bytes_sent" => fresh(|request, out| figure(request, Figure::BytesSent, out));
+    /// Seconds with milliseconds that connecting to each took.
+    "upstream_connect_time" => fresh(|request, out| figure(request, Figure::ConnectTime, out));
+    /// Seconds with milliseconds until the head of each answer had come.
+    "upstream_header_time" => fresh(|request, out| figure(request, Figure::HeaderTime, out));
+    /// Bytes of the body of each answer.
+    "upstream_response_length" => fresh(|request, out| figure(request, Figure::ResponseLength, out));
+    /// Seconds with milliseconds until each answer had come.
+    "upstream_response_time" => fresh(|request, out| figure(request, Figure::ResponseTime, out));
+    /// The status of each answer.
+    "upstream_status" => fresh(|request, out| figure(request, Figure::Status, out));
+    /// A cookie that the last server's answer sets.
+    "upstream_cookie_" => family(cookie);
+    /// A header of the last server's answer: lower case, `_` for `-`.
+    "upstream_http_" => family(header);
+    /// A trailer of the last server's answer: lower case, `_` for `-`.
+    "upstream_trailer_" => family(trailer);
+}
+
+/// A value of each server that was asked.
+fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
+    let passed = request.passed.as_ref();
+    passed.is_some_and(|passed| passed.record.tries.borrow().write(figure, out))
 }
 
 /// `$proxy_host`; known before a server is asked, since a cache's key may be made of it.
@@ -109,12 +112,17 @@ fn last_head(request: &Request) -> Option<&ResponseHead> {
     passed.or_else(|| Some(stored()?.head()))
 }
 
-/// `$upstream_http_NAME`; the lines of a name are joined, where more than the first one counts.
-pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
+/// `$upstream_http_NAME`
+fn header(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
+    lines(request, |name| is_name(name, wanted), out)
+}
+
+/// The lines of a name in the head of the last response, joined where more than the first one counts.
+pub fn lines(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
     let Some(head) = last_head(request) else {
         return false;
     };
-    let mut lines = head.iter().filter(|(name, _, _)| is_name(name)).peekable();
+    let mut lines = head.iter().filter(|(name, ..)| is_name(name)).peekable();
     let most = match lines.peek() {
         Some((_, _, id)) if id.bit() & SINGLE_LINES != 0 => 1,
         _ => usize::MAX,
@@ -123,17 +131,17 @@ pub fn header(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<
 }
 
 /// `$upstream_trailer_NAME`
-pub fn trailer(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
+fn trailer(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(passed) = &request.passed else {
         return false;
     };
     let trailers = passed.record.trailers.borrow();
-    let lines = trailers.iter().filter(|line| is_name(&line.name));
+    let lines = trailers.iter().filter(|line| is_name(&line.name, wanted));
     join(lines.map(|line| &line.value[..]), out)
 }
 
 /// `$upstream_cookie_NAME`: the value that the response sets.
-pub fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(head) = last_head(request) else {
         return false;
     };
