@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::resolver::dns_message::{self, Data, Kind};
+use server::resolver::dns_message::{self, RecordData, RecordType};
 
 /// A record takes at least so many bytes.
 const RECORD_MIN: usize = 11;
@@ -14,8 +14,8 @@ fuzz_target!(|input: &[u8]| {
     assert!(answer.records.len() * RECORD_MIN <= input.len());
     for record in &answer.records {
         assert!(i32::try_from(record.ttl).is_ok());
-        if let Data::Alias(name) | Data::Srv { name, .. } = &record.data {
-            if let Some(asked) = dns_message::question(1, name, Kind::A) {
+        if let RecordData::Alias(name) | RecordData::Srv { name, .. } = &record.data {
+            if let Some(asked) = dns_message::question(1, name, RecordType::A) {
                 assert!(asked.len() <= 12 + 255 + 4);
             }
         }

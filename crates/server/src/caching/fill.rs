@@ -35,7 +35,7 @@ use crate::content::proxy::upstream_request::Order;
 use crate::content::proxy::{Passing, SWITCHING, accel};
 use crate::loops::{Loop, Seat};
 use crate::settings::Location;
-use crate::upstream::next_upstream::Failure;
+use crate::upstream::next_upstream::PeerFailure;
 
 /// Bytes of a response that stay in memory for its followers.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
@@ -166,10 +166,10 @@ fn switch(filler: Filler, answer: Answered, owner: Option<oneshot::Sender<Answer
 /// The ending for a failure to get a response.
 fn ending(none: NoAnswer) -> Ending {
     match none.failure {
-        Some(Failure::Timeout) => Ending::TimedOut(none.status),
-        Some(Failure::InvalidHeader) => Ending::Invalid(none.status),
-        Some(Failure::Status(status)) => Ending::Covered(status),
-        Some(Failure::Error) => Ending::Lost(none.status),
+        Some(PeerFailure::Timeout) => Ending::TimedOut(none.status),
+        Some(PeerFailure::InvalidHeader) => Ending::Invalid(none.status),
+        Some(PeerFailure::Status(status)) => Ending::Covered(status),
+        Some(PeerFailure::Error) => Ending::Lost(none.status),
         None if none.status == 502 => Ending::Lost(none.status),
         None => Ending::Refused(none.status),
     }

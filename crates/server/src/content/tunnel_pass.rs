@@ -21,8 +21,8 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};
 use crate::settings::LocationSettings;
-use crate::upstream::next_upstream::Failure as Failed;
-use crate::upstream::{Choice, Now, Outcome as Ended, Times, Upstream, Upstreams, connect};
+use crate::upstream::next_upstream::PeerFailure;
+use crate::upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 use crate::{Failure, Response};
 
 use super::proxy::bind::Bind;
@@ -270,8 +270,8 @@ impl Opening {
     fn survive(&mut self, error: &ConnectError, name: &str, begun_ms: u64) -> Result<(), u16> {
         self.log(Level::Error, &error.to_string(), name);
         let now = Now::read();
-        let failure = Failed::of_connect(error);
-        let status = failure.map_or(500, Failed::status);
+        let failure = PeerFailure::of_connect(error);
+        let status = failure.map_or(500, PeerFailure::status);
         let response_ms = now.ms.saturating_sub(begun_ms);
         if let Some(one) = self.record.tries.borrow_mut().last() {
             one.status = status;
@@ -279,25 +279,25 @@ impl Opening {
         }
         let Some(failure) = failure else {
             self.choice
-                .give_back(Ended::Answered, Times::default(), now);
+                .give_back(PeerOutcome::Answered, PeerTimes::default(), now);
             return Err(status);
         };
         let goes_on = self.goes_on(failure, now.ms);
-        let times = Times {
+        let times = PeerTimes {
             header_ms: None,
             response_ms,
         };
-        if self.choice.give_back(Ended::Failed, times, now) {
+        if self.choice.give_back(PeerOutcome::Failed, times, now) {
             self.log(Level::Warn, "upstream server temporarily disabled", name);
         }
         if goes_on { Ok(()) } else { Err(status) }
     }
 
     /// Whether the next server is tried.
-    fn goes_on(&self, failure: Failed, now_ms: u64) -> bool {
+    fn goes_on(&self, failure: PeerFailure, now_ms: u64) -> bool {
         let settings = self.settings();
         let kind = match failure {
-            Failed::Timeout => TunnelNext::TIMEOUT,
+            PeerFailure::Timeout => TunnelNext::TIMEOUT,
             _ => TunnelNext::ERROR,
         };
         let limit_ms = settings.tunnel_next_upstream_timeout.0;
@@ -375,10 +375,10 @@ impl Behind for Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         let now = Now::read();
-        let times = Times {
+        let times = PeerTimes {
             header_ms: Some(self.header_ms),
             response_ms: now.ms.saturating_sub(self.begun_ms),
         };
-        self.choice.give_back(Ended::Answered, times, now);
+        self.choice.give_back(PeerOutcome::Answered, times, now);
     }
 }

@@ -24,18 +24,18 @@ pub const WAITERS_MAX: usize = 65_536;
 
 /// The key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Question {
+pub struct Query {
     /// In lower case, without a dot at its end.
     name: String,
     is_service: bool,
 }
 
-impl Question {
+impl Query {
     /// The addresses of a host.
     #[must_use]
-    pub fn host(name: &str) -> Question {
+    pub fn host(name: &str) -> Query {
         let name = name.strip_suffix('.').unwrap_or(name);
-        Question {
+        Query {
             name: name.to_ascii_lowercase(),
             is_service: false,
         }
@@ -43,14 +43,14 @@ impl Question {
 
     /// The servers of a service: `http` means `_http._tcp`; a name with a dot is taken as it is.
     #[must_use]
-    pub fn service(service: &str, name: &str) -> Question {
-        let host = Question::host(name).name;
+    pub fn service(service: &str, name: &str) -> Query {
+        let host = Query::host(name).name;
         let service = service.to_ascii_lowercase();
         let name = match service.contains('.') {
             true => format!("{service}.{host}"),
             false => format!("_{service}._tcp.{host}"),
         };
-        Question {
+        Query {
             name,
             is_service: true,
         }
@@ -71,7 +71,7 @@ impl Question {
 
 /// A target that a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ResolvedAddress {
     /// The address.
     pub ip: IpAddr,
     /// The server, if the question is a service: name, port, priority and weight.
@@ -93,18 +93,18 @@ pub struct ServiceServer {
 
 /// The result of a look-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedName {
     /// The targets, at least one.
-    pub targets: Vec<Target>,
+    pub targets: Vec<ResolvedAddress>,
     /// Servers of a service that were not found.
-    pub lost: Vec<(String, Unresolved)>,
+    pub lost: Vec<(String, ResolveError)>,
     /// The second since 1970 up to which the answer holds.
     pub valid_s: i64,
 }
 
 /// The reason why a name has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unresolved {
+pub enum ResolveError {
     /// The error code of a name server: 1 to 5.
     Code(u8),
     /// No server answered in time.
@@ -113,38 +113,38 @@ pub enum Unresolved {
     Full,
 }
 
-impl Unresolved {
+impl ResolveError {
     /// No such name.
-    pub const NOT_FOUND: Unresolved = Unresolved::Code(3);
+    pub const NOT_FOUND: ResolveError = ResolveError::Code(3);
 }
 
-impl fmt::Display for Unresolved {
+impl fmt::Display for ResolveError {
     /// In nginx's words, as they follow "X could not be resolved".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, text) = match self {
-            Unresolved::Code(1) => (1, "Format error"),
-            Unresolved::Code(2) => (2, "Server failure"),
-            Unresolved::Code(3) => (3, "Host not found"),
-            Unresolved::Code(4) => (4, "Unimplemented"),
-            Unresolved::Code(5) => (5, "Operation refused"),
-            Unresolved::Code(other) => (u16::from(*other), "Unknown error"),
-            Unresolved::TimedOut => (110, "Operation timed out"),
-            Unresolved::Full => (11, "Too many names are being resolved"),
+            ResolveError::Code(1) => (1, "Format error"),
+            ResolveError::Code(2) => (2, "Server failure"),
+            ResolveError::Code(3) => (3, "Host not found"),
+            ResolveError::Code(4) => (4, "Unimplemented"),
+            ResolveError::Code(5) => (5, "Operation refused"),
+            ResolveError::Code(other) => (u16::from(*other), "Unknown error"),
+            ResolveError::TimedOut => (110, "Operation timed out"),
+            ResolveError::Full => (11, "Too many names are being resolved"),
         };
         write!(f, "({number}: {text})")
     }
 }
 
-type Outcome = Result<Arc<Found>, Unresolved>;
+type Resolution = Result<Arc<ResolvedName>, ResolveError>;
 
-enum Node {
-    Known(Arc<Found>),
-    Asking(Vec<oneshot::Sender<Outcome>>),
+enum CachedName {
+    Known(Arc<ResolvedName>),
+    Asking(Vec<oneshot::Sender<Resolution>>),
 }
 
 /// The rules of a resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ResolverRules {
     /// The name servers; at least one.
     pub servers: Vec<SocketAddr>,
     /// `valid`: seconds for which an answer holds, in place of its own TTL.
@@ -158,10 +158,10 @@ pub struct Rules {
 /// A resolver: name servers, and a cache of their answers.
 pub struct Resolver {
     /// The rules.
-    pub rules: Rules,
+    pub rules: ResolverRules,
     next_server: AtomicUsize,
     turn: AtomicUsize,
-    table: Mutex<HashMap<Question, Node>>,
+    table: Mutex<HashMap<Query, CachedName>>,
 }
 
 impl fmt::Debug for Resolver {
@@ -171,15 +171,15 @@ impl fmt::Debug for Resolver {
 }
 
 /// An answer, or the way to wait for it.
-enum Asked {
-    Now(Outcome),
-    Later(oneshot::Receiver<Outcome>),
+enum Reply {
+    Now(Resolution),
+    Later(oneshot::Receiver<Resolution>),
 }
 
 impl Resolver {
     /// A resolver with an empty cache.
     #[must_use]
-    pub fn new(rules: Rules) -> Arc<Resolver> {
+    pub fn new(rules: ResolverRules) -> Arc<Resolver> {
         Arc::new(Resolver {
             rules,
             next_server: AtomicUsize::new(0),
@@ -191,21 +191,21 @@ impl Resolver {
     /// The addresses of a host, on a loop; `timeout` is `resolver_timeout`. An IP address resolves to itself.
     ///
     /// # Errors
-    /// [`Unresolved`].
+    /// [`ResolveError`].
     pub async fn resolve(
         self: &Arc<Self>,
         name: &str,
         timeout: Duration,
         wheel: &std::rc::Rc<Wheel>,
-    ) -> Result<Vec<IpAddr>, Unresolved> {
+    ) -> Result<Vec<IpAddr>, ResolveError> {
         if let Ok(ip) = name.parse() {
             return Ok(vec![ip]);
         }
-        let found = match self.ask(Question::host(name)) {
-            Asked::Now(outcome) => outcome,
-            Asked::Later(answer) => match wheel.timer().guard(timeout, answer).await {
-                Ok(told) => told.unwrap_or(Err(Unresolved::TimedOut)),
-                Err(_) => Err(Unresolved::TimedOut),
+        let found = match self.ask(Query::host(name)) {
+            Reply::Now(outcome) => outcome,
+            Reply::Later(answer) => match wheel.timer().guard(timeout, answer).await {
+                Ok(told) => told.unwrap_or(Err(ResolveError::TimedOut)),
+                Err(_) => Err(ResolveError::TimedOut),
             },
         }?;
         Ok(self.turned(&found))
@@ -214,17 +214,17 @@ impl Resolver {
     /// As [`Resolver::resolve`], for any question, on the helper thread.
     ///
     /// # Errors
-    /// [`Unresolved`].
+    /// [`ResolveError`].
     pub async fn find(
         self: &Arc<Self>,
-        question: Question,
+        question: Query,
         timeout: Duration,
-    ) -> Result<Arc<Found>, Unresolved> {
+    ) -> Result<Arc<ResolvedName>, ResolveError> {
         match self.ask(question) {
-            Asked::Now(outcome) => outcome,
-            Asked::Later(answer) => match tokio::time::timeout(timeout, answer).await {
-                Ok(told) => told.unwrap_or(Err(Unresolved::TimedOut)),
-                Err(_) => Err(Unresolved::TimedOut),
+            Reply::Now(outcome) => outcome,
+            Reply::Later(answer) => match tokio::time::timeout(timeout, answer).await {
+                Ok(told) => told.unwrap_or(Err(ResolveError::TimedOut)),
+                Err(_) => Err(ResolveError::TimedOut),
             },
         }
     }
@@ -235,11 +235,11 @@ impl Resolver {
     }
 
     /// Whether any task still waits for this question. If not, the question is forgotten.
-    pub(super) fn is_awaited(&self, question: &Question) -> bool {
+    pub(super) fn is_awaited(&self, question: &Query) -> bool {
         let mut table = self.table.lock();
         let is_awaited = match table.get(question) {
-            Some(Node::Asking(waiters)) => waiters.iter().any(|waiter| !waiter.is_closed()),
-            Some(Node::Known(_)) | None => false,
+            Some(CachedName::Asking(waiters)) => waiters.iter().any(|waiter| !waiter.is_closed()),
+            Some(CachedName::Known(_)) | None => false,
         };
         if !is_awaited {
             table.remove(question);
@@ -248,53 +248,53 @@ impl Resolver {
     }
 
     /// Answers all waiting tasks.
-    pub(super) fn answer(&self, question: &Question, outcome: Outcome) {
+    pub(super) fn answer(&self, question: &Query, outcome: Resolution) {
         let mut table = self.table.lock();
         let before = match &outcome {
-            Ok(found) => table.insert(question.clone(), Node::Known(Arc::clone(found))),
+            Ok(found) => table.insert(question.clone(), CachedName::Known(Arc::clone(found))),
             Err(_) => table.remove(question),
         };
         drop(table);
-        if let Some(Node::Asking(waiters)) = before {
+        if let Some(CachedName::Asking(waiters)) = before {
             for waiter in waiters {
                 let _ = waiter.send(outcome.clone()); // the client left
             }
         }
     }
 
-    fn ask(self: &Arc<Self>, question: Question) -> Asked {
+    fn ask(self: &Arc<Self>, question: Query) -> Reply {
         let now_s = wire::loop_clock::unix_seconds();
         let (sender, receiver) = oneshot::channel();
         let mut table = self.table.lock();
         match table.get_mut(&question) {
-            Some(Node::Known(found)) if found.valid_s >= now_s => {
-                return Asked::Now(Ok(Arc::clone(found)));
+            Some(CachedName::Known(found)) if found.valid_s >= now_s => {
+                return Reply::Now(Ok(Arc::clone(found)));
             }
-            Some(Node::Asking(waiters)) => {
+            Some(CachedName::Asking(waiters)) => {
                 if waiters.len() == WAITERS_MAX {
                     waiters.retain(|waiter| !waiter.is_closed());
                 }
                 if waiters.len() == WAITERS_MAX {
-                    return Asked::Now(Err(Unresolved::Full));
+                    return Reply::Now(Err(ResolveError::Full));
                 }
                 waiters.push(sender);
-                return Asked::Later(receiver);
+                return Reply::Later(receiver);
             }
-            Some(Node::Known(_)) | None => {}
+            Some(CachedName::Known(_)) | None => {}
         }
         if !make_place(&mut table, now_s) {
-            return Asked::Now(Err(Unresolved::Full));
+            return Reply::Now(Err(ResolveError::Full));
         }
-        table.insert(question.clone(), Node::Asking(vec![sender]));
+        table.insert(question.clone(), CachedName::Asking(vec![sender]));
         drop(table);
         if !thread::spawn(query::run(Arc::clone(self), question.clone())) {
-            self.answer(&question, Err(Unresolved::Full));
+            self.answer(&question, Err(ResolveError::Full));
         }
-        Asked::Later(receiver)
+        Reply::Later(receiver)
     }
 
     /// The addresses, rotated by one more each time.
-    fn turned(&self, found: &Found) -> Vec<IpAddr> {
+    fn turned(&self, found: &ResolvedName) -> Vec<IpAddr> {
         let mut all: Vec<IpAddr> = found.targets.iter().map(|target| target.ip).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let middle = turn % all.len().max(1);
@@ -304,18 +304,18 @@ impl Resolver {
 }
 
 /// Whether there is room for one more name. Expired answers are dropped first, then any.
-fn make_place(table: &mut HashMap<Question, Node>, now_s: i64) -> bool {
+fn make_place(table: &mut HashMap<Query, CachedName>, now_s: i64) -> bool {
     if table.len() < NAMES_MAX {
         return true;
     }
     table.retain(|_, node| match node {
-        Node::Known(found) => found.valid_s >= now_s,
-        Node::Asking(_) => true,
+        CachedName::Known(found) => found.valid_s >= now_s,
+        CachedName::Asking(_) => true,
     });
     if table.len() == NAMES_MAX {
         let mut left = NAMES_MAX / 8;
         table.retain(|_, node| {
-            let goes = left > 0 && matches!(node, Node::Known(_));
+            let goes = left > 0 && matches!(node, CachedName::Known(_));
             left -= usize::from(goes);
             !goes
         });

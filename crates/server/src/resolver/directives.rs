@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use config::{Msec, Placed, Problem, Scope, Value, Word, directives, parse_sec};
 
 use super::address::ServerAddress;
-use super::cache::{Resolver, Rules};
+use super::cache::{Resolver, ResolverRules};
 use crate::listen::Address;
 
 /// The port of a name server that names none.
@@ -38,10 +38,10 @@ impl Resolving {
 
 /// A `resolver` line. Levels that inherit it share the resolver and what it knows.
 #[derive(Clone, Debug)]
-pub struct ResolverLine(Arc<Line>);
+pub struct ResolverLine(Arc<ResolverArguments>);
 
 #[derive(Debug)]
-struct Line {
+struct ResolverArguments {
     servers: Vec<(String, ServerAddress)>,
     valid_s: Option<i64>,
     ipv4: bool,
@@ -66,7 +66,7 @@ impl ResolverLine {
             servers.extend(found.iter().filter_map(Address::inet));
         }
         servers.truncate(SERVERS_MAX);
-        let resolver = Resolver::new(Rules {
+        let resolver = Resolver::new(ResolverRules {
             servers,
             valid_s: self.0.valid_s,
             ipv4: self.0.ipv4,
@@ -87,7 +87,7 @@ impl Value for ResolverLine {
     const SYNTAX: &'static str = "address ... [valid=time] [ipv4=on|off] [ipv6=on|off]";
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        let mut line = Line {
+        let mut line = ResolverArguments {
             servers: Vec::new(),
             valid_s: None,
             ipv4: true,
@@ -107,7 +107,7 @@ impl Value for ResolverLine {
     }
 }
 
-impl Line {
+impl ResolverArguments {
     fn word(&mut self, word: &Word) -> Result<(), Problem> {
         let text = word.display();
         let invalid = || Problem::new(format!("invalid parameter: {text}"));

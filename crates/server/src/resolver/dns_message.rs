@@ -17,7 +17,7 @@ const CLASS_IN: u16 = 1;
 
 /// The record type that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordType {
     /// Addresses of IPv4.
     A,
     /// Addresses of IPv6.
@@ -26,19 +26,19 @@ pub enum Kind {
     Srv,
 }
 
-impl Kind {
+impl RecordType {
     fn number(self) -> u16 {
         match self {
-            Kind::A => 1,
-            Kind::Aaaa => 28,
-            Kind::Srv => 33,
+            RecordType::A => 1,
+            RecordType::Aaaa => 28,
+            RecordType::Srv => 33,
         }
     }
 }
 
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum RecordData {
     /// An address of IPv4.
     A(Ipv4Addr),
     /// An address of IPv6.
@@ -62,16 +62,16 @@ pub enum Data {
 
 /// A record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct DnsRecord {
     /// Seconds for which it holds (TTL).
     pub ttl: u32,
     /// The content.
-    pub data: Data,
+    pub data: RecordData,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct DnsAnswer {
     /// The query's id.
     pub id: u16,
     /// Whether the answer did not fit: it is then asked for over TCP.
@@ -83,20 +83,20 @@ pub struct Answer {
     /// The number of the record type that was asked for.
     kind: u16,
     /// The answers.
-    pub records: Vec<Record>,
+    pub records: Vec<DnsRecord>,
 }
 
-impl Answer {
+impl DnsAnswer {
     /// Whether it is the answer to this question.
     #[must_use]
-    pub fn is_to(&self, id: u16, name: &str, kind: Kind) -> bool {
+    pub fn is_to(&self, id: u16, name: &str, kind: RecordType) -> bool {
         self.id == id && self.kind == kind.number() && self.name == name
     }
 }
 
 /// Builds a query; `name` is in lower case and without a dot at its end. `None`: the name is not valid in DNS.
 #[must_use]
-pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
+pub fn question(id: u16, name: &str, kind: RecordType) -> Option<Vec<u8>> {
     if name.len() > NAME_MAX {
         return None;
     }
@@ -121,16 +121,16 @@ pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// The reason why it is not an answer, in nginx's words.
-pub fn answer(message: &[u8]) -> Result<Answer, &'static str> {
+pub fn answer(message: &[u8]) -> Result<DnsAnswer, &'static str> {
     const SHORT: &str = "short DNS response";
-    let mut reader = Reader { message, at: 0 };
+    let mut reader = MessageReader { message, at: 0 };
     let id = reader.number().ok_or(SHORT)?;
     let flags = reader.number().ok_or(SHORT)?;
     // A response to a standard query; the bits that must be zero are.
     if flags & 0xf870 != 0x8000 {
         return Err("invalid DNS response");
     }
-    let mut answer = Answer {
+    let mut answer = DnsAnswer {
         id,
         is_truncated: flags & 0x0200 != 0,
         code: u8::try_from(flags & 15).unwrap_or(0),
@@ -156,12 +156,12 @@ pub fn answer(message: &[u8]) -> Result<Answer, &'static str> {
     Ok(answer)
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl MessageReader<'_> {
     fn skip(&mut self, len: usize) -> Option<&[u8]> {
         let bytes = self.message.get(self.at..self.at.checked_add(len)?)?;
         self.at += len;
@@ -207,7 +207,7 @@ impl Reader<'_> {
         Some(String::from_utf8_lossy(&name).into_owned())
     }
 
-    fn record(&mut self) -> Option<Record> {
+    fn record(&mut self) -> Option<DnsRecord> {
         self.name()?;
         let kind = self.number()?;
         let class = self.number()?;
@@ -216,22 +216,24 @@ impl Reader<'_> {
         let len = usize::from(self.number()?);
         let end = self.at.checked_add(len)?;
         let data = match (class, kind, len) {
-            (CLASS_IN, 1, 4) => Data::A(<[u8; 4]>::try_from(self.skip(4)?).ok()?.into()),
-            (CLASS_IN, 28, 16) => Data::Aaaa(<[u8; 16]>::try_from(self.skip(16)?).ok()?.into()),
-            (CLASS_IN, 5, _) => Data::Alias(self.name()?),
-            (CLASS_IN, 33, 7..) => Data::Srv {
+            (CLASS_IN, 1, 4) => RecordData::A(<[u8; 4]>::try_from(self.skip(4)?).ok()?.into()),
+            (CLASS_IN, 28, 16) => {
+                RecordData::Aaaa(<[u8; 16]>::try_from(self.skip(16)?).ok()?.into())
+            }
+            (CLASS_IN, 5, _) => RecordData::Alias(self.name()?),
+            (CLASS_IN, 33, 7..) => RecordData::Srv {
                 priority: self.number()?,
                 weight: self.number()?,
                 port: self.number()?,
                 name: self.name()?,
             },
-            _ => Data::Other,
+            _ => RecordData::Other,
         };
         self.message.get(..end)?;
         self.at = end;
         // With the highest bit set it means 0 (RFC 2181, section 8).
         let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
-        Some(Record { ttl, data })
+        Some(DnsRecord { ttl, data })
     }
 }
 
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let mut message = question(7, "www.example.test", Kind::A).unwrap();
+        let mut message = question(7, "www.example.test", RecordType::A).unwrap();
         message[2] = 0x81; // a response
         message[7] = 3;
         let record = |message: &mut Vec<u8>, pointer: u8, kind: u8, ttl: u32, data: &[u8]| {
@@ -264,11 +266,11 @@ mod tests {
     #[test]
     fn what_is_asked_is_answered() {
         let answer = answer(&sample()).unwrap();
-        assert!(answer.is_to(7, "www.example.test", Kind::A));
-        assert!(!answer.is_to(7, "www.example.test", Kind::Aaaa));
+        assert!(answer.is_to(7, "www.example.test", RecordType::A));
+        assert!(!answer.is_to(7, "www.example.test", RecordType::Aaaa));
         assert_eq!((answer.code, answer.is_truncated), (0, false));
         let said: Vec<_> = answer.records.iter().map(|r| (r.ttl, &r.data)).collect();
-        let service = Data::Srv {
+        let service = RecordData::Srv {
             priority: 1,
             weight: 2,
             port: 80,
@@ -277,8 +279,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                (9, &Data::Alias("w.example.test".into())),
-                (300, &Data::A(Ipv4Addr::LOCALHOST)),
+                (9, &RecordData::Alias("w.example.test".into())),
+                (300, &RecordData::A(Ipv4Addr::LOCALHOST)),
                 (0, &service),
             ]
         );
@@ -297,7 +299,7 @@ mod tests {
                 let _ = answer(&changed);
             }
         }
-        let mut looping = question(7, "a", Kind::A).unwrap();
+        let mut looping = question(7, "a", RecordType::A).unwrap();
         looping[2] = 0x81;
         looping[12] = 0xc0;
         looping[13] = 12;
@@ -307,8 +309,8 @@ mod tests {
     #[test]
     fn names_that_cannot_be_are_not_asked_for() {
         for name in ["", "a..b", ".a", &"a".repeat(64), &"a.".repeat(127)] {
-            assert_eq!(question(1, name, Kind::A), None, "{name}");
+            assert_eq!(question(1, name, RecordType::A), None, "{name}");
         }
-        assert!(question(1, "a-b_c.d", Kind::Srv).is_some());
+        assert!(question(1, "a-b_c.d", RecordType::Srv).is_some());
     }
 }

@@ -19,5 +19,5 @@ pub mod query;
 mod tests;
 pub mod thread;
 
-pub use cache::{Found, Question, Resolver, Target, Unresolved};
+pub use cache::{Query, ResolveError, ResolvedAddress, ResolvedName, Resolver};
 pub use directives::Resolving;

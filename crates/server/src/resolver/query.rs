@@ -19,8 +19,8 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::cache::{Found, Question, Resolver, ServiceServer, Target, Unresolved};
-use super::dns_message::{self, Answer, Data, Kind, MESSAGE_MAX};
+use super::cache::{Query, ResolveError, ResolvedAddress, ResolvedName, Resolver, ServiceServer};
+use super::dns_message::{self, DnsAnswer, MESSAGE_MAX, RecordData, RecordType};
 
 /// Time after which the next server is asked.
 const RESEND: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const SOCKETS_MAX: usize = 1024;
 static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
 
 /// Looks a name up and answers the waiting tasks.
-pub async fn run(resolver: Arc<Resolver>, question: Question) {
+pub async fn run(resolver: Arc<Resolver>, question: Query) {
     let look_up = LookUp {
         resolver: &resolver,
         question: &question,
@@ -51,61 +51,61 @@ pub async fn run(resolver: Arc<Resolver>, question: Question) {
 }
 
 /// `None`: no task waits any more.
-type Outcome<T> = Option<Result<T, Unresolved>>;
+type Answered<T> = Option<Result<T, ResolveError>>;
 
 struct LookUp<'a> {
     resolver: &'a Arc<Resolver>,
-    question: &'a Question,
+    question: &'a Query,
 }
 
 /// One question (name and type), and its answer.
-struct Part {
+struct TypedQuery {
     id: u16,
-    kind: Kind,
+    kind: RecordType,
     message: Vec<u8>,
-    answer: Option<Answer>,
+    answer: Option<DnsAnswer>,
 }
 
 /// The result for one name, without its aliases.
-struct Step {
-    targets: Vec<Data>,
+struct NameRecords {
+    targets: Vec<RecordData>,
     alias: Option<String>,
     ttl: u32,
 }
 
 impl LookUp<'_> {
-    async fn host(&self) -> Outcome<Found> {
+    async fn host(&self) -> Answered<ResolvedName> {
         let rules = &self.resolver.rules;
-        let mut kinds = SmallVec::<[Kind; 2]>::new();
-        kinds.extend(rules.ipv4.then_some(Kind::A));
-        kinds.extend(rules.ipv6.then_some(Kind::Aaaa));
+        let mut kinds = SmallVec::<[RecordType; 2]>::new();
+        kinds.extend(rules.ipv4.then_some(RecordType::A));
+        kinds.extend(rules.ipv6.then_some(RecordType::Aaaa));
         let (records, valid_s) = match self.follow(&kinds).await? {
             Ok(found) => found,
             Err(unresolved) => return Some(Err(unresolved)),
         };
         let targets = records.iter().filter_map(|data| match data {
-            Data::A(ip) => Some(IpAddr::from(*ip)),
-            Data::Aaaa(ip) => Some(IpAddr::from(*ip)),
-            Data::Alias(_) | Data::Srv { .. } | Data::Other => None,
+            RecordData::A(ip) => Some(IpAddr::from(*ip)),
+            RecordData::Aaaa(ip) => Some(IpAddr::from(*ip)),
+            RecordData::Alias(_) | RecordData::Srv { .. } | RecordData::Other => None,
         });
-        let target = |ip| Target { ip, server: None };
-        Some(Ok(Found {
+        let target = |ip| ResolvedAddress { ip, server: None };
+        Some(Ok(ResolvedName {
             targets: targets.map(target).collect(),
             lost: Vec::new(),
             valid_s,
         }))
     }
 
-    async fn service(&self) -> Outcome<Found> {
-        let (records, valid_s) = match self.follow(&[Kind::Srv]).await? {
+    async fn service(&self) -> Answered<ResolvedName> {
+        let (records, valid_s) = match self.follow(&[RecordType::Srv]).await? {
             Ok(found) => found,
             Err(unresolved) => return Some(Err(unresolved)),
         };
         let mut servers: Vec<ServiceServer> = records.into_iter().filter_map(server).collect();
         servers.sort_by_key(|server| server.priority);
-        let mut found = Found {
+        let mut found = ResolvedName {
             valid_s,
-            ..Found::default()
+            ..ResolvedName::default()
         };
         for server in servers {
             if found.targets.len() >= TARGETS_MAX {
@@ -114,7 +114,7 @@ impl LookUp<'_> {
             if !self.resolver.is_awaited(self.question) {
                 return None;
             }
-            let question = Question::host(&server.name);
+            let question = Query::host(&server.name);
             // Boxed: a look-up within a look-up.
             let answer = Box::pin(self.resolver.find(question, RESEND * 2)).await;
             match answer {
@@ -123,7 +123,7 @@ impl LookUp<'_> {
                     let server = Some(Arc::new(server));
                     found
                         .targets
-                        .extend(addresses.targets.iter().map(|target| Target {
+                        .extend(addresses.targets.iter().map(|target| ResolvedAddress {
                             ip: target.ip,
                             server: server.clone(),
                         }));
@@ -134,10 +134,10 @@ impl LookUp<'_> {
         found.targets.truncate(TARGETS_MAX);
         if found.targets.is_empty() {
             let reasons = found.lost.iter().map(|(_, reason)| *reason);
-            let first = reasons.clone().next().unwrap_or(Unresolved::NOT_FOUND);
-            let is_gone = reasons.into_iter().any(|r| r == Unresolved::NOT_FOUND);
+            let first = reasons.clone().next().unwrap_or(ResolveError::NOT_FOUND);
+            let is_gone = reasons.into_iter().any(|r| r == ResolveError::NOT_FOUND);
             return Some(Err(if is_gone {
-                Unresolved::NOT_FOUND
+                ResolveError::NOT_FOUND
             } else {
                 first
             }));
@@ -146,7 +146,7 @@ impl LookUp<'_> {
     }
 
     /// The records of the name or of its alias, and the time until which they hold.
-    async fn follow(&self, kinds: &[Kind]) -> Outcome<(Vec<Data>, i64)> {
+    async fn follow(&self, kinds: &[RecordType]) -> Answered<(Vec<RecordData>, i64)> {
         let mut name = self.question.name().to_owned();
         let mut ttl = u32::MAX;
         for _ in 0..=ALIASES_MAX {
@@ -165,18 +165,18 @@ impl LookUp<'_> {
                 }
             }
         }
-        Some(Err(Unresolved::NOT_FOUND))
+        Some(Err(ResolveError::NOT_FOUND))
     }
 
     /// Asks one server after the other for one name.
-    async fn step(&self, name: &str, kinds: &[Kind]) -> Outcome<Step> {
-        let mut parts = SmallVec::<[Part; 2]>::new();
+    async fn step(&self, name: &str, kinds: &[RecordType]) -> Answered<NameRecords> {
+        let mut parts = SmallVec::<[TypedQuery; 2]>::new();
         for kind in kinds {
             let id = random_id();
             let Some(message) = dns_message::question(id, name, *kind) else {
-                return Some(Err(Unresolved::NOT_FOUND));
+                return Some(Err(ResolveError::NOT_FOUND));
             };
-            parts.push(Part {
+            parts.push(TypedQuery {
                 id,
                 kind: *kind,
                 message,
@@ -207,7 +207,7 @@ impl LookUp<'_> {
 }
 
 /// Asks one server for the parts that are not answered yet.
-async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Result<()> {
+async fn converse(server: SocketAddr, name: &str, parts: &mut [TypedQuery]) -> io::Result<()> {
     let _place = SOCKETS.acquire().await.map_err(io::Error::other)?;
     let from: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -243,9 +243,9 @@ async fn converse(server: SocketAddr, name: &str, parts: &mut [Part]) -> io::Res
 fn sort_in<'a>(
     message: &[u8],
     name: &str,
-    parts: &'a mut [Part],
+    parts: &'a mut [TypedQuery],
     server: SocketAddr,
-) -> Option<(&'a mut Part, Answer)> {
+) -> Option<(&'a mut TypedQuery, DnsAnswer)> {
     let tell = |reason: &str| {
         error_log(Level::Error, format_args!("{reason}, resolver: {server}"));
     };
@@ -263,7 +263,7 @@ fn sort_in<'a>(
     };
     // As in nginx: another server may know better.
     if answer.code == 1 || answer.code > 5 {
-        let reason = Unresolved::Code(answer.code);
+        let reason = ResolveError::Code(answer.code);
         tell(&format!("DNS error {reason}, name: \"{name}\""));
         return None;
     }
@@ -283,21 +283,21 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Combines the answers. As in nginx, an error in one family's answer is an error, an empty answer is not.
-fn weigh(parts: SmallVec<[Part; 2]>) -> Result<Step, Unresolved> {
-    let mut step = Step {
+fn weigh(parts: SmallVec<[TypedQuery; 2]>) -> Result<NameRecords, ResolveError> {
+    let mut step = NameRecords {
         targets: Vec::new(),
         alias: None,
         ttl: u32::MAX,
     };
     for answer in parts.into_iter().filter_map(|part| part.answer) {
         if answer.code != 0 {
-            return Err(Unresolved::Code(answer.code));
+            return Err(ResolveError::Code(answer.code));
         }
         for record in answer.records.into_iter().take(RECORDS_MAX) {
             step.ttl = step.ttl.min(record.ttl);
             match record.data {
-                Data::Alias(name) => step.alias = Some(name),
-                Data::Other => {}
+                RecordData::Alias(name) => step.alias = Some(name),
+                RecordData::Other => {}
                 data => step.targets.push(data),
             }
         }
@@ -305,9 +305,9 @@ fn weigh(parts: SmallVec<[Part; 2]>) -> Result<Step, Unresolved> {
     Ok(step)
 }
 
-fn server(data: Data) -> Option<ServiceServer> {
+fn server(data: RecordData) -> Option<ServiceServer> {
     match data {
-        Data::Srv {
+        RecordData::Srv {
             priority,
             weight,
             port,
@@ -318,7 +318,7 @@ fn server(data: Data) -> Option<ServiceServer> {
             priority,
             weight: weight.max(1),
         }),
-        Data::A(_) | Data::Aaaa(_) | Data::Alias(_) | Data::Other => None,
+        RecordData::A(_) | RecordData::Aaaa(_) | RecordData::Alias(_) | RecordData::Other => None,
     }
 }
 

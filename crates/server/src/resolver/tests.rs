@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::cache::{Question, Resolver, Rules, Unresolved};
+use super::cache::{Query, ResolveError, Resolver, ResolverRules};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -101,7 +101,7 @@ fn zone(name: &str, kind: u16) -> (u8, Vec<(u16, u32, Vec<u8>)>) {
 }
 
 fn resolver(servers: &[&Server], ipv6: bool) -> Arc<Resolver> {
-    Resolver::new(Rules {
+    Resolver::new(ResolverRules {
         servers: servers.iter().map(|server| server.address).collect(),
         valid_s: None,
         ipv4: true,
@@ -109,8 +109,8 @@ fn resolver(servers: &[&Server], ipv6: bool) -> Arc<Resolver> {
     })
 }
 
-async fn find(resolver: &Arc<Resolver>, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
-    let found = resolver.find(Question::host(name), SOON).await?;
+async fn find(resolver: &Arc<Resolver>, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    let found = resolver.find(Query::host(name), SOON).await?;
     Ok(found.targets.iter().map(|target| target.ip).collect())
 }
 
@@ -161,7 +161,7 @@ async fn answers_are_kept_for_their_time_and_failures_are_not() {
 async fn a_service_leads_to_its_servers() {
     let server = server(zone);
     let resolver = resolver(&[&server], false);
-    let question = Question::service("http", "one.test");
+    let question = Query::service("http", "one.test");
     let found = resolver.find(question, SOON).await.unwrap();
     let targets = found.targets.iter().map(|target| {
         let server = target.server.as_ref().unwrap();
@@ -179,11 +179,14 @@ async fn a_service_leads_to_its_servers() {
     );
     assert_eq!(
         found.lost,
-        [("gone.test".to_owned(), Unresolved::NOT_FOUND)]
+        [("gone.test".to_owned(), ResolveError::NOT_FOUND)]
     );
-    let whole = Question::service("_sip._udp", "one.test");
+    let whole = Query::service("_sip._udp", "one.test");
     assert_eq!(whole.name(), "_sip._udp.one.test");
-    assert_eq!(resolver.find(whole, SOON).await, Err(Unresolved::NOT_FOUND));
+    assert_eq!(
+        resolver.find(whole, SOON).await,
+        Err(ResolveError::NOT_FOUND)
+    );
 }
 
 #[tokio::test]
@@ -201,13 +204,13 @@ async fn a_server_that_is_away_is_passed_over() {
 #[tokio::test]
 async fn silence_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let resolver = Resolver::new(Rules {
+    let resolver = Resolver::new(ResolverRules {
         servers: vec![silent.local_addr().unwrap()],
         valid_s: None,
         ipv4: true,
         ipv6: true,
     });
-    let found = resolver.find(Question::host("a.test"), Duration::from_millis(20));
+    let found = resolver.find(Query::host("a.test"), Duration::from_millis(20));
     assert_eq!(
         found.await.unwrap_err().to_string(),
         "(110: Operation timed out)"

@@ -27,7 +27,7 @@ use crate::metrics::zones::ZONES_MAX;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::upstream::Upstreams;
-use crate::upstream::block::Blocks;
+use crate::upstream::block::UpstreamBlocks;
 use crate::variables::{Definitions, referer};
 
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
@@ -75,7 +75,7 @@ struct Http<'a> {
     /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
-    upstreams: Blocks,
+    upstreams: UpstreamBlocks,
     zones: Zones,
     limits: limits::Zones,
     charsets: Charsets,

@@ -12,7 +12,7 @@ pub const TRIES_MAX: usize = 1024;
 
 /// One try.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Try {
+pub struct AttemptRecord {
     /// The peer's address; the upstream's name when no peer could be had.
     pub address: Arc<str>,
     /// The response's status, or the one that stands for its failure; 0: none.
@@ -54,18 +54,18 @@ pub enum Figure {
 
 /// All tries of a request.
 #[derive(Clone, Debug, Default)]
-pub struct Tries {
-    list: SmallVec<[Try; 1]>,
+pub struct Attempts {
+    list: SmallVec<[AttemptRecord; 1]>,
     /// Indices of the tries before which the request was sent on to another location (X-Accel-Redirect, `error_page`).
     redirects: SmallVec<[usize; 1]>,
 }
 
-impl Tries {
+impl Attempts {
     /// Begins a try; its result is written into it.
-    pub fn begin(&mut self, address: impl Into<Arc<str>>) -> &mut Try {
-        let begun = Try {
+    pub fn begin(&mut self, address: impl Into<Arc<str>>) -> &mut AttemptRecord {
+        let begun = AttemptRecord {
             address: address.into(),
-            ..Try::default()
+            ..AttemptRecord::default()
         };
         if self.list.len() == TRIES_MAX {
             self.list.pop();
@@ -89,7 +89,7 @@ impl Tries {
     }
 
     /// The current try, or the last one.
-    pub fn last(&mut self) -> Option<&mut Try> {
+    pub fn last(&mut self) -> Option<&mut AttemptRecord> {
         self.list.last_mut()
     }
 
@@ -110,7 +110,7 @@ impl Tries {
     }
 }
 
-impl Try {
+impl AttemptRecord {
     fn write(&self, figure: Figure, out: &mut Vec<u8>) {
         match figure {
             Figure::Address => out.extend_from_slice(self.address.as_bytes()),
@@ -146,7 +146,7 @@ fn seconds(out: &mut Vec<u8>, ms: Option<u64>) {
 mod tests {
     use super::*;
 
-    fn shown(tries: &Tries) -> String {
+    fn shown(tries: &Attempts) -> String {
         use Figure::*;
         let figures = [
             Address,
@@ -168,8 +168,8 @@ mod tests {
         values.join(" | ")
     }
 
-    fn tried(address: &str, status: u16, ms: [Option<u64>; 3], bytes: [u64; 3]) -> Try {
-        Try {
+    fn tried(address: &str, status: u16, ms: [Option<u64>; 3], bytes: [u64; 3]) -> AttemptRecord {
+        AttemptRecord {
             address: address.into(),
             status,
             connect_ms: ms[0],
@@ -185,7 +185,7 @@ mod tests {
     // with 200.
     #[test]
     fn tries_are_told_as_nginx_tells_them() {
-        let mut tries = Tries::default();
+        let mut tries = Attempts::default();
         assert_eq!(shown(&tries), "- | - | - | - | - | - | - | -");
         tries.redirect(); // before any try it is none
         *tries.begin("") = tried("a:1", 502, [None, None, Some(0)], [0, 0, 0]);
@@ -203,7 +203,7 @@ mod tests {
     // And of an upstream of which all servers were disabled, with an error_page that was proxied too.
     #[test]
     fn a_request_without_a_peer_names_its_upstream() {
-        let mut tries = Tries::default();
+        let mut tries = Attempts::default();
         *tries.begin("dead") = tried("dead", 502, [None, None, Some(0)], [0, 0, 0]);
         assert_eq!(shown(&tries), "dead | 502 | - | - | 0.000 | 0 | 0 | 0");
         tries.redirect();
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded() {
-        let mut tries = Tries::default();
+        let mut tries = Attempts::default();
         for number in 0..TRIES_MAX + 9 {
             tries.begin(number.to_string());
         }

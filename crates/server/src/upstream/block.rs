@@ -12,16 +12,14 @@ use config::{
     blocks, directives, parse_size,
 };
 
-use super::keepalive::Limits;
+use super::balancing::{BalancingMethod, LeastTime, Peer};
+use super::keepalive::KeepaliveLimits;
 use super::resolved_peers::LookedUp;
 use super::server::ServerLine;
 use super::sticky::Sticky;
-use super::upstreams::{Declared, Lookups, Upstream};
-use super::{LeastTime, Method, Peer};
+use super::upstreams::{Declaration, Lookups, UPSTREAMS_MAX, Upstream};
 use crate::resolver::directives::ResolverLine;
 
-/// The `upstream` blocks of a configuration.
-pub const UPSTREAMS_MAX: usize = 10_000;
 /// Maximum of peers of an upstream.
 pub const PEERS_MAX: usize = 65_536;
 /// Maximum sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
@@ -73,7 +71,7 @@ directives! {
 
 directives! {
     /// Re-resolution of server names.
-    pub struct ServerNames in Upstream {
+    pub struct ServerResolving in Upstream {
         /// Sets the name servers that resolve the group's servers with `resolve`, in place of those of `http`.
         resolver: Option<Placed<ResolverLine>> = none, [UPSTREAM] 1..;
         /// Limits the time to resolve a name; after that the query is repeated.
@@ -107,9 +105,21 @@ impl Value for KeptCount {
     }
 }
 
+impl From<&KeptConnections> for KeepaliveLimits {
+    fn from(written: &KeptConnections) -> KeepaliveLimits {
+        KeepaliveLimits {
+            count: usize::try_from(written.keepalive.count).unwrap_or(usize::MAX),
+            is_local: written.keepalive.is_local,
+            requests: written.keepalive_requests.0,
+            time_ms: written.keepalive_time.0,
+            timeout_ms: written.keepalive_timeout.0,
+        }
+    }
+}
+
 /// All `upstream` blocks of a configuration, while they are read.
 #[derive(Debug, Default)]
-pub struct Blocks {
+pub struct UpstreamBlocks {
     list: Vec<Upstream>,
     /// Name and size of each `zone`; 0 where no line gives a size.
     zones: HashMap<Vec<u8>, u64>,
@@ -122,11 +132,11 @@ pub struct Blocks {
 pub fn tables() -> Vec<&'static Table> {
     let mut tables = vec![upstream()];
     tables.extend(KeptConnections::tables());
-    tables.extend(ServerNames::tables());
+    tables.extend(ServerResolving::tables());
     tables
 }
 
-impl Blocks {
+impl UpstreamBlocks {
     /// Reads a block. Names of servers are looked up by `resolve`, so not on a loop.
     ///
     /// # Errors
@@ -146,7 +156,7 @@ impl Blocks {
             let sentence = format!("more than {UPSTREAMS_MAX} upstreams");
             return Err(block.error(&Problem::new(sentence)));
         }
-        let mut reader = Reader::default();
+        let mut reader = BlockReader::default();
         for line in block.children() {
             match &line.name.bytes()[..] {
                 b"server" => reader.server(line, resolve)?,
@@ -159,7 +169,7 @@ impl Blocks {
                     self.sticky_zone(sticky, &name, line)?;
                 }
                 _ if KeptConnections::set(&mut reader.kept, line, scope)? => {}
-                _ if ServerNames::set(&mut reader.names, line, scope)? => {}
+                _ if ServerResolving::set(&mut reader.names, line, scope)? => {}
                 _ => reader.method(line, scope)?,
             }
         }
@@ -248,15 +258,15 @@ impl Blocks {
 
 /// A block that is being read.
 #[derive(Default)]
-struct Reader {
-    method: Option<Method>,
+struct BlockReader {
+    method: Option<BalancingMethod>,
     has_least_time: bool,
     key: Option<Template>,
     sticky: Option<Sticky>,
     /// A method that follows `sticky` replaces it.
     is_sticky_lost: bool,
     kept: <KeptConnections as Section>::Raw,
-    names: <ServerNames as Section>::Raw,
+    names: <ServerResolving as Section>::Raw,
     has_server: bool,
     has_zone: bool,
     primary: Vec<Peer>,
@@ -265,16 +275,18 @@ struct Reader {
     looked_up: Vec<LookedUp>,
 }
 
-impl Reader {
+impl BlockReader {
     fn server(
         &mut self,
         line: &Directive,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<(), Error> {
-        let method = self.method.as_ref().unwrap_or(&Method::RoundRobin);
+        let method = self.method.as_ref().unwrap_or(&BalancingMethod::RoundRobin);
         let allows_backup = matches!(
             method,
-            Method::RoundRobin | Method::LeastConn | Method::LeastTime(_)
+            BalancingMethod::RoundRobin
+                | BalancingMethod::LeastConn
+                | BalancingMethod::LeastTime(_)
         );
         let server = ServerLine::read(line, allows_backup)?;
         if let Some(lookup) = server.lookup() {
@@ -319,8 +331,8 @@ impl Reader {
         }
         self.is_sticky_lost |= self.sticky.is_some();
         let method = match &line.name.bytes()[..] {
-            b"least_conn" => Ok(Method::LeastConn),
-            b"ip_hash" => Ok(Method::IpHash),
+            b"least_conn" => Ok(BalancingMethod::LeastConn),
+            b"ip_hash" => Ok(BalancingMethod::IpHash),
             b"least_time" => least_time(
                 &line.args,
                 std::mem::replace(&mut self.has_least_time, true),
@@ -354,20 +366,20 @@ impl Reader {
         }
         let method = self.method.unwrap_or_default();
         let total: u64 = self.primary.iter().map(|peer| u64::from(peer.weight)).sum();
-        if method == Method::Consistent && total > RING_WEIGHT_MAX {
+        if method == BalancingMethod::Consistent && total > RING_WEIGHT_MAX {
             let sentence = format!(
                 "weights of upstream \"{name}\" add up to more than {RING_WEIGHT_MAX}, with \"hash ... consistent\""
             );
             return Err(block.error(&Problem::new(sentence)));
         }
-        let names = ServerNames::finish(self.names, scope)?;
-        let uses_key = matches!(method, Method::Hash | Method::Consistent);
-        Ok(Upstream::new(Declared {
+        let names = ServerResolving::finish(self.names, scope)?;
+        let uses_key = matches!(method, BalancingMethod::Hash | BalancingMethod::Consistent);
+        Ok(Upstream::new(Declaration {
             name: block.args[0].bytes().clone(),
             port: None,
             key: self.key.filter(|_| uses_key),
             method,
-            kept: Limits::from(&KeptConnections::finish(self.kept, scope)?),
+            kept: KeepaliveLimits::from(&KeptConnections::finish(self.kept, scope)?),
             primary: self.primary,
             backup: self.backup,
         })
@@ -386,7 +398,7 @@ fn invalid_parameter(word: &Word, number: usize) -> Problem {
     Problem::new(format!("invalid parameter \"{}\"", word.display())).at(number)
 }
 
-fn least_time(args: &[Word], is_repeated: bool) -> Result<Method, Problem> {
+fn least_time(args: &[Word], is_repeated: bool) -> Result<BalancingMethod, Problem> {
     let counts_inflight = match args.get(1) {
         None => false,
         Some(word) if *word == "inflight" => true,
@@ -403,25 +415,25 @@ fn least_time(args: &[Word], is_repeated: bool) -> Result<Method, Problem> {
             return Err(Problem::new(sentence).at(0));
         }
     };
-    Ok(Method::LeastTime(LeastTime {
+    Ok(BalancingMethod::LeastTime(LeastTime {
         to_last_byte,
         counts_inflight,
     }))
 }
 
-fn random(args: &[Word]) -> Result<Method, Problem> {
+fn random(args: &[Word]) -> Result<BalancingMethod, Problem> {
     match args {
-        [] => Ok(Method::Random),
+        [] => Ok(BalancingMethod::Random),
         [two, ..] if *two != "two" => Err(invalid_parameter(two, 0)),
         [_, by, ..] if *by != "least_conn" => Err(invalid_parameter(by, 1)),
-        _ => Ok(Method::RandomTwo),
+        _ => Ok(BalancingMethod::RandomTwo),
     }
 }
 
-fn hash(args: &[Word]) -> Result<Method, Problem> {
+fn hash(args: &[Word]) -> Result<BalancingMethod, Problem> {
     match args {
         [_, word] if *word != "consistent" => Err(invalid_parameter(word, 1)),
-        [_, _] => Ok(Method::Consistent),
-        _ => Ok(Method::Hash),
+        [_, _] => Ok(BalancingMethod::Consistent),
+        _ => Ok(BalancingMethod::Hash),
     }
 }

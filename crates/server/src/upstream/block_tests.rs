@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::{Grammar, Scope};
 
-use super::block::{self, Blocks};
-use super::{LeastTime, Method, Upstream};
+use super::Upstream;
+use super::balancing::{BalancingMethod, LeastTime};
+use super::block::{self, UpstreamBlocks};
 
-/// Blocks, and what is said about them: `warn:` goes on, nothing is an error.
+/// UpstreamBlocks, and what is said about them: `warn:` goes on, nothing is an error.
 const WRONG: &str = r#"
     upstream u { } => no servers are inside upstream
     upstream u { server 127.0.0.1:81; } upstream U { server 127.0.0.1:81; } => duplicate upstream "U"
@@ -133,14 +134,22 @@ fn resolve(name: &str) -> Vec<IpAddr> {
     }
 }
 
+config::blocks! {
+    /// What an `upstream` block stands in.
+    pub(super) fn http in Http {
+        /// The block.
+        "http": [MAIN] 0 => HTTP;
+    }
+}
+
 fn read(text: &str) -> (Result<Vec<Upstream>, config::Error>, Scope) {
     let mut scope = Scope::new();
     let mut all = || {
         let tree = config::parse_bytes(format!("http {{\n{text}\n}}").as_bytes())?;
         let mut tables = block::tables();
-        tables.push(super::tests::http());
+        tables.push(http());
         Grammar::new(tables).check(&tree)?;
-        let mut upstreams = Blocks::default();
+        let mut upstreams = UpstreamBlocks::default();
         for line in tree.directives[0].children() {
             upstreams.read(line, &mut scope, &mut resolve)?;
         }
@@ -188,7 +197,7 @@ fn blocks_say_what_they_say() {
     let all = read(text).0.unwrap();
     let group = all[0].group();
     assert_eq!((group.name(), group.tries()), ("Two", 3));
-    let method = Method::LeastTime(LeastTime {
+    let method = BalancingMethod::LeastTime(LeastTime {
         to_last_byte: true,
         counts_inflight: true,
     });

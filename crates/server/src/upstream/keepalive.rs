@@ -10,11 +10,9 @@ use wire::connect::Options;
 
 use crate::listen::address::Address;
 
-use super::block::KeptConnections;
-
 /// The limits of kept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct KeepaliveLimits {
     /// `keepalive`: connections.
     pub count: usize,
     /// Whether they are only for the location that opened them.
@@ -27,20 +25,8 @@ pub struct Limits {
     pub timeout_ms: u64,
 }
 
-impl From<&KeptConnections> for Limits {
-    fn from(written: &KeptConnections) -> Limits {
-        Limits {
-            count: usize::try_from(written.keepalive.count).unwrap_or(usize::MAX),
-            is_local: written.keepalive.is_local,
-            requests: written.keepalive_requests.0,
-            time_ms: written.keepalive_time.0,
-            timeout_ms: written.keepalive_timeout.0,
-        }
-    }
-}
-
 /// A connection that can be kept.
-pub trait Idle {
+pub trait Reusable {
     /// Whether it is open and silent.
     fn is_intact(&self) -> bool;
     /// Number of requests that went through it.
@@ -49,7 +35,7 @@ pub trait Idle {
     fn opened_ms(&self) -> u64;
 }
 
-impl Idle for UpstreamConnection {
+impl Reusable for UpstreamConnection {
     fn is_intact(&self) -> bool {
         UpstreamConnection::is_intact(self)
     }
@@ -63,16 +49,16 @@ impl Idle for UpstreamConnection {
     }
 }
 
-/// Idle connections, the most recently used one in front.
+/// Reusable connections, the most recently used one in front.
 #[derive(Debug)]
 pub struct IdleConnections<C> {
-    limits: Limits,
-    list: VecDeque<Entry<C>>,
+    limits: KeepaliveLimits,
+    list: VecDeque<IdleConnection<C>>,
 }
 
 /// The properties that a kept connection must have to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ConnectionKey {
     /// The peer's address.
     pub address: Address,
     /// The way it was opened: one from another address (`proxy_bind`) is another connection.
@@ -82,16 +68,16 @@ pub struct Wanted {
 }
 
 #[derive(Debug)]
-struct Entry<C> {
+struct IdleConnection<C> {
     connection: C,
-    like: Wanted,
+    like: ConnectionKey,
     since_ms: u64,
 }
 
-impl<C: Idle> IdleConnections<C> {
+impl<C: Reusable> IdleConnections<C> {
     /// No connections yet.
     #[must_use]
-    pub fn new(limits: Limits) -> IdleConnections<C> {
+    pub fn new(limits: KeepaliveLimits) -> IdleConnections<C> {
         IdleConnections {
             limits,
             list: VecDeque::new(),
@@ -111,13 +97,13 @@ impl<C: Idle> IdleConnections<C> {
     }
 
     /// Sets other limits.
-    pub fn limit(&mut self, limits: Limits) {
+    pub fn limit(&mut self, limits: KeepaliveLimits) {
         self.limits = limits;
         self.list.truncate(limits.count);
     }
 
     /// A matching connection. Those that turn out to be dead are closed.
-    pub fn take(&mut self, wanted: &Wanted, now_ms: u64) -> Option<C> {
+    pub fn take(&mut self, wanted: &ConnectionKey, now_ms: u64) -> Option<C> {
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
             if !self.limits.allow(&entry.like, wanted) {
@@ -133,7 +119,7 @@ impl<C: Idle> IdleConnections<C> {
     }
 
     /// Keeps a connection, or closes it where a limit requires that; the oldest one gives way to it.
-    pub fn put(&mut self, connection: C, like: Wanted, now_ms: u64) {
+    pub fn put(&mut self, connection: C, like: ConnectionKey, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(connection.opened_ms());
         let limits = &self.limits;
         if limits.count == 0
@@ -144,7 +130,7 @@ impl<C: Idle> IdleConnections<C> {
             return;
         }
         self.list.truncate(limits.count - 1);
-        self.list.push_front(Entry {
+        self.list.push_front(IdleConnection {
             connection,
             like,
             since_ms: now_ms,
@@ -158,15 +144,15 @@ impl<C: Idle> IdleConnections<C> {
         self.list = list;
     }
 
-    fn is_sound(&self, entry: &Entry<C>, now_ms: u64) -> bool {
+    fn is_sound(&self, entry: &IdleConnection<C>, now_ms: u64) -> bool {
         let idle_ms = now_ms.saturating_sub(entry.since_ms);
         idle_ms < self.limits.timeout_ms && entry.connection.is_intact()
     }
 }
 
-impl Limits {
+impl KeepaliveLimits {
     /// Nothing is kept: as with hosts that no block declares, in nginx too.
-    pub const NONE: Limits = Limits {
+    pub const NONE: KeepaliveLimits = KeepaliveLimits {
         count: 0,
         is_local: true,
         requests: 0,
@@ -174,7 +160,7 @@ impl Limits {
         timeout_ms: 0,
     };
 
-    fn allow(&self, like: &Wanted, wanted: &Wanted) -> bool {
+    fn allow(&self, like: &ConnectionKey, wanted: &ConnectionKey) -> bool {
         like.address == wanted.address
             && like.options == wanted.options
             && (!self.is_local || like.owner == wanted.owner)
@@ -188,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: KeepaliveLimits = KeepaliveLimits {
         count: 2,
         is_local: false,
         requests: 3,
@@ -204,7 +190,7 @@ mod tests {
         is_intact: Rc<Cell<bool>>,
     }
 
-    impl Idle for Sham {
+    impl Reusable for Sham {
         fn is_intact(&self) -> bool {
             self.is_intact.get()
         }
@@ -226,16 +212,16 @@ mod tests {
         }
     }
 
-    fn at(port: u16) -> Wanted {
-        Wanted {
+    fn at(port: u16) -> ConnectionKey {
+        ConnectionKey {
             address: Address::Inet(([127, 0, 0, 1], port).into()),
             options: Options::default(),
             owner: 0,
         }
     }
 
-    fn by(owner: u32) -> Wanted {
-        Wanted { owner, ..at(80) }
+    fn by(owner: u32) -> ConnectionKey {
+        ConnectionKey { owner, ..at(80) }
     }
 
     fn number(taken: Option<Sham>) -> Option<u32> {
@@ -257,7 +243,7 @@ mod tests {
 
     #[test]
     fn local_ones_are_for_their_location() {
-        let mut kept = IdleConnections::new(Limits {
+        let mut kept = IdleConnections::new(KeepaliveLimits {
             is_local: true,
             ..LIMITS
         });
@@ -284,7 +270,7 @@ mod tests {
         assert_eq!(number(kept.take(&at(80), 6100)), None, "idle for too long");
         kept.put(sham(4), at(80), 6000);
         assert_eq!(number(kept.take(&at(80), 6099)), Some(4));
-        let mut none = IdleConnections::new(Limits { count: 0, ..LIMITS });
+        let mut none = IdleConnections::new(KeepaliveLimits { count: 0, ..LIMITS });
         none.put(sham(5), at(80), 5000);
         assert!(none.is_empty());
     }

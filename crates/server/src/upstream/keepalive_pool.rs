@@ -14,7 +14,7 @@ use hashbrown::hash_map::Entry;
 use slots::slotted;
 use wire::UpstreamConnection;
 
-use super::keepalive::{IdleConnections, Limits, Wanted};
+use super::keepalive::{ConnectionKey, IdleConnections, KeepaliveLimits};
 use super::upstreams::{Upstream, Upstreams};
 use crate::loops::{Kind, LOOP, Loop, spawn};
 
@@ -27,7 +27,7 @@ pub struct KeepalivePool {
     /// By [`Upstream::id`].
     kept: RefCell<HashMap<u64, IdleConnections<UpstreamConnection>>>,
     /// The limits of each upstream of the current configuration, by [`Upstream::id`].
-    limits: RefCell<Arc<HashMap<u64, Limits>>>,
+    limits: RefCell<Arc<HashMap<u64, KeepaliveLimits>>>,
     is_tended: Cell<bool>,
 }
 
@@ -45,7 +45,7 @@ impl KeepalivePool {
 
     /// A matching connection, in the state of a moment ago. It may be dead all the same: see
     /// [`super::Choice::forgive_try`].
-    pub fn take(&self, upstream: &Upstream, wanted: &Wanted) -> Option<UpstreamConnection> {
+    pub fn take(&self, upstream: &Upstream, wanted: &ConnectionKey) -> Option<UpstreamConnection> {
         let mut all = self.kept.borrow_mut();
         let kept = all.get_mut(&upstream.id())?;
         kept.take(wanted, wire::loop_clock::monotonic_ms())
@@ -56,7 +56,7 @@ impl KeepalivePool {
         &self,
         upstream: &Upstream,
         connection: UpstreamConnection,
-        like: Wanted,
+        like: ConnectionKey,
         loop_: &Rc<Loop>,
     ) {
         let limits = upstream.declared().kept;

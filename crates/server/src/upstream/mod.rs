@@ -1,49 +1,35 @@
-//! Upstreams: groups of servers that requests are passed on to, and the choice of the server for the next request.
+//! Upstreams: groups of servers that requests are passed on to, and the connections to them.
 //!
-//! Not here: what is sent to them. Pure logic (but for the idle connections in `keepalive`, which belong to their loop)
-//! behind one short lock for each group: all loops share the states of the peers (weights, failures, connections), as
-//! nginx's workers do with `zone`. Invariant: a peer that was taken is given back, so that `max_conns` and `least_conn`
-//! count no request that ended.
+//! * [`upstreams`]: all upstreams of a configuration, made of [`block`]s and of the hosts of `proxy_pass`.
+//! * [`balancing`]: the choice of the peer for a request; [`sticky`]: the sessions that are bound to one.
+//! * [`resolved_peers`] and [`re_resolve`]: servers whose names are looked up again and again.
+//! * [`connect`], [`keepalive_pool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
 //!
-//! How to use it: [`Upstreams::link`] while the configuration is built, or [`Upstreams::find`] for a name made of
-//! variables; then [`Upstream::choose`], and for each attempt [`Choice::next`], [`KeepalivePool::take`] or
-//! [`connect::connect`], [`Choice::give_back`], and [`KeepalivePool::put`] when the connection is good for another request.
+//! Not here: requests, and what is sent of them. How to use it: [`Upstreams::link`] while the configuration is built, or
+//! [`Upstreams::find`] for a name made of variables; then [`Upstream::choose`], and for each attempt [`Choice::next`],
+//! [`KeepalivePool::take`] or [`connect::connect`], [`Choice::give_back`], and [`KeepalivePool::put`] when the connection
+//! is good for another request. Invariant: idle connections belong to their loop, the states of peers to all of them.
 
 pub mod attempts;
+pub mod balancing;
 pub mod block;
 #[cfg(test)]
 mod block_tests;
-pub mod choice;
 pub mod connect;
-mod eligible;
-pub mod group;
-mod hash;
 pub mod keepalive;
 pub mod keepalive_pool;
-mod least;
 pub mod next_upstream;
-mod outcome;
-pub mod peer;
-pub mod peer_counters;
-mod random;
 pub mod re_resolve;
 pub mod resolved_peers;
 #[cfg(test)]
 mod resolved_peers_tests;
-mod round_robin;
 pub mod server;
-mod sessions;
 pub mod sticky;
-#[cfg(test)]
-mod tests;
 pub mod upstreams;
 #[cfg(test)]
 mod upstreams_tests;
 
-pub use choice::Choice;
-pub use group::{Asker, Group, LeastTime, Method};
-pub use keepalive::Wanted;
+pub use balancing::{Asker, Choice, Now, Peer, PeerOutcome, PeerTimes, peer_counters};
+pub use keepalive::ConnectionKey;
 pub use keepalive_pool::KeepalivePool;
-pub use outcome::{Outcome, Times};
-pub use peer::{Now, Peer, Standing};
-pub use upstreams::{Declared, Upstream, Upstreams};
+pub use upstreams::{Upstream, Upstreams};

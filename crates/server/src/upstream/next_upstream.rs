@@ -8,7 +8,7 @@ use wire::answer::AnswerFault;
 use wire::connect::ConnectError;
 use wire::exchange::ExchangeError;
 
-use super::Outcome;
+use super::balancing::PeerOutcome;
 
 config::choice_set! {
     /// What makes a request go to the next server.
@@ -44,14 +44,14 @@ config::choice_set! {
 
 /// The failure of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum PeerFailure {
     /// The connection failed, or ended before the answer's head.
     Error,
     /// It took too long.
     Timeout,
     /// The answer's head cannot be understood.
     InvalidHeader,
-    /// An answer with this code, one of those that [`Failure::of_status`] knows.
+    /// An answer with this code, one of those that [`PeerFailure::of_status`] knows.
     Status(u16),
 }
 
@@ -66,7 +66,7 @@ pub struct NextRules {
 
 /// The progress of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct AttemptProgress {
     /// Its method.
     pub method: Method,
     /// Whether any of it was sent to the peer.
@@ -79,19 +79,20 @@ pub struct Progress {
     pub tries_left: usize,
 }
 
-impl Failure {
+impl PeerFailure {
     /// The failure that a response's status may stand for.
     #[must_use]
-    pub fn of_status(status: u16) -> Option<Failure> {
-        matches!(status, 403 | 404 | 429 | 500 | 502 | 503 | 504).then_some(Failure::Status(status))
+    pub fn of_status(status: u16) -> Option<PeerFailure> {
+        matches!(status, 403 | 404 | 429 | 500 | 502 | 503 | 504)
+            .then_some(PeerFailure::Status(status))
     }
 
     /// The failure for a connection's error; none when the request itself is at fault, since no other peer would help.
     #[must_use]
-    pub fn of_exchange(error: &ExchangeError) -> Option<Failure> {
+    pub fn of_exchange(error: &ExchangeError) -> Option<PeerFailure> {
         Some(match error {
-            ExchangeError::Timeout => Failure::Timeout,
-            ExchangeError::Answer(AnswerFault::Head(_)) => Failure::InvalidHeader,
+            ExchangeError::Timeout => PeerFailure::Timeout,
+            ExchangeError::Answer(AnswerFault::Head(_)) => PeerFailure::InvalidHeader,
             ExchangeError::Request(_) => return None,
             ExchangeError::Answer(
                 AnswerFault::Closed
@@ -100,16 +101,16 @@ impl Failure {
                 | AnswerFault::Body(_),
             )
             | ExchangeError::Send(_)
-            | ExchangeError::Receive(_) => Failure::Error,
+            | ExchangeError::Receive(_) => PeerFailure::Error,
         })
     }
 
     /// The failure for the lack of a connection; none when this server itself is at fault (`proxy_bind`).
     #[must_use]
-    pub fn of_connect(error: &ConnectError) -> Option<Failure> {
+    pub fn of_connect(error: &ConnectError) -> Option<PeerFailure> {
         match error {
-            ConnectError::Timeout => Some(Failure::Timeout),
-            ConnectError::Refused(_) => Some(Failure::Error),
+            ConnectError::Timeout => Some(PeerFailure::Timeout),
+            ConnectError::Refused(_) => Some(PeerFailure::Error),
             ConnectError::Bind { .. } | ConnectError::Transparent(_) => None,
         }
     }
@@ -118,33 +119,33 @@ impl Failure {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Failure::Error | Failure::InvalidHeader => 502,
-            Failure::Timeout => 504,
-            Failure::Status(status) => status,
+            PeerFailure::Error | PeerFailure::InvalidHeader => 502,
+            PeerFailure::Timeout => 504,
+            PeerFailure::Status(status) => status,
         }
     }
 
     /// The result that is recorded for the peer when the next one is tried.
     #[must_use]
-    pub fn outcome(self) -> Outcome {
+    pub fn outcome(self) -> PeerOutcome {
         match self {
-            Failure::Status(403 | 404) => Outcome::Unwanted,
-            _ => Outcome::Failed,
+            PeerFailure::Status(403 | 404) => PeerOutcome::Unwanted,
+            _ => PeerOutcome::Failed,
         }
     }
 
     fn flag(self) -> NextUpstream {
         match self {
-            Failure::Error => NextUpstream::ERROR,
-            Failure::Timeout => NextUpstream::TIMEOUT,
-            Failure::InvalidHeader => NextUpstream::INVALID_HEADER,
-            Failure::Status(403) => NextUpstream::HTTP_403,
-            Failure::Status(404) => NextUpstream::HTTP_404,
-            Failure::Status(429) => NextUpstream::HTTP_429,
-            Failure::Status(500) => NextUpstream::HTTP_500,
-            Failure::Status(503) => NextUpstream::HTTP_503,
-            Failure::Status(504) => NextUpstream::HTTP_504,
-            Failure::Status(_) => NextUpstream::HTTP_502,
+            PeerFailure::Error => NextUpstream::ERROR,
+            PeerFailure::Timeout => NextUpstream::TIMEOUT,
+            PeerFailure::InvalidHeader => NextUpstream::INVALID_HEADER,
+            PeerFailure::Status(403) => NextUpstream::HTTP_403,
+            PeerFailure::Status(404) => NextUpstream::HTTP_404,
+            PeerFailure::Status(429) => NextUpstream::HTTP_429,
+            PeerFailure::Status(500) => NextUpstream::HTTP_500,
+            PeerFailure::Status(503) => NextUpstream::HTTP_503,
+            PeerFailure::Status(504) => NextUpstream::HTTP_504,
+            PeerFailure::Status(_) => NextUpstream::HTTP_502,
         }
     }
 }
@@ -152,7 +153,7 @@ impl Failure {
 impl NextRules {
     /// Whether the request is sent to the next peer.
     #[must_use]
-    pub fn allows(&self, failure: Failure, progress: &Progress) -> bool {
+    pub fn allows(&self, failure: PeerFailure, progress: &AttemptProgress) -> bool {
         let changes = matches!(progress.method, Method::Post | Method::Lock | Method::Patch);
         let mut needed = failure.flag();
         if progress.is_sent && changes {
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    const SENT: Progress = Progress {
+    const SENT: AttemptProgress = AttemptProgress {
         method: Method::Get,
         is_sent: true,
         is_unbuffered: false,
@@ -186,11 +187,13 @@ mod tests {
     #[test]
     fn only_what_is_named_goes_on() {
         let usual = rules(NextUpstream::ERROR.or(NextUpstream::TIMEOUT));
-        assert!(usual.allows(Failure::Error, &SENT) && usual.allows(Failure::Timeout, &SENT));
-        assert!(!usual.allows(Failure::InvalidHeader, &SENT));
-        assert!(!rules(NextUpstream::OFF).allows(Failure::Error, &SENT));
+        assert!(
+            usual.allows(PeerFailure::Error, &SENT) && usual.allows(PeerFailure::Timeout, &SENT)
+        );
+        assert!(!usual.allows(PeerFailure::InvalidHeader, &SENT));
+        assert!(!rules(NextUpstream::OFF).allows(PeerFailure::Error, &SENT));
         for status in 100..600 {
-            let Some(failure) = Failure::of_status(status) else {
+            let Some(failure) = PeerFailure::of_status(status) else {
                 continue;
             };
             let name = format!("http_{status}");
@@ -201,35 +204,35 @@ mod tests {
             assert!(rules(*flag).allows(failure, &SENT) && !usual.allows(failure, &SENT));
             assert_eq!(failure.status(), status);
             let is_wellness = matches!(status, 403 | 404);
-            assert_eq!(failure.outcome() == Outcome::Unwanted, is_wellness);
+            assert_eq!(failure.outcome() == PeerOutcome::Unwanted, is_wellness);
         }
-        assert_eq!(Failure::of_status(501), None);
+        assert_eq!(PeerFailure::of_status(501), None);
     }
 
     #[test]
     fn what_may_change_something_is_not_sent_twice() {
         let usual = rules(NextUpstream::ERROR);
         for method in [Method::Post, Method::Lock, Method::Patch] {
-            assert!(!usual.allows(Failure::Error, &Progress { method, ..SENT }));
+            assert!(!usual.allows(PeerFailure::Error, &AttemptProgress { method, ..SENT }));
             assert!(usual.allows(
-                Failure::Error,
-                &Progress {
+                PeerFailure::Error,
+                &AttemptProgress {
                     method,
                     is_sent: false,
                     ..SENT
                 }
             ));
             let all = rules(NextUpstream::ERROR.or(NextUpstream::NON_IDEMPOTENT));
-            assert!(all.allows(Failure::Error, &Progress { method, ..SENT }));
+            assert!(all.allows(PeerFailure::Error, &AttemptProgress { method, ..SENT }));
         }
-        let unbuffered = Progress {
+        let unbuffered = AttemptProgress {
             is_unbuffered: true,
             ..SENT
         };
-        assert!(!usual.allows(Failure::Error, &unbuffered));
+        assert!(!usual.allows(PeerFailure::Error, &unbuffered));
         assert!(usual.allows(
-            Failure::Error,
-            &Progress {
+            PeerFailure::Error,
+            &AttemptProgress {
                 is_sent: false,
                 ..unbuffered
             }
@@ -238,15 +241,15 @@ mod tests {
 
     #[test]
     fn errors_are_told_apart() {
-        let of = |error: ExchangeError| Failure::of_exchange(&error).map(Failure::status);
+        let of = |error: ExchangeError| PeerFailure::of_exchange(&error).map(PeerFailure::status);
         assert_eq!(of(ExchangeError::Timeout), Some(504));
         assert_eq!(of(AnswerFault::Closed.into()), Some(502));
-        let invalid = Failure::of_exchange(&AnswerFault::Head(String::new()).into());
-        assert_eq!(invalid, Some(Failure::InvalidHeader));
+        let invalid = PeerFailure::of_exchange(&AnswerFault::Head(String::new()).into());
+        assert_eq!(invalid, Some(PeerFailure::InvalidHeader));
         assert_eq!(of(RequestFault::Chunked10.into()), None);
         assert_eq!(
-            Failure::of_connect(&ConnectError::Timeout),
-            Some(Failure::Timeout)
+            PeerFailure::of_connect(&ConnectError::Timeout),
+            Some(PeerFailure::Timeout)
         );
     }
 
@@ -254,15 +257,15 @@ mod tests {
     fn tries_and_time_end_it() {
         let usual = rules(NextUpstream::ERROR);
         assert!(!usual.allows(
-            Failure::Error,
-            &Progress {
+            PeerFailure::Error,
+            &AttemptProgress {
                 tries_left: 1,
                 ..SENT
             }
         ));
         assert!(!usual.allows(
-            Failure::Error,
-            &Progress {
+            PeerFailure::Error,
+            &AttemptProgress {
                 tries_left: 0,
                 ..SENT
             }
@@ -271,10 +274,10 @@ mod tests {
             timeout_ms: 100,
             ..usual
         };
-        assert!(!hasty.allows(Failure::Error, &SENT));
+        assert!(!hasty.allows(PeerFailure::Error, &SENT));
         assert!(hasty.allows(
-            Failure::Error,
-            &Progress {
+            PeerFailure::Error,
+            &AttemptProgress {
                 elapsed_ms: 99,
                 ..SENT
             }

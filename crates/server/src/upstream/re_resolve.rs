@@ -10,7 +10,7 @@ use logs::process_log::{Level, error_log};
 
 use super::resolved_peers::LookedUp;
 use super::upstreams::Live;
-use crate::resolver::{Found, Question, Resolver, Unresolved, thread};
+use crate::resolver::{Query, ResolveError, ResolvedName, Resolver, thread};
 
 /// Minimum time between two queries after a failure.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -43,8 +43,8 @@ pub(super) fn begin(live: &Arc<Live>, servers: &[LookedUp], watching: &Watching)
 async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watching) {
     let (host, service) = (&server.lookup.host, server.lookup.service.as_deref());
     let question = match service {
-        None => Question::host(host),
-        Some(service) => Question::service(service, host),
+        None => Query::host(host),
+        Some(service) => Query::service(service, host),
     };
     loop {
         let Some(known_s) = live.upgrade().map(|live| live.valid_s(number)) else {
@@ -65,15 +65,15 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
             Ok(found) => found,
             Err(unresolved) => {
                 tell(service, host, unresolved);
-                if unresolved != Unresolved::NOT_FOUND {
+                if unresolved != ResolveError::NOT_FOUND {
                     tokio::time::sleep(watching.timeout.max(RETRY_MIN)).await;
                     continue;
                 }
                 // nginx's interval for the next query.
                 let again_s = watching.resolver.rules.valid_s.unwrap_or(10);
-                Arc::new(Found {
+                Arc::new(ResolvedName {
                     valid_s: wire::loop_clock::unix_seconds().saturating_add(again_s),
-                    ..Found::default()
+                    ..ResolvedName::default()
                 })
             }
         };
@@ -100,7 +100,7 @@ fn left(valid_s: i64) -> Duration {
     Duration::from_secs(left.unsigned_abs() + 1)
 }
 
-fn tell(service: Option<&str>, host: &str, unresolved: Unresolved) {
+fn tell(service: Option<&str>, host: &str, unresolved: ResolveError) {
     let what = match service {
         None => host.to_owned(),
         Some(service) => format!("service {service} of {host}"),

@@ -3,12 +3,11 @@
 //! Pure. Not here: the queries ([`super::re_resolve`]). Invariant: a peer that a new answer still has keeps its state;
 //! the peers of one server stand together where they came, new ones at the end, as in nginx.
 
-use super::Peer;
-use super::group::Moved;
+use super::balancing::{Moved, Peer};
 use super::server::{Lookup, ServerLine};
 use crate::listen::Address;
-use crate::resolver::Found;
-use crate::resolver::cache::Target;
+use crate::resolver::ResolvedName;
+use crate::resolver::cache::ResolvedAddress;
 
 /// A `server` line with `resolve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,32 +22,32 @@ pub struct LookedUp {
 
 /// A peer, and the number of the resolved server that it came with; none when it is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Member {
+struct ResolvedPeer {
     peer: Peer,
     server: Option<usize>,
 }
 
 /// The current peers.
 #[derive(Clone, Debug, Default)]
-pub struct Roster {
-    primary: Vec<Member>,
-    backup: Vec<Member>,
+pub struct ResolvedPeers {
+    primary: Vec<ResolvedPeer>,
+    backup: Vec<ResolvedPeer>,
     /// Expiry of each resolved server's answer, in seconds.
     valid_s: Vec<i64>,
 }
 
-impl Roster {
+impl ResolvedPeers {
     /// The fixed peers, and that many servers that are not resolved yet.
     #[must_use]
-    pub fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> Roster {
+    pub fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> ResolvedPeers {
         let fixed = |peers: &[Peer]| {
-            let member = |peer: &Peer| Member {
+            let member = |peer: &Peer| ResolvedPeer {
                 peer: peer.clone(),
                 server: None,
             };
             peers.iter().map(member).collect()
         };
-        Roster {
+        ResolvedPeers {
             primary: fixed(primary),
             backup: fixed(backup),
             valid_s: vec![0; servers],
@@ -58,7 +57,8 @@ impl Roster {
     /// The peers.
     #[must_use]
     pub fn peers(&self) -> (Vec<Peer>, Vec<Peer>) {
-        let peers = |members: &[Member]| members.iter().map(|member| member.peer.clone()).collect();
+        let peers =
+            |members: &[ResolvedPeer]| members.iter().map(|member| member.peer.clone()).collect();
         (peers(&self.primary), peers(&self.backup))
     }
 
@@ -70,7 +70,7 @@ impl Roster {
 
     /// Takes over the answer for a server from the previous configuration's peers, where they have one for the same
     /// name.
-    pub fn inherit(&mut self, own: &[LookedUp], before: &Roster, theirs: &[LookedUp]) {
+    pub fn inherit(&mut self, own: &[LookedUp], before: &ResolvedPeers, theirs: &[LookedUp]) {
         for (number, server) in own.iter().enumerate() {
             let is_same = |other: &LookedUp| {
                 other.lookup.host == server.lookup.host
@@ -82,8 +82,8 @@ impl Roster {
             if let Some(valid_s) = self.valid_s.get_mut(number) {
                 *valid_s = before.valid_s(other);
             }
-            let of_other = |member: &&Member| member.server == Some(other);
-            let adopt = |member: &Member| {
+            let of_other = |member: &&ResolvedPeer| member.server == Some(other);
+            let adopt = |member: &ResolvedPeer| {
                 let mut address = member.peer.address.clone();
                 if let (None, Address::Inet(inet)) = (&server.lookup.service, &mut address) {
                     inet.set_port(server.lookup.port);
@@ -92,7 +92,7 @@ impl Roster {
                     None => (&server.line.name, server.line.weight_of(1)),
                     Some(_) => (&member.peer.server, member.peer.weight),
                 };
-                Member {
+                ResolvedPeer {
                     peer: server.line.peer(address, name, weight),
                     server: Some(number),
                 }
@@ -108,11 +108,16 @@ impl Roster {
     }
 
     /// Applies a server's answer. Returns the new indices of the peers that remain; `None`: nothing changed.
-    pub fn update(&mut self, number: usize, server: &LookedUp, found: &Found) -> Option<Moved> {
+    pub fn update(
+        &mut self,
+        number: usize,
+        server: &LookedUp,
+        found: &ResolvedName,
+    ) -> Option<Moved> {
         if let Some(valid_s) = self.valid_s.get_mut(number) {
             *valid_s = found.valid_s;
         }
-        let priority = |target: &Target| target.server.as_ref().map_or(0, |s| s.priority);
+        let priority = |target: &ResolvedAddress| target.server.as_ref().map_or(0, |s| s.priority);
         let first = found.targets.iter().map(priority).min().unwrap_or(0);
         let wanted = |of_backup: bool| {
             let targets = found.targets.iter();
@@ -132,7 +137,7 @@ impl Roster {
             is_changed |= is_other_changed;
             moved
         });
-        let unmoved = |members: &[Member]| (0..members.len()).map(Some).collect();
+        let unmoved = |members: &[ResolvedPeer]| (0..members.len()).map(Some).collect();
         let moved = match server.line.is_backup {
             true => Moved {
                 primary: unmoved(&self.primary),
@@ -148,7 +153,7 @@ impl Roster {
 }
 
 impl LookedUp {
-    fn member(&self, number: usize, target: &Target) -> Member {
+    fn member(&self, number: usize, target: &ResolvedAddress) -> ResolvedPeer {
         let peer = match &target.server {
             None => {
                 let address = Address::Inet((target.ip, self.lookup.port).into());
@@ -161,7 +166,7 @@ impl LookedUp {
                 self.line.peer(address, server.name.as_bytes(), weight)
             }
         };
-        Member {
+        ResolvedPeer {
             peer,
             server: Some(number),
         }
@@ -171,9 +176,9 @@ impl LookedUp {
 /// Replaces the peers of a server; those in both answers stay. Returns the new indices of the previous ones, and
 /// whether anything changed.
 fn replace(
-    members: &mut Vec<Member>,
+    members: &mut Vec<ResolvedPeer>,
     number: usize,
-    mut wanted: Vec<Member>,
+    mut wanted: Vec<ResolvedPeer>,
 ) -> (Vec<Option<usize>>, bool) {
     let mut moved = Vec::with_capacity(members.len());
     let mut kept = Vec::with_capacity(members.len());

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use config::{Grammar, Scope};
 use logs::getaddrinfo::Hosts;
 
-use super::block::{self, Blocks};
-use super::{Asker, Choice, Now, Outcome, Times, Upstream, Upstreams};
-use crate::resolver::Found;
-use crate::resolver::cache::{ServiceServer, Target};
+use super::block::{self, UpstreamBlocks};
+use super::{Asker, Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams};
+use crate::resolver::ResolvedName;
+use crate::resolver::cache::{ResolvedAddress, ServiceServer};
 
 const NOW: Now = Now {
     seconds: 100,
@@ -20,9 +20,9 @@ fn upstreams(lines: &str) -> Upstreams {
     let text = format!("http {{ upstream u {{ zone z 1m; {lines} }} }}");
     let tree = config::parse_bytes(text.as_bytes()).unwrap();
     let mut tables = block::tables();
-    tables.push(super::tests::http());
+    tables.push(super::block_tests::http());
     Grammar::new(tables).check(&tree).unwrap();
-    let (mut blocks, mut scope) = (Blocks::default(), Scope::new());
+    let (mut blocks, mut scope) = (UpstreamBlocks::default(), Scope::new());
     for line in tree.directives[0].children() {
         blocks.read(line, &mut scope, &mut |_| Vec::new()).unwrap();
     }
@@ -34,21 +34,21 @@ fn u(all: &Upstreams) -> Arc<Upstream> {
 }
 
 /// A host's addresses by their last number.
-fn hosts(last: &[u8]) -> Found {
-    let target = |last: &u8| Target {
+fn hosts(last: &[u8]) -> ResolvedName {
+    let target = |last: &u8| ResolvedAddress {
         ip: IpAddr::from([127, 0, 0, *last]),
         server: None,
     };
-    Found {
+    ResolvedName {
         targets: last.iter().map(target).collect(),
         valid_s: 500,
-        ..Found::default()
+        ..ResolvedName::default()
     }
 }
 
 /// A service's servers: the last number of the address, priority and weight.
-fn servers(list: &[(u8, u16, u16)]) -> Found {
-    let target = |(last, priority, weight): &(u8, u16, u16)| Target {
+fn servers(list: &[(u8, u16, u16)]) -> ResolvedName {
+    let target = |(last, priority, weight): &(u8, u16, u16)| ResolvedAddress {
         ip: IpAddr::from([127, 0, 0, *last]),
         server: Some(Arc::new(ServiceServer {
             name: format!("s{last}.test"),
@@ -57,10 +57,10 @@ fn servers(list: &[(u8, u16, u16)]) -> Found {
             weight: *weight,
         })),
     };
-    Found {
+    ResolvedName {
         targets: list.iter().map(target).collect(),
         valid_s: 500,
-        ..Found::default()
+        ..ResolvedName::default()
     }
 }
 
@@ -85,7 +85,7 @@ fn next(choice: &mut Choice) -> String {
 fn answer(upstream: &Upstream) -> String {
     let mut choice = upstream.choose(&Asker::default());
     let name = next(&mut choice);
-    choice.give_back(Outcome::Answered, Times::default(), NOW);
+    choice.give_back(PeerOutcome::Answered, PeerTimes::default(), NOW);
     name
 }
 
@@ -177,10 +177,10 @@ fn requests_on_their_way_go_on_among_the_peers_that_are_there_now() {
     let mut three = upstream.choose(&Asker::default());
     assert_eq!(next(&mut three), "127.0.0.3:80");
     assert_eq!(answer(&upstream), "127.0.0.9:80", "the one that stands in");
-    two.give_back(Outcome::Answered, Times::default(), NOW);
+    two.give_back(PeerOutcome::Answered, PeerTimes::default(), NOW);
     assert_eq!(upstream.group().connections(), [0, 1, 0]);
     assert_eq!(answer(&upstream), "127.0.0.2:80");
-    one.give_back(Outcome::Failed, Times::default(), NOW);
+    one.give_back(PeerOutcome::Failed, PeerTimes::default(), NOW);
     assert_eq!(
         next(&mut one),
         "127.0.0.2:80",
@@ -199,7 +199,7 @@ fn what_failed_is_remembered_over_an_answer() {
     assert_eq!(next(&mut choice), "127.0.0.1:80");
     u(&all).found(0, &hosts(&[1, 2, 3]));
     assert!(
-        choice.give_back(Outcome::Failed, Times::default(), NOW),
+        choice.give_back(PeerOutcome::Failed, PeerTimes::default(), NOW),
         "it is disabled"
     );
     for _ in 0..6 {
@@ -220,7 +220,7 @@ fn a_long_request_keeps_no_group_in_between() {
     u(&all).found(0, &hosts(&[5, 4, 1]));
     assert!(between.upgrade().is_none());
     assert_eq!(u(&all).group().connections(), [1, 0, 0]);
-    long.give_back(Outcome::Answered, Times::default(), NOW);
+    long.give_back(PeerOutcome::Answered, PeerTimes::default(), NOW);
     assert_eq!(u(&all).group().connections(), [0, 0, 0]);
 }
 

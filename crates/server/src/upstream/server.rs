@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Word, parse_sec};
 
-use super::{Peer, Standing};
+use super::balancing::{Peer, Standing};
 use crate::listen::Address;
 use crate::resolver::address::{ServerAddress, split_port};
 

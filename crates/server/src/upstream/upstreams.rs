@@ -16,30 +16,32 @@ use logs::getaddrinfo::Hosts;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::block::UPSTREAMS_MAX;
-use super::keepalive::Limits;
+use super::balancing::{Asker, BalancingMethod, Choice, Peer, PeerGroup};
+use super::keepalive::KeepaliveLimits;
 use super::re_resolve::{self, Watching};
-use super::resolved_peers::{LookedUp, Roster};
+use super::resolved_peers::{LookedUp, ResolvedPeers};
 use super::sticky::Sticky;
-use super::{Asker, Choice, Group, Method, Peer};
 use crate::listen::Address;
 use crate::resolver::address::{ServerAddress, split_port};
 use crate::resolver::directives::ResolverLine;
-use crate::resolver::{Found, Resolving};
+use crate::resolver::{ResolvedName, Resolving};
+
+/// Maximum number of upstreams of a configuration.
+pub const UPSTREAMS_MAX: usize = 10_000;
 
 /// The declaration of an upstream.
 #[derive(Debug)]
-pub struct Declared {
+pub struct Declaration {
     /// Its name: the host in `proxy_pass`.
     pub name: Bytes,
     /// The port, where no block declares it.
     pub port: Option<u16>,
     /// The load-balancing method.
-    pub method: Method,
+    pub method: BalancingMethod,
     /// The key of `hash`.
     pub key: Option<Template>,
     /// The limits of its kept connections.
-    pub kept: Limits,
+    pub kept: KeepaliveLimits,
     /// Its primary peers.
     pub primary: Vec<Peer>,
     /// Its backup peers.
@@ -64,7 +66,7 @@ pub struct Lookups {
 /// An upstream: its declaration and its live state.
 #[derive(Debug)]
 pub struct Upstream {
-    declared: Declared,
+    declared: Declaration,
     lookups: Option<Box<Lookups>>,
     sticky: Option<Box<Sticky>>,
     live: OnceLock<Arc<Live>>,
@@ -76,7 +78,7 @@ pub struct Live {
     /// The key of a loop's kept connections: the same for the upstream of this name in the next configuration.
     id: u64,
     /// The group that it began with.
-    first: Arc<Group>,
+    first: Arc<PeerGroup>,
     /// For an upstream whose servers are resolved.
     changing: Option<Changing>,
 }
@@ -84,10 +86,10 @@ pub struct Live {
 /// The live state where answers of name servers replace the group.
 #[derive(Debug)]
 struct Changing {
-    group: RwLock<Arc<Group>>,
-    roster: Mutex<Roster>,
+    group: RwLock<Arc<PeerGroup>>,
+    roster: Mutex<ResolvedPeers>,
     /// Replaced groups that requests still hold.
-    elders: Mutex<Vec<Weak<Group>>>,
+    elders: Mutex<Vec<Weak<PeerGroup>>>,
     is_watched: AtomicBool,
 }
 
@@ -100,7 +102,7 @@ impl Live {
     }
 
     /// Applies a resolved server's answer.
-    pub fn update(&self, number: usize, server: &LookedUp, found: &Found) {
+    pub fn update(&self, number: usize, server: &LookedUp, found: &ResolvedName) {
         let Some(changing) = &self.changing else {
             return;
         };
@@ -110,7 +112,7 @@ impl Live {
         };
         let before = Arc::clone(&changing.group.read());
         let (primary, backup) = roster.peers();
-        let next = Group::new(before.name(), before.method.clone(), primary, backup);
+        let next = PeerGroup::new(before.name(), before.method.clone(), primary, backup);
         let next = before.replace(next, moved, &mut changing.elders.lock());
         *changing.group.write() = next;
     }
@@ -119,7 +121,7 @@ impl Live {
 impl Upstream {
     /// An upstream that is not in use yet.
     #[must_use]
-    pub fn new(declared: Declared) -> Upstream {
+    pub fn new(declared: Declaration) -> Upstream {
         Upstream {
             declared,
             lookups: None,
@@ -137,15 +139,15 @@ impl Upstream {
         let shown = String::from_utf8_lossy(name).into_owned();
         let live = Live {
             id: new_id(),
-            first: Arc::new(Group::of_request(shown, primary.clone())),
+            first: Arc::new(PeerGroup::of_request(shown, primary.clone())),
             changing: None,
         };
-        let upstream = Upstream::new(Declared {
+        let upstream = Upstream::new(Declaration {
             name: Bytes::copy_from_slice(name),
             port: None,
-            method: Method::RoundRobin,
+            method: BalancingMethod::RoundRobin,
             key: None,
-            kept: Limits::NONE,
+            kept: KeepaliveLimits::NONE,
             primary,
             backup: Vec::new(),
         });
@@ -175,7 +177,7 @@ impl Upstream {
 
     /// Its declaration.
     #[must_use]
-    pub fn declared(&self) -> &Declared {
+    pub fn declared(&self) -> &Declaration {
         &self.declared
     }
 
@@ -187,7 +189,7 @@ impl Upstream {
 
     /// The peers and their states.
     #[must_use]
-    pub fn group(&self) -> Arc<Group> {
+    pub fn group(&self) -> Arc<PeerGroup> {
         let live = self.live();
         match &live.changing {
             None => Arc::clone(&live.first),
@@ -212,22 +214,22 @@ impl Upstream {
             .get_or_init(|| Arc::new(self.born(new_id(), self.roster())))
     }
 
-    fn roster(&self) -> Option<Roster> {
+    fn roster(&self) -> Option<ResolvedPeers> {
         let count = self.lookups.as_ref()?.servers.len();
-        let Declared {
+        let Declaration {
             primary, backup, ..
         } = &self.declared;
-        Some(Roster::new(primary, backup, count))
+        Some(ResolvedPeers::new(primary, backup, count))
     }
 
-    fn born(&self, id: u64, roster: Option<Roster>) -> Live {
+    fn born(&self, id: u64, roster: Option<ResolvedPeers>) -> Live {
         let declared = &self.declared;
         let (primary, backup) = match &roster {
             Some(roster) => roster.peers(),
             None => (declared.primary.clone(), declared.backup.clone()),
         };
         let (name, method) = (self.name(), declared.method.clone());
-        let first = Arc::new(Group::new(name, method, primary, backup));
+        let first = Arc::new(PeerGroup::new(name, method, primary, backup));
         let changing = roster.map(|roster| Changing {
             group: RwLock::new(Arc::clone(&first)),
             roster: Mutex::new(roster),
@@ -308,7 +310,7 @@ impl Upstream {
 
     /// Applies the answer for the resolved server of this number.
     #[cfg(test)]
-    pub(super) fn found(&self, number: usize, found: &Found) {
+    pub(super) fn found(&self, number: usize, found: &ResolvedName) {
         self.live().update(number, &self.looked_up()[number], found);
     }
 
@@ -338,7 +340,7 @@ pub struct Upstreams {
     by_name: HashMap<Box<[u8]>, SmallVec<[usize; 1]>>,
     hosts: Hosts,
     /// The keepalive limits of each, by its number.
-    limits: OnceLock<Arc<HashMap<u64, Limits>>>,
+    limits: OnceLock<Arc<HashMap<u64, KeepaliveLimits>>>,
 }
 
 impl Upstreams {
@@ -402,12 +404,12 @@ impl Upstreams {
             .addresses(resolve)
             .map_err(|reason| refuse(reason, name))?;
         let peer = |address| Peer::new(address, exact);
-        Ok(self.add(Upstream::new(Declared {
+        Ok(self.add(Upstream::new(Declaration {
             name: Bytes::copy_from_slice(exact),
             port: Some(port.unwrap_or(0)),
-            method: Method::RoundRobin,
+            method: BalancingMethod::RoundRobin,
             key: None,
-            kept: Limits::NONE,
+            kept: KeepaliveLimits::NONE,
             primary: found.into_iter().map(peer).collect(),
             backup: Vec::new(),
         })))
@@ -453,7 +455,7 @@ impl Upstreams {
 
     /// The keepalive limits of each, by [`Upstream::id`]. Made on first use, after [`Upstreams::follow`] and before a
     /// loop asks: there may be thousands.
-    pub fn limits(&self) -> &Arc<HashMap<u64, Limits>> {
+    pub fn limits(&self) -> &Arc<HashMap<u64, KeepaliveLimits>> {
         let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);
         self.limits
             .get_or_init(|| Arc::new(self.list.iter().map(limit).collect()))

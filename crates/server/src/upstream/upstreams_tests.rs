@@ -6,8 +6,8 @@ use std::sync::Arc;
 use config::{Grammar, Scope};
 use logs::getaddrinfo::Hosts;
 
-use super::block::{self, Blocks};
-use super::{Asker, Now, Outcome, Times, Upstreams};
+use super::block::{self, UpstreamBlocks};
+use super::{Asker, Now, PeerOutcome, PeerTimes, Upstreams};
 
 fn resolve(name: &str) -> Vec<IpAddr> {
     match name {
@@ -19,9 +19,9 @@ fn resolve(name: &str) -> Vec<IpAddr> {
 fn upstreams(text: &str) -> Upstreams {
     let tree = config::parse_bytes(format!("http {{ {text} }}").as_bytes()).unwrap();
     let mut tables = block::tables();
-    tables.push(super::tests::http());
+    tables.push(super::block_tests::http());
     Grammar::new(tables).check(&tree).unwrap();
-    let (mut blocks, mut scope) = (Blocks::default(), Scope::new());
+    let (mut blocks, mut scope) = (UpstreamBlocks::default(), Scope::new());
     for line in tree.directives[0].children() {
         blocks.read(line, &mut scope, &mut resolve).unwrap();
     }
@@ -67,14 +67,14 @@ fn a_host_is_a_block_or_all_its_addresses() {
 }
 
 /// How often each of two peers has failed, as far as it shows: a failed one is not asked again.
-fn next(all: &Upstreams, outcome: Outcome) -> String {
+fn next(all: &Upstreams, outcome: PeerOutcome) -> String {
     let mut choice = all.find(b"u", None).unwrap().choose(&Asker::default());
     let now = Now {
         seconds: 100,
         ms: 100_000,
     };
     let name = choice.next(now).unwrap().name.clone();
-    choice.give_back(outcome, Times::default(), now);
+    choice.give_back(outcome, PeerTimes::default(), now);
     name.to_string()
 }
 
@@ -84,12 +84,12 @@ fn what_is_alive_outlives_a_reload_that_does_not_change_it() {
     const THREE: &str =
         "upstream u { server 127.0.0.1:81 weight=3; server 127.0.0.1:82; keepalive 2; }";
     let first = upstreams(TWO);
-    assert_eq!(next(&first, Outcome::Failed), "127.0.0.1:81");
+    assert_eq!(next(&first, PeerOutcome::Failed), "127.0.0.1:81");
     let second = upstreams(TWO);
     second.follow(&first);
-    assert_eq!(next(&second, Outcome::Answered), "127.0.0.1:82");
+    assert_eq!(next(&second, PeerOutcome::Answered), "127.0.0.1:82");
     assert_eq!(
-        next(&second, Outcome::Answered),
+        next(&second, PeerOutcome::Answered),
         "127.0.0.1:82",
         "81 is still disabled"
     );
@@ -101,7 +101,7 @@ fn what_is_alive_outlives_a_reload_that_does_not_change_it() {
     let third = upstreams(THREE);
     third.follow(&second);
     assert_eq!(
-        next(&third, Outcome::Answered),
+        next(&third, PeerOutcome::Answered),
         "127.0.0.1:81",
         "another group"
     );

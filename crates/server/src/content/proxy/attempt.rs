@@ -13,8 +13,9 @@ use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 
 use crate::request_body::{PieceError, Pieces};
-use crate::upstream::keepalive::Wanted;
-use crate::upstream::next_upstream::Failure;
+use crate::upstream::attempts::AttemptRecord;
+use crate::upstream::keepalive::ConnectionKey;
+use crate::upstream::next_upstream::PeerFailure;
 use crate::upstream::{KeepalivePool, Peer, connect};
 
 use super::families::Family;
@@ -33,7 +34,7 @@ pub(super) struct Try {
     /// The peer's name.
     pub name: Arc<str>,
     /// The properties of its connection.
-    pub like: Wanted,
+    pub like: ConnectionKey,
     pub begun_ms: u64,
     pub is_kept: bool,
     pub is_sent: bool,
@@ -66,7 +67,7 @@ impl Try {
         Try {
             order: Rc::clone(order),
             name: Arc::clone(&peer.name),
-            like: Wanted {
+            like: ConnectionKey {
                 address: peer.address.clone(),
                 options: order.options,
                 owner: order.about.location,
@@ -81,8 +82,8 @@ impl Try {
     }
 
     /// A kept connection that turns out to be dead is not the peer's fault.
-    pub fn is_forgiven(&self, failure: Failure) -> bool {
-        self.is_kept && failure == Failure::Error
+    pub fn is_forgiven(&self, failure: PeerFailure) -> bool {
+        self.is_kept && failure == PeerFailure::Error
     }
 
     pub fn elapsed_ms(&self) -> u64 {
@@ -205,7 +206,7 @@ impl Try {
         .await
     }
 
-    pub fn note(&self, write: impl FnOnce(&mut crate::upstream::attempts::Try)) {
+    pub fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
         if let Some(one) = self.order.record.tries.borrow_mut().last() {
             write(one);
         }
@@ -235,10 +236,10 @@ impl Try {
         self.end(None);
     }
 
-    pub fn record_failure(&self, failure: Option<Failure>) {
+    pub fn record_failure(&self, failure: Option<PeerFailure>) {
         let elapsed_ms = self.elapsed_ms();
         self.note(|one| {
-            one.status = failure.map_or(500, Failure::status);
+            one.status = failure.map_or(500, PeerFailure::status);
             one.response_ms = Some(elapsed_ms);
         });
     }
@@ -302,10 +303,10 @@ async fn send_pieces(
 }
 
 impl Trouble {
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<PeerFailure> {
         match self {
-            Trouble::Connect(error) => Failure::of_connect(error),
-            Trouble::Exchange(error, _) => Failure::of_exchange(error),
+            Trouble::Connect(error) => PeerFailure::of_connect(error),
+            Trouble::Exchange(error, _) => PeerFailure::of_exchange(error),
             Trouble::Body(_) => None,
         }
     }

@@ -10,8 +10,8 @@ use logs::Level;
 use message::{BodyError, ResponseHead};
 use wire::exchange::AnswerHead;
 
-use crate::upstream::next_upstream::{self, Failure, NextRules};
-use crate::upstream::{Choice, Now, Outcome, Times};
+use crate::upstream::next_upstream::{AttemptProgress, NextRules, PeerFailure};
+use crate::upstream::{Choice, Now, PeerOutcome, PeerTimes};
 
 use super::attempt::{CONNECTING, READING_HEAD, Trouble, Try, shown};
 use super::protocol;
@@ -72,7 +72,7 @@ pub struct NoAnswer {
     /// The status that stands for it.
     pub status: u16,
     /// The failure of the last server; `None`: there was none to ask, or the request itself is at fault.
-    pub failure: Option<Failure>,
+    pub failure: Option<PeerFailure>,
 }
 
 /// The progress of an upstream request.
@@ -200,7 +200,7 @@ impl Asking {
     /// The response, if this is one. `None`: another server is to be asked.
     fn judge(&mut self, head: Box<ResponseHead>) -> Option<Answer> {
         let one = self.current.take()?;
-        match Failure::of_status(head.status) {
+        match PeerFailure::of_status(head.status) {
             Some(failure) if self.goes_on(&one, failure) => {
                 one.end(Some(failure.status()));
                 self.give_back(&one, failure);
@@ -211,13 +211,13 @@ impl Asking {
     }
 
     /// Whether the next server is asked.
-    fn goes_on(&self, one: &Try, failure: Failure) -> bool {
+    fn goes_on(&self, one: &Try, failure: PeerFailure) -> bool {
         let settings = &self.order.about.location().settings.asking;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
         };
-        let progress = next_upstream::Progress {
+        let progress = AttemptProgress {
             method: self.order.method,
             is_sent: one.is_sent,
             is_unbuffered: !self.order.body.is_replayable(),
@@ -237,7 +237,7 @@ impl Asking {
         one.record_failure(failure);
         let Some(failure) = failure else {
             let choice = self.choice.as_mut().expect(NOT_OVER);
-            choice.give_back(Outcome::Answered, Times::default(), Now::read());
+            choice.give_back(PeerOutcome::Answered, PeerTimes::default(), Now::read());
             return Err(NoAnswer {
                 status: 500,
                 failure: None,
@@ -302,8 +302,8 @@ impl Asking {
         Some(Answer { head, body })
     }
 
-    fn give_back(&mut self, one: &Try, failure: Failure) {
-        let times = Times {
+    fn give_back(&mut self, one: &Try, failure: PeerFailure) {
+        let times = PeerTimes {
             header_ms: None,
             response_ms: one.elapsed_ms(),
         };

@@ -23,8 +23,8 @@ use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
 use crate::request::Request;
-use crate::upstream::keepalive::Wanted;
-use crate::upstream::{Choice, KeepalivePool, Now, Outcome, Times};
+use crate::upstream::keepalive::ConnectionKey;
+use crate::upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 
 use super::attempt::shown;
 use super::read_ahead::Ahead;
@@ -59,7 +59,7 @@ pub struct Beginning {
     /// The choice that holds the peer.
     pub choice: Choice,
     /// The key under which the connection may be kept.
-    pub like: Wanted,
+    pub like: ConnectionKey,
     /// The peer's name.
     pub name: Arc<str>,
     /// The progress of its try.
@@ -81,7 +81,7 @@ pub struct Progress {
 pub(super) struct Trying {
     pub(super) order: Rc<Order>,
     choice: Choice,
-    like: Wanted,
+    like: ConnectionKey,
     name: Arc<str>,
     progress: Progress,
     /// The pool for buffered data, where the location alone does not decide it.
@@ -414,16 +414,16 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
             _ => exchange.received().saturating_sub(progress.head_bytes),
         };
     }
-    let times = Times {
+    let times = PeerTimes {
         header_ms: Some(progress.header_ms),
         response_ms,
     };
-    choice.give_back(Outcome::Answered, times, now);
+    choice.give_back(PeerOutcome::Answered, times, now);
     order.record.end();
 }
 
 /// Keeps the connection of a response that was read for the next request, or closes it.
-pub fn keep(order: &Order, exchange: Box<Exchange>, like: Wanted) {
+pub fn keep(order: &Order, exchange: Box<Exchange>, like: ConnectionKey) {
     if let Some(connection) = exchange.finish() {
         let loop_ = order.about.loop_();
         KeepalivePool::of(loop_).put(&order.upstream, connection, like, loop_);

@@ -19,7 +19,7 @@ use wire::http1::request_writer::{self, Outgoing};
 use crate::Failure;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::upstream::sticky::Session;
+use crate::upstream::sticky::StickySession;
 use crate::upstream::{Asker, Peer, Upstream};
 
 use super::directives::HttpVersion;
@@ -57,7 +57,7 @@ pub struct Order {
     /// The source address and options of connections.
     pub options: Options,
     /// Its session, with sticky sessions.
-    pub session: Option<Session>,
+    pub session: Option<StickySession>,
     /// `proxy_limit_rate` in bytes per second; 0: no limit.
     pub limit_rate: u64,
     /// The tries.
@@ -207,7 +207,7 @@ pub fn buffer(size: Option<config::Size>) -> u32 {
 }
 
 /// The data that the choice of a server depends on.
-pub fn asker(request: &Request, upstream: &Upstream, session: Option<&Session>) -> Asker {
+pub fn asker(request: &Request, upstream: &Upstream, session: Option<&StickySession>) -> Asker {
     Asker {
         address: request.client.ip(),
         key: match &upstream.declared().key {

@@ -12,8 +12,8 @@ use message::{Header, ResponseHead};
 
 use crate::request::Request;
 use crate::upstream::Upstream;
-use crate::upstream::attempts::Tries;
-use crate::upstream::sticky::{Lesson, Session};
+use crate::upstream::attempts::Attempts;
+use crate::upstream::sticky::{Lesson, StickySession};
 
 use super::accel;
 
@@ -34,7 +34,7 @@ pub struct Passed {
 #[derive(Debug, Default)]
 pub struct Record {
     /// Try after try.
-    pub tries: RefCell<Tries>,
+    pub tries: RefCell<Attempts>,
     /// The trailers of the last response (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
     /// The server that was asked last, with sticky sessions.
@@ -51,7 +51,7 @@ pub struct Bond {
     /// The group.
     pub upstream: Arc<Upstream>,
     /// The request's session.
-    pub session: Session,
+    pub session: StickySession,
     /// The server.
     pub sid: Bytes,
     /// Called when the response has ended.

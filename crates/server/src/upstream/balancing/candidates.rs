@@ -7,8 +7,8 @@ use super::Standing;
 use super::group::{Peers, States};
 use super::peer::Now;
 
-/// The choice at hand.
-pub(super) struct Turn<'a> {
+/// The peers of a set, as one choice sees them.
+pub(super) struct Candidates<'a> {
     pub peers: &'a Peers,
     pub tried: &'a Tried,
     pub now: Now,
@@ -28,7 +28,7 @@ pub(super) enum Picked {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried(SmallVec<[u64; 2]>);
 
-impl<'a> Turn<'a> {
+impl<'a> Candidates<'a> {
     /// A choice for a request whose session wants the peer of this `sid`; empty: any.
     pub fn new(
         peers: &'a Peers,
@@ -36,8 +36,8 @@ impl<'a> Turn<'a> {
         tried: &'a Tried,
         now: Now,
         sid: &[u8],
-    ) -> Turn<'a> {
-        let mut turn = Turn {
+    ) -> Candidates<'a> {
+        let mut candidates = Candidates {
             peers,
             tried,
             now,
@@ -45,9 +45,9 @@ impl<'a> Turn<'a> {
         };
         if !sid.is_empty() {
             let found = peers.list.iter().position(|peer| *peer.sid == *sid);
-            turn.bound = found.filter(|index| turn.may_be_bound(states, *index));
+            candidates.bound = found.filter(|index| candidates.may_be_bound(states, *index));
         }
-        turn
+        candidates
     }
 
     /// Whether this peer may be chosen.

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
 
-use super::outcome::{Outcome, Times};
+use super::outcome::{PeerOutcome, PeerTimes};
 
 /// Maximum number of peers that are told apart. When a further one comes, peers that no upstream has any more are
 /// forgotten; any beyond that are counted together.
@@ -28,9 +28,9 @@ pub struct PeerCounters {
     pub abandoned: Number,
     /// Connections that were opened for them.
     pub opened: Number,
-    /// Times to the response's header.
+    /// PeerTimes to the response's header.
     pub header: Histogram,
-    /// Times to the response's end.
+    /// PeerTimes to the response's end.
     pub response: Histogram,
 }
 
@@ -46,14 +46,14 @@ impl PeerCounters {
     }
 
     /// A request has ended.
-    pub fn count(&self, outcome: Outcome, times: Times) {
+    pub fn count(&self, outcome: PeerOutcome, times: PeerTimes) {
         match outcome {
-            Outcome::Answered => &self.answered,
-            Outcome::Unwanted => &self.unwanted,
-            Outcome::Failed => &self.failed,
+            PeerOutcome::Answered => &self.answered,
+            PeerOutcome::Unwanted => &self.unwanted,
+            PeerOutcome::Failed => &self.failed,
         }
         .add_shared(1);
-        if let (Outcome::Answered, Some(header_ms)) = (outcome, times.header_ms) {
+        if let (PeerOutcome::Answered, Some(header_ms)) = (outcome, times.header_ms) {
             self.header.record_shared(header_ms * 1_000_000);
             self.response.record_shared(times.response_ms * 1_000_000);
         }

@@ -107,7 +107,7 @@ fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
 /// reads all of them.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(super) struct State {
+pub(super) struct PeerState {
     /// Current weight of round robin; the sum over a group's peers is always 0.
     pub current_weight: i64,
     /// Effective weight, reduced after failures; grows back by 1 each time that the peer is considered.
@@ -129,7 +129,7 @@ pub(super) struct State {
     pub standing: Standing,
 }
 
-const _: () = assert!(size_of::<State>() == 64);
+const _: () = assert!(size_of::<PeerState>() == 64);
 
 /// The measurements of `least_time`, in milliseconds.
 #[derive(Clone, Debug, Default)]
@@ -148,9 +148,9 @@ pub(super) struct Speed {
     pub inflight: u64,
 }
 
-impl State {
-    pub fn new(peer: &Peer) -> State {
-        State {
+impl PeerState {
+    pub fn new(peer: &Peer) -> PeerState {
+        PeerState {
             current_weight: 0,
             effective_weight: i64::from(peer.weight),
             accessed: NEVER,

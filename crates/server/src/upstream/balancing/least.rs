@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::eligible::Turn;
+use super::candidates::Candidates;
 use super::group::{LeastTime, States};
-use super::peer::{Now, Speed, State};
+use super::peer::{Now, PeerState, Speed};
 use super::round_robin;
 
 /// Response times from here on are equally bad, so that the number of connections decides.
@@ -13,20 +13,32 @@ const TIME_MAX_MS: u64 = 5000;
 const TIME_STEP_MS: u64 = 20;
 
 /// `least_conn`.
-pub(super) fn pick_by_connections(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
-    pick(turn, states, |states, index| {
+pub(super) fn pick_by_connections(
+    candidates: &Candidates<'_>,
+    states: &mut States,
+) -> Option<usize> {
+    pick(candidates, states, |states, index| {
         u64::from(states.list[index].conns)
     })
 }
 
 /// `least_time`.
-pub(super) fn pick_by_time(turn: &Turn<'_>, states: &mut States, mode: LeastTime) -> Option<usize> {
-    let index = pick(turn, states, |states, index| {
-        states.speeds[index].look(turn.now);
-        expected_ms(&states.list[index], &states.speeds[index], turn.now, mode)
+pub(super) fn pick_by_time(
+    candidates: &Candidates<'_>,
+    states: &mut States,
+    mode: LeastTime,
+) -> Option<usize> {
+    let index = pick(candidates, states, |states, index| {
+        states.speeds[index].look(candidates.now);
+        expected_ms(
+            &states.list[index],
+            &states.speeds[index],
+            candidates.now,
+            mode,
+        )
     })?;
-    if mode.counts_inflight && !turn.peers.is_single {
-        states.speeds[index].begin(turn.now);
+    if mode.counts_inflight && !candidates.peers.is_single {
+        states.speeds[index].begin(candidates.now);
     }
     Some(index)
 }
@@ -46,20 +58,20 @@ impl Offer {
 }
 
 fn pick(
-    turn: &Turn<'_>,
+    candidates: &Candidates<'_>,
     states: &mut States,
     mut cost: impl FnMut(&mut States, usize) -> u64,
 ) -> Option<usize> {
-    if turn.peers.is_single {
-        return round_robin::pick_single(turn, states);
+    if candidates.peers.is_single {
+        return round_robin::pick_single(candidates, states);
     }
-    if turn.bound.is_some() {
-        return turn.bound;
+    if candidates.bound.is_some() {
+        return candidates.bound;
     }
     let mut best: Option<Offer> = None;
     let mut equals: SmallVec<[usize; 16]> = SmallVec::new();
     for index in 0..states.list.len() {
-        if !turn.is_open(states, index) {
+        if !candidates.is_open(states, index) {
             continue;
         }
         let offer = Offer {
@@ -87,7 +99,7 @@ fn pick(
 }
 
 /// Estimated time until a peer is done with its current requests and one more.
-fn expected_ms(state: &State, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
+fn expected_ms(state: &PeerState, speed: &Speed, now: Now, mode: LeastTime) -> u64 {
     let mut time = if mode.to_last_byte {
         speed.response_ms
     } else {

@@ -7,38 +7,38 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::eligible::{Picked, Tried, Turn};
-use super::group::{Asker, Group, Method, Peers, States};
+use super::candidates::{Candidates, Picked, Tried};
+use super::group::{Asker, BalancingMethod, LeastTime, PeerGroup, Peers, States};
 use super::hash::{Consistent, IpHash, KeyHash};
-use super::outcome::{Outcome, Times};
+use super::outcome::{PeerOutcome, PeerTimes};
 use super::peer::{Now, Peer};
 use super::{least, random, round_robin};
 
 /// The choice of a peer for one request, one peer after another.
 #[derive(Debug)]
 pub struct Choice {
-    group: Arc<Group>,
-    search: Search,
+    group: Arc<PeerGroup>,
+    search: MethodState,
     sid: Bytes,
     is_on_backup: bool,
     tried: Tried,
     tries_left: usize,
-    taken: Option<Taken>,
+    taken: Option<TakenPeer>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct TakenPeer {
     index: usize,
     /// Whether `least_time` counts it as in flight.
     is_inflight: bool,
 }
 
-/// State of a method between one peer and the next.
+/// PeerState of a method between one peer and the next.
 #[derive(Debug)]
-enum Search {
+enum MethodState {
     RoundRobin,
     LeastConn,
-    LeastTime(super::LeastTime),
+    LeastTime(LeastTime),
     IpHash(IpHash),
     KeyHash(KeyHash),
     Consistent(Consistent),
@@ -49,18 +49,18 @@ enum Search {
 impl Choice {
     /// Begins a choice for one request.
     #[must_use]
-    pub fn new(group: &Arc<Group>, asker: &Asker) -> Choice {
+    pub fn new(group: &Arc<PeerGroup>, asker: &Asker) -> Choice {
         let search = match &group.method {
-            Method::RoundRobin => Search::RoundRobin,
-            Method::LeastConn => Search::LeastConn,
-            Method::LeastTime(mode) => Search::LeastTime(*mode),
-            Method::IpHash => Search::IpHash(IpHash::new(asker.address)),
-            Method::Hash => Search::KeyHash(KeyHash::new(asker.key.clone())),
-            Method::Consistent => {
-                Search::Consistent(Consistent::new(&asker.key, &group.primary.ring))
+            BalancingMethod::RoundRobin => MethodState::RoundRobin,
+            BalancingMethod::LeastConn => MethodState::LeastConn,
+            BalancingMethod::LeastTime(mode) => MethodState::LeastTime(*mode),
+            BalancingMethod::IpHash => MethodState::IpHash(IpHash::new(asker.address)),
+            BalancingMethod::Hash => MethodState::KeyHash(KeyHash::new(asker.key.clone())),
+            BalancingMethod::Consistent => {
+                MethodState::Consistent(Consistent::new(&asker.key, &group.primary.ring))
             }
-            Method::Random => Search::Random { tries: 0 },
-            Method::RandomTwo => Search::RandomTwo { tries: 0 },
+            BalancingMethod::Random => MethodState::Random { tries: 0 },
+            BalancingMethod::RandomTwo => MethodState::RandomTwo { tries: 0 },
         };
         Choice {
             tries_left: group.tries(),
@@ -89,10 +89,10 @@ impl Choice {
         self.tried.add(index);
         let peers = self.group.set(self.is_on_backup);
         let is_inflight = match &self.search {
-            Search::LeastTime(mode) => mode.counts_inflight && !peers.is_single,
+            MethodState::LeastTime(mode) => mode.counts_inflight && !peers.is_single,
             _ => false,
         };
-        self.taken = Some(Taken { index, is_inflight });
+        self.taken = Some(TakenPeer { index, is_inflight });
         peers.list.get(index)
     }
 
@@ -112,9 +112,9 @@ impl Choice {
         }
         self.is_on_backup = true;
         self.tried = Tried::default();
-        let mut round_robin = Search::RoundRobin;
+        let mut round_robin = MethodState::RoundRobin;
         let search = match search {
-            Search::LeastConn | Search::LeastTime(_) => search,
+            MethodState::LeastConn | MethodState::LeastTime(_) => search,
             _ => &mut round_robin,
         };
         pick(search, &self.group, true, &self.tried, sid, now)
@@ -127,12 +127,12 @@ impl Choice {
             let place = |index| next.place(is_backup, index);
             self.tried = self.tried.iter().filter_map(place).collect();
             self.taken = self.taken.and_then(|taken| {
-                Some(Taken {
+                Some(TakenPeer {
                     index: place(taken.index)?,
                     ..taken
                 })
             });
-            if let Search::Consistent(place) = &mut self.search {
+            if let MethodState::Consistent(place) = &mut self.search {
                 place.turn_to(&next.group.primary.ring);
             }
             self.group = next.group;
@@ -164,7 +164,7 @@ impl Choice {
 
     /// Records that the peer's response head has arrived.
     pub fn note_header(&mut self, took_ms: u64, now: Now) {
-        let Search::LeastTime(mode) = &self.search else {
+        let MethodState::LeastTime(mode) = &self.search else {
             return;
         };
         if mode.to_last_byte || !mode.counts_inflight {
@@ -196,7 +196,7 @@ impl Choice {
     }
 
     /// Gives the peer back. Returns whether it is disabled now ("upstream server temporarily disabled").
-    pub fn give_back(&mut self, outcome: Outcome, times: Times, now: Now) -> bool {
+    pub fn give_back(&mut self, outcome: PeerOutcome, times: PeerTimes, now: Now) -> bool {
         if self.taken.is_none() {
             return false;
         }
@@ -221,7 +221,7 @@ impl Choice {
         if taken.is_inflight {
             speed.end(now, times.response_ms);
         }
-        if let (Search::LeastTime(mode), Outcome::Answered, Some(header_ms)) =
+        if let (MethodState::LeastTime(mode), PeerOutcome::Answered, Some(header_ms)) =
             (&self.search, outcome, times.header_ms)
         {
             speed.add_response(times.response_ms);
@@ -233,7 +233,7 @@ impl Choice {
         let mut is_disabled = false;
         if peers.is_single {
             state.forget_failures();
-        } else if outcome == Outcome::Failed {
+        } else if outcome == PeerOutcome::Failed {
             is_disabled = state.fail(now);
         } else {
             state.succeed();
@@ -254,8 +254,8 @@ struct Replaced;
 
 /// Takes a peer of a set.
 fn pick(
-    search: &mut Search,
-    group: &Group,
+    search: &mut MethodState,
+    group: &PeerGroup,
     is_backup: bool,
     tried: &Tried,
     sid: &[u8],
@@ -276,27 +276,29 @@ fn pick(
 }
 
 fn pick_of(
-    search: &mut Search,
+    search: &mut MethodState,
     peers: &Peers,
     states: &mut States,
     tried: &Tried,
     sid: &[u8],
     now: Now,
 ) -> Option<usize> {
-    let turn = Turn::new(peers, states, tried, now, sid);
+    let candidates = Candidates::new(peers, states, tried, now, sid);
     let picked = match search {
-        Search::RoundRobin => Picked::ByRoundRobin,
-        Search::LeastConn => Picked::Peer(least::pick_by_connections(&turn, states)?),
-        Search::LeastTime(mode) => Picked::Peer(least::pick_by_time(&turn, states, *mode)?),
-        Search::IpHash(hash) => hash.pick(&turn, states),
-        Search::KeyHash(hash) => hash.pick(&turn, states),
-        Search::Consistent(place) => place.pick(&turn, states),
-        Search::Random { tries } => random::pick(&turn, states, tries),
-        Search::RandomTwo { tries } => random::pick_of_two(&turn, states, tries),
+        MethodState::RoundRobin => Picked::ByRoundRobin,
+        MethodState::LeastConn => Picked::Peer(least::pick_by_connections(&candidates, states)?),
+        MethodState::LeastTime(mode) => {
+            Picked::Peer(least::pick_by_time(&candidates, states, *mode)?)
+        }
+        MethodState::IpHash(hash) => hash.pick(&candidates, states),
+        MethodState::KeyHash(hash) => hash.pick(&candidates, states),
+        MethodState::Consistent(place) => place.pick(&candidates, states),
+        MethodState::Random { tries } => random::pick(&candidates, states, tries),
+        MethodState::RandomTwo { tries } => random::pick_of_two(&candidates, states, tries),
     };
     match picked {
         Picked::Peer(index) => Some(index),
-        Picked::ByRoundRobin => round_robin::pick(&turn, states),
+        Picked::ByRoundRobin => round_robin::pick(&candidates, states),
     }
 }
 

@@ -4,31 +4,31 @@
 //! A sticky session's peer is chosen and pays whatever it has gained, until it has paid for a whole round.
 
 use super::Standing;
-use super::eligible::Turn;
+use super::candidates::Candidates;
 use super::group::States;
 
 /// The peer whose turn it is, if any may be chosen.
-pub(super) fn pick(turn: &Turn<'_>, states: &mut States) -> Option<usize> {
-    if turn.peers.is_single {
-        return pick_single(turn, states);
+pub(super) fn pick(candidates: &Candidates<'_>, states: &mut States) -> Option<usize> {
+    if candidates.peers.is_single {
+        return pick_single(candidates, states);
     }
-    if let Some(bound) = turn.bound {
-        let weight = u64::from(turn.peers.list[bound].weight);
-        let others = i64::try_from(turn.peers.total_weight - weight).unwrap_or(i64::MAX);
+    if let Some(bound) = candidates.bound {
+        let weight = u64::from(candidates.peers.list[bound].weight);
+        let others = i64::try_from(candidates.peers.total_weight - weight).unwrap_or(i64::MAX);
         if states.list[bound].current_weight <= -others {
-            return turn.bound;
+            return candidates.bound;
         }
     }
-    share(states, turn.bound, |index, states| {
-        turn.is_open(states, index)
+    share(states, candidates.bound, |index, states| {
+        candidates.is_open(states, index)
     })
 }
 
 /// A single peer is asked whatever its failures.
-pub(super) fn pick_single(turn: &Turn<'_>, states: &States) -> Option<usize> {
+pub(super) fn pick_single(candidates: &Candidates<'_>, states: &States) -> Option<usize> {
     let state = states.list.first()?;
     let is_open = state.standing == Standing::Up && state.has_room();
-    turn.bound.or(is_open.then_some(0))
+    candidates.bound.or(is_open.then_some(0))
 }
 
 /// One turn among the peers that `take_part`; `bound`, if there is one, is chosen instead of the best.

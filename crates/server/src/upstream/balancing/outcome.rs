@@ -2,7 +2,7 @@
 
 /// The result of a request to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PeerOutcome {
     /// It was answered.
     Answered,
     /// The response is not wanted (`http_403` and `http_404` of `proxy_next_upstream`), but the peer is healthy.
@@ -13,7 +13,7 @@ pub enum Outcome {
 
 /// Response times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct PeerTimes {
     /// To the head; `None` when none came.
     pub header_ms: Option<u64>,
     /// To the end.

@@ -12,13 +12,13 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::hash::Ring;
-use super::peer::{Now, Peer, Speed, Standing, State};
+use super::hash::HashRing;
+use super::peer::{Now, Peer, PeerState, Speed, Standing};
 use super::peer_counters::{self, PeerCounters};
 
 /// The load-balancing method of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Method {
+pub enum BalancingMethod {
     /// Weighted round robin.
     #[default]
     RoundRobin,
@@ -60,9 +60,9 @@ pub struct Asker {
 
 /// A group of servers.
 #[derive(Debug)]
-pub struct Group {
+pub struct PeerGroup {
     name: String,
-    pub(super) method: Method,
+    pub(crate) method: BalancingMethod,
     pub(super) primary: Peers,
     pub(super) backup: Option<Peers>,
     tries: usize,
@@ -74,7 +74,7 @@ pub struct Group {
 /// The group that replaced another.
 #[derive(Clone, Debug)]
 pub(super) struct Successor {
-    pub group: Arc<Group>,
+    pub group: Arc<PeerGroup>,
     moved: Moved,
 }
 
@@ -120,8 +120,8 @@ pub(super) struct Peers {
     ends: Vec<u64>,
     /// Whether it is the only peer of the group, which is always asked.
     pub is_single: bool,
-    /// For `Method::Consistent`.
-    pub ring: Ring,
+    /// For `BalancingMethod::Consistent`.
+    pub ring: HashRing,
     states: Mutex<States>,
     /// The metrics of each peer.
     pub counters: Vec<Arc<PeerCounters>>,
@@ -130,47 +130,53 @@ pub(super) struct Peers {
 /// The current state of the peers of a set.
 #[derive(Debug)]
 pub(super) struct States {
-    pub list: Vec<State>,
+    pub list: Vec<PeerState>,
     /// For `least_time`.
     pub speeds: Vec<Speed>,
     pub random: Random,
 }
 
-impl Group {
+impl PeerGroup {
     /// A group of these peers. Without a primary peer nothing is ever chosen.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
-        method: Method,
+        method: BalancingMethod,
         primary: Vec<Peer>,
         backup: Vec<Peer>,
-    ) -> Group {
+    ) -> PeerGroup {
         let name: String = name.into();
         let named = name.clone();
-        Group::counted(name, method, primary, backup, &|peer| {
+        PeerGroup::counted(name, method, primary, backup, &|peer| {
             peer_counters::of(&named, &peer.name)
         })
     }
 
     /// A group made from a request's own values: its peers are counted together with those of all such groups.
     #[must_use]
-    pub fn of_request(name: String, primary: Vec<Peer>) -> Group {
+    pub fn of_request(name: String, primary: Vec<Peer>) -> PeerGroup {
         let counters = |_: &Peer| peer_counters::others();
-        Group::counted(name, Method::RoundRobin, primary, Vec::new(), &counters)
+        PeerGroup::counted(
+            name,
+            BalancingMethod::RoundRobin,
+            primary,
+            Vec::new(),
+            &counters,
+        )
     }
 
     fn counted(
         name: String,
-        method: Method,
+        method: BalancingMethod,
         primary: Vec<Peer>,
         backup: Vec<Peer>,
         counters: &dyn Fn(&Peer) -> Arc<PeerCounters>,
-    ) -> Group {
+    ) -> PeerGroup {
         let is_single = primary.len() == 1 && backup.is_empty();
         let all = primary.iter().chain(&backup);
         let tries = all.filter(|peer| peer.standing == Standing::Up).count();
         let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, counters));
-        Group {
+        PeerGroup {
             name,
             primary: Peers::new(primary, &method, is_single, counters),
             backup,
@@ -183,12 +189,12 @@ impl Group {
 
     /// Replaces this group by another; the states of the peers that remain go with it. `elders` are the groups that
     /// this one succeeded, as far as requests still hold them.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         self: &Arc<Self>,
-        next: Group,
+        next: PeerGroup,
         moved: Moved,
-        elders: &mut Vec<Weak<Group>>,
-    ) -> Arc<Group> {
+        elders: &mut Vec<Weak<PeerGroup>>,
+    ) -> Arc<PeerGroup> {
         let primary = self.primary.lock();
         let backup = self.backup.as_ref().map(Peers::lock);
         next.primary.take_over(&primary, &moved.primary);
@@ -254,7 +260,7 @@ impl Group {
         }
     }
 
-    /// Current requests of each peer, in the order of [`Group::peers`], for the status pages.
+    /// Current requests of each peer, in the order of [`PeerGroup::peers`], for the status pages.
     #[must_use]
     pub fn connections(&self) -> Vec<u32> {
         self.of_each(|state| state.conns)
@@ -266,7 +272,7 @@ impl Group {
         self.of_each(|state| state.is_failing(now))
     }
 
-    fn of_each<T>(&self, look: impl Fn(&State) -> T) -> Vec<T> {
+    fn of_each<T>(&self, look: impl Fn(&PeerState) -> T) -> Vec<T> {
         let sets = std::iter::once(&self.primary).chain(&self.backup);
         let mut all = Vec::new();
         for peers in sets {
@@ -279,7 +285,7 @@ impl Group {
 impl Peers {
     fn new(
         list: Vec<Peer>,
-        method: &Method,
+        method: &BalancingMethod,
         is_single: bool,
         counters: &dyn Fn(&Peer) -> Arc<PeerCounters>,
     ) -> Peers {
@@ -294,11 +300,11 @@ impl Peers {
             ends,
             is_single,
             ring: match method {
-                Method::Consistent => Ring::new(&list),
-                _ => Ring::default(),
+                BalancingMethod::Consistent => HashRing::new(&list),
+                _ => HashRing::default(),
             },
             states: Mutex::new(States {
-                list: list.iter().map(State::new).collect(),
+                list: list.iter().map(PeerState::new).collect(),
                 speeds: vec![Speed::default(); list.len()],
                 random: Random::new(method),
             }),
@@ -336,9 +342,9 @@ pub(super) struct Random(u64);
 
 impl Random {
     /// Seeded at random, where the method chooses at random.
-    fn new(method: &Method) -> Random {
+    fn new(method: &BalancingMethod) -> Random {
         match method {
-            Method::Random | Method::RandomTwo => Random(seed()),
+            BalancingMethod::Random | BalancingMethod::RandomTwo => Random(seed()),
             _ => Random(0),
         }
     }

@@ -16,25 +16,25 @@ pub const SESSIONS_MAX: usize = 10_000_000;
 /// Maximum of sessions that are forgotten at once when one is added.
 const FORGOTTEN_MAX: usize = 16;
 
-type Key = [u8; 16];
+type SessionKey = [u8; 16];
 
 /// A zone's sessions.
 #[derive(Debug)]
 pub struct Sessions {
     most: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<SessionIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    by_key: HashMap<Key, Session>,
+struct SessionIndex {
+    by_key: HashMap<SessionKey, BoundSession>,
     /// By the time of the last use, and a number that makes it unique.
-    by_use: BTreeMap<(u64, u64), Key>,
+    by_use: BTreeMap<(u64, u64), SessionKey>,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Session {
+struct BoundSession {
     sid: Box<[u8]>,
     used: (u64, u64),
 }
@@ -50,7 +50,7 @@ impl Sessions {
         }
     }
 
-    /// The server ([`super::Peer::sid`]) that a session belongs to, if it was used within `timeout_ms`.
+    /// The server ([`crate::upstream::Peer::sid`]) that a session belongs to, if it was used within `timeout_ms`.
     #[must_use]
     pub fn find(&self, id: &[u8], timeout_ms: u64, now_ms: u64) -> Option<Box<[u8]>> {
         let mut inner = self.inner.lock();
@@ -80,7 +80,7 @@ impl Sessions {
         inner.uses += 1;
         let used = (now_ms, inner.uses);
         inner.by_use.insert(used, key);
-        let session = Session {
+        let session = BoundSession {
             sid: sid.into(),
             used,
         };
@@ -88,7 +88,7 @@ impl Sessions {
     }
 }
 
-impl Inner {
+impl SessionIndex {
     /// Forgets some of the expired sessions.
     fn forget(&mut self, timeout_ms: u64, now_ms: u64) {
         for _ in 0..FORGOTTEN_MAX {
@@ -104,7 +104,7 @@ impl Inner {
     }
 }
 
-fn key(id: &[u8]) -> Key {
+fn key(id: &[u8]) -> SessionKey {
     Md5::digest(id).into()
 }
 

@@ -5,16 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Asker, Choice, Group, LeastTime, Method, Now, Outcome, Peer, Standing, Times};
+use super::{
+    Asker, BalancingMethod, Choice, LeastTime, Now, Peer, PeerGroup, PeerOutcome, PeerTimes,
+    Standing,
+};
 use crate::resolver::address::ServerAddress;
-
-config::blocks! {
-    /// What an `upstream` block stands in.
-    pub(super) fn http in Http {
-        /// The block.
-        "http": [MAIN] 0 => HTTP;
-    }
-}
 
 const RECORDED: &str = include_str!("recorded.txt");
 /// How long an answer takes beside the delay that a step sets, and what lies between two steps.
@@ -22,7 +17,7 @@ const STEP_MS: u64 = 5;
 
 /// A group, servers that may be away or slow, and a clock.
 struct Play {
-    group: Arc<Group>,
+    group: Arc<PeerGroup>,
     is_away: [bool; 12],
     delay_ms: [u64; 12],
     waiting: Vec<Choice>,
@@ -56,9 +51,9 @@ fn number_of(peer: &Peer) -> usize {
         .unwrap()
 }
 
-fn method(text: &str) -> Method {
+fn method(text: &str) -> BalancingMethod {
     let least_time = |to_last_byte, counts_inflight| {
-        Method::LeastTime(LeastTime {
+        BalancingMethod::LeastTime(LeastTime {
             to_last_byte,
             counts_inflight,
         })
@@ -67,12 +62,12 @@ fn method(text: &str) -> Method {
         .trim_end_matches("sticky cookie s")
         .trim_end_matches("; ")
     {
-        "" => Method::RoundRobin,
-        "least_conn" => Method::LeastConn,
-        "ip_hash" => Method::IpHash,
-        "hash $arg_k" => Method::Hash,
-        "hash $arg_k consistent" => Method::Consistent,
-        "random" => Method::Random,
+        "" => BalancingMethod::RoundRobin,
+        "least_conn" => BalancingMethod::LeastConn,
+        "ip_hash" => BalancingMethod::IpHash,
+        "hash $arg_k" => BalancingMethod::Hash,
+        "hash $arg_k consistent" => BalancingMethod::Consistent,
+        "random" => BalancingMethod::Random,
         "least_time header" => least_time(false, false),
         "least_time header inflight" => least_time(false, true),
         "least_time last_byte" => least_time(true, false),
@@ -81,7 +76,7 @@ fn method(text: &str) -> Method {
     }
 }
 
-fn group(method_text: &str, servers: &str) -> Group {
+fn group(method_text: &str, servers: &str) -> PeerGroup {
     let (mut primary, mut backup) = (Vec::new(), Vec::new());
     for server in servers.split(", ") {
         let (number, parameters) = server.split_once('}').unwrap();
@@ -102,11 +97,11 @@ fn group(method_text: &str, servers: &str) -> Group {
         }
         if is_backup { &mut backup } else { &mut primary }.push(made);
     }
-    Group::new("u", method(method_text), primary, backup)
+    PeerGroup::new("u", method(method_text), primary, backup)
 }
 
 impl Play {
-    fn new(group: Group) -> Play {
+    fn new(group: PeerGroup) -> Play {
         Play {
             group: Arc::new(group),
             is_away: [false; 12],
@@ -137,7 +132,7 @@ impl Play {
             if !self.is_away[number] {
                 return (choice, tried.join(">"));
             }
-            choice.give_back(Outcome::Failed, Times::default(), self.now());
+            choice.give_back(PeerOutcome::Failed, PeerTimes::default(), self.now());
             if choice.tries_left() == 0 {
                 return (choice, tried.join(">"));
             }
@@ -150,11 +145,11 @@ impl Play {
             let took = self.delay_ms[number_of(peer)];
             self.now_ms += took;
             choice.note_header(took, self.now());
-            let times = Times {
+            let times = PeerTimes {
                 header_ms: Some(took),
                 response_ms: took,
             };
-            choice.give_back(Outcome::Answered, times, self.now());
+            choice.give_back(PeerOutcome::Answered, times, self.now());
         }
         tried
     }
@@ -188,8 +183,8 @@ impl Play {
             }
             "u" => {
                 self.waiting.remove(number()).give_back(
-                    Outcome::Answered,
-                    Times::default(),
+                    PeerOutcome::Answered,
+                    PeerTimes::default(),
                     self.now(),
                 );
             }
@@ -241,7 +236,7 @@ fn every_peer_of_many_is_tried_once_and_then_the_backup() {
             let servers = (first..first + count).map(|port| peer(&format!("127.0.0.1:{port}")));
             servers.collect::<Vec<_>>()
         };
-        let group = Group::new("u", method(name), peers(1000, 150), peers(2000, 70));
+        let group = PeerGroup::new("u", method(name), peers(1000, 150), peers(2000, 70));
         let group = Arc::new(group);
         let asker = Asker {
             address: "10.1.2.3".parse().ok(),
@@ -259,7 +254,7 @@ fn every_peer_of_many_is_tried_once_and_then_the_backup() {
         );
         while let Some(peer) = choice.next(now) {
             seen.push(peer.name.clone());
-            choice.give_back(Outcome::Unwanted, Times::default(), now);
+            choice.give_back(PeerOutcome::Unwanted, PeerTimes::default(), now);
         }
         assert_eq!((seen.len(), choice.tries_left()), (220, 0), "{name}");
         assert_eq!(seen.iter().collect::<HashSet<_>>().len(), 220, "{name}");
@@ -309,11 +304,11 @@ fn a_peer_is_disabled_by_its_last_failure_only() {
             let mut choice = Choice::new(&group, &Asker::default());
             let number = number_of(choice.next(now).unwrap());
             let outcome = if number == 0 {
-                Outcome::Failed
+                PeerOutcome::Failed
             } else {
-                Outcome::Answered
+                PeerOutcome::Answered
             };
-            (number, choice.give_back(outcome, Times::default(), now))
+            (number, choice.give_back(outcome, PeerTimes::default(), now))
         })
         .collect();
     assert_eq!(disabled, [(0, false), (1, false), (0, true), (1, false)]);
@@ -325,7 +320,7 @@ fn random_choices_follow_the_weights_and_two_follow_the_load() {
         seconds: 5,
         ms: 5000,
     };
-    let counts = |group: &Arc<Group>| {
+    let counts = |group: &Arc<PeerGroup>| {
         let mut counts = [0u32; 3];
         for _ in 0..6000 {
             let mut choice = Choice::new(group, &Asker::default());
@@ -339,9 +334,9 @@ fn random_choices_follow_the_weights_and_two_follow_the_load() {
     )));
     assert!((2850..3150).contains(&a) && (1850..2150).contains(&b) && (850..1150).contains(&c));
     let servers = ["127.0.0.1:18901", "127.0.0.1:18902", "127.0.0.1:18903"].map(peer);
-    let group = Arc::new(Group::new(
+    let group = Arc::new(PeerGroup::new(
         "u",
-        Method::RandomTwo,
+        BalancingMethod::RandomTwo,
         servers.to_vec(),
         Vec::new(),
     ));
@@ -369,18 +364,18 @@ fn many_threads_lose_no_connection() {
         for thread in 0..4 {
             let group = &group;
             scope.spawn(move || {
-                for turn in 0..2000 {
+                for candidates in 0..2000 {
                     let now = Now {
-                        seconds: turn / 500,
+                        seconds: candidates / 500,
                         ms: 0,
                     };
                     let mut choice = Choice::new(group, &Asker::default());
-                    let outcome = match (turn + thread) % 5 {
-                        0 => Outcome::Failed,
-                        _ => Outcome::Answered,
+                    let outcome = match (candidates + thread) % 5 {
+                        0 => PeerOutcome::Failed,
+                        _ => PeerOutcome::Answered,
                     };
-                    if choice.next(now).is_some() && turn % 3 != 0 {
-                        choice.give_back(outcome, Times::default(), now);
+                    if choice.next(now).is_some() && candidates % 3 != 0 {
+                        choice.give_back(outcome, PeerTimes::default(), now);
                     }
                     assert!(group.connections()[2] <= 3);
                 }

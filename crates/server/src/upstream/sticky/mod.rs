@@ -4,6 +4,8 @@
 //! Not here: which peer is chosen (`Turn` asks for the bound one). Invariant: a session is bound by a
 //! [`super::Peer::sid`], never by an address.
 
+mod sessions;
+
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word, pa
 use logs::template::{self, Variables};
 use message::date;
 
-use super::sessions::Sessions;
+use sessions::Sessions;
 
 /// `expires=max`, as nginx writes it.
 const EXPIRES_MAX: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";
@@ -25,29 +27,29 @@ const TIMEOUT_MS: u64 = 600_000;
 pub struct Sticky {
     /// The first of these that has a value gives the session.
     lookup: Vec<VariableIndex>,
-    kind: Kind,
+    kind: StickyKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    Cookie(Box<Cookie>),
+enum StickyKind {
+    StickyCookie(Box<StickyCookie>),
     Route,
     Learn(Learn),
 }
 
 #[derive(Clone, Debug)]
-struct Cookie {
+struct StickyCookie {
     name: Bytes,
     domain: Option<Template>,
     path: Option<Bytes>,
-    expires: Option<Expires>,
+    expires: Option<CookieExpires>,
     is_http_only: bool,
     is_secure: bool,
     samesite: Option<Template>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Expires {
+enum CookieExpires {
     Max,
     Seconds(u64),
 }
@@ -59,18 +61,18 @@ struct Learn {
     timeout_ms: u64,
     /// Whether this is done when the response's head has arrived (`header`), not at its end.
     is_early: bool,
-    zone: Zone,
+    zone: SessionZone,
 }
 
 /// The zone of `learn`, and its content.
 #[derive(Clone, Debug)]
-struct Zone {
+struct SessionZone {
     name: Bytes,
     size: u64,
     sessions: OnceLock<Arc<Sessions>>,
 }
 
-impl Zone {
+impl SessionZone {
     fn sessions(&self) -> &Arc<Sessions> {
         self.sessions
             .get_or_init(|| Arc::new(Sessions::new(self.size)))
@@ -79,7 +81,7 @@ impl Zone {
 
 /// The session of a request.
 #[derive(Clone, Debug, Default)]
-pub struct Session {
+pub struct StickySession {
     /// The request's own value; empty: it has none.
     id: Bytes,
     /// The server that it is bound to; empty: none.
@@ -115,27 +117,27 @@ impl Sticky {
 
     /// The session of a request.
     #[must_use]
-    pub fn session(&self, request: &impl Variables) -> Session {
+    pub fn session(&self, request: &impl Variables) -> StickySession {
         let Some(id) = first_of(&self.lookup, request) else {
-            return Session::default();
+            return StickySession::default();
         };
         let sid = match &self.kind {
-            Kind::Cookie(_) | Kind::Route => id.clone(),
-            Kind::Learn(learn) => {
+            StickyKind::StickyCookie(_) | StickyKind::Route => id.clone(),
+            StickyKind::Learn(learn) => {
                 let now_ms = wire::loop_clock::monotonic_ms();
                 let found = learn.zone.sessions().find(&id, learn.timeout_ms, now_ms);
                 found.map_or_else(Bytes::new, Bytes::from)
             }
         };
-        Session { id, sid }
+        StickySession { id, sid }
     }
 
-    /// The `Set-Cookie` that binds the session to the server `sid`; none with `route` and `learn`.
+    /// The `Set-StickyCookie` that binds the session to the server `sid`; none with `route` and `learn`.
     #[must_use]
     pub fn set_cookie(&self, request: &impl Variables, sid: &[u8]) -> Option<Bytes> {
         match &self.kind {
-            Kind::Cookie(cookie) => Some(cookie.write(request, sid).into()),
-            Kind::Route | Kind::Learn(_) => None,
+            StickyKind::StickyCookie(cookie) => Some(cookie.write(request, sid).into()),
+            StickyKind::Route | StickyKind::Learn(_) => None,
         }
     }
 
@@ -144,10 +146,10 @@ impl Sticky {
     pub fn lesson(
         &self,
         request: &impl Variables,
-        session: &Session,
+        session: &StickySession,
         sid: &Bytes,
     ) -> Option<Lesson> {
-        let Kind::Learn(learn) = &self.kind else {
+        let StickyKind::Learn(learn) = &self.kind else {
             return None;
         };
         let new = first_of(&learn.create, request);
@@ -165,7 +167,7 @@ impl Sticky {
 
     /// Takes over the sessions of the previous configuration, where the zone is the same.
     pub(super) fn follow(&self, former: &Sticky) {
-        if let (Kind::Learn(own), Kind::Learn(theirs)) = (&self.kind, &former.kind)
+        if let (StickyKind::Learn(own), StickyKind::Learn(theirs)) = (&self.kind, &former.kind)
             && own.zone.name == theirs.zone.name
             && own.zone.size == theirs.zone.size
         {
@@ -176,8 +178,8 @@ impl Sticky {
     /// Name and size of the zone of `learn`.
     pub(super) fn zone(&self) -> Option<(&[u8], u64)> {
         match &self.kind {
-            Kind::Learn(learn) => Some((&learn.zone.name, learn.zone.size)),
-            Kind::Cookie(_) | Kind::Route => None,
+            StickyKind::Learn(learn) => Some((&learn.zone.name, learn.zone.size)),
+            StickyKind::StickyCookie(_) | StickyKind::Route => None,
         }
     }
 }
@@ -197,13 +199,13 @@ impl Lesson {
     }
 }
 
-impl Cookie {
+impl StickyCookie {
     fn write(&self, request: &impl Variables, sid: &[u8]) -> Vec<u8> {
         let mut out = [&self.name[..], b"=", sid].concat();
         match self.expires {
             None => {}
-            Some(Expires::Max) => out.extend_from_slice(EXPIRES_MAX),
-            Some(Expires::Seconds(seconds)) => {
+            Some(CookieExpires::Max) => out.extend_from_slice(EXPIRES_MAX),
+            Some(CookieExpires::Seconds(seconds)) => {
                 let now = wire::loop_clock::unix_seconds();
                 let seconds_i64 = i64::try_from(seconds).unwrap_or(i64::MAX / 2);
                 out.extend_from_slice(b"; expires=");
@@ -282,7 +284,7 @@ fn route(words: &[Word], scope: &mut Scope) -> Result<Sticky, Problem> {
     }
     Ok(Sticky {
         lookup,
-        kind: Kind::Route,
+        kind: StickyKind::Route,
     })
 }
 
@@ -300,7 +302,7 @@ fn cookie(words: &[Word], scope: &mut Scope) -> Result<Sticky, Problem> {
     if name.bytes().is_empty() {
         return Err(Problem::directive("empty cookie name"));
     }
-    let mut cookie = Cookie {
+    let mut cookie = StickyCookie {
         name: name.bytes().clone(),
         domain: None,
         path: None,
@@ -317,11 +319,11 @@ fn cookie(words: &[Word], scope: &mut Scope) -> Result<Sticky, Problem> {
     let lookup = vec![scope.intern(&variable, Some(&name.place()))?];
     Ok(Sticky {
         lookup,
-        kind: Kind::Cookie(Box::new(cookie)),
+        kind: StickyKind::StickyCookie(Box::new(cookie)),
     })
 }
 
-impl Cookie {
+impl StickyCookie {
     fn parameter(&mut self, word: &Word, scope: &mut Scope) -> Result<(), Problem> {
         let text = word.bytes();
         let value = |name: &str| {
@@ -338,8 +340,8 @@ impl Cookie {
         } else if let Some(expires) = value("expires=") {
             once("expires", self.expires.is_some())?;
             self.expires = Some(match &expires[..] {
-                b"max" => Expires::Max,
-                time => Expires::Seconds(
+                b"max" => CookieExpires::Max,
+                time => CookieExpires::Seconds(
                     parse_sec(time)
                         .ok_or_else(|| Problem::directive("invalid \"expires\" parameter value"))?,
                 ),
@@ -385,7 +387,7 @@ struct Learning {
     create: Vec<VariableIndex>,
     timeout_ms: Option<u64>,
     is_early: bool,
-    zone: Option<Zone>,
+    zone: Option<SessionZone>,
 }
 
 fn learn(words: &[Word], scope: &mut Scope) -> Result<Sticky, Problem> {
@@ -403,7 +405,7 @@ fn learn(words: &[Word], scope: &mut Scope) -> Result<Sticky, Problem> {
     }
     Ok(Sticky {
         lookup: learning.lookup,
-        kind: Kind::Learn(Learn {
+        kind: StickyKind::Learn(Learn {
             create: learning.create,
             timeout_ms: learning.timeout_ms.unwrap_or(TIMEOUT_MS),
             is_early: learning.is_early,
@@ -445,7 +447,7 @@ impl Learning {
     }
 }
 
-fn sessions_in(zone: &[u8]) -> Result<Zone, Problem> {
+fn sessions_in(zone: &[u8]) -> Result<SessionZone, Problem> {
     let Some(colon) = memchr::memchr(b':', zone) else {
         return Err(Problem::directive("zone size is not specified"));
     };
@@ -456,7 +458,7 @@ fn sessions_in(zone: &[u8]) -> Result<Zone, Problem> {
     match config::parse_size(size) {
         None => Err(Problem::directive("invalid zone size")),
         Some(size) if size < ZONE_BYTES_MIN => Err(Problem::directive("zone is too small")),
-        Some(size) => Ok(Zone {
+        Some(size) => Ok(SessionZone {
             name: Bytes::copy_from_slice(name),
             size,
             sessions: OnceLock::new(),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use super::eligible::{Picked, Turn};
+use super::candidates::{Candidates, Picked};
 use super::group::States;
 use super::peer::Peer;
 use super::round_robin;
@@ -17,7 +17,7 @@ pub(super) const TRIES_MAX: u32 = 20;
 /// Points on the ring for each unit of weight.
 const POINTS_PER_WEIGHT: u64 = 160;
 
-/// State of `ip_hash` for one request.
+/// PeerState of `ip_hash` for one request.
 #[derive(Clone, Debug)]
 pub(super) struct IpHash {
     octets: [u8; 16],
@@ -49,12 +49,12 @@ impl IpHash {
         }
     }
 
-    pub fn pick(&mut self, turn: &Turn<'_>, states: &States) -> Picked {
-        let peers = turn.peers;
+    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
+        let peers = candidates.peers;
         if peers.list.len() < 2 || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
         }
-        if let Some(bound) = turn.bound {
+        if let Some(bound) = candidates.bound {
             return Picked::Peer(bound);
         }
         let mut hash = self.hash;
@@ -63,7 +63,7 @@ impl IpHash {
                 hash = (hash * 113 + u64::from(*octet)) % 6271;
             }
             let index = peers.at_weight(hash % peers.total_weight);
-            if turn.is_open(states, index) {
+            if candidates.is_open(states, index) {
                 self.hash = hash;
                 return Picked::Peer(index);
             }
@@ -73,7 +73,7 @@ impl IpHash {
     }
 }
 
-/// State of `hash KEY` for one request: Cache::Memcached's algorithm.
+/// PeerState of `hash KEY` for one request: Cache::Memcached's algorithm.
 #[derive(Clone, Debug)]
 pub(super) struct KeyHash {
     key: bytes::Bytes,
@@ -92,12 +92,12 @@ impl KeyHash {
         }
     }
 
-    pub fn pick(&mut self, turn: &Turn<'_>, states: &States) -> Picked {
-        let peers = turn.peers;
+    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
+        let peers = candidates.peers;
         if peers.list.len() < 2 || self.key.is_empty() || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
         }
-        if let Some(bound) = turn.bound {
+        if let Some(bound) = candidates.bound {
             return Picked::Peer(bound);
         }
         while self.tries <= TRIES_MAX {
@@ -108,7 +108,7 @@ impl KeyHash {
             self.round += 1;
             self.sum = self.sum.wrapping_add((hash >> 16) & 0x7fff);
             let index = peers.at_weight(u64::from(self.sum) % peers.total_weight);
-            if turn.is_open(states, index) {
+            if candidates.is_open(states, index) {
                 return Picked::Peer(index);
             }
             self.tries += 1;
@@ -119,7 +119,7 @@ impl KeyHash {
 
 /// The points of `hash … consistent`: Cache::Memcached::Fast's (ketama), a server's by its name as written.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct HashRing {
     points: Vec<Point>,
     /// Of each peer, the first one with its server's name.
     first: Vec<u32>,
@@ -132,8 +132,8 @@ struct Point {
     server: u32,
 }
 
-impl Ring {
-    pub fn new(peers: &[Peer]) -> Ring {
+impl HashRing {
+    pub fn new(peers: &[Peer]) -> HashRing {
         let (mut points, mut first) = (Vec::new(), Vec::with_capacity(peers.len()));
         let mut by_name: HashMap<&[u8], u32> = HashMap::new();
         for (index, peer) in peers.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Ring {
         }
         points.sort_by_key(|point| point.hash);
         points.dedup_by_key(|point| point.hash);
-        Ring { points, first }
+        HashRing { points, first }
     }
 
     /// The number of the first point at or behind a key's hash.
@@ -174,7 +174,7 @@ fn host_and_port(server: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// State of `hash KEY consistent` for one request.
+/// PeerState of `hash KEY consistent` for one request.
 #[derive(Clone, Debug)]
 pub(super) struct Consistent {
     hash: u32,
@@ -184,7 +184,7 @@ pub(super) struct Consistent {
 }
 
 impl Consistent {
-    pub fn new(key: &[u8], ring: &Ring) -> Consistent {
+    pub fn new(key: &[u8], ring: &HashRing) -> Consistent {
         let hash = crc32(key);
         Consistent {
             hash,
@@ -195,24 +195,24 @@ impl Consistent {
     }
 
     /// The servers have changed: the key has another position.
-    pub fn turn_to(&mut self, ring: &Ring) {
+    pub fn turn_to(&mut self, ring: &HashRing) {
         self.at = ring.find(self.hash);
     }
 
-    pub fn pick(&mut self, turn: &Turn<'_>, states: &mut States) -> Picked {
-        let peers = turn.peers;
+    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &mut States) -> Picked {
+        let peers = candidates.peers;
         let points = &peers.ring.points;
         if peers.is_single || !self.has_key || points.is_empty() || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
         }
-        if let Some(bound) = turn.bound {
+        if let Some(bound) = candidates.bound {
             return Picked::Peer(bound);
         }
         while self.tries <= TRIES_MAX {
             let server = points[self.at % points.len()].server;
             // The addresses of one server take turns.
             let found = round_robin::share(states, None, |index, states| {
-                peers.ring.first[index] == server && turn.is_open(states, index)
+                peers.ring.first[index] == server && candidates.is_open(states, index)
             });
             if let Some(index) = found {
                 return Picked::Peer(index);
