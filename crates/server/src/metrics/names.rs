@@ -157,7 +157,7 @@ impl Family {
 pub fn document() -> String {
     use std::fmt::Write as _;
     let mut page = format!(
-        "{}\n# Metrics\n\nWhat [`metrics`](reference/metrics-and-status-pages.md) and [`status_json`](reference/figures.md) show. As text for Prometheus a \
+        "{}\n# Metrics\n\nWhat [`metrics`](reference/metrics-and-status-pages.md) and [`status_json`](reference/metrics-and-status-pages.md) show. As text for Prometheus a \
          counter's samples end with `_total`, those of a histogram with `_bucket` (label `le`), `_sum` and `_count`; times are in \
          seconds. Labels come from the configuration or from lists in the code, never from a request. What to do about them: \
          [watching a server](watching.md).\n\n\
