@@ -16,7 +16,9 @@ use crate::loops::loop_threads::{self, Crew};
 use crate::loops::{Accepted, Configuration, Datagrams, Loop, Service, Serving, Shared, Start};
 use crate::memory::directives::MemoryBudget;
 use crate::metrics::Ledger;
+use crate::responder::Responder as _;
 use crate::settings::Settings;
+use crate::steps::Steps;
 use crate::upstream::KeepalivePool;
 
 /// A configuration, for the loops and for what stands beside them.
@@ -117,7 +119,7 @@ fn start(ledger: Arc<Ledger>) -> Start {
         let settings = settings_of(configuration);
         KeepalivePool::of(loop_).keep_only(&settings.upstreams);
         let generation = Generation::new(number, settings);
-        let http = HttpLoop::new(loop_, generation, Arc::clone(&ledger.zones));
+        let http = HttpLoop::new(loop_, generation, Arc::clone(&ledger.zones), Steps::CALLS);
         Box::new(HttpService {
             loop_: Rc::clone(loop_),
             http,
@@ -133,7 +135,7 @@ struct HttpService {
 
 impl Service for HttpService {
     fn serve(&self, accepted: Accepted) -> Serving {
-        connection::serve(Rc::clone(&self.loop_), Rc::clone(&self.http), accepted)
+        connection::serve::<Steps>(Rc::clone(&self.loop_), Rc::clone(&self.http), accepted)
     }
 
     fn receive(&self, _: Datagrams) -> Serving {

@@ -1,7 +1,7 @@
 //! The server: nginx's configuration and behaviour on event loops that never wait for a disk.
 //!
 //! A library with a thin `main`, so that other programs can add modules (`content::module`). The path of a request is
-//! [`respond::respond`]; the processes are in [`process`], the loops in [`loops`].
+//! [`steps::respond`]; the processes are in [`process`], the loops in [`loops`].
 
 pub mod absolute_redirect;
 pub mod after;
@@ -39,11 +39,13 @@ pub mod regex;
 pub mod request;
 pub mod request_body;
 pub mod resolver;
-pub mod respond;
+pub mod responder;
 pub mod route;
+pub mod satisfy;
 pub mod server_tokens;
 pub mod settings;
 pub mod split_clients;
+pub mod steps;
 pub mod subrequest;
 pub mod trusted_proxies;
 pub mod upstream;

@@ -22,7 +22,7 @@ use crate::metrics::By;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::respond;
+use crate::responder::Asked;
 
 /// Maximum number of bytes read from a body that is discarded.
 const TAKEN_MAX: u64 = 64 << 10;
@@ -39,9 +39,6 @@ directives! {
         subrequest_output_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
     }
 }
-
-/// A finished sub-request, with the body of its response still to come; without a response it was closed.
-pub type Answered = (Box<Request>, Option<Box<Response>>);
 
 /// Makes a sub-request for a URI (decoded, as it is) and arguments: a GET with this body.
 ///
@@ -78,26 +75,14 @@ pub struct TooDeep;
 
 /// Runs a sub-request up to its response. Nothing of the body has been read yet.
 #[must_use]
-pub fn ask(mut request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Answered>>> {
-    // Boxed, with its type named, since requests run sub-requests on their way (recursion).
-    Box::pin(async move {
-        let response = respond::respond(&mut request, Start::Fresh).await;
-        count(&request, by, response.as_deref());
-        (request, response)
-    })
+pub fn ask(request: Box<Request>, by: By) -> Asked {
+    (request.client.http.calls.ask)(request, Start::Fresh, by)
 }
 
 /// Like [`ask`], for a sub-request that begins at its content: the point that its parent has reached.
 #[must_use]
-pub fn ask_for_content(
-    mut request: Box<Request>,
-    by: By,
-) -> Pin<Box<dyn Future<Output = Answered>>> {
-    Box::pin(async move {
-        let response = respond::respond(&mut request, Start::Content).await;
-        count(&request, by, response.as_deref());
-        (request, response)
-    })
+pub fn ask_for_content(request: Box<Request>, by: By) -> Asked {
+    (request.client.http.calls.ask)(request, Start::Content, by)
 }
 
 /// Runs a sub-request whose body is discarded, and logs it.

@@ -11,6 +11,7 @@ use message::{Body, BodyError, Chunk, Header, Source};
 use crate::Response;
 use crate::metrics::By;
 use crate::request::Request;
+use crate::settings::Location;
 use crate::subrequest::include::{self, Inclusion, Whole};
 
 use super::body_filter::{AnswerBody, Steps};
@@ -34,6 +35,12 @@ impl Addition {
     pub fn is_any(&self) -> bool {
         !self.add_before_body.is_empty() || !self.add_after_body.is_empty()
     }
+}
+
+/// Whether bodies are added to those of a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.addition.is_any()
 }
 
 /// Prepares the head for a body with others around it, if there are to be any. This comes before all other filters:

@@ -2,7 +2,7 @@
 //!
 //! How to write one:
 //!
-//! 1. In [`super::apply`], at its place in nginx's order, the filter decides by the head whether it wants the body.
+//! 1. In [`crate::steps::after`], at its place in nginx's order, the filter decides by the head whether it wants the body.
 //!    If so, it changes the head ([`Response::becomes_another`] for a filter that gives other bytes) and pushes its
 //!    step onto [`Steps`]. It does so for HEAD as well: the head must be the same, only the body is not touched then.
 //! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never
@@ -364,6 +364,31 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
     fn trailers(&mut self) -> Vec<Header> {
         self.inside.trailers()
     }
+}
+
+/// Runs `work` on a request that knows the head of its answer (`$sent_http_content_type`, `$status`).
+pub fn with_head<T>(
+    request: &mut Request,
+    response: &Response,
+    work: impl FnOnce(&mut Request) -> T,
+) -> T {
+    request.response = Some(Box::new(response.with_body(Body::Empty)));
+    let done = work(request);
+    request.response = None;
+    done
+}
+
+/// Removes the validators from a head whose body differs at every answer; `is_kept`: the date stays, and the entity tag
+/// as a weak one.
+pub fn forget_version(response: &mut Response, is_kept: bool) {
+    if is_kept {
+        response.weaken_etag();
+        return;
+    }
+    response.last_modified = None;
+    response.headers.remove(b"Last-Modified");
+    response.etag = None;
+    response.headers.remove(b"ETag");
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::Response;
 use crate::request::Request;
+use crate::settings::Location;
 
 use super::body_filter::Steps;
 use super::compression::coded::{self, Coder, Goal, OUT_LEN, Progress};
@@ -22,6 +23,12 @@ directives! {
 const INLINE_LEN: usize = 32 << 10;
 /// The largest window of deflate, as a logarithm.
 const WINDOW_BITS: u8 = 15;
+
+/// Whether answers are decompressed at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.gunzip.gunzip
+}
 
 /// Has an answer decompressed, if that is due.
 pub fn decide(request: &Request, response: &mut Response, test: &mut GzipTest, steps: &mut Steps) {

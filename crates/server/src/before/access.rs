@@ -4,12 +4,11 @@ use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Scope, Section, Table, Word, blocks};
 use ipnet::IpNet;
-use logs::Level;
 
 use crate::Failure;
 use crate::request::Request;
-
-use super::satisfy::{Satisfy, Verdict};
+use crate::satisfy::{self, Satisfy, Verdict};
+use crate::settings::Location;
 
 /// The rules of one level.
 pub const RULES_MAX: usize = 65_536;
@@ -112,6 +111,12 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
     Ok(Who::Net(net.trunc()))
 }
 
+/// Whether there are rules at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    !location.settings.access.rules.is_empty()
+}
+
 /// 403 for clients that a rule denies.
 pub fn judge(request: &Request) -> Verdict {
     let settings = &request.location().settings;
@@ -120,18 +125,11 @@ pub fn judge(request: &Request) -> Verdict {
         Some(true) => Verdict::Passed,
         Some(false) => {
             if settings.admission.satisfy == Satisfy::All {
-                log_forbidden(request);
+                satisfy::log_forbidden(request);
             }
             Verdict::Refused(Failure::new(403))
         }
     }
-}
-
-/// Logs the reason for a 403.
-pub fn log_forbidden(request: &Request) {
-    request.log(Level::Error, &|out| {
-        out.extend_from_slice(b"access forbidden by rule")
-    });
 }
 
 /// Whether the first rule that matches allows `client` (`None`: through a unix socket); `None`: no rule matches.

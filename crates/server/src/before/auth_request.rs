@@ -9,10 +9,10 @@ use crate::Failure;
 use crate::metrics::By;
 use crate::request::Request;
 use crate::request_body::{CLIENT_CLOSED, RequestBody};
+use crate::satisfy::Verdict;
+use crate::settings::Location;
 use crate::subrequest;
 use crate::variables;
-
-use super::satisfy::Verdict;
 
 /// A URI, or `off`.
 #[derive(Debug, Clone)]
@@ -64,6 +64,12 @@ directives! {
         /// (`$upstream_http_…`).
         auth_request_set: List<Assignment> = none, [HTTP | SERVER | LOCATION] 2;
     }
+}
+
+/// Whether a sub-request judges at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.auth_request.auth_request.is_some()
 }
 
 /// Runs the sub-request and judges by its answer.

@@ -16,6 +16,7 @@ use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName, limited};
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
 
 /// Maximum bytes of a key.
 const KEY_BYTES_MAX: usize = 255;
@@ -94,6 +95,12 @@ directives! {
 crate::variables! {
     /// What `limit_conn` has said: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`.
     "limit_conn_status" => fresh(limited::append_counted);
+}
+
+/// Whether requests are limited at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    !location.settings.limit_conn.limit_conn.0.is_empty()
 }
 
 /// Counts the request; `Some`: it is refused.

@@ -20,6 +20,7 @@ use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName, limited};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
+use crate::settings::Location;
 
 /// Maximum bytes of a key.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -112,6 +113,12 @@ directives! {
 crate::variables! {
     /// What `limit_req` has said: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`.
     "limit_req_status" => fresh(limited::append_paced);
+}
+
+/// Whether requests are limited at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    !location.settings.limit_req.limit_req.0.is_empty()
 }
 
 /// Checks the zones; `Some`: the request is refused, or its client left during the delay.

@@ -13,6 +13,7 @@ use crate::metrics::By;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, RequestBody};
+use crate::settings::Location;
 use crate::subrequest;
 
 /// Mirrors of one location.
@@ -68,6 +69,12 @@ directives! {
         /// `proxy_request_buffering`.
         mirror_request_body: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
     }
+}
+
+/// Whether a location has mirrors.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.mirroring.mirror.is_any()
 }
 
 /// Starts the mirrors of the request's location; `Some`: its body cannot be read.

@@ -80,6 +80,12 @@ pub fn settle(
     Ok(())
 }
 
+/// Whether a location has trusted proxies.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    !location.settings.real_ip.set_real_ip_from.is_empty()
+}
+
 /// Replaces the client's address, if a trusted client names another one.
 pub fn run(request: &mut Request) {
     let settings = &request.location().settings.real_ip;

@@ -11,6 +11,7 @@ use crate::error_page::split_args;
 use crate::outcome::{Outcome, Target};
 use crate::path::{self, Alias};
 use crate::request::Request;
+use crate::settings::Location;
 
 /// A candidate of `try_files`.
 #[derive(Debug, Clone)]
@@ -82,6 +83,12 @@ directives! {
         /// exists, redirects internally to the last argument, or responds with its code.
         try_files: Option<TryFiles> = none, [SERVER | LOCATION] 2.., inherit never;
     }
+}
+
+/// Whether a location has candidates.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.trying.try_files.is_some()
 }
 
 /// Looks for the candidates; `None` when one was found (or there are none to try).

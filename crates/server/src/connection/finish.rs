@@ -13,7 +13,7 @@ use crate::loops::{Waiting, current_request};
 use crate::metrics::zones;
 use crate::outcome::Start;
 use crate::request::Request;
-use crate::respond;
+use crate::responder::Responder;
 
 use super::directives::Lingering;
 use super::{Left, post_action};
@@ -60,12 +60,15 @@ impl After {
 
 /// Writes the log lines, reads the rest of the body, and returns the connection. One that is not kept has finished
 /// lingering.
-pub(super) async fn finish(mut request: Box<Request>, mut after: After) -> Option<Left> {
+pub(super) async fn finish<R: Responder>(
+    mut request: Box<Request>,
+    mut after: After,
+) -> Option<Left> {
     if after == After::Keep && !request.body.decoder.is_end() {
         after = discard(&mut request).await;
     }
     if post_action::is_wanted(&request) {
-        Box::pin(post_action::run(&mut request)).await;
+        Box::pin(post_action::run::<R>(&mut request)).await;
     }
     request.release_limits();
     current_request::behind(current_request::Phase::Logging);
@@ -177,7 +180,10 @@ pub fn must_judge(request: &Request) -> bool {
 
 /// Checks the part of a chunked body that has arrived before the response goes out: nginx refuses a malformed one.
 /// Returns the response to send.
-pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box<Response>> {
+pub async fn judge<R: Responder>(
+    request: &mut Request,
+    response: Box<Response>,
+) -> Option<Box<Response>> {
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {
         outcome = request.wire.try_read_body(&mut request.body.decoder);
@@ -196,7 +202,7 @@ pub async fn judge(request: &mut Request, response: Box<Response>) -> Option<Box
     if response.status >= 400 {
         return Some(response);
     }
-    respond::respond(request, Start::Refused(400)).await
+    R::respond(request, Start::Refused(400)).await
 }
 
 /// Reads the rest of a body and throws it away, so that the next request can be found after it (nginx-drop-in 36).

@@ -1,6 +1,6 @@
 //! A client's connection: request after request, until one side ends it.
 //!
-//! Not here: what a request means ([`crate::respond`]), bytes on the socket (`wire`). Invariant: between two requests a
+//! Not here: what a request means ([`crate::steps`]), bytes on the socket (`wire`). Invariant: between two requests a
 //! connection holds no buffer and no request; everything of a request is in one box that goes with it.
 
 pub mod client;
@@ -34,7 +34,7 @@ use crate::loops::{Accepted, Idle, Loop, Seat, Serving, Waiting};
 use crate::metrics::zones::{self, Running};
 use crate::outcome::Start;
 use crate::request::Request;
-use crate::respond;
+use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
 
 pub use client::{Client, Scheme};
@@ -48,7 +48,7 @@ pub use tunnel::Tunnel;
 const TIMED_OUT: u16 = 408;
 
 /// Serves a connection to its end. A panic ends only this connection, with one line that names the client.
-pub fn serve(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving {
+pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving {
     let Accepted {
         seat,
         socket,
@@ -64,7 +64,7 @@ pub fn serve(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving
     let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {
-        let run = pin!(run(&client, seat, wire));
+        let run = pin!(run::<R>(&client, seat, wire));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.http.generation(), Level::Alert, &text);
@@ -76,7 +76,11 @@ pub fn serve(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice as long as the connection lives"
 )]
-fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Future<Output = ()> {
+fn run<R: Responder>(
+    client: &Rc<Client>,
+    seat: Seat,
+    mut wire: wire::Connection,
+) -> impl Future<Output = ()> {
     async move {
         // Boxed: few connections begin so.
         if proxy_protocol::is_due(client)
@@ -88,7 +92,7 @@ fn run(client: &Rc<Client>, seat: Seat, mut wire: wire::Connection) -> impl Futu
         while wait(&mut wire, client, keepalive).await {
             // A reload may have come in the meantime.
             let generation = client.http.generation();
-            let left = Box::pin(exchange(wire, Rc::clone(client), generation)).await;
+            let left = Box::pin(exchange::<R>(wire, Rc::clone(client), generation)).await;
             let Some(left) = left else {
                 return;
             };
@@ -169,7 +173,7 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
 )]
-fn exchange(
+fn exchange<R: Responder>(
     mut wire: wire::Connection,
     client: Rc<Client>,
     generation: Rc<Generation>,
@@ -194,9 +198,9 @@ fn exchange(
         tell_dropped(&request);
         let mut refused = After::close();
         let response = match start {
-            Started::Fresh => match respond::respond(&mut request, Start::Fresh).await {
+            Started::Fresh => match R::respond(&mut request, Start::Fresh).await {
                 Some(response) if finish::must_judge(&request) => {
-                    Box::pin(finish::judge(&mut request, response)).await
+                    Box::pin(finish::judge::<R>(&mut request, response)).await
                 }
                 response => response,
             },
@@ -210,7 +214,7 @@ fn exchange(
                     must_linger,
                     is_timeout: false,
                 };
-                Box::pin(respond::respond(&mut request, Start::Refused(status))).await
+                Box::pin(R::respond(&mut request, Start::Refused(status))).await
             }
             Started::Silent { status, why } => {
                 request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
@@ -233,7 +237,7 @@ fn exchange(
         } else {
             after
         };
-        finish::finish(request, after).await
+        finish::finish::<R>(request, after).await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::metrics::By;
 use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
-use crate::respond;
+use crate::responder::Responder;
 use crate::subrequest;
 
 /// Status of a request that was deliberately closed without a byte: it gets no `post_action`.
@@ -41,7 +41,7 @@ pub fn is_wanted(request: &Request) -> bool {
 }
 
 /// Runs the `post_action` of an answered request.
-pub async fn run(request: &mut Request) {
+pub async fn run<R: Responder>(request: &mut Request) {
     let body = match request.body.body() {
         Some(stored @ RequestBody::Stored(_)) => stored.clone(),
         _ if request.head.framing == Framing::None => RequestBody::None,
@@ -57,7 +57,7 @@ pub async fn run(request: &mut Request) {
             request.log_cycle(&target);
             break;
         }
-        let response = respond::respond(request, Start::Elsewhere(Box::new(target))).await;
+        let response = R::respond(request, Start::Elsewhere(Box::new(target))).await;
         subrequest::count(request, By::PostAction, response.as_deref());
         if let Some(mut response) = response {
             subrequest::take_what_came(std::mem::take(&mut response.body)).await;

@@ -12,7 +12,6 @@ use disk::OpenFile;
 use message::{Body, Framing, Method};
 
 use crate::Response;
-use crate::before;
 use crate::direct_mapped::Places;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
@@ -108,8 +107,8 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && request.is_location_valid
         && !request.has_captures()
         && !request.settings().uses_realpath
-        && before::is_idle(server)
-        && before::is_idle(location)
+        && !server.has_steps_before
+        && !location.has_steps_before
         && location.settings.root.path.literal().is_some()
         && !location.settings.precompressed.is_on()
         && request.generation.stale_files(request.location).is_none()

@@ -29,7 +29,9 @@ use crate::metrics::Ledger;
 use crate::process::load::Loaded;
 use crate::process::pools::define_pools;
 use crate::request::Request;
+use crate::responder::Responder as _;
 use crate::route::ServerId;
+use crate::steps::Steps;
 use lines::Lines;
 use report::{Report, shown};
 
@@ -79,7 +81,12 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     runtime.block_on(async {
         let loop_ = Loop::alone(&shared);
         let generation = Generation::new(1, Arc::clone(&loaded.settings));
-        let http = HttpLoop::new(&loop_, generation, Arc::clone(&shared.ledger.zones));
+        let http = HttpLoop::new(
+            &loop_,
+            generation,
+            Arc::clone(&shared.ledger.zones),
+            Steps::CALLS,
+        );
         told(loaded, question, &asked, &bytes, (loop_, http)).await
     })
 }

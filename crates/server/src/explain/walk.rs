@@ -8,14 +8,14 @@ use config::Directive;
 
 use crate::Failure;
 use crate::before::rewrite::machine::{Ended, Machine};
-use crate::before::satisfy::{Satisfy, Verdict};
 use crate::before::{access, auth_basic, client_max_body_size, real_ip, try_files};
-use crate::content;
 use crate::find_location;
 use crate::outcome::{Outcome, Settled, Target};
 use crate::path;
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
-use crate::respond::settle;
+use crate::satisfy::{Satisfy, Verdict};
+use crate::steps::content;
+use crate::steps::respond::settle;
 
 use super::answer::tell_answer;
 use super::lines::{self, Lines};
@@ -399,7 +399,7 @@ async fn made(request: &mut Request, lines: &Lines<'_>, report: &mut Report) -> 
     let is_directory = request.uri.ends_with(b"/");
     let outcome = content::make(request).await;
     if is_directory && let Outcome::Redirect(_) = &outcome {
-        let (text, name) = match content::random_index::is_on(request) {
+        let (text, name) = match crate::content::random_index::is_on(request) {
             true => ("any file of the directory", "random_index"),
             false => ("there is a file for the directory", "index"),
         };

@@ -26,6 +26,7 @@ use crate::metrics::page::label;
 use crate::metrics::zones::ZONES_MAX;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
+use crate::steps;
 use crate::upstream::Upstreams;
 use crate::upstream::block::UpstreamBlocks;
 use crate::variables::{Definitions, referer};
@@ -141,7 +142,8 @@ impl Settings {
         let locations = &settings.locations;
         settings.zones.settle(locations, &surroundings.pools);
         settings.check_logs()?;
-        charset::settle(&mut settings.charsets, &mut settings.locations)?;
+        charset::settle(&mut settings.charsets, &settings.locations)?;
+        settings.note_steps();
         settings.variables = definitions.finish(&settings.variable_tables, scope)?;
         settings.name_variables(scope);
         settings.uses_realpath = scope.find("realpath_root").is_some();
@@ -151,6 +153,14 @@ impl Settings {
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)
+    }
+
+    /// Notes at each location whether the lists of steps have anything to do there.
+    fn note_steps(&mut self) {
+        for location in &mut self.locations {
+            location.has_steps_before = steps::before::is_any(location);
+            location.has_filters = steps::after::has_filters(&self.charsets, location);
+        }
     }
 
     /// Keeps the names of variables where pages may ask for them.

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
-use crate::after;
 use crate::content::module::{self, Place};
 use crate::content::proxy::{families, proxy_pass};
 use crate::content::{status, tunnel_pass};
@@ -255,7 +254,8 @@ pub fn add(
     let shown = status::build(&settings).map_err(here)?;
     all.locations.push(Location {
         name: level.name,
-        has_filters: after::has_filters(&settings),
+        has_filters: false,
+        has_steps_before: false,
         settings,
         passing,
         tunnelling,

@@ -220,6 +220,8 @@ pub struct Location {
     pub(crate) logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
     /// The destination of its requests (`proxy_pass`).
     pub passing: Option<Arc<Passing>>,
+    /// Whether a step before the content has something to do here; if not, they are left out.
+    pub has_steps_before: bool,
     /// Whether it has filters that may read the bytes of bodies.
     pub has_filters: bool,
     /// The destination of its tunnels (`tunnel_pass`).

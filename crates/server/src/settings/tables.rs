@@ -28,7 +28,6 @@ use crate::before::limit_req::LimitReq;
 use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
 use crate::before::rewrite::Rewriting;
-use crate::before::satisfy::Admission;
 use crate::before::try_files::Trying;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
@@ -53,6 +52,7 @@ use crate::headers_more::HeadersMore;
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
 use crate::resolver::Resolving;
+use crate::satisfy::Admission;
 use crate::server_tokens::Identity;
 
 use crate::subrequest::Subrequests;

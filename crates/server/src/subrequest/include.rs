@@ -181,7 +181,7 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
     };
     if response.content_length != Some(0) {
         stub.content_type = response.content_type.clone();
-        if let Ok(filtered) = crate::after::apply(request, stub) {
+        if let Ok(filtered) = (request.client.http.calls.finish)(request, stub) {
             return filtered.body;
         }
         return Body::Empty;

@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
 
-use super::body_filter::{Filter, Out, Steps};
+use super::body_filter::{self, Filter, Out, Steps};
 use super::media_types::MediaTypes;
 pub use maps::Charsets;
 use recode::{Recoder, Way};
@@ -93,18 +93,12 @@ impl Charset {
 ///
 /// # Errors
 /// A map is missing, at the place of the charset.
-pub fn settle(charsets: &mut Charsets, locations: &mut [Location]) -> Result<(), Error> {
-    for location in &*locations {
+pub fn settle(charsets: &mut Charsets, locations: &[Location]) -> Result<(), Error> {
+    for location in locations {
         for (name, _) in location.settings.charset.names() {
             charsets.add(name);
         }
         check(charsets, &location.settings.charset)?;
-    }
-    if charsets.is_any() {
-        // A part of an answer is recoded whatever server it comes from, and an upstream may name a charset itself.
-        for location in locations {
-            location.has_filters = true;
-        }
     }
     Ok(())
 }
@@ -138,6 +132,13 @@ pub fn of_pages(request: &Request) -> Option<Bytes> {
                 .then(|| name.into())
         }
     }
+}
+
+/// Whether answers may be recoded at a location.
+#[must_use]
+pub fn is_on(charsets: &Charsets, location: &Location) -> bool {
+    // A part of an answer is recoded whatever server it comes from, and an upstream may name a charset itself.
+    charsets.is_any() || location.settings.charset.charset.0.is_some()
 }
 
 /// Declares the charset of an answer in its head, and has it recoded if necessary.
@@ -238,7 +239,7 @@ fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Byte
             .clone()),
         Name::Variable(index) => {
             let mut out = Vec::new();
-            let is_set = super::with_head(request, response, |request| {
+            let is_set = body_filter::with_head(request, response, |request| {
                 request.append_variable(*index, &mut out)
             });
             match is_set {

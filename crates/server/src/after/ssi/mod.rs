@@ -18,9 +18,10 @@ use message::Body;
 
 use crate::Response;
 use crate::request::Request;
+use crate::settings::Location;
 use crate::subrequest::include::Whole;
 
-use super::body_filter::Steps;
+use super::body_filter::{self, Steps};
 use super::media_types::MediaTypes;
 use composed::Composed;
 pub use date::VARIABLES;
@@ -43,6 +44,12 @@ directives! {
     }
 }
 
+/// Whether commands in bodies run at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.ssi.ssi
+}
+
 /// Has the commands in the body of an answer run, if they are to be.
 pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {
     if !settings.ssi {
@@ -62,7 +69,7 @@ pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: 
     if !request.is_subrequest() {
         response.content_length = None;
         response.refuse_ranges();
-        super::forget_version(response, settings.ssi_last_modified);
+        body_filter::forget_version(response, settings.ssi_last_modified);
     }
     let whole = Whole::of(request, response);
     let head = Box::new(response.with_body(Body::Empty));

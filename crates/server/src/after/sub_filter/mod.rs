@@ -10,8 +10,9 @@ use message::BodyError;
 
 use crate::Response;
 use crate::request::Request;
+use crate::settings::Location;
 
-use super::body_filter::{FEED_LEN, Filter, Out, Steps};
+use super::body_filter::{self, FEED_LEN, Filter, Out, Steps};
 use super::media_types::MediaTypes;
 use search::{PATTERNS_MAX, Part, Patterns, Search};
 
@@ -134,6 +135,12 @@ directives! {
     }
 }
 
+/// Whether bodies are searched at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.sub_filter.sub_filter.is_any()
+}
+
 /// Has the body of an answer searched, if it is to be.
 pub fn begin(
     request: &mut Request,
@@ -149,7 +156,7 @@ pub fn begin(
     }
     let pairs = &settings.sub_filter;
     let evaluated = match pairs.has_variables() {
-        true => super::with_head(request, response, |request| pairs.evaluate(request)),
+        true => body_filter::with_head(request, response, |request| pairs.evaluate(request)),
         false => pairs.evaluate(request),
     };
     let Some((patterns, values)) = evaluated else {
@@ -157,7 +164,7 @@ pub fn begin(
     };
     if !request.is_subrequest() {
         response.content_length = None;
-        super::forget_version(response, settings.sub_filter_last_modified);
+        body_filter::forget_version(response, settings.sub_filter_last_modified);
     }
     let longest = values.iter().map(Bytes::len).max().unwrap_or(0);
     steps.filter(Replacing {

@@ -22,8 +22,9 @@ use crate::loops::poll_timing;
 use crate::metrics::Password;
 use crate::password::{self, Unreadable};
 use crate::request::Request;
+use crate::satisfy::Verdict;
+use crate::settings::Location;
 
-use super::satisfy::Verdict;
 use proven::Proof;
 
 /// Maximum password checks at once, of all loops: as many as half of the cores. Others wait, so that password guessing
@@ -53,6 +54,12 @@ crate::variables! {
 struct Said {
     user: Vec<u8>,
     password: Vec<u8>,
+}
+
+/// Whether a password is asked for at a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.settings.auth_basic.auth_basic.is_some()
 }
 
 /// Judges the client by its name and password.

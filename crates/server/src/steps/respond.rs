@@ -1,13 +1,15 @@
 //! The life of a request: one function that reads like its description.
 //!
-//! To add a step, add a line in `before/mod.rs`, `content/mod.rs` or `after/mod.rs`. Invariant: a failure becomes a
-//! response in one place only, [`error_page::cover`].
+//! To add a step, add a line in [`before`], [`content`] or [`after`]. Invariant: a failure becomes a response in one
+//! place only, [`error_page::cover`].
 
 use crate::content::hot_files;
 use crate::error_page::{self, Cover};
 use crate::outcome::{Outcome, Settled, Start};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
-use crate::{Failure, Response, after, before, content};
+use crate::{Failure, Response};
+
+use super::{after, before, content};
 
 /// Maximum number of rounds of one request: its changes of URI, the one that was too many, and its response.
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;

@@ -1,0 +1,99 @@
+//! The steps after the content, in the order in which nginx's header filters run.
+//!
+//! To add a step, add a line to [`apply`]; a step that changes bodies goes into [`filter`] and [`has_filters`], see
+//! [`body_filter`](crate::after::body_filter).
+
+use std::rc::Rc;
+
+use crate::Response;
+use crate::after::body_filter::Steps;
+use crate::after::charset::{self, Charsets};
+use crate::after::compression::{self, GzipTest};
+use crate::after::{
+    addition, gunzip, headers, not_modified, ranges, slice, ssi, sub_filter, userid,
+};
+use crate::headers_more;
+use crate::outcome::Outcome;
+use crate::request::Request;
+use crate::settings::{Location, LocationSettings};
+
+/// Finishes a response.
+///
+/// # Errors
+/// The failure that replaces the answer (412, 416), which goes through the error pages like any other, or the
+/// connection's end.
+pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Outcome> {
+    let generation = Rc::clone(&request.generation);
+    let location = generation.settings.location(request.location);
+    let settings = &location.settings;
+    request.take_over(&mut response);
+    if request.is_subrequest() {
+        // A slice is part of a body that is filtered as a whole.
+        if location.has_filters && request.slice_start().is_none() {
+            filter(request, settings, &mut response)?.run(request, &mut response);
+        }
+        return Ok(response);
+    }
+    let sliced = slice::begin(request, &mut response)?;
+    not_modified::apply(request, &settings.not_modified, &mut response).map_err(Outcome::Failed)?;
+    let more = &settings.headers_more;
+    if more.has_output() || settings.headers.is_any() || settings.userid.sets() {
+        // Their values may refer to the response (`$sent_http_content_type`, `$status`).
+        request.response = Some(response);
+        if more.has_output() {
+            headers_more::output::apply(request, more);
+        }
+        headers::apply(request, &settings.headers);
+        if settings.userid.sets() {
+            userid::apply(request);
+        }
+        response = request.response.take().expect("it was put there");
+    }
+    let steps = match location.has_filters {
+        true => Some(filter(request, settings, &mut response)?),
+        false => None,
+    };
+    let part = ranges::apply(request, &settings.ranges, &mut response).map_err(Outcome::Failed)?;
+    if let Some(whole) = sliced {
+        slice::end(request, &mut response, whole, part);
+    }
+    if let Some(steps) = steps {
+        steps.run(request, &mut response);
+    }
+    headers::plan_trailers(request, &settings.headers, response.status);
+    Ok(response)
+}
+
+/// Whether any filter may change bodies of a location, by its settings. If not, `filter` is not called.
+#[must_use]
+pub fn has_filters(charsets: &Charsets, location: &Location) -> bool {
+    gunzip::is_on(location)
+        || sub_filter::is_on(location)
+        || charset::is_on(charsets, location)
+        || ssi::is_on(location)
+        || addition::is_on(location)
+        || compression::is_on(&location.settings)
+}
+
+/// Lets each filter decide by the head whether it will change the body, in nginx's order: gunzip, sub_filter, charset,
+/// ssi, addition, gzip. Sub-requests come here too: a filter for the client's answer alone checks
+/// [`Request::is_subrequest`]. Parts that are added around a body or included in a page have gone through the filters
+/// of their own location, so addition comes after those.
+fn filter(
+    request: &mut Request,
+    settings: &LocationSettings,
+    response: &mut Response,
+) -> Result<Steps, Outcome> {
+    let mut steps = Steps::default();
+    let mut gzip = GzipTest::default();
+    gunzip::decide(request, response, &mut gzip, &mut steps);
+    let is_added_to = addition::decide(request, &settings.addition, response);
+    sub_filter::begin(request, &settings.sub_filter, response, &mut steps);
+    charset::begin(request, response, &mut steps)?;
+    ssi::begin(request, &settings.ssi, response, &mut steps);
+    if is_added_to {
+        addition::begin(request, &settings.addition, response, &mut steps);
+    }
+    compression::decide(request, settings, response, &mut gzip, &mut steps);
+    Ok(steps)
+}

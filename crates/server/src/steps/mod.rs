@@ -1,0 +1,29 @@
+//! The steps of a request: the lists that name the modules, and the function that runs them.
+//!
+//! A module that takes part in answering has a line in one of these lists: [`before`] the content, among the
+//! [`judges`] of a client, as [`content`], or [`after`] the content. Nothing below imports them: connections and
+//! sub-requests are given [`Steps`].
+
+pub mod after;
+pub mod before;
+pub mod content;
+pub mod judges;
+pub mod respond;
+
+use crate::Response;
+use crate::outcome::{Outcome, Start};
+use crate::request::Request;
+use crate::responder::Responder;
+
+/// The steps of this server.
+pub enum Steps {}
+
+impl Responder for Steps {
+    fn respond(request: &mut Request, start: Start) -> impl Future<Output = Option<Box<Response>>> {
+        respond::respond(request, start)
+    }
+
+    fn finish(request: &mut Request, response: Box<Response>) -> Result<Box<Response>, Outcome> {
+        after::apply(request, response)
+    }
+}
