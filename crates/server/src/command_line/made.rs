@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use logs::getaddrinfo::Hosts;
+use runtime::listen::{Address, Target};
 
 use crate::content::module::Modules;
-use crate::listen::{Address, Target};
 use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
 

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use logs::{ErrorContext, ErrorLogs, Level};
+use runtime::listen::Address;
 
 use super::proxy_protocol::ProxyProtocol;
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::listen::Address;
 use crate::loops::{Listener, Loop, Place};
 
 /// The scheme of a URL.

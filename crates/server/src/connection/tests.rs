@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Recorded;
+use runtime::listen::Address;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::http_server::{self, HttpServer};
-use crate::listen::Address;
 use crate::loops::accept::Source;
 use crate::loops::tests::{listening, plan, shared};
 use crate::memory::directives::MemoryBudget;

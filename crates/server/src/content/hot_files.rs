@@ -10,9 +10,9 @@ use std::rc::{Rc, Weak};
 
 use disk::OpenFile;
 use message::{Body, Framing, Method};
+use runtime::direct_mapped::Places;
 
 use crate::Response;
-use crate::direct_mapped::Places;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 

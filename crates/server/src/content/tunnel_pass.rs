@@ -13,10 +13,10 @@ use config::{
 };
 use logs::Level;
 use message::{Body, Method};
+use runtime::listen::Address;
 use wire::UpstreamConnection;
 use wire::connect::{ConnectError, Options};
 
-use crate::listen::Address;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};

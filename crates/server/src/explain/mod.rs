@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use disk::Disk;
 use logs::Logs;
+use runtime::listen::Address;
 
 use crate::connection::{self, Client, Scheme, Started};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::listen::Address;
 use crate::loops::{Listener, Loop, Shared, SocketType};
 use crate::metrics::Ledger;
 use crate::process::load::Loaded;

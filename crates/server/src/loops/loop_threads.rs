@@ -274,7 +274,7 @@ impl Crew {
 /// The sockets of loop `index`: of every address, each socket goes to one loop, in turns; unix sockets
 /// are dealt out by their position, so that they do not all fall to the first loop.
 fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
-    let mut seen: HashMap<(&crate::listen::Address, SocketType), usize> = HashMap::new();
+    let mut seen: HashMap<(&runtime::listen::Address, SocketType), usize> = HashMap::new();
     let mut mine = Vec::new();
     for source in sources {
         let address = &source.listener.address;

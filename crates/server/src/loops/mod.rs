@@ -44,8 +44,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use disk::Disk;
 use logs::wall_clock::Clock;
 use logs::{Feed, Logs};
+use runtime::listen::Address;
 
-use crate::listen::Address;
 use crate::metrics::{Ledger, LoopFigures};
 pub use idle::{Idle, IdleList, Place, Waiting};
 pub use loop_threads::Crew;

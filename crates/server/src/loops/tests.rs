@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runtime::listen::{Address, SocketOptions, bind};
+
 use super::accept::Source;
 use super::loop_threads::{Crew, Plan};
 use super::{
     Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
     Start, Waiting,
 };
-use crate::listen::{Address, SocketOptions, bind};
 use crate::metrics::gather;
 
 /// A service without a protocol: it tells each client the loop's index.

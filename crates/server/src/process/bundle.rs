@@ -16,12 +16,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::Recorded;
 use logs::getaddrinfo::Hosts;
+use runtime::listen::Address;
 
 use super::circumstances::Circumstances;
 use super::frame::{Reader, Writer};
 use super::load::Origin;
 use super::privileges::Account;
-use crate::listen::Address;
 
 /// The message that the master sends to a worker.
 #[derive(Debug)]

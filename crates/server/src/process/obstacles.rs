@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::listen::Address;
-use crate::listen::bind::BindError;
+use runtime::listen::Address;
+use runtime::listen::bind::BindError;
 
 /// Maximum number of lines that are read of a table of the kernel's sockets.
 const SOCKETS_MAX: usize = 1_000_000;

@@ -56,7 +56,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
-            let (path, text) = (self.path.display(), crate::listen::bind::errno(&error));
+            let (path, text) = (self.path.display(), runtime::listen::bind::errno(&error));
             error_log(
                 Level::Alert,
                 format_args!("unlink() \"{path}\" failed ({text})"),

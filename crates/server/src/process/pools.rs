@@ -9,8 +9,7 @@ use config::{Directive, Error, Problem, Scope, Value, Word};
 use disk::Disk;
 use disk::memory::limits::{self, Groups};
 use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
-
-use crate::cpu;
+use runtime::cpu_pool;
 
 use super::directives::Processes;
 
@@ -120,7 +119,9 @@ impl Kept {
         let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
-        disk.keep_pools(|name| matches!(name, DEFAULT | cpu::POOL) || is_kept(&name.to_owned()));
+        disk.keep_pools(|name| {
+            matches!(name, DEFAULT | cpu_pool::POOL) || is_kept(&name.to_owned())
+        });
         self.0 = names;
     }
 }

@@ -140,7 +140,7 @@ fn failed(call: &str, name: &str, error: nix::Error) -> String {
 }
 
 fn text_of(error: nix::Error) -> String {
-    crate::listen::bind::errno(&error.into())
+    runtime::listen::bind::errno(&error.into())
 }
 
 /// Sets limits, priority and core dumps as the configuration asks; a refusal of the system is logged.
@@ -190,7 +190,7 @@ pub fn set_limits(main: &directives::Main) {
     if priority != 0
         && let Err(error) = rustix::process::setpriority_process(None, priority)
     {
-        let text = crate::listen::bind::errno(&error.into());
+        let text = runtime::listen::bind::errno(&error.into());
         error_log(
             Level::Alert,
             format_args!("setpriority({priority}) failed ({text})"),
@@ -223,7 +223,7 @@ pub fn set_dumpable() {
     if let Err(error) =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
     {
-        let text = crate::listen::bind::errno(&error.into());
+        let text = runtime::listen::bind::errno(&error.into());
         error_log(
             Level::Alert,
             format_args!("prctl(PR_SET_DUMPABLE) failed ({text})"),
@@ -237,7 +237,7 @@ pub fn set_dumpable() {
 /// nginx's sentence.
 pub fn change_directory(path: &Path) -> Result<(), String> {
     rustix::process::chdir(path).map_err(|error| {
-        let text = crate::listen::bind::errno(&io::Error::from(error));
+        let text = runtime::listen::bind::errno(&io::Error::from(error));
         format!("chdir(\"{}\") failed ({text})", path.display())
     })
 }

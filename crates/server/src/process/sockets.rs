@@ -1,6 +1,6 @@
 //! The listening sockets that the master holds.
 //!
-//! Not here: how one is bound ([`crate::listen::bind`]). Invariant: a socket stays open as long as a configuration
+//! Not here: how one is bound ([`runtime::listen::bind`]). Invariant: a socket stays open as long as a configuration
 //! listens on its address, whatever happens to workers; a unix socket's file is removed together with the last
 //! configuration that listens on it.
 #![expect(
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use logs::process_log::{Level, error_log};
+use runtime::listen::bind::{self, BindError};
+use runtime::listen::{Address, SocketOptions, Table};
 
 use super::obstacles;
-use crate::listen::bind::{self, BindError};
-use crate::listen::{Address, SocketOptions, Table};
 
 /// How often an address in use is tried, as nginx does.
 const TRIES: u32 = 5;
@@ -166,8 +166,9 @@ fn bind_all(
 
 #[cfg(test)]
 mod tests {
+    use runtime::listen::Listen;
+
     use super::*;
-    use crate::listen::Listen;
     use std::os::fd::AsRawFd;
 
     fn table(lines: &[String]) -> Table {

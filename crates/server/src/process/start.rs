@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use runtime::listen::bind;
 use sys::process::{Forked, fork_single_threaded};
 
 use super::circumstances::Circumstances;
@@ -26,7 +27,6 @@ use super::sockets::{CannotBind, Sockets};
 use super::source::Files;
 use super::{directories, single};
 use crate::content::module::Modules;
-use crate::listen::bind;
 
 /// The options of the command line.
 #[derive(Debug, Clone)]

@@ -14,11 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use runtime::listen::bind::errno;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::privileges::is_root;
-use crate::listen::bind::errno;
 
 /// Maximum number of links that one path may lead through, as in the kernel.
 const LINKS_MAX: usize = 40;

@@ -5,9 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use runtime::listen::address::Address;
 use sys::UNIX_PATH_MAX;
-
-use crate::listen::address::Address;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use config::{Msec, Placed, Problem, Scope, Value, Word, directives, parse_sec};
+use runtime::listen::Address;
 
 use super::address::ServerAddress;
 use super::cache::{Resolver, ResolverRules};
-use crate::listen::Address;
 
 /// The port of a name server that names none.
 const DEFAULT_PORT: u16 = 53;

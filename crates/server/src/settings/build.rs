@@ -12,6 +12,8 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use logs::directives::{AccessLog, ErrorLog, LogFormats};
 use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
+use runtime::cpu_pool;
+use runtime::listen::{Listen, Table as Listens};
 
 use crate::after::charset::{self, Charsets};
 use crate::before::real_ip;
@@ -19,9 +21,7 @@ use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
-use crate::cpu;
 use crate::limits;
-use crate::listen::{Listen, Table as Listens};
 use crate::metrics::page::label;
 use crate::metrics::zones::ZONES_MAX;
 use crate::process::circumstances::Circumstances;
@@ -149,7 +149,7 @@ impl Settings {
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
         settings.number_stale_files();
-        cpu::learn_cores();
+        cpu_pool::learn_cores();
         let is_shown = scope.find("first_byte_time").is_some();
         settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
         Ok(settings)

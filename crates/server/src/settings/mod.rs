@@ -22,6 +22,7 @@ use disk::Pool;
 use hashbrown::HashMap;
 use logs::format::Formats;
 use logs::{AccessLogs, ErrorLogs};
+use runtime::listen;
 use wire::http1::request_parser::Limits;
 
 use crate::after::charset::Charsets;
@@ -34,7 +35,6 @@ use crate::content::proxy::Passing;
 use crate::content::status::Shown;
 use crate::content::tunnel_pass::Leading;
 use crate::limits;
-use crate::listen;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::upstream::Upstreams;
 use crate::variables::Definition;

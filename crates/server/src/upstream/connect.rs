@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use disk::{Access, Pool};
+use runtime::listen::Address;
 use wire::UpstreamConnection;
 use wire::connect::{ConnectError, Destination, Options};
 
-use crate::listen::Address;
 use crate::loops::Loop;
 
 /// Pause before another try, after descriptors had run out and some were closed.

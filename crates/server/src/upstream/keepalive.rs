@@ -5,10 +5,9 @@
 
 use std::collections::VecDeque;
 
+use runtime::listen::address::Address;
 use wire::UpstreamConnection;
 use wire::connect::Options;
-
-use crate::listen::address::Address;
 
 /// The limits of kept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 //! Pure. Not here: the queries ([`super::re_resolve`]). Invariant: a peer that a new answer still has keeps its state;
 //! the peers of one server stand together where they came, new ones at the end, as in nginx.
 
+use runtime::listen::Address;
+
 use super::balancing::{Moved, Peer};
 use super::server::{Lookup, ServerLine};
-use crate::listen::Address;
 use crate::resolver::ResolvedName;
 use crate::resolver::cache::ResolvedAddress;
 

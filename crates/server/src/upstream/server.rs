@@ -5,9 +5,9 @@
 use std::net::IpAddr;
 
 use config::{Directive, Error, Problem, Word, parse_sec};
+use runtime::listen::Address;
 
 use super::balancing::{Peer, Standing};
-use crate::listen::Address;
 use crate::resolver::address::{ServerAddress, split_port};
 
 /// Maximum `weight`.

@@ -14,6 +14,7 @@ use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
 use logs::getaddrinfo::Hosts;
 use parking_lot::{Mutex, RwLock};
+use runtime::listen::Address;
 use smallvec::SmallVec;
 
 use super::balancing::{Asker, BalancingMethod, Choice, Peer, PeerGroup};
@@ -21,7 +22,6 @@ use super::keepalive::KeepaliveLimits;
 use super::re_resolve::{self, Watching};
 use super::resolved_peers::{LookedUp, ResolvedPeers};
 use super::sticky::Sticky;
-use crate::listen::Address;
 use crate::resolver::address::{ServerAddress, split_port};
 use crate::resolver::directives::ResolverLine;
 use crate::resolver::{ResolvedName, Resolving};

@@ -1,5 +1,5 @@
 //! A body behind a coder: compressed or decompressed as it is sent, on the loop where that is little work, else by
-//! [`crate::cpu`].
+//! [`runtime::cpu_pool`].
 //!
 //! Not here: the coders themselves. Invariants: one piece is under way at a time, and the next one is asked for once it
 //! was taken; no poll codes more on the loop than [`Coder::inline_len`] allows.
@@ -13,10 +13,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use disk::{Disk, OpenFile};
 use message::{Body, BodyError, Chunk, Header, Source};
+use runtime::cpu_pool;
 use wire::turn;
 
 use crate::after::body_filter::{AnswerBody, Inside};
-use crate::cpu;
 use crate::loops::poll_timing;
 use crate::metrics::{Codec, LoopFigures};
 use crate::request::Request;
@@ -218,7 +218,7 @@ impl<C: Coder> Coded<C> {
         }
         let disk = Arc::clone(&self.disk);
         self.job = Some(Box::pin(async move {
-            let done = cpu::run(disk, || work.code(thread_ns)).await;
+            let done = cpu_pool::run(disk, || work.code(thread_ns)).await;
             done.map_err(|overflow| BodyError::Io(std::io::Error::other(overflow)))
         }));
         None

@@ -1,7 +1,7 @@
 //! `auth_basic`: HTTP Basic authentication against a file of users. nginx-drop-in 49.
 //!
 //! The file is looked at for each request, so a change takes effect at once. Passwords are checked by a pool of threads
-//! ([`crate::cpu`]), a few at a time, and correct ones are remembered for a short while (`proven`). Not here: the
+//! ([`runtime::cpu_pool`]), a few at a time, and correct ones are remembered for a short while (`proven`). Not here: the
 //! password formats ([`crate::password`]).
 
 mod proven;
@@ -13,11 +13,11 @@ use bytes::Bytes;
 use config::{Template, directives};
 use logs::Level;
 use message::{HeaderId, Method, credentials};
+use runtime::cpu_pool;
 use tokio::sync::Semaphore;
 
 use crate::Failure;
 use crate::content::files;
-use crate::cpu;
 use crate::loops::poll_timing;
 use crate::metrics::Password;
 use crate::password::{self, Unreadable};
@@ -29,7 +29,8 @@ use proven::Proof;
 
 /// Maximum password checks at once, of all loops: as many as half of the cores. Others wait, so that password guessing
 /// leaves the other half to all other work.
-static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cpu::cores().div_ceil(2)));
+static CHECKS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(cpu_pool::cores().div_ceil(2)));
 
 directives! {
     /// HTTP basic authentication.
@@ -178,7 +179,7 @@ async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password,
     let password = said.password.clone();
     let check = move || password::fits(&password, &stored);
     let disk = Arc::clone(request.client.loop_.disk.disk());
-    let checked = cpu::run(disk, check).await;
+    let checked = cpu_pool::run(disk, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
     let took = poll_timing::now_ns().saturating_sub(begun);
     request.client.loop_.figures.modules.checks.record(took);

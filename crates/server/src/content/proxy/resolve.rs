@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use runtime::listen::Address;
 use wire::Wheel;
 
-use crate::listen::Address;
 use crate::settings::Location;
 use crate::upstream::{Upstream, Upstreams};
 

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-
-use crate::listen::address::Address;
+use runtime::listen::address::Address;
 
 /// Earlier than any time that a clock shows.
 const NEVER: i64 = i64::MIN / 4;

@@ -5,7 +5,7 @@
 //!   are bound and which servers stand behind each address.
 //! * [`bind`]: sockets. Only the master calls it.
 //!
-//! Not here: which server a Host header chooses ([`crate::route`]), and accepting ([`crate::loops`]).
+//! Not here: which server a Host header chooses , and accepting.
 
 pub mod address;
 pub mod bind;
