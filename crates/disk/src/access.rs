@@ -1,6 +1,7 @@
 //! [`Access`]: how a caller wants its files opened, read and sent (the settings of its location).
 
 use crate::keeping::open_file_cache::OpenFileCache;
+use crate::keeping::walk::Symlinks;
 use crate::pool::Pool;
 
 /// Whether disk work may wait on the loop.
@@ -11,24 +12,6 @@ pub enum Mode {
     Pool,
     /// `aio off`: everything on the loop and blocking, as nginx does it; the baseline for measurements.
     Inline,
-}
-
-/// `disable_symlinks`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Symlinks {
-    /// Followed.
-    #[default]
-    Follow,
-    /// Refused (ELOOP) behind the first `from` bytes of the path.
-    Refuse {
-        /// Length of the part of the path, up to and with a slash, in which symlinks are followed.
-        from: usize,
-    },
-    /// Refused (ELOOP) behind the first `from` bytes of the path if link and target have different owners.
-    RefuseOthers {
-        /// As above.
-        from: usize,
-    },
 }
 
 /// One caller's settings. Cheap to make per request.

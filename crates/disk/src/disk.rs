@@ -1,18 +1,16 @@
 //! [`Disk`]: the part of the layer that all loops of a process share: mounts, pools, and what the kernel permits.
 
+use crate::files::mount::{self, Filesystem, Mounts};
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
 use crate::metrics::counters::{Count, Counters, OPERATIONS};
-use crate::mount::{self, Filesystem, Mounts};
 use crate::pool::{self, Hold, Pool, PoolCounters};
-use crate::residency::mappings::FAULT_AROUND;
 use crate::residency::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -103,8 +101,9 @@ pub struct Prepared {
 #[derive(Debug)]
 pub struct Disk {
     pub(crate) mounts: Mounts,
-    pub(crate) abilities: Abilities,
-    pub(crate) windows: Windows,
+    /// `openat2` with `RESOLVE_CACHED` is permitted.
+    pub(crate) has_openat2: bool,
+    pub(crate) windows: Arc<Windows>,
     /// KiB of buffers for windows that were evicted before a slow socket took them.
     pub(crate) buffers: Semaphore,
     pools: Mutex<Vec<Pool>>,
@@ -112,15 +111,6 @@ pub struct Disk {
     scarcity: AtomicU32,
     /// The counters of each loop, also of those that have ended.
     counters: Mutex<Vec<Arc<Counters>>>,
-}
-
-/// What the kernel (or a seccomp filter) lets this process do.
-#[derive(Debug)]
-pub(crate) struct Abilities {
-    /// `openat2` with `RESOLVE_CACHED`.
-    pub openat2: bool,
-    /// /proc/self/pagemap, if `PAGEMAP_SCAN` works on it.
-    pub pagemap: Option<OwnedFd>,
 }
 
 impl Disk {
@@ -141,16 +131,10 @@ impl Disk {
     pub fn new(prepared: Prepared) -> Arc<Disk> {
         let mounts = Mounts::default();
         mounts.refresh();
-        let abilities = Abilities {
-            openat2: mount::openat2_works(),
-            pagemap: prepared.pagemap.filter(pagemap_works),
-        };
-        let pagemap = abilities.pagemap.as_ref();
-        let faults_around = pagemap.is_some_and(|pagemap| faults_around(pagemap).unwrap_or(false));
         let disk = Arc::new(Disk {
             mounts,
-            abilities,
-            windows: Windows::new(faults_around),
+            has_openat2: mount::openat2_works(),
+            windows: Windows::new(prepared.pagemap),
             buffers: Semaphore::new(buffers_kib()),
             pools: Mutex::new(Vec::new()),
             scarcity: AtomicU32::new(0),
@@ -251,8 +235,8 @@ impl Disk {
             path: path.into(),
             filesystem,
             is_forbidden: !is_file && access == Err(rustix::io::Errno::ACCESS),
-            pagemap: self.abilities.pagemap.is_some(),
-            openat2: self.abilities.openat2,
+            pagemap: self.windows.pagemap.is_some(),
+            openat2: self.has_openat2,
         }
     }
 
@@ -315,7 +299,7 @@ impl Disk {
     #[must_use]
     pub fn abilities(&self) -> String {
         let yes = |able| if able { "yes" } else { "no" };
-        let (cached, scan) = (self.abilities.openat2, self.abilities.pagemap.is_some());
+        let (cached, scan) = (self.has_openat2, self.windows.pagemap.is_some());
         format!(
             "openat2(RESOLVE_CACHED): {}, PAGEMAP_SCAN: {}",
             yes(cached),
@@ -367,32 +351,4 @@ fn buffers_kib() -> usize {
     usize::try_from(share)
         .unwrap_or(usize::MAX)
         .clamp(BUFFERS_KIB_MIN, BUFFERS_KIB)
-}
-
-/// Does PAGEMAP_SCAN (Linux 6.7) work on this descriptor of /proc/self/pagemap? Tried on a page in memory.
-fn pagemap_works(pagemap: &OwnedFd) -> bool {
-    let page = sys::page_size();
-    let try_it = || -> std::io::Result<bool> {
-        let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&memory, 2 * page as u64)?;
-        let mapping = sys::Mapping::new(memory.as_fd(), 0, 2 * page)?;
-        let absent = !sys::all_present(pagemap.as_fd(), &mapping, 0, 2 * page)?;
-        mapping.populate(0, page)?;
-        let present = sys::all_present(pagemap.as_fd(), &mapping, 0, page)?;
-        Ok(absent && present)
-    };
-    try_it().unwrap_or(false)
-}
-
-/// Does a fault map its neighbours that are in memory, as many as by default? Tried on pages in memory.
-fn faults_around(pagemap: &OwnedFd) -> std::io::Result<bool> {
-    let len = 2 * FAULT_AROUND;
-    let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(memory);
-    file.write_all(&vec![1; len])?;
-    let mapping = sys::Mapping::new(file.as_fd(), 0, len)?;
-    for at in (0..len).step_by(FAULT_AROUND) {
-        mapping.populate(at, 1)?;
-    }
-    sys::all_present(pagemap.as_fd(), &mapping, 0, len)
 }

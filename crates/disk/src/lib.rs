@@ -7,12 +7,14 @@
 //! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
 //! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir, and all changes.
 //! * [`OpenFile`]: an open file with its metadata.
-//! * [`metrics`]: counters and histograms, for this crate and its callers; [`call_times`]: durations of the calls that
-//!   may wait.
+//! * [`metrics`]: counters and histograms, for this crate and its callers; [`metrics::call_times`]: durations of the
+//!   calls that may wait.
 //!
-//! The folders: `opening` a path, `keeping` files open between requests, `reading` ranges and directories, `residency`
-//! (which parts of a file are in memory), `sending` to sockets, `changing` the disk, the `pool`, and [`memory`]: the
-//! budget for everything outside the kernel's cache. The names of `pub use` below are the whole interface.
+//! The folders, each of which imports only those behind it: `sending` to sockets, `changing` the disk, `reading` ranges
+//! and directories, `opening` a path; then [`Disk`] and [`Local`]; then `keeping` files open between requests,
+//! `residency` (which parts of a file are in memory), `files` (mounts, open files, errors), the `pool`, [`metrics`], and
+//! [`memory`]: the budget for everything outside the kernel's cache. The names of `pub use` below are the whole
+//! interface.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
 //! [`Mode::Inline`], or the crate was built with the feature `open_inline`, which only `bench/spikes` does.
@@ -20,16 +22,13 @@
 #![warn(unreachable_pub)]
 
 mod access;
-pub mod call_times;
 mod changing;
 mod disk;
-mod error;
-mod file;
+mod files;
 mod keeping;
 mod local;
 pub mod memory;
 pub mod metrics;
-mod mount;
 mod opening;
 pub mod pool;
 mod reading;
@@ -40,7 +39,7 @@ mod sending;
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
 
-pub use access::{Access, Mode, Symlinks};
+pub use access::{Access, Mode};
 pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile};
 pub use changing::group_commit::GroupCommit;
 pub use changing::move_file::{PutOptions, PutOutcome};
@@ -49,14 +48,15 @@ pub use changing::temporary::{LEVELS_MAX, Retention, Spooled, Temporary, Tempora
 pub use changing::tree::{CopyPurpose, TREE_DEPTH_MAX, TREE_ERRORS_MAX, TreeError, TreeErrors};
 pub use changing::write::{Create, Output};
 pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
-pub use error::{Error, STEPS_MAX, WouldBlock, message as errno_text};
-pub use file::{Kind, Meta, OpenFile};
+pub use files::error::{Error, STEPS_MAX, WouldBlock, message as errno_text};
+pub use files::mount::{Filesystem, MOUNTS_MAX};
+pub use files::open_file::{Kind, Meta, OpenFile};
 pub use keeping::open_file_cache::{OpenFileCache, OpenFileCacheSettings};
+pub use keeping::walk::Symlinks;
 pub use local::{Local, SWEEP_EVERY};
 pub use metrics::counters::{
     Count, OPERATIONS, Operation, Waited, forget_last_operation, last_operation, set_waited, waited,
 };
-pub use mount::{Filesystem, MOUNTS_MAX};
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
 pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};

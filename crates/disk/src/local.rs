@@ -1,7 +1,7 @@
 //! [`Local`]: the disk layer of one loop, everything that needs no lock.
 
 use crate::disk::Disk;
-use crate::file::OpenFile;
+use crate::files::open_file::OpenFile;
 use crate::keeping::open_files::OpenFiles;
 use crate::keeping::path_guards::PathGuards;
 use crate::memory::{self, Level};
@@ -149,7 +149,7 @@ impl LocalInner {
         };
         self.take_events(0);
         self.guards.borrow_mut().let_go(&pool);
-        self.disk.sweep_in(&pool);
+        self.disk.windows.sweep_in(&pool);
     }
 
     /// Looks a path up in the table of open files, after reading the events of its directories up to `moment`

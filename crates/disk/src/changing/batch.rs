@@ -3,16 +3,16 @@
 //! Also here: the lock on a file, and the free space of a file system. Invariant: steps run in order, and none after
 //! one that failed.
 
-use crate::call_times;
 use crate::changing::reuse_inode::reuse_inode;
 use crate::changing::write::{
     Create, Output, create, make_directory, renamed, synced, unlinked, write_all,
 };
-use crate::error::{Error, STEPS_MAX};
+use crate::files::error::{Error, STEPS_MAX};
+use crate::files::pread::read_fully;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::Pool;
-use crate::reading::read::read_fully;
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;

@@ -6,7 +6,7 @@
 
 use crate::changing::batch::{BatchStep, take, within_bound};
 use crate::changing::write::{Output, write_all};
-use crate::error::Error;
+use crate::files::error::Error;
 use crate::local::Local;
 use crate::metrics::counters::Operation;
 use crate::pool::{Job, Lane, Overflow, Pending, Pool, Run, together};

@@ -3,13 +3,13 @@
 //! A file always gets its name by rename(2), in one step: the name never shows an incomplete file, and nothing is left
 //! after a failure. Not here: directories with their contents (`tree`).
 
-use crate::call_times;
 use crate::changing::replace::{adorn, beside, make_directories, set_mtime};
 use crate::changing::temporary::{Retention, Temporary, TemporaryPlace, make_temporary};
 use crate::changing::write::{Output, renamed, unlinked};
-use crate::error::Error;
-use crate::file::{Kind, Meta};
+use crate::files::error::Error;
+use crate::files::open_file::{Kind, Meta};
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::Pool;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};

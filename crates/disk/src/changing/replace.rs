@@ -5,7 +5,7 @@
 
 use crate::changing::temporary::{Temporary, next_number};
 use crate::changing::write::{Create, Output, create, make_directory, renamed};
-use crate::error::Error;
+use crate::files::error::Error;
 use crate::local::Local;
 use crate::metrics::counters::Operation;
 use crate::pool::Pool;

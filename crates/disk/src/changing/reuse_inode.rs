@@ -4,9 +4,9 @@
 //! made as are deleted, that is most of the cost of a create. Invariant: no reader sees the bytes of one file in the
 //! other. A process that has the old file open keeps its contents, and its pages in a socket's queue do not change.
 
-use crate::call_times;
 use crate::changing::write::{Create, create, unlinked};
-use crate::error::Error;
+use crate::files::error::Error;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;

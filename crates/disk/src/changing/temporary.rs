@@ -3,11 +3,11 @@
 //! Not here: their users. Invariant: a file that is not to be kept has no name any more when the caller gets it, unless
 //! the caller asked for the name.
 
-use crate::call_times;
 use crate::changing::write::{Output, unlinked, write_all};
-use crate::error::Error;
-use crate::file::OpenFile;
+use crate::files::error::Error;
+use crate::files::open_file::OpenFile;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::Pool;
 use bytes::Bytes;

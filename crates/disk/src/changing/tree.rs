@@ -4,12 +4,12 @@
 //! the tree is. Directories are entered by descriptor, and nothing is removed through a symlink: files that are put in
 //! their place meanwhile are not touched. Failures are recorded, and the rest is done all the same.
 
-use crate::call_times;
 use crate::changing::move_file::{Copying, mode_of, open_to_copy};
 use crate::changing::replace::set_mtime;
-use crate::error::Error;
-use crate::file::Meta;
+use crate::files::error::Error;
+use crate::files::open_file::Meta;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::Pool;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};

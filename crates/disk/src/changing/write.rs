@@ -1,11 +1,11 @@
 //! Single changes of the disk, always in a pool's write lane, and opening a file for reading while it is being written.
 
 use crate::access::Access;
-use crate::call_times;
 use crate::disk::Disk;
-use crate::error::Error;
-use crate::file::{Found, Meta, OpenFile};
+use crate::files::error::Error;
+use crate::files::open_file::{Found, Meta, OpenFile};
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
 use bytes::Bytes;

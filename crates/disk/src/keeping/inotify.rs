@@ -10,9 +10,9 @@
 //! permission (inotify needs it), beyond [`GUARDS_MAX`], or when the user's watches are used up; every use then opens
 //! the file again.
 
-use crate::file::Handle;
+use crate::files::mount::Mount;
+use crate::files::open_file::Handle;
 use crate::keeping::walk::Watch;
-use crate::mount::Mount;
 use hashbrown::HashMap;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader};
 use rustix::io::Errno;

@@ -4,7 +4,6 @@
 //! `open_file_cache`, which may be out of date, is a table of its own (`open_file_cache`).
 
 pub(crate) mod inotify;
-pub(crate) mod memfd_copies;
 pub(crate) mod open_file_cache;
 pub(crate) mod open_files;
 pub(crate) mod path_guards;

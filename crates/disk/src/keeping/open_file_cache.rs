@@ -3,8 +3,8 @@
 //! Only for locations that ask for it; without it this crate keeps files exactly (see `open_files`), and cheaper than
 //! nginx does. One per loop and location. Invariant: at most `max` entries; none older than `valid` is used.
 
-use crate::error::Error;
-use crate::file::OpenFile;
+use crate::files::error::Error;
+use crate::files::open_file::OpenFile;
 use hashbrown::HashMap;
 use rustix::io::Errno;
 use std::cell::RefCell;

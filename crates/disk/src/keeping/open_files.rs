@@ -10,9 +10,9 @@
 //! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
 //! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
-use crate::file::{Meta, OpenFile};
+use crate::files::memfd_copies::MemfdCopies;
+use crate::files::open_file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
-use crate::keeping::memfd_copies::MemfdCopies;
 use crate::memory::{self, Charge, Holder, Keeps, Level};
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};

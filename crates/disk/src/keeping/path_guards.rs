@@ -2,18 +2,12 @@
 //!
 //! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
 
-use crate::file::{self, Handle, Meta};
 use crate::keeping::inotify::{GUARDS_MAX, GuardedPath, PathGuard, Watcher, remove_watches};
-use crate::keeping::walk::{self, Walked, Watch};
-use crate::local::{Local, LocalInner};
+use crate::keeping::walk::Watch;
 use crate::memory;
-use crate::pool::{Lane, Pool};
+use crate::pool::Pool;
 use hashbrown::HashMap;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,6 +85,46 @@ impl PathGuards {
         self.guards_max.min(memory::files_of_a_loop())
     }
 
+    /// Notes that a walk of a path begins, if there should be one: the inotify for its job. Followed by
+    /// [`PathGuards::walked`].
+    pub(crate) fn begin_walk(&mut self, path: &[u8], pool: &Pool) -> Option<Arc<OwnedFd>> {
+        if !self.wants(path) {
+            return None;
+        }
+        if let Some(GuardSlot::Ready(old)) = self.by_path.remove(path) {
+            self.forget(&old, pool);
+        }
+        if !self.make_room(pool) {
+            return None;
+        }
+        let inotify = self.watcher.as_mut()?.begin_walk();
+        self.walks += 1;
+        self.by_path.insert(path.into(), GuardSlot::Walking);
+        Some(inotify)
+    }
+
+    /// Ends a walk that no pool took.
+    pub(crate) fn refused(&mut self, path: &[u8]) {
+        self.walks -= 1;
+        self.by_path.remove(path);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.end_walk(None);
+        }
+    }
+
+    /// Ends a walk: what it found, if it came to its end.
+    pub(crate) fn walked(&mut self, path: Box<[u8]>, walked: Option<(GuardedPath, Vec<Watch>)>) {
+        self.walks -= 1;
+        let watcher = self.watcher.as_mut();
+        let slot = match watcher.and_then(|watcher| watcher.end_walk(walked)) {
+            Some(guard) => GuardSlot::Ready(guard),
+            None => GuardSlot::None {
+                until: Instant::now() + RETRY,
+            },
+        };
+        self.by_path.insert(path, slot);
+    }
+
     /// Makes room for one more; false if all are in use.
     fn make_room(&mut self, pool: &Pool) -> bool {
         if self.by_path.len() < self.guards_max() {
@@ -139,140 +173,12 @@ impl PathGuards {
 }
 
 /// Removes watches when it is dropped, in a pool.
-struct RemoveWatchesOnDrop(Arc<std::os::fd::OwnedFd>, Vec<i32>);
+struct RemoveWatchesOnDrop(Arc<OwnedFd>, Vec<i32>);
 
 impl Drop for RemoveWatchesOnDrop {
     fn drop(&mut self) {
         remove_watches(self.0.as_fd(), &self.1);
     }
-}
-
-impl Local {
-    /// Gives the table's entry of this path its guard; begins a walk for one if there is none yet.
-    pub(crate) fn guard(&self, path: &[u8], pool: &Pool) {
-        let parent = parent_of(path);
-        let guard = self.0.guards.borrow().get(parent);
-        let Some(guard) = guard else {
-            return self.walk(parent, pool);
-        };
-        match self.holds(&guard, &path[parent.len()..], path, pool) {
-            LeadsTo::This => self.set_guard(path, guard),
-            LeadsTo::Symlink => self.guard_symlink(path, pool),
-            LeadsTo::Other => {}
-        }
-    }
-
-    /// Guards a file that is reached through a symlink: it has a guard of its own.
-    fn guard_symlink(&self, path: &[u8], pool: &Pool) {
-        let guard = self.0.guards.borrow().get(path);
-        let Some(guard) = guard else {
-            return self.walk(path, pool);
-        };
-        if let LeadsTo::This = self.holds(&guard, &guard.way().name, path, pool) {
-            self.set_guard(path, guard);
-        }
-    }
-
-    fn set_guard(&self, path: &[u8], guard: Rc<PathGuard>) {
-        if let Some(entry) = self.0.files.borrow_mut().entry(path) {
-            entry.guard = Some(guard);
-        }
-    }
-
-    /// Does this name in the guarded directory lead to the file that the table has for the path?
-    fn holds(&self, guard: &PathGuard, name: &[u8], path: &[u8], pool: &Pool) -> LeadsTo {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-        let found = rustix::fs::openat2(
-            guard.way().dir.as_fd(),
-            OsStr::from_bytes(name),
-            flags,
-            Mode::empty(),
-            resolve,
-        )
-        .and_then(|fd| Ok((Meta::from_stat(&rustix::fs::fstat(&fd)?), fd)));
-        let Ok((meta, fd)) = found else {
-            return LeadsTo::Other;
-        };
-        file::close(fd, &meta, pool);
-        if FileType::from_raw_mode(meta.mode) == FileType::Symlink {
-            return LeadsTo::Symlink;
-        }
-        let mut files = self.0.files.borrow_mut();
-        match files.entry(path) {
-            Some(entry)
-                if (entry.file.meta().dev, entry.file.meta().ino) == (meta.dev, meta.ino) =>
-            {
-                LeadsTo::This
-            }
-            _ => LeadsTo::Other,
-        }
-    }
-
-    /// Begins the walk that makes a guard, in the pool.
-    pub(crate) fn walk(&self, path: &[u8], pool: &Pool) {
-        let mut guards = self.0.guards.borrow_mut();
-        if !guards.wants(path) {
-            return;
-        }
-        if let Some(GuardSlot::Ready(old)) = guards.by_path.remove(path) {
-            guards.forget(&old, pool);
-        }
-        if !guards.make_room(pool) {
-            return;
-        }
-        let Some(watcher) = &mut guards.watcher else {
-            return;
-        };
-        let inotify = watcher.begin_walk();
-        let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
-        let (path, closing) = (asked.clone(), pool.clone());
-        let job = pool.submit(
-            Lane::Read,
-            move || -> Result<(GuardedPath, Vec<Watch>), Errno> {
-                let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
-                let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
-                if !mount.answers_inline() {
-                    return Err(Errno::XDEV);
-                }
-                let dir = Handle::new(dir, Some(mount.clone()), &closing);
-                Ok((GuardedPath { dir, name, mount }, watches))
-            },
-        );
-        let Ok(job) = job else {
-            watcher.end_walk(None);
-            return;
-        };
-        guards.walks += 1;
-        guards.by_path.insert(path.clone(), GuardSlot::Walking);
-        drop(guards);
-        let inner = self.0.clone();
-        tokio::task::spawn_local(async move { inner.walked(path, job.await.ok()) });
-    }
-}
-
-impl LocalInner {
-    fn walked(&self, path: Box<[u8]>, walked: Option<(GuardedPath, Vec<Watch>)>) {
-        let mut guards = self.guards.borrow_mut();
-        guards.walks -= 1;
-        let guard = guards
-            .watcher
-            .as_mut()
-            .and_then(|watcher| watcher.end_walk(walked));
-        let slot = match guard {
-            Some(guard) => GuardSlot::Ready(guard),
-            None => GuardSlot::None {
-                until: Instant::now() + RETRY,
-            },
-        };
-        guards.by_path.insert(path, slot);
-    }
-}
-
-enum LeadsTo {
-    This,
-    Symlink,
-    Other,
 }
 
 /// The path up to its last slash, inclusive.

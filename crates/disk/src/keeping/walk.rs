@@ -3,8 +3,7 @@
 //! Not here: what a watch means (`inotify`). Invariant: a directory is watched before a name is looked up in it, so
 //! that a change that the look-up did not see is an event.
 
-use crate::access::Symlinks;
-use crate::mount::Filesystem;
+use crate::files::mount::Filesystem;
 use rustix::fs::inotify::{self, WatchFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -29,6 +28,24 @@ const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::DELETE);
+
+/// `disable_symlinks`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Followed.
+    #[default]
+    Follow,
+    /// Refused (ELOOP) behind the first `from` bytes of the path.
+    Refuse {
+        /// Length of the part of the path, up to and with a slash, in which symlinks are followed.
+        from: usize,
+    },
+    /// Refused (ELOOP) behind the first `from` bytes of the path if link and target have different owners.
+    RefuseOthers {
+        /// As above.
+        from: usize,
+    },
+}
 
 /// One watch that a path depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]

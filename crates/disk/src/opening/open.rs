@@ -3,17 +3,18 @@
 //! Invariant: a loop only calls `openat2` with RESOLVE_CACHED and RESOLVE_NO_XDEV, relative to a directory of a mount
 //! that answers inline, then `fstat` on the descriptor. It never passes a path alone.
 
-use crate::access::{Access, Mode, Symlinks};
-use crate::call_times;
+use crate::access::{Access, Mode};
 use crate::disk::Disk;
-use crate::error::{Error, WouldBlock};
-use crate::file::{self, Found, Handle, Kind, Meta, OpenFile};
+use crate::files::error::{Error, WouldBlock};
+use crate::files::mount::{Filesystem, Mount};
+use crate::files::open_file::{self, Found, Handle, Kind, Meta, OpenFile};
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
 use crate::keeping::walk;
+use crate::keeping::walk::Symlinks;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
-use crate::mount::{Filesystem, Mount};
 use crate::pool::Lane;
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
@@ -173,7 +174,7 @@ impl Local {
         let found = self.try_find(path, OpenPurpose::Stat, &access.into())?;
         self.0.counters.memory(Operation::Stat);
         Ok(found.map(|found| {
-            file::close(found.fd, &found.meta, access.pool);
+            open_file::close(found.fd, &found.meta, access.pool);
             found.meta
         }))
     }
@@ -204,7 +205,7 @@ impl Local {
         let answer = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
             Ok(answer) if access.mode == Mode::Pool => answer.and_then(|found| {
                 let text = path_of(&found.fd);
-                file::close(found.fd, &found.meta, access.pool);
+                open_file::close(found.fd, &found.meta, access.pool);
                 text
             }),
             _ => {
@@ -267,7 +268,7 @@ impl Local {
         options: &OpenOptions,
     ) -> Result<Result<Found, Error>, WouldBlock> {
         let disk = &self.0.disk;
-        if !disk.abilities.openat2 {
+        if !disk.has_openat2 {
             return Err(WouldBlock);
         }
         if options.symlinks == Symlinks::Follow
@@ -509,7 +510,13 @@ pub(crate) fn open_waiting(
         OpenPurpose::Read => Operation::Open,
         OpenPurpose::Stat => Operation::Stat,
     };
-    call_times::timed_open(operation, || open_unseen(disk, path, purpose, options))
+    let device_and_bytes = |found: &Found| {
+        let bytes = found.body.as_ref().map_or(0, |body| body.len() as u64);
+        (found.meta.dev, bytes)
+    };
+    call_times::timed_open(operation, device_and_bytes, || {
+        open_unseen(disk, path, purpose, options)
+    })
 }
 
 /// **Waits.**
@@ -529,7 +536,7 @@ fn open_unseen(
     let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
     if reads && meta.kind == Kind::File && !direct {
         // Other loops must not take pages that are being read for present ones.
-        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.begin_first_fill(&meta));
+        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.windows.begin_first_fill(&meta));
         let first = read_first(fd.as_fd(), meta.len)?;
         if first.len() as u64 == meta.len {
             body = Some(first);

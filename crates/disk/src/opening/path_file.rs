@@ -5,8 +5,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::access::{Access, Mode};
-use crate::error::Error;
-use crate::file::Handle;
+use crate::files::error::Error;
+use crate::files::open_file::Handle;
 use crate::local::Local;
 use crate::metrics::counters::Operation;
 use crate::opening::open::OpenPurpose;

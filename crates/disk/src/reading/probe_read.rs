@@ -1,15 +1,15 @@
 //! Reading the beginning of a file for maintenance (a sweep, a walk), not for a request: one job, and nothing is kept,
 //! so that it displaces nothing that requests use.
 
-use crate::access::Symlinks;
-use crate::call_times;
-use crate::error::Error;
-use crate::file::Meta;
+use crate::files::error::Error;
+use crate::files::open_file::Meta;
+use crate::files::pread::read_fully;
+use crate::keeping::walk::Symlinks;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::opening::open::{OpenOptions, OpenPurpose, open_path};
 use crate::pool::{Lane, Pool};
-use crate::reading::read::read_fully;
 use bytes::Bytes;
 use std::os::fd::AsFd;
 use std::time::Instant;

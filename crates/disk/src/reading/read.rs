@@ -1,14 +1,16 @@
 //! Reading a small range into memory: from the page cache, else in a pool.
 
 use crate::access::{Access, Mode};
-use crate::call_times;
-use crate::error::{Error, WouldBlock};
-use crate::file::{Handle, OpenFile};
+use crate::files::error::{Error, WouldBlock};
+use crate::files::mount::Filesystem;
+use crate::files::open_file::{Handle, OpenFile};
+use crate::files::pread::read_fully;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
-use crate::mount::Filesystem;
 use crate::opening::open::{BODY_MAX, reads_without_waiting};
 use crate::pool::Lane;
+use crate::residency::cached::all_cached;
 use bytes::Bytes;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -181,27 +183,6 @@ fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
     all_cached(file, offset, len as u64).unwrap_or(true)
 }
 
-/// Is the range (cut at the end of the file) cached, according to cachestat(2)? None: the call is not permitted.
-pub(crate) fn all_cached(file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
-    if file.no_cachestat.get() || file.filesystem() != Filesystem::Native {
-        return None;
-    }
-    let end = (offset + len).min(file.meta().len);
-    if end <= offset {
-        return Some(true);
-    }
-    match sys::cachestat(file.as_fd(), offset, end - offset) {
-        Ok(stat) => {
-            let page = sys::page_size() as u64;
-            Some(stat.cached >= end.div_ceil(page) - offset / page)
-        }
-        Err(_) => {
-            file.no_cachestat.set(true);
-            None
-        }
-    }
-}
-
 /// Reads in a pool (or on the loop, `aio off`). **Waits.**
 pub(crate) fn read_waiting(
     handle: &Arc<Handle>,
@@ -218,21 +199,6 @@ pub(crate) fn read_waiting(
         }
         read_fully(handle.as_fd(), offset, len)
     })
-}
-
-/// Reads `len` bytes, or up to the end of the file. **Waits** if the file is on a disk.
-pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Error> {
-    let mut buffer = Vec::with_capacity(len);
-    while buffer.len() < len {
-        let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
-        match sys::pread_into(file, &mut buffer, left, at) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read()", &error)),
-        }
-    }
-    Ok(Bytes::from(buffer))
 }
 
 /// Reads with O_DIRECT: offset and length are multiples of the alignment (512 bytes to 1 MiB), and so is the buffer's

@@ -1,8 +1,8 @@
 //! Jobs that read parts of a file as they go along, and return what they computed from them.
 
 use crate::access::{Access, Mode};
-use crate::error::Error;
-use crate::file::{Handle, OpenFile};
+use crate::files::error::Error;
+use crate::files::open_file::{Handle, OpenFile};
 use crate::local::Local;
 use crate::metrics::counters::Operation;
 use crate::pool::Lane;

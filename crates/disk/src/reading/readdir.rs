@@ -1,10 +1,10 @@
 //! Listing a directory, always in a pool.
 
 use crate::access::{Access, Mode};
-use crate::call_times;
-use crate::error::Error;
-use crate::file::{Kind, Meta};
+use crate::files::error::Error;
+use crate::files::open_file::{Kind, Meta};
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
 use rustix::fs::{AtFlags, Dir, FileType, Mode as FileMode, OFlags};

@@ -7,8 +7,8 @@
 //!
 //! Invariant: a query costs a loop one reading of the coarse clock, and every [`SAMPLE_NS`] one call that never waits.
 
+use crate::files::residency_memo::now_ns;
 use crate::memory::limits::{self, Groups};
-use crate::residency::memo::now_ns;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

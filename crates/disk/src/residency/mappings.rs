@@ -5,7 +5,7 @@
 //!
 //! Limits: a mapping keeps the blocks of a deleted file allocated until it has been idle for [`IDLE`].
 
-use crate::file::Handle;
+use crate::files::open_file::Handle;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -2,9 +2,10 @@
 //!
 //! Not here: what is done with a window that is (`sending`).
 
+pub(crate) mod cached;
 pub(crate) mod eviction_pressure;
 pub(crate) mod fill;
 pub(crate) mod mappings;
-pub(crate) mod memo;
+mod pagemap;
 pub(crate) mod shared_reads;
 pub(crate) mod window;

@@ -1,18 +1,16 @@
 //! Shared reads: windows that many clients wait for are filled before those that only one waits for.
 //!
-//! Not here: when a file counts as sent to many (`file`), and the fills themselves (`window`).
+//! Not here: when a file counts as sent to many (`files::open_file`), and the fills themselves (`window`).
 
-use crate::access::Access;
-use crate::disk::Disk;
-use crate::file::OpenFile;
-use crate::pool::{Lane, Overflow};
+use crate::files::open_file::OpenFile;
+use crate::pool::{Lane, Overflow, Pool};
 use crate::residency::fill::Fill;
 use crate::residency::mappings::Use;
-use crate::residency::window::{self, Claim, FillJob, Residency, WINDOW};
+use crate::residency::window::{self, Claim, FillJob, Residency, WINDOW, Windows};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-impl Disk {
+impl Windows {
     /// Has the pool fill the missing ones of these windows in its shared lane. Returns the fill of the first one, to be
     /// awaited; None: it is in memory.
     ///
@@ -22,7 +20,7 @@ impl Disk {
         self: &Arc<Self>,
         file: &OpenFile,
         windows: RangeInclusive<u64>,
-        access: &Access<'_>,
+        pool: &Pool,
     ) -> Result<Option<Arc<Fill>>, Overflow> {
         let mut first = None;
         let wanted = *windows.start();
@@ -45,9 +43,7 @@ impl Disk {
         let handle = file.handle.clone();
         let begun = match jobs.is_empty() {
             true => Ok(()),
-            false => access
-                .pool
-                .spawn(Lane::Shared, move || window::run(jobs, &handle, Use::Made)),
+            false => pool.spawn(Lane::Shared, move || window::run(jobs, &handle, Use::Made)),
         };
         match (begun, first) {
             (Err(overflow), Some((_, Claim::Own))) => Err(overflow),

@@ -6,21 +6,21 @@
 //!
 //! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it.
 //!
-//! Limits: a few milliseconds at most lie between proof and `sendfile` (see `memo`). A page used just before is not
-//! evicted in that time. One that has not been used for long may be, while the kernel reclaims memory as fast as a disk
-//! fills it: see [`Residency::Fleeting`]. cachestat counts pages that *another* process is reading in as present.
+//! Limits: a few milliseconds at most lie between proof and `sendfile` (see `files::residency_memo`). A page used just
+//! before is not evicted in that time. One that has not been used for long may be, while the kernel reclaims memory as
+//! fast as a disk fills it: see [`Residency::Fleeting`]. cachestat counts pages that *another* process is reading in as
+//! present.
 
-use crate::access::Access;
-use crate::call_times;
-use crate::disk::Disk;
-use crate::file::{Handle, Meta, OpenFile};
+use crate::files::mount::Filesystem;
+use crate::files::open_file::{Handle, Meta, OpenFile};
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
-use crate::mount::Filesystem;
 use crate::pool::{Lane, Pool};
-use crate::reading::read;
+use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
 use crate::residency::fill::{Fill, FillError, FillResult};
 use crate::residency::mappings::{FileKey, Mappings, Use};
+use crate::residency::pagemap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
@@ -58,28 +58,34 @@ pub(crate) struct Windows {
     fills: [Mutex<HashMap<WindowKey, Arc<Fill>>>; SHARDS],
     pub mappings: Mappings,
     pub pressure: EvictionPressure,
+    /// /proc/self/pagemap, if `PAGEMAP_SCAN` works on it.
+    pub pagemap: Option<OwnedFd>,
     /// /dev/null: a window is "sent" there to bring it into memory without a copy.
     null: Option<OwnedFd>,
 }
 
 impl Windows {
-    /// Opens /dev/null, so it must be called before the loops run.
-    pub(crate) fn new(faults_around: bool) -> Windows {
+    /// Proofs by /proc/self/pagemap, if `PAGEMAP_SCAN` works on this descriptor of it. Opens /dev/null, so it must be
+    /// called before the loops run.
+    pub(crate) fn new(pagemap: Option<OwnedFd>) -> Arc<Windows> {
+        let pagemap = pagemap.filter(pagemap::works);
+        let faults_around = pagemap.as_ref().is_some_and(pagemap::faults_around);
         #[expect(
             clippy::disallowed_methods,
             reason = "a device without a disk, before the loops run"
         )]
         let null =
             rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
-        Windows {
+        Arc::new(Windows {
             fills: Default::default(),
             mappings: Mappings::new(faults_around),
             pressure: EvictionPressure::new(),
+            pagemap,
             null,
-        }
+        })
     }
 
-    fn fills(&self, key: WindowKey) -> &Mutex<HashMap<WindowKey, Arc<Fill>>> {
+    fn fills_of(&self, key: WindowKey) -> &Mutex<HashMap<WindowKey, Arc<Fill>>> {
         &self.fills[(key.0.1 ^ key.1) as usize % SHARDS]
     }
 }
@@ -88,7 +94,7 @@ fn key(meta: &Meta, number: u64) -> WindowKey {
     ((meta.dev, meta.ino), number)
 }
 
-impl Disk {
+impl Windows {
     /// Is this range in memory? Never waits; costs 0.3 to 2.5 µs a window.
     pub(crate) fn residency(&self, file: &OpenFile, offset: u64, len: u64) -> Residency {
         match file.filesystem() {
@@ -100,7 +106,7 @@ impl Disk {
         let windows = offset / WINDOW..=end.saturating_sub(1) / WINDOW;
         let is_filling = windows.clone().any(|number| {
             let window = key(file.meta(), number);
-            self.windows.fills(window).lock().contains_key(&window)
+            self.fills_of(window).lock().contains_key(&window)
         });
         if is_filling {
             return Residency::Absent;
@@ -109,7 +115,7 @@ impl Disk {
         if proofs.hold(windows.clone()) {
             return Residency::Present;
         }
-        if self.windows.mappings.are_changing() {
+        if self.mappings.are_changing() {
             return match proofs.remember(windows) {
                 true => Residency::Fleeting,
                 false => Residency::Absent,
@@ -126,9 +132,7 @@ impl Disk {
             answer => answer,
         };
         match is_there {
-            Some(true) if self.windows.pressure.is_high() && !file.is_sent_to_many() => {
-                Residency::Fleeting
-            }
+            Some(true) if self.pressure.is_high() && !file.is_sent_to_many() => Residency::Fleeting,
             Some(true) => {
                 if are_whole == Some(true) {
                     proofs.learn(windows, true);
@@ -145,11 +149,11 @@ impl Disk {
 
     fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
         // With PAGEMAP_SCAN the pool reads ahead, and cachestat counts pages that are on their way as cached.
-        let Some(pagemap) = &self.abilities.pagemap else {
-            return read::all_cached(file, offset, len);
+        let Some(pagemap) = &self.pagemap else {
+            return all_cached(file, offset, len);
         };
         let (of, _) = key(file.meta(), 0);
-        let mappings = &self.windows.mappings;
+        let mappings = &self.mappings;
         Some(mappings.are_present(pagemap.as_fd(), of, (offset, len)))
     }
 
@@ -160,7 +164,7 @@ impl Disk {
         file: &OpenFile,
         first: u64,
         last: u64,
-        access: &Access<'_>,
+        pool: &Pool,
     ) -> Arc<Fill> {
         let fill = match self.claim(file, first) {
             Ok(job) => job,
@@ -170,9 +174,7 @@ impl Disk {
         let mut jobs = vec![fill];
         jobs.extend((first + 1..=last).map_while(|number| self.claim(file, number).ok()));
         let handle = file.handle.clone();
-        let begun = access
-            .pool
-            .spawn(Lane::Read, move || run(jobs, &handle, Use::Coming));
+        let begun = pool.spawn(Lane::Read, move || run(jobs, &handle, Use::Coming));
         if let Err(overflow) = begun {
             // Dropping the refused jobs has ended their fills as abandoned; this one reports the real reason.
             answer.finish(Err(FillError::Overflow(overflow)));
@@ -187,7 +189,7 @@ impl Disk {
         number: u64,
     ) -> Result<FillJob, Arc<Fill>> {
         let window = key(file.meta(), number);
-        let mut fills = self.windows.fills(window).lock();
+        let mut fills = self.fills_of(window).lock();
         if let Some(running) = fills.get(&window) {
             return Err(running.clone());
         }
@@ -204,7 +206,7 @@ impl Disk {
         claim: Claim,
     ) -> FillJob {
         FillJob {
-            disk: self.clone(),
+            windows: self.clone(),
             fill,
             window: key(meta, number),
             file_len: meta.len,
@@ -217,7 +219,7 @@ impl Disk {
     /// under way.)
     pub(crate) fn begin_first_fill(self: &Arc<Self>, meta: &Meta) -> FirstFill {
         let window = key(meta, 0);
-        let mut fills = self.windows.fills(window).lock();
+        let mut fills = self.fills_of(window).lock();
         if fills.contains_key(&window) {
             return FirstFill(None);
         }
@@ -229,11 +231,11 @@ impl Disk {
     /// Has the pool unmap segments that have been idle for long, unless that was done just before. Fills sweep, too;
     /// this is for times without fills.
     pub(crate) fn sweep_in(self: &Arc<Self>, pool: &Pool) {
-        let mappings = &self.windows.mappings;
+        let mappings = &self.mappings;
         if mappings.mapped() > 0 && mappings.takes_turn_to_sweep() {
-            let disk = self.clone();
+            let windows = self.clone();
             // If it is refused there is traffic, so there will be fills.
-            let _ = pool.spawn(Lane::Read, move || disk.windows.mappings.sweep());
+            let _ = pool.spawn(Lane::Read, move || windows.mappings.sweep());
         }
     }
 }
@@ -249,7 +251,7 @@ pub(crate) enum Claim {
 
 /// The part of a pool job that fills one window.
 pub(crate) struct FillJob {
-    disk: Arc<Disk>,
+    windows: Arc<Windows>,
     pub(crate) fill: Arc<Fill>,
     window: WindowKey,
     file_len: u64,
@@ -306,7 +308,7 @@ impl FillJob {
             self.map(handle, offset, len, of);
         }
         self.finish(outcome);
-        let mappings = &self.disk.windows.mappings;
+        let mappings = &self.windows.mappings;
         if mappings.takes_turn_to_sweep() {
             mappings.sweep();
         }
@@ -320,11 +322,11 @@ impl FillJob {
     /// Maps a range of the window, which must be in memory: a page that had to be read would be waited for under the
     /// process's mapping lock, which the loops' scans need.
     pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: Use) {
-        let Some(pagemap) = &self.disk.abilities.pagemap else {
+        let Some(pagemap) = &self.windows.pagemap else {
             return;
         };
         let (file, _) = self.window;
-        let mappings = &self.disk.windows.mappings;
+        let mappings = &self.windows.mappings;
         mappings.populate(
             pagemap.as_fd(),
             file,
@@ -339,7 +341,7 @@ impl FillJob {
     /// its readahead, or has evicted what it read, it is asked again: otherwise each step would be a request of its
     /// own, at the end of the disk's queue.
     pub(crate) fn touch(&self, handle: &Handle, offset: u64, len: u64) -> FillResult {
-        let Some(null) = &self.disk.windows.null else {
+        let Some(null) = &self.windows.null else {
             return Err(FillError::Read(Errno::NODEV));
         };
         let (mut at, end) = (offset, offset + len);
@@ -364,7 +366,7 @@ impl FillJob {
         if self.claim == Claim::Another && outcome.is_err() {
             return;
         }
-        let mut fills = self.disk.windows.fills(self.window).lock();
+        let mut fills = self.windows.fills_of(self.window).lock();
         // If another job was faster, the next fill of this window may have begun.
         let is_ours = |fill: &Arc<Fill>| Arc::ptr_eq(fill, &self.fill);
         if fills.get(&self.window).is_some_and(is_ours) {

@@ -9,8 +9,8 @@
 //! Invariant: a pool thread waits here for the disk, never for the socket, which does not block.
 
 use crate::access::Access;
-use crate::call_times;
-use crate::file::{Handle, OpenFile};
+use crate::files::open_file::{Handle, OpenFile};
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Overflow};
 use crate::residency::fill::FillError;

@@ -10,9 +10,9 @@
 //! [`Mode::Inline`]).
 
 use crate::access::{Access, Mode};
-use crate::error::{Error, WouldBlock};
-use crate::file::OpenFile;
-use crate::keeping::memfd_copies::MemfdCopy;
+use crate::files::error::{Error, WouldBlock};
+use crate::files::memfd_copies::MemfdCopy;
+use crate::files::open_file::OpenFile;
 use crate::local::Local;
 use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
@@ -189,6 +189,7 @@ impl<S: Sink> Sending<'_, S> {
         }
         self.local
             .disk()
+            .windows
             .residency(self.file, *self.offset, until - *self.offset)
     }
 
@@ -262,15 +263,15 @@ impl<S: Sink> Sending<'_, S> {
         if self.file.is_sent_to_many() && self.fills < FILLS_MAX {
             return self.hurry().await;
         }
-        let disk = self.local.disk();
-        let mut jobs = match disk.claim(self.file, self.window) {
+        let windows = &self.local.disk().windows;
+        let mut jobs = match windows.claim(self.file, self.window) {
             Ok(job) => vec![job],
             Err(running) => return self.wait(running).await,
         };
-        let windows = (self.access.read_ahead / WINDOW).clamp(PART_WINDOWS, AHEAD_MAX);
-        let last = self.last_window().min(self.window + windows - 1);
+        let ahead = (self.access.read_ahead / WINDOW).clamp(PART_WINDOWS, AHEAD_MAX);
+        let last = self.last_window().min(self.window + ahead - 1);
         let behind = self.window + 1..=last;
-        jobs.extend(behind.map_while(|window| disk.claim(self.file, window).ok()));
+        jobs.extend(behind.map_while(|window| windows.claim(self.file, window).ok()));
         let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
         let Some(stream) = &self.stream else {
             return Ok(());
@@ -308,7 +309,7 @@ impl<S: Sink> Sending<'_, S> {
         let last = self.window + windows.min(AHEAD_MAX) - 1;
         let windows = self.window..=last.min(self.last_window());
         let disk = self.local.disk();
-        match disk.hurry(self.file, windows, self.access) {
+        match disk.windows.hurry(self.file, windows, self.access.pool) {
             Ok(Some(fill)) => self.wait(fill).await,
             Ok(None) => Ok(()),
             Err(overflow) => {
@@ -353,7 +354,8 @@ impl<S: Sink> Sending<'_, S> {
         let fill = self
             .local
             .disk()
-            .fill(self.file, self.window, last, self.access);
+            .windows
+            .fill(self.file, self.window, last, self.access.pool);
         self.ahead = self.ahead.max(last + 1);
         // A socket that waits is faster than the disk: larger requests. A window that was evicted means too much was
         // asked for.
@@ -396,12 +398,19 @@ impl<S: Sink> Sending<'_, S> {
         }
         for window in from..=target {
             let (start, stop) = (window * WINDOW, self.end.min((window + 1) * WINDOW));
-            if self.local.disk().residency(self.file, start, stop - start) == Residency::Absent {
+            if self
+                .local
+                .disk()
+                .windows
+                .residency(self.file, start, stop - start)
+                == Residency::Absent
+            {
                 // Its result, an overflow included, shows when this window is reached.
                 let _ = self
                     .local
                     .disk()
-                    .fill(self.file, window, target, self.access);
+                    .windows
+                    .fill(self.file, window, target, self.access.pool);
                 break;
             }
         }

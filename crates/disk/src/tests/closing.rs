@@ -1,6 +1,6 @@
 //! Which thread closes a descriptor, and when kept files are dropped.
 
-use crate::file::INLINE_CLOSE_MAX;
+use crate::files::open_file::INLINE_CLOSE_MAX;
 use crate::tests::{block_on, local};
 use crate::*;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! Sending ranges: every way gives the same bytes.
 
-use crate::keeping::memfd_copies::COPY_MIN;
-use crate::residency::memo::HOLDS_NS;
+use crate::files::memfd_copies::COPY_MIN;
+use crate::files::residency_memo::HOLDS_NS;
 use crate::residency::window::Residency;
 use crate::tests::{block_on, local};
 use crate::*;
@@ -46,7 +46,7 @@ async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
 async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
     let file = open(local, path, access).await;
     let is_native = file.filesystem() == Filesystem::Native;
-    (is_native && local.disk().abilities.pagemap.is_some()).then_some(file)
+    (is_native && local.disk().windows.pagemap.is_some()).then_some(file)
 }
 
 /// The bytes that arrive at the other end, and the result of the send.
@@ -327,7 +327,7 @@ fn under_eviction_pressure_few_receivers_get_buffers() {
         let file = open(&local, &path, &access).await;
         sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
         let pressure = &local.disk().windows.pressure;
-        let is_proven = local.disk().residency(&file, 0, WINDOW) == Residency::Present;
+        let is_proven = local.disk().windows.residency(&file, 0, WINDOW) == Residency::Present;
         if !is_proven || pressure.is_high() {
             return;
         }
@@ -350,7 +350,12 @@ fn while_a_thread_maps_proven_windows_go_out_of_a_buffer() {
         };
         sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
         let mappings = &local.disk().windows.mappings;
-        let looks = |window: u64| local.disk().residency(&file, window * WINDOW, WINDOW);
+        let looks = |window: u64| {
+            local
+                .disk()
+                .windows
+                .residency(&file, window * WINDOW, WINDOW)
+        };
         assert_eq!(looks(0), Residency::Present);
         file.proofs().learn(1..=1, false);
         // A fresh proof needs no scan, so it must expire first.
@@ -491,7 +496,7 @@ fn a_look_at_parts_of_windows_is_remembered_of_all_of_them() {
         let file = open(&other, &path, &access).await;
         let disk = other.disk();
         assert_eq!(
-            disk.residency(&file, WINDOW + 1000, WINDOW),
+            disk.windows.residency(&file, WINDOW + 1000, WINDOW),
             Residency::Present
         );
         assert!(file.proofs().remember(1..=2));

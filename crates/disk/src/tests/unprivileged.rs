@@ -92,7 +92,7 @@ fn as_nobody() {
         for _ in 0..3 {
             assert_eq!(send().await.len(), LEN);
         }
-        if disk.abilities.pagemap.is_some() {
+        if disk.windows.pagemap.is_some() {
             assert!(disk.mapped() >= LEN);
             let hold = disk.hold_pools();
             let again = tokio::time::timeout(Duration::from_secs(5), send()).await;

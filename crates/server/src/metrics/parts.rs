@@ -1,6 +1,6 @@
 //! The figures of disks, caches and upstreams, as they are now.
 
-use disk::call_times;
+use disk::metrics::call_times;
 use disk::{Disk, OPERATIONS};
 
 use super::page::label;

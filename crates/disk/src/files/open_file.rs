@@ -1,9 +1,9 @@
 //! [`OpenFile`]: an open file or directory with its metadata and what a loop keeps of its contents.
 
-use crate::keeping::memfd_copies::MemfdCopy;
-use crate::mount::{Filesystem, Mount};
+use crate::files::memfd_copies::MemfdCopy;
+use crate::files::mount::{Filesystem, Mount};
+use crate::files::residency_memo::ResidencyMemo;
 use crate::pool::Pool;
-use crate::residency::memo::ResidencyMemo;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
 use std::any::Any;

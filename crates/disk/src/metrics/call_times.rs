@@ -3,10 +3,9 @@
 //! Measured where the call is made, on a pool thread, for the whole process. Not here: answers from memory
 //! (`metrics::counters`). Invariant: only time in the kernel counts, not the wait for a thread.
 
-use crate::error::Error;
-use crate::file::Found;
+use crate::metrics::Number;
 use crate::metrics::counters::{OPERATIONS, Operation};
-use crate::metrics::{Histogram, Number, Times};
+use crate::metrics::histogram::{Histogram, Times};
 use parking_lot::RwLock;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -90,20 +89,26 @@ pub(crate) fn timed_on<T, E: HasErrno>(
     result
 }
 
-/// Opens a file and measures that, with the bytes read.
-pub(crate) fn timed_open(
+/// Makes a call that opens a file and measures it; `device_and_bytes` returns the file's disk and how many bytes were
+/// read.
+pub(crate) fn timed_open<T, E: HasErrno>(
     operation: Operation,
-    open: impl FnOnce() -> Result<Found, Error>,
-) -> Result<Found, Error> {
+    device_and_bytes: impl FnOnce(&T) -> (u64, u64),
+    open: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     let begun = Instant::now();
     let result = open();
     let took = begun.elapsed();
-    let found = result.as_ref().ok();
-    let device = found.map(|found| found.meta.dev);
-    let body = found.and_then(|found| found.body.as_ref());
-    let bytes = body.map_or(0, |body| body.len() as u64);
-    let errno = result.as_ref().err().and_then(Error::errno);
-    done(operation, took, device, bytes, errno);
+    let found = result.as_ref().ok().map(device_and_bytes);
+    let errno = result.as_ref().err().and_then(HasErrno::errno);
+    let bytes = found.map_or(0, |(_, bytes)| bytes);
+    done(
+        operation,
+        took,
+        found.map(|(device, _)| device),
+        bytes,
+        errno,
+    );
     result
 }
 
@@ -199,12 +204,6 @@ pub(crate) trait HasErrno {
 impl HasErrno for Errno {
     fn errno(&self) -> Option<Errno> {
         Some(*self)
-    }
-}
-
-impl HasErrno for Error {
-    fn errno(&self) -> Option<Errno> {
-        Error::errno(self)
     }
 }
 

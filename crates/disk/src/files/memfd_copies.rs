@@ -8,9 +8,9 @@
 //! dropped copy returns its pages to the kernel, while the socket still holds those that are on their way; the next
 //! copy lies further on.
 
-use crate::error::Error;
+use crate::files::error::Error;
+use crate::files::pread::read_fully;
 use crate::memory::{Charge, Holder, charge};
-use crate::reading::read::read_fully;
 use bytes::Bytes;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,6 @@
 //! The errors of this crate.
 
+use crate::metrics::call_times::HasErrno;
 use crate::pool::Overflow;
 use std::io;
 
@@ -60,6 +61,12 @@ impl Error {
             Error::System { errno, .. } => Some(*errno),
             _ => None,
         }
+    }
+}
+
+impl HasErrno for Error {
+    fn errno(&self) -> Option<rustix::io::Errno> {
+        Error::errno(self)
     }
 }
 
