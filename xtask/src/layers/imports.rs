@@ -1,38 +1,21 @@
 //! The imports of a crate: which of its files names an item of which other one.
 //!
-//! Reads `use` trees and paths that begin with `crate`, `super` or a child module. A re-export is no import: it is
-//! followed to the file that defines the item. Not a compiler: methods are not seen. Tests inside files are left out.
+//! A re-export is no import: it is followed to the file that defines the item, and so is a module's name with a path
+//! behind it. Not here: reading a file (`file`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::file::{File, Module};
 use crate::source;
 
 /// Re-exports that are followed one behind the other at most.
 const REEXPORTS_MAX: usize = 8;
 
-/// A module's path inside its crate; the crate's root is empty.
-pub type Module = Vec<String>;
-
 /// A crate's files by module, as `(path below src, text)`.
 pub struct Crate {
     files: BTreeMap<Module, File>,
-}
-
-struct File {
-    name: String,
-    /// Paths that it names, from the crate's root on.
-    paths: BTreeSet<Module>,
-    /// What it exports of other modules: the name, and where it comes from.
-    exports: BTreeMap<String, Module>,
-    /// Modules all of whose items it exports.
-    globs: Vec<Module>,
-}
-
-/// A path of a `use` tree: whether it is exported, its segments, its name here.
-struct Used {
-    is_public: bool,
-    path: Module,
-    name: String,
+    /// The modules that define macros; none of two of the same name.
+    macros: BTreeMap<String, Option<Module>>,
 }
 
 impl Crate {
@@ -41,18 +24,22 @@ impl Crate {
         let modules: BTreeSet<Module> = texts.iter().map(|(name, _)| module_of(name)).collect();
         let file = |(name, text): &(String, String)| {
             let module = module_of(name);
-            let file = read(
-                name,
-                without_tests(&source::code_of(text)),
-                &module,
-                &modules,
-            );
+            let file = File::read(name, &source::code_of(text), &module, &modules);
             (module, file)
         };
         let is_library = |(name, _): &&(String, String)| name != "main.rs";
-        Crate {
-            files: texts.iter().filter(is_library).map(file).collect(),
+        let files: BTreeMap<Module, File> = texts.iter().filter(is_library).map(file).collect();
+        let mut macros = BTreeMap::new();
+        for (module, file) in &files {
+            for name in &file.macros {
+                let own = Some(module.clone());
+                let known = macros.entry(name.clone()).or_insert_with(|| own.clone());
+                if *known != own {
+                    *known = None;
+                }
+            }
         }
+        Crate { files, macros }
     }
 
     /// Names of the files, in order.
@@ -65,16 +52,19 @@ impl Crate {
         let order: BTreeMap<&Module, usize> = self.files.keys().zip(0..).collect();
         let mut arrows = BTreeSet::new();
         for (module, file) in &self.files {
-            for path in &file.paths {
-                let Some(target) = self.definition(path) else {
-                    continue;
-                };
+            let called = file.calls.iter().filter_map(|name| self.macro_in(name));
+            let named = file.paths.iter().filter_map(|path| self.definition(path));
+            for target in named.chain(called) {
                 if target != *module {
                     arrows.insert((order[module], order[&target]));
                 }
             }
         }
         arrows
+    }
+
+    fn macro_in(&self, name: &str) -> Option<Module> {
+        self.macros.get(name).cloned().flatten()
     }
 
     /// The module that defines what a path names.
@@ -91,7 +81,9 @@ impl Crate {
             let file = &self.files[&module];
             let exported = file.exports.get(item).cloned();
             let Some(mut next) = exported.or_else(|| self.of_glob(file, item)) else {
-                return Some(module);
+                // `#[macro_export]` puts a macro into the root.
+                let exported = self.macro_in(item).filter(|_| len == 0);
+                return Some(exported.unwrap_or(module));
             };
             next.extend_from_slice(&path[len + 1..]);
             if next == path {
@@ -124,180 +116,6 @@ fn module_of(name: &str) -> Module {
         module.pop();
     }
     module
-}
-
-/// Cuts off the inline module of tests: it stands last, as STYLE has it. One that is only declared (`mod tests;`) is a file
-/// of its own.
-fn without_tests(code: &str) -> &str {
-    const TESTS: &str = "#[cfg(test)]\nmod ";
-    let is_inline = |at: &usize| {
-        let behind = &code[at + TESTS.len()..];
-        behind.find('{') < behind.find(';') && behind.contains('{')
-    };
-    let mut starts = code.match_indices(TESTS).map(|(at, _)| at);
-    &code[..starts.find(is_inline).unwrap_or(code.len())]
-}
-
-fn read(name: &str, code: &str, module: &Module, modules: &BTreeSet<Module>) -> File {
-    let mut file = File {
-        name: name.to_owned(),
-        paths: BTreeSet::new(),
-        exports: BTreeMap::new(),
-        globs: Vec::new(),
-    };
-    let is_child =
-        |first: &str| modules.contains(&[module.as_slice(), &[first.to_owned()]].concat());
-    let mut rest = code;
-    while let Some((word, start)) = next_path(rest) {
-        let text = &rest[start..];
-        let is_use = word == "use" || word == "pub use";
-        let end = match is_use {
-            true => text.find(';').unwrap_or(text.len()),
-            false => text
-                .find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')
-                .unwrap_or(text.len()),
-        };
-        let mut found = Vec::new();
-        tree(&text[..end], &Vec::new(), word == "pub use", &mut found);
-        for used in found {
-            let Some(path) = absolute(&used.path, module, &is_child) else {
-                continue;
-            };
-            match (used.is_public, used.name.as_str()) {
-                (false, _) => {
-                    file.paths.insert(path);
-                }
-                (true, "*") => file.globs.push(path),
-                (true, _) => {
-                    file.exports.insert(used.name, path);
-                }
-            }
-        }
-        rest = &text[end.max(1).min(text.len())..];
-    }
-    file.paths.extend(children(code, module, &is_child));
-    file
-}
-
-/// The child modules that code names without a `use`: `child::item`.
-fn children(code: &str, module: &Module, is_child: &dyn Fn(&str) -> bool) -> Vec<Module> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let imports = |line: &&str| !line.contains("use ");
-    let paths = code
-        .lines()
-        .filter(imports)
-        .flat_map(|line| line.split(|c| !is_part(c)));
-    let segments = paths.map(|path| path.split("::").map(str::to_owned).collect::<Module>());
-    segments
-        .filter(|path| path.len() > 1 && is_child(&path[0]))
-        .map(|path| [module.as_slice(), &path].concat())
-        .collect()
-}
-
-/// The next `use`, or path that begins with `crate::` or `super::`: its kind, and where it begins.
-fn next_path(code: &str) -> Option<(&'static str, usize)> {
-    let starts = ["use ", "crate::", "super::"];
-    let at = |word: &str| {
-        code.match_indices(word).map(|(at, _)| at).find(|at| {
-            let before = code[..*at].chars().next_back();
-            !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
-        })
-    };
-    let (first, word) = starts
-        .iter()
-        .filter_map(|word| Some((at(word)?, *word)))
-        .min()?;
-    if word != "use " {
-        return Some(("path", first));
-    }
-    let line = code[..first].rsplit('\n').next().unwrap_or_default().trim();
-    let kind = if line.starts_with("pub") {
-        "pub use"
-    } else {
-        "use"
-    };
-    Some((kind, first + word.len()))
-}
-
-/// Takes `a::{b, c::{self, d as e}}` apart.
-fn tree(text: &str, before: &Module, is_public: bool, found: &mut Vec<Used>) {
-    let text = text.trim();
-    let (path, inner) = match text.find('{') {
-        Some(at) => (
-            &text[..at],
-            Some(text[at + 1..].strip_suffix('}').unwrap_or(&text[at + 1..])),
-        ),
-        None => (text, None),
-    };
-    let (path, alias) = path.split_once(" as ").unwrap_or((path, ""));
-    let segments = path
-        .split("::")
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let full: Module = before
-        .iter()
-        .cloned()
-        .chain(segments.map(str::to_owned))
-        .collect();
-    if let Some(inner) = inner {
-        for part in parts(inner) {
-            tree(part, &full, is_public, found);
-        }
-        return;
-    }
-    let mut path = full;
-    let last = path.last().cloned().unwrap_or_default();
-    if last == "self" || last == "*" {
-        path.pop();
-    }
-    let name = match (alias.trim(), last.as_str()) {
-        ("", "self") => path.last().cloned().unwrap_or_default(),
-        ("", last) => last.to_owned(),
-        (alias, _) => alias.to_owned(),
-    };
-    if !path.is_empty() {
-        found.push(Used {
-            is_public,
-            path,
-            name,
-        });
-    }
-}
-
-/// The members of a group, split at its own commas.
-fn parts(inner: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut depth, mut start) = (0_i32, 0);
-    for (at, c) in inner.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&inner[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&inner[start..]);
-    parts.retain(|part| !part.trim().is_empty());
-    parts
-}
-
-/// From the crate's root on; none: it leads out of the crate.
-fn absolute(path: &[String], module: &Module, is_child: &dyn Fn(&str) -> bool) -> Option<Module> {
-    let (first, rest) = path.split_first()?;
-    match first.as_str() {
-        "crate" => Some(rest.to_vec()),
-        "self" => Some([module.as_slice(), rest].concat()),
-        "super" => {
-            let ups = path.iter().take_while(|part| *part == "super").count();
-            let base = module.get(..module.len().checked_sub(ups)?)?;
-            Some([base, &path[ups..]].concat())
-        }
-        first if is_child(first) => Some([module.as_slice(), path].concat()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -341,6 +159,59 @@ mod tests {
             "d/mod.rs d/inner.rs",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_module_is_followed_to_what_is_named_of_it() {
+        let found = arrows(&[
+            ("lib.rs", "mod a;\nmod user;\nmod reuser;"),
+            (
+                "a/mod.rs",
+                "pub mod inner;\npub use inner::Thing;\nfn f() -> Thing { Thing }",
+            ),
+            ("a/inner.rs", "pub struct Thing;"),
+            ("user.rs", "use crate::a;\nfn f(a: u8) { a::inner::run(a) }"),
+            (
+                "reuser.rs",
+                "use crate::user::Trait as _;\nfn f() { let reuse = crate::a::Thing; }",
+            ),
+        ]);
+        let expected = [
+            "a/mod.rs a/inner.rs",
+            "reuser.rs a/inner.rs",
+            "reuser.rs user.rs",
+            "user.rs a/inner.rs",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_macro_is_an_import_of_the_file_that_defines_it() {
+        let found = arrows(&[
+            ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;"),
+            (
+                "a.rs",
+                "#[macro_export]\nmacro_rules! table { ($x:expr) => { $crate::d::Row($x) }; }",
+            ),
+            ("b.rs", "crate::table! { 1 }"),
+            ("c.rs", "table!(2); println!();"),
+            ("d.rs", ""),
+        ]);
+        assert_eq!(found, ["a.rs d.rs", "b.rs a.rs", "c.rs a.rs"]);
+    }
+
+    #[test]
+    fn the_parent_of_an_inline_module_is_its_file() {
+        let found = arrows(&[
+            ("lib.rs", "mod a;"),
+            ("a/mod.rs", "pub struct One;"),
+            (
+                "a/b.rs",
+                "mod kind { use super::Two; }\n#[cfg(test)]\n#[expect(x)]\nmod tests { use super::super::One; }\nfn f() {}",
+            ),
+            ("a/c.rs", "mod kind { use super::super::One; }"),
+        ]);
+        assert_eq!(found, ["a/c.rs a/mod.rs"]);
     }
 
     #[test]
