@@ -197,6 +197,8 @@ pub struct Response<F> {
     pub delays_head: bool,
     /// What becomes of the body when the client leaves.
     pub client_abort: ClientAbort,
+    /// Number of `Expires` lines that the configuration added behind the response's own.
+    pub added_expires: usize,
     /// The body.
     pub body: Body<F>,
 }
@@ -225,6 +227,7 @@ impl<F> Response<F> {
             omits_date: false,
             delays_head: false,
             client_abort: ClientAbort::Unset,
+            added_expires: 0,
             body: Body::Empty,
         }
     }
@@ -252,6 +255,7 @@ impl<F> Response<F> {
             omits_date: self.omits_date,
             delays_head: self.delays_head,
             client_abort: self.client_abort,
+            added_expires: self.added_expires,
             body,
         }
     }

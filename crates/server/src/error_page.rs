@@ -156,9 +156,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
         request.keepalive = false;
     }
     let page = chosen(request, status);
-    if let Some(kept) = &mut request.kept {
-        kept.forget_content(page.is_none());
-    }
+    request.tell_covered(page.is_none());
     if let Some(page) = page {
         return show(request, &page, failure);
     }

@@ -16,12 +16,10 @@ use disk::Pool;
 use logs::Level;
 use logs::template::Variables;
 use message::{HeaderId, Method, RequestHead};
+use tokio::sync::oneshot;
 
-use crate::caching::cache_state::Note;
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, OwnWire, Tunnel};
-use crate::content::proxy::accel::{self, Kept};
-use crate::content::proxy::upstream_state::Passed;
 use crate::generation::Generation;
 use crate::loops::poll_timing;
 use crate::outcome::Target;
@@ -34,7 +32,7 @@ use crate::user_agent::Browser;
 use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
 use parent::Parent;
-use state::Rare;
+use state::States;
 
 /// Internal redirects of one request (rewrite, try_files, error_page, index), as nginx.
 pub const URI_CHANGES_MAX: u8 = 10;
@@ -101,12 +99,8 @@ pub struct Request {
     pub is_target_raw: bool,
     /// Whether it has reached the point where its location passes it on, so that the upstream is known.
     pub is_passed_on: bool,
-    /// Record of the upstream servers that it was passed on to.
-    pub passed: Option<Passed>,
-    /// Record of its cache lookup.
-    pub cached: Option<Note>,
-    /// State left by a response that redirected the request internally (`X-Accel-Redirect`).
-    pub kept: Option<Box<Kept>>,
+    /// State of modules.
+    pub states: States,
     /// The bytes after a response that are not HTTP.
     pub tunnel: Option<Box<dyn Tunnel>>,
     /// Reads the charset that the response's origin names, which may have led the request elsewhere.
@@ -119,6 +113,14 @@ pub struct Request {
     pub keepalive: bool,
     /// Status that replaces the response's own, whatever made the response.
     pub error_status: Option<u16>,
+    /// The redirect that `return` last answered it with: `$status` where an error page replaced the response and its
+    /// status.
+    pub returned: Cell<Option<u16>>,
+    /// `$limit_rate` in bytes per second, when it was set.
+    pub limit_rate: Cell<Option<u64>>,
+    /// Background work that the close of its connection waits for: nothing is ever sent here, and the sender is dropped
+    /// when the work has ended.
+    pub work_behind: Option<oneshot::Receiver<()>>,
     /// A failure whose header lines go into the page that is shown in its place.
     covered: Option<Box<Failure>>,
     /// Whether an error page was taken already (without `recursive_error_pages` there is one only).
@@ -155,8 +157,8 @@ pub struct Request {
     values: Remembered,
     /// The request that this sub-request belongs to.
     parent: Option<Box<Parent>>,
-    /// State of modules that few requests need.
-    rare: OnceCell<Box<Rare>>,
+    /// State of modules that it shares with its sub-requests.
+    family_states: OnceCell<Rc<States>>,
     /// The thread pool whose name was made from variables.
     pool: OnceCell<Pool>,
     /// Current depth of variables that are made from variables.
@@ -211,9 +213,7 @@ impl Request {
             is_internal: false,
             is_location_valid: true,
             is_target_raw: true,
-            passed: None,
-            cached: None,
-            kept: None,
+            states: States::default(),
             tunnel: None,
             charset_hint: None,
             late_trailers: None,
@@ -221,6 +221,9 @@ impl Request {
             add_uri_to_alias: false,
             keepalive: false,
             error_status: None,
+            returned: Cell::new(None),
+            limit_rate: Cell::new(None),
+            work_behind: None,
             covered: None,
             error_page_taken: false,
             uri_changes: 0,
@@ -239,7 +242,7 @@ impl Request {
             captures: RefCell::default(),
             values: Remembered::default(),
             parent: None,
-            rare: OnceCell::new(),
+            family_states: OnceCell::new(),
             pool: OnceCell::new(),
             depth: Cell::new(0),
             head,
@@ -254,10 +257,7 @@ impl Request {
         match (self.silent_status, &self.response) {
             (Some(status), _) => status,
             (None, Some(response)) => response.status,
-            (None, None) => {
-                let returned = || self.rare_if_any()?.returned.get();
-                self.error_status.or_else(returned).unwrap_or(0)
-            }
+            (None, None) => self.error_status.or(self.returned.get()).unwrap_or(0),
         }
     }
 
@@ -327,13 +327,8 @@ impl Request {
     /// Follows an internal redirect.
     pub fn redirect(&mut self, target: Target) -> Arrival {
         self.is_internal = true;
-        if let Some(rare) = self.rare_if_any() {
-            rare.forget();
-        }
+        self.forget_states();
         self.is_passed_on = false;
-        if let Some(passed) = &mut self.passed {
-            passed.forget_whom();
-        }
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;
@@ -399,15 +394,16 @@ impl Request {
         }
     }
 
-    /// Gives the response the status and the header lines of the failure that it covers.
-    pub fn take_over(&mut self, response: &mut Response) {
+    /// Gives the response the status of the failure that it covers.
+    pub fn take_over_status(&self, response: &mut Response) {
         if let Some(status) = self.error_status {
             response.status = status;
             response.status_line = None;
         }
-        if let Some(kept) = self.kept.take() {
-            accel::give(*kept, response, self.location().passing.is_some());
-        }
+    }
+
+    /// Gives the response the header lines of the failure that it covers.
+    pub fn take_over_lines(&mut self, response: &mut Response) {
         let Some(covered) = self.covered.take() else {
             return;
         };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{List, Problem, Scope, Section, Template, Value, Word, directives};
-use message::{ETag, HeaderId, date};
+use message::{ETag, date};
 
 use crate::Response;
 use crate::request::Request;
@@ -173,8 +173,8 @@ pub fn apply(request: &mut Request, settings: &HeaderLines) {
         }
     }
     // The request came through a proxy: `gzip_proxied` asks whether the answer itself expires.
-    if added_expires > 0 && request.head.get(HeaderId::Via).is_some() {
-        request.rare().added_expires.set(added_expires);
+    if let Some(response) = &mut request.response {
+        response.added_expires = added_expires;
     }
 }
 

@@ -3,6 +3,7 @@
 //! Not here: any use of it; logs show `$uid_got` and `$uid_set`. Invariant: no two clients of one worker are given the
 //! same value.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,7 @@ use logs::Level;
 use message::{HeaderId, base64, date};
 
 use crate::request::Request;
+use crate::request::state::State;
 
 /// Digits of a cookie's value; a mark may follow them.
 const DIGITS: usize = 22;
@@ -192,6 +194,16 @@ crate::variables! {
     "uid_set" => memo(set);
 }
 
+/// The same, kept with the request.
+#[derive(Default)]
+struct Known(Cell<Option<Uids>>);
+
+impl State for Known {
+    fn survives_redirect(&self) -> bool {
+        false
+    }
+}
+
 /// `$uid_got`: `name=value` in hexadecimal digits.
 #[must_use]
 pub fn got(request: &Request) -> Option<Bytes> {
@@ -237,7 +249,7 @@ pub fn apply(request: &mut Request) {
 
 /// The cookie that the client sent: parsed once.
 fn known(request: &Request) -> Uids {
-    let cell = &request.rare().uids;
+    let cell = &request.states.get_or_default::<Known>().0;
     if let Some(known) = cell.get() {
         return known;
     }
@@ -297,7 +309,7 @@ fn decided(request: &Request) -> Uids {
             Some(made(request, settings))
         }
     });
-    request.rare().uids.set(Some(uids));
+    request.states.get_or_default::<Known>().0.set(Some(uids));
     uids
 }
 

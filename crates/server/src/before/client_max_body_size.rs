@@ -1,11 +1,19 @@
 //! `client_max_body_size`: refuses a request by its head alone, where the body is too large.
 
 use logs::Level;
+use std::rc::Rc;
+
 use message::head::Framing;
 
 use crate::Failure;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::request::state::State;
+
+/// The body of a request was refused for its length.
+struct Refused;
+
+impl State for Refused {}
 
 /// Refuses a body whose announced length exceeds `client_max_body_size`. A sub-request's body was admitted already.
 pub fn run(request: &mut Request) -> Option<Outcome> {
@@ -18,14 +26,12 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
         .client_body
         .client_max_body_size
         .0;
-    let is_known = request
-        .rare_if_any()
-        .is_some_and(|rare| rare.is_body_refused);
+    let is_known = request.states.get::<Refused>().is_some();
     if limit == 0 || length <= limit || request.is_subrequest() || is_known {
         return None;
     }
     // The error page for it is not refused for the same body again: the body will not be read.
-    request.rare_mut().is_body_refused = true;
+    request.states.put(Rc::new(Refused));
     request.body.withhold();
     request.log(Level::Error, &|out| {
         out.extend_from_slice(

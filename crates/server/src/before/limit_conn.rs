@@ -3,8 +3,6 @@
 //! Not here: the counting ([`crate::limits::connections`]). Invariant: a request is checked once, and counted once in a
 //! zone, until it and its sub-requests have ended.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 use config::{Flag, NumberWithin, Problem, Scope, Template, Value, Word, directives};
 use logs::Level;
@@ -109,7 +107,7 @@ pub fn run(request: &Request) -> Option<Outcome> {
     if settings.limit_conn.0.is_empty() {
         return None;
     }
-    let limited = Rc::clone(request.limited());
+    let limited = request.limited();
     if limited.counted.get().is_some() {
         return None;
     }

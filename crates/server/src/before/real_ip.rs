@@ -4,6 +4,7 @@
 //! addresses are parsed and which proxies are trusted ([`crate::trusted_proxies`]). Invariant: the address is replaced
 //! at most once, and only for the request and its sub-requests.
 
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use crate::connection::Client;
 use crate::metrics::Named;
 use crate::request::Request;
+use crate::request::state::State;
 use crate::settings::Location;
 use crate::trusted_proxies::{self, Trusted};
 use crate::variables::append::port;
@@ -63,6 +65,17 @@ crate::variables! {
     "realip_remote_port" => fresh(|request, out| port(connected(request).port(), out));
 }
 
+/// The outcome for a request and its sub-requests.
+#[derive(Default)]
+struct Behind {
+    /// The client of the connection itself, once `real_ip_header` has named the one behind it.
+    connected: OnceCell<Rc<Client>>,
+    /// Whether a trusted proxy named something that is no address, and that was counted.
+    is_misnamed: Cell<bool>,
+}
+
+impl State for Behind {}
+
 /// Resolves the trusted proxies that are given by host name.
 ///
 /// # Errors
@@ -89,17 +102,15 @@ pub fn is_on(location: &Location) -> bool {
 /// Replaces the client's address, if a trusted client names another one.
 pub fn run(request: &mut Request) {
     let settings = &request.location().settings.real_ip;
-    let is_done = || {
-        let rare = request.rare_if_any();
-        rare.is_some_and(|rare| rare.connected.is_some())
-    };
+    let is_done = || of_connection(request).is_some();
     if settings.set_real_ip_from.is_empty() || is_done() {
         return;
     }
     let address = match named(request, settings) {
         Ok(address) => address,
         Err(Nothing { is_invalid }) => {
-            if is_invalid && !request.rare().is_misnamed.replace(true) {
+            let state = request.family_states().get_or_default::<Behind>();
+            if is_invalid && !state.is_misnamed.replace(true) {
                 count(request, Named::Invalid);
             }
             return;
@@ -108,7 +119,8 @@ pub fn run(request: &mut Request) {
     count(request, Named::Replaced);
     let client = Rc::new(request.client.behind(address));
     let connected = std::mem::replace(&mut request.client, client);
-    request.rare_mut().connected = Some(connected);
+    let state = request.family_states().get_or_default::<Behind>();
+    state.connected.get_or_init(|| connected);
 }
 
 /// Counts for the client's request only: its sub-requests are the same request.
@@ -160,7 +172,10 @@ fn append_address(request: &Request, out: &mut Vec<u8>) -> bool {
 /// The peer of the connection itself.
 #[must_use]
 pub fn connected(request: &Request) -> &Client {
-    let rare = request.rare_if_any();
-    let connected = rare.and_then(|rare| rare.connected.as_ref());
-    connected.unwrap_or(&request.client)
+    of_connection(request).unwrap_or(&request.client)
+}
+
+fn of_connection(request: &Request) -> Option<&Client> {
+    let state = request.family_states_if_any()?.get::<Behind>()?;
+    state.connected.get().map(|client| &**client)
 }

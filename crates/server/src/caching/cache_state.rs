@@ -13,8 +13,10 @@ use message::HeaderId;
 use super::counters::Status;
 use super::{cache_request, fill};
 use crate::content::proxy::Passing;
+use crate::content::proxy::upstream_state::Record;
 use crate::loops::current_request;
 use crate::request::Request;
+use crate::request::state::State;
 use crate::variables::append::{number, put, put_if_any};
 
 /// Refusal text where every server that was asked failed.
@@ -37,6 +39,12 @@ pub struct Note {
     pub last_modified: Option<Bytes>,
     /// `$upstream_cache_etag`: the same.
     pub etag: Option<Bytes>,
+}
+
+impl State for Note {
+    fn is_for_stand_in(&self) -> bool {
+        true
+    }
 }
 
 impl Note {
@@ -64,7 +72,7 @@ impl Note {
 
 /// A request's record, made on first use.
 pub fn of(request: &mut Request) -> &mut Note {
-    request.cached.get_or_insert_default()
+    request.states.edit()
 }
 
 crate::variables! {
@@ -84,40 +92,44 @@ crate::variables! {
     "upstream_cache_status" => fresh(status);
 }
 
+fn note(request: &Request) -> Option<&Note> {
+    request.states.get()
+}
+
 fn status(request: &Request, out: &mut Vec<u8>) -> bool {
-    let status = request.cached.as_ref().and_then(|note| note.status);
+    let status = note(request).and_then(|note| note.status);
     status.is_some_and(|status| put(status.name().as_bytes(), out))
 }
 
 fn age(request: &Request, out: &mut Vec<u8>) -> bool {
-    let age = request.cached.as_ref().and_then(|note| note.age);
+    let age = note(request).and_then(|note| note.age);
     age.is_some_and(|age| number(u64::from(age), out))
 }
 
 /// A text of the record.
 fn kept(request: &Request, which: fn(&Note) -> Option<&Bytes>, out: &mut Vec<u8>) -> bool {
-    let text = request.cached.as_ref().and_then(which);
+    let text = note(request).and_then(which);
     text.is_some_and(|text| put(text, out))
 }
 
 fn key(request: &Request, out: &mut Vec<u8>) -> bool {
-    let note = request.cached.as_ref();
+    let note = note(request);
     note.is_some_and(|note| put_if_any(&note.key, out))
 }
 
 fn append_refusal(request: &Request, out: &mut Vec<u8>) -> bool {
-    let reason = request.cached.as_ref().and_then(|_| refusal(request));
+    let reason = note(request).and_then(|_| refusal(request));
     reason.is_some_and(|reason| put(reason.as_bytes(), out))
 }
 
 fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
-    let note = request.cached.as_ref();
+    let note = note(request);
     let cached = note.and_then(|note| note.status);
     let word = match cached {
         Some(Status::Miss | Status::Expired) => "fill",
         Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
         Some(Status::Bypass) => "upstream",
-        None if request.passed.is_some() => "upstream",
+        None if request.is_of_upstream() => "upstream",
         _ if current_request::waited().disk_ns > 0 => "disk",
         _ => "memory",
     };
@@ -126,9 +138,10 @@ fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The reason why the origin's response is not stored, if its head gives one or there is no response.
 fn refusal(request: &Request) -> Option<Cow<'static, str>> {
-    let passed = request.passed.as_ref()?;
-    let Some(head) = &passed.head else {
-        let was_asked = !passed.record.tries.borrow().is_empty();
+    let record = request.states.get::<Record>()?;
+    let head = record.head.borrow();
+    let Some(head) = &*head else {
+        let was_asked = !record.tries.borrow().is_empty();
         return was_asked.then_some(NO_ANSWER.into());
     };
     let now = Moment::now().second();

@@ -18,6 +18,7 @@ use message::{HeaderId, ResponseHead};
 use tokio::sync::{mpsc, oneshot};
 
 use super::cache_request::{Inquiry, access, asks_as_get, is_storable, lines};
+use super::cache_state::Note;
 use super::counters::Status;
 use super::directives::UseStale;
 use super::fill::{self, Filling, Question, Storing, Task, WINDOW_BYTES};
@@ -28,6 +29,7 @@ use crate::content::proxy;
 use crate::content::proxy::exchange::Answer as Answered;
 use crate::content::proxy::response_head::{self, Origin};
 use crate::content::proxy::upstream_request::{Order, Variation};
+use crate::content::proxy::upstream_state::Record;
 use crate::content::proxy::upstream_state::record_of;
 use crate::loops::{Kind, spawn_begun};
 use crate::outcome::Outcome;
@@ -142,10 +144,11 @@ pub async fn fetch_behind(
     };
     filler.fill().begun(now_ms());
     // What is recorded of this fetch does not belong to the response that the request gets.
-    let (passed, cached) = (request.passed.take(), request.cached.take());
+    let states = &mut request.states;
+    let (record, note) = (states.take::<Record>(), states.take::<Note>());
     let prepared = prepare(request, inquiry, &want).await;
-    request.passed = passed;
-    request.cached = cached;
+    request.states.replace(record);
+    request.states.replace(note);
     let storing = match inquiry.caching.proxy_no_cache.hold(request) {
         true => Storing::No,
         false => Storing::Yes,
@@ -177,7 +180,7 @@ fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
         return None;
     }
     let (end, ended) = oneshot::channel();
-    request.rare_mut().update = Some(ended);
+    request.work_behind = Some(ended);
     Some(end)
 }
 
@@ -343,8 +346,7 @@ async fn answer_question(
     let Ok(Question { head, may_store }) = question.await else {
         return;
     };
-    let passed = record_of(request);
-    passed.head = Some(head);
+    *record_of(request).head.borrow_mut() = Some(head);
     let _ = may_store.send(!inquiry.caching.proxy_no_cache.hold(request));
 }
 

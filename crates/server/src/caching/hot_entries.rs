@@ -4,6 +4,7 @@
 //! the bytes are in this process's memory. Not here: entries that have to be read (`serve`). Invariants: an answer is
 //! used only if the index has its entry under the same tag; there are at most `PLACES` answers.
 
+use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -56,6 +57,26 @@ struct Prepared {
     entry: Rc<Entry>,
     head: Response,
     body: Kept,
+    age: RefCell<AgeText>,
+}
+
+/// The digits of an age, which is the same for all requests of a second.
+#[derive(Default)]
+struct AgeText {
+    age: u32,
+    digits: Bytes,
+}
+
+impl AgeText {
+    fn of(&mut self, age: u32) -> Bytes {
+        if self.age != age || self.digits.is_empty() {
+            *self = Self {
+                age,
+                digits: serve::number(age),
+            };
+        }
+        self.digits.clone()
+    }
 }
 
 /// The place of a body.
@@ -103,7 +124,8 @@ pub fn answer(
     };
     let mut response = Box::new(prepared.head.with_body(body));
     let age = known.lifetime.age(now);
-    response.headers.push("Age", serve::number(age));
+    let digits = prepared.age.borrow_mut().of(age);
+    response.headers.push("Age", digits);
     let note = cache_state::of(request);
     note.status = Some(Status::Hit);
     note.age = Some(age);
@@ -145,6 +167,7 @@ pub fn keep(
         entry: Rc::clone(&hit.entry),
         head: response.with_body(Body::Empty),
         body,
+        age: RefCell::default(),
     };
     Ready::of(&request.client.loop_).0.put(key_text, prepared);
 }

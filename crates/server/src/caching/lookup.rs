@@ -12,6 +12,7 @@ use cache::store::{Found, Hit, Miss};
 use logs::Level;
 
 use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
+use super::cache_state::Note;
 use super::counters::Status;
 use super::directives::{Caching, UseStale};
 use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
@@ -29,9 +30,9 @@ const TURNS_MAX: u32 = 4;
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
     // The record of an earlier location, which sent the request here, is not about this one's cache.
-    request.cached = None;
+    request.states.take::<Note>();
     let outcome = through(request, &generation).await;
-    if let Some(note) = &request.cached
+    if let Some(note) = request.states.get::<Note>()
         && let Some(status) = note.status
         && let Some(cache) =
             directives::name(request).and_then(|name| generation.settings.cache(&name))

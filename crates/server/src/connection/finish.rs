@@ -70,7 +70,7 @@ pub(super) async fn finish<R: Responder>(
     if post_action::is_wanted(&request) {
         Box::pin(post_action::run::<R>(&mut request)).await;
     }
-    request.release_limits();
+    request.tell_answered();
     current_request::behind(current_request::Phase::Logging);
     log(&request).await;
     zones::count(&request);
@@ -83,8 +83,8 @@ pub(super) async fn finish<R: Responder>(
             () = request.wire.peer_closed() => {}
         }
     }
-    if after == After::close() && request.rare_if_any().is_some_and(|r| r.update.is_some()) {
-        Box::pin(let_update_end(&mut request)).await;
+    if after == After::close() && request.work_behind.is_some() {
+        Box::pin(let_work_end(&mut request)).await;
     }
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
@@ -137,12 +137,12 @@ pub(super) async fn finish<R: Responder>(
 /// Delays the close until the update behind a stale response has ended, as nginx: a client that asks again after the
 /// close finds the new response. There is no delay for a client that learns the end of the response only from the
 /// close, nor for one that has left.
-async fn let_update_end(request: &mut Request) {
-    let update = request.rare_mut().update.take();
-    if let Some(update) = update.filter(|_| has_told_end(request)) {
+async fn let_work_end(request: &mut Request) {
+    let work = request.work_behind.take();
+    if let Some(work) = work.filter(|_| has_told_end(request)) {
         tokio::select! {
             biased;
-            _ = update => {}
+            _ = work => {}
             () = request.wire.peer_closed() => {}
         }
     }

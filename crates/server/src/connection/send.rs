@@ -232,7 +232,8 @@ fn frame(request: &mut Request, response: &mut Response) -> Framing {
     request.keepalive &= !request.client.loop_.is_leaving();
     let size = |size: &Option<SizeTemplate>| size.as_ref().map_or(0, |size| size.bytes(request));
     let per_second = request
-        .limit_rate()
+        .limit_rate
+        .get()
         .unwrap_or_else(|| size(&settings.sending.limit_rate));
     let after = if per_second == 0 {
         0

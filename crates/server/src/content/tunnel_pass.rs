@@ -202,11 +202,10 @@ impl Opening {
             let most = settings.tunnel_next_upstream_tries.0;
             choice.limit_tries(usize::try_from(most).unwrap_or(usize::MAX));
         }
-        let passed = request.passed.as_ref();
         let bind = settings.tunnel_bind.as_ref();
         Opening {
             about: About::new(request),
-            record: passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record)),
+            record: request.states.share().unwrap_or_default(),
             upstream,
             choice,
             options: Options {

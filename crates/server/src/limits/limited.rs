@@ -2,9 +2,9 @@
 //! sub-requests together, whatever happens to its URI.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use crate::request::Request;
+use crate::request::state::State;
 
 use super::connections::Held;
 
@@ -47,6 +47,13 @@ pub struct Limited {
     pub held: RefCell<Vec<Held>>,
 }
 
+impl State for Limited {
+    /// The request is not counted any more.
+    fn answered(&self) {
+        self.held.take();
+    }
+}
+
 impl Paced {
     /// All of them, in their order.
     pub const ALL: [Self; 5] = [
@@ -87,23 +94,20 @@ impl Counted {
 
 impl Request {
     /// The results of the limits for this request.
-    pub fn limited(&self) -> &Rc<Limited> {
-        self.rare().limited.get_or_init(Rc::default)
+    pub fn limited(&self) -> &Limited {
+        self.family_states().get_or_default()
     }
 
-    /// Stops counting an answered request, before its client sees the end of the response.
-    pub fn release_limits(&self) {
-        if let Some(limited) = self.rare_if_any().and_then(|rare| rare.limited.get()) {
-            limited.held.take();
-        }
+    fn limited_if_any(&self) -> Option<&Limited> {
+        self.family_states_if_any()?.get()
     }
 }
 
 /// Appends `$limit_req_status`; `false`: the limit was not checked.
 pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = request
-        .rare_if_any()
-        .and_then(|rare| rare.limited.get()?.paced.get());
+        .limited_if_any()
+        .and_then(|limited| limited.paced.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()
 }
@@ -111,8 +115,8 @@ pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
 /// Appends `$limit_conn_status`; `false`: the limit was not checked.
 pub fn append_counted(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = request
-        .rare_if_any()
-        .and_then(|rare| rare.limited.get()?.counted.get());
+        .limited_if_any()
+        .and_then(|limited| limited.counted.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()
 }

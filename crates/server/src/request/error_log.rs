@@ -23,7 +23,7 @@ impl Request {
 
     /// Writes a line about what becomes of the answer's body on its way.
     pub fn log_sending(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
-        let action = match self.passed.is_some() {
+        let action = match self.is_of_upstream() {
             true => "sending to client",
             false => "sending response to client",
         };

@@ -54,7 +54,7 @@ impl Request {
             inclusion: None,
             time_format: RefCell::default(),
         }));
-        self.share_rare(&mut child);
+        self.share_family_states(&mut child);
         child
     }
 
@@ -80,9 +80,8 @@ impl Request {
         stand_in.moment = self.moment;
         stand_in.head_length = self.head_length;
         stand_in.is_pipelined = self.is_pipelined;
-        stand_in.passed = self.passed.clone();
-        stand_in.cached = self.cached.clone();
         stand_in.charset_hint = self.charset_hint;
+        self.share_states(&mut stand_in);
         stand_in.response = Some(head);
         let is_value = self.is_value();
         if let Some(parent) = &mut stand_in.parent {

@@ -12,6 +12,7 @@ use crate::after::compression::{self, GzipTest};
 use crate::after::{
     addition, gunzip, headers, not_modified, ranges, slice, ssi, sub_filter, userid,
 };
+use crate::content::proxy::accel;
 use crate::headers_more;
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -26,10 +27,12 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let settings = &location.settings;
-    request.take_over(&mut response);
+    request.take_over_status(&mut response);
+    accel::give(request, &mut response);
+    request.take_over_lines(&mut response);
     if request.is_subrequest() {
         // A slice is part of a body that is filtered as a whole.
-        if location.has_filters && request.slice_start().is_none() {
+        if location.has_filters && !slice::is_slice(request) {
             filter(request, settings, &mut response)?.run(request, &mut response);
         }
         return Ok(response);

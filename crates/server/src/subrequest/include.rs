@@ -160,7 +160,7 @@ impl Part {
                 Ok(None) => break,
                 // As in nginx: a body that another server left unfinished is shown as far as it came, and the
                 // response continues.
-                Err(BodyError::Logged) if request.passed.is_some() => break,
+                Err(BodyError::Logged) if request.is_of_upstream() => break,
                 Err(error @ (BodyError::Truncated | BodyError::Timeout)) => {
                     log(&request, &error);
                     break;

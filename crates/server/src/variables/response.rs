@@ -51,13 +51,16 @@ fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
         let rate = request.location().settings.sending.limit_rate.as_ref()?;
         Some(rate.bytes(request))
     };
-    number(request.limit_rate().or_else(configured).unwrap_or(0), out)
+    number(
+        request.limit_rate.get().or_else(configured).unwrap_or(0),
+        out,
+    )
 }
 
 /// An invalid size is logged and changes nothing.
 fn set_limit_rate(request: &mut Request, value: Bytes) {
     match config::parse_size(&value) {
-        Some(rate) => request.rare().limit_rate.set(Some(rate)),
+        Some(rate) => request.limit_rate.set(Some(rate)),
         None => request.log(Level::Error, &|out| {
             out.extend_from_slice(b"invalid $limit_rate \"");
             out.extend_from_slice(&value);

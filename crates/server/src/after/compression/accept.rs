@@ -183,7 +183,7 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     let Some(response) = response else {
         return true;
     };
-    if let Some(expires) = own_expires(request, response) {
+    if let Some(expires) = own_expires(response) {
         return on(Proxied::EXPIRED) && is_past(expires, response);
     }
     if response.headers.get(b"Cache-Control").is_some() {
@@ -193,18 +193,17 @@ fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
     }
     // nginx looks for a header line here, and it writes the line of a file's time later.
     let has_time = response.headers.get(b"Last-Modified").is_some()
-        || (response.last_modified.is_some() && request.passed.is_some());
+        || (response.last_modified.is_some() && request.is_of_upstream());
     let is_excluded = (on(Proxied::NO_LAST_MODIFIED) && has_time)
         || (on(Proxied::NO_ETAG) && response.etag.is_some());
     !is_excluded
 }
 
 /// The first `Expires` that was not added by `add_header`: added ones come after the answer's own.
-fn own_expires<'a>(request: &Request, response: &'a Response) -> Option<&'a [u8]> {
+fn own_expires(response: &Response) -> Option<&[u8]> {
     let lines = response.headers.get_all(b"Expires").count();
-    let added = request.rare_if_any().map(|rare| rare.added_expires.get());
     let first = response.headers.get(b"Expires").map(|value| &value[..]);
-    first.filter(|_| lines > added.unwrap_or(0))
+    first.filter(|_| lines > response.added_expires)
 }
 
 fn is_past(expires: &[u8], response: &Response) -> bool {

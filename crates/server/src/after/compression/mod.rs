@@ -157,7 +157,7 @@ fn compress<C: Coder>(
     response.content_encoding = Some(Bytes::from_static(coding.name().as_bytes()));
     response.becomes_another();
     let ratio = Rc::new(Ratio::new(coding));
-    request.rare_mut().ratio = Some(Rc::clone(&ratio));
+    request.states.put(Rc::clone(&ratio));
     steps.push(|request, body| {
         let coder = make(&request.location().settings);
         coded::body(request, body, coder, Some(ratio))

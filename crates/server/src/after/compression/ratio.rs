@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::Write as _;
 
 use crate::request::Request;
+use crate::request::state::State;
 
 use super::Coding;
 
@@ -15,6 +16,8 @@ pub struct Ratio {
     given: Cell<u64>,
     is_over: Cell<bool>,
 }
+
+impl State for Ratio {}
 
 impl Ratio {
     /// No bytes yet.
@@ -69,7 +72,7 @@ impl Ratio {
 
 /// Appends the ratio of a request's response, if it was coded by this coding.
 pub fn append(request: &Request, coding: Coding, out: &mut Vec<u8>) -> bool {
-    let ratio = request.rare_if_any().and_then(|rare| rare.ratio.as_ref());
+    let ratio = request.states.get::<Ratio>();
     ratio.is_some_and(|ratio| ratio.append(coding, out))
 }
 

@@ -7,6 +7,7 @@
 mod range;
 mod source;
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use message::{Body, ETag, HeaderId};
 use crate::Response;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::request::state::State;
 
 use range::ContentRange;
 use source::Slices;
@@ -41,16 +43,40 @@ crate::variables! {
     "slice_range" => fresh(append_range).made_by(&["slice"]);
 }
 
+/// First byte of the slice that is asked for.
+#[derive(Default)]
+struct Start(Cell<Option<u64>>);
+
+impl State for Start {
+    fn survives_redirect(&self) -> bool {
+        false
+    }
+}
+
+fn start_of(request: &Request) -> Option<u64> {
+    request.states.get::<Start>()?.0.get()
+}
+
+fn set_start(request: &Request, start: u64) {
+    request.states.get_or_default::<Start>().0.set(Some(start));
+}
+
+/// Whether a request asks for a slice.
+#[must_use]
+pub fn is_slice(request: &Request) -> bool {
+    start_of(request).is_some()
+}
+
 /// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
 /// client's range begins.
 fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     let size = request.location().settings.slicing.slice.0;
-    let start = match request.slice_start() {
+    let start = match start_of(request) {
         Some(start) => start,
         None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
         None => {
             let start = wanted(request) / size * size;
-            request.rare().slice_start.set(Some(start));
+            set_start(request, start);
             start
         }
     };
@@ -83,9 +109,8 @@ pub struct Whole {
 /// # Errors
 /// It is not the slice that was asked for: the connection ends without an answer.
 pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
-    let asked = request
-        .rare_if_any()
-        .and_then(|rare| rare.slice_start.take());
+    let asked = request.states.get::<Start>();
+    let asked = asked.and_then(|start| start.0.take());
     let Some(start) = asked.filter(|_| response.status == 206) else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use crate::metrics::By;
 use crate::request::Request;
 use crate::subrequest;
 
-use super::{Asked, Mismatch, Whole, check};
+use super::{Asked, Mismatch, Whole, check, set_start};
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -85,7 +85,7 @@ impl Slices {
         let size = self.whole.size;
         let start = self.left.start / size * size;
         let child = self.twin.twin();
-        child.rare().slice_start.set(Some(start));
+        set_start(&child, start);
         let (mut request, response) = subrequest::ask_for_content(child, By::Slice).await;
         let Some(mut response) = response else {
             return Err(missing(&request));

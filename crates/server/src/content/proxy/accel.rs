@@ -2,23 +2,28 @@
 //!
 //! Not here: `X-Accel-Expires` (the cache's).
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::outcome::{Outcome, Target};
 use crate::request::Request;
+use crate::request::state::State;
 use crate::settings::Location;
 use crate::{Failure, Response};
 
 use super::directives::IgnoreHeaders;
+use super::upstream_state::Record;
 use super::{cookies, variables};
 
 /// The lines kept of a response that redirected the request internally.
 #[derive(Debug, Default)]
-pub struct Kept {
-    content_type: Bytes,
-    lines: Vec<Header>,
+struct Kept {
+    content_type: RefCell<Bytes>,
+    lines: RefCell<Vec<Header>>,
 }
 
 /// Whether this line of a response has no effect.
@@ -37,9 +42,9 @@ pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
 pub fn charset(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
-    let passed = request.passed.as_ref()?;
+    let record = request.states.get::<Record>()?;
     let is_told = variables::lines(request, is_charset, &mut name) && !name.is_empty();
-    (is_told && !passed.record.ignores_charset.get()).then(|| name.into())
+    (is_told && !record.ignores_charset.get()).then(|| name.into())
 }
 
 /// The place of the content, and the response's lines that go along.
@@ -105,8 +110,8 @@ pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
 /// Redirects the request to the content.
 pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<Bytes>) -> Outcome {
     let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
-    elsewhere.kept.lines.splice(0..0, cookie);
-    request.kept = Some(Box::new(elsewhere.kept));
+    elsewhere.kept.lines.get_mut().splice(0..0, cookie);
+    request.states.put(Rc::new(elsewhere.kept));
     let Some(target) = elsewhere.target else {
         return Outcome::Failed(Failure::new(404));
     };
@@ -119,48 +124,57 @@ pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<By
     Outcome::Redirect(target)
 }
 
-impl Kept {
-    /// A failure replaces the content: nothing is said of its type, nor, where its page is our own, of ranges.
-    pub fn forget_content(&mut self, is_page_own: bool) {
-        self.content_type = Bytes::new();
+impl State for Kept {
+    /// Nothing is said of the content's type, nor, where its page is our own, of ranges.
+    fn covered(&self, is_own: bool) {
+        self.content_type.take();
         self.lines
-            .retain(|line| !is_page_own || !line.is(b"Accept-Ranges"));
+            .borrow_mut()
+            .retain(|line| !is_own || !line.is(b"Accept-Ranges"));
     }
 }
 
 fn kept(request: &Request, head: &ResponseHead) -> Kept {
     let rewrites = &request.location().settings.proxy_rewrites;
-    let mut kept = Kept::default();
+    let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     for field in &head.fields {
         match field.id {
-            HeaderId::ContentType if kept.content_type.is_empty() => {
-                kept.content_type = head.part(field.value);
+            HeaderId::ContentType if content_type.is_empty() => {
+                content_type = head.part(field.value);
             }
             HeaderId::SetCookie => {
                 let value = head.part(field.value);
                 let moved = cookies::rewrite(request, rewrites, &value);
                 let line = Header::new(head.part(field.name), moved.unwrap_or(value));
-                kept.lines.push(line);
+                lines.push(line);
             }
             HeaderId::ContentDisposition
             | HeaderId::CacheControl
             | HeaderId::Expires
             | HeaderId::AcceptRanges => {
                 let line = Header::new(head.part(field.name), head.part(field.value));
-                kept.lines.push(line);
+                lines.push(line);
             }
             _ => {}
         }
     }
-    kept
+    Kept {
+        content_type: content_type.into(),
+        lines: lines.into(),
+    }
 }
 
 /// Puts the lines kept of an earlier response into the one that replaced it.
-pub fn give(kept: Kept, response: &mut Response, is_passed_on: bool) {
-    if !kept.content_type.is_empty() && !is_passed_on && response.status < 300 {
-        response.content_type = kept.content_type;
+pub fn give(request: &mut Request, response: &mut Response) {
+    let Some(kept) = request.states.take::<Kept>() else {
+        return;
+    };
+    let content_type = kept.content_type.take();
+    let is_passed_on = request.location().passing.is_some();
+    if !content_type.is_empty() && !is_passed_on && response.status < 300 {
+        response.content_type = content_type;
     }
-    let mut lines = kept.lines;
+    let mut lines = kept.lines.take();
     // The current response's own lines take precedence.
     lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
     // No ranges of a redirect or a failure's page.
@@ -178,6 +192,6 @@ pub fn obey(request: &Request, head: &ResponseHead) {
             .ok()
             .and_then(|text| text.parse().ok())
     {
-        request.rare().limit_rate.set(Some(rate));
+        request.limit_rate.set(Some(rate));
     }
 }

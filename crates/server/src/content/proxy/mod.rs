@@ -43,6 +43,7 @@ use message::{Body, Framing, Header, ResponseHead};
 
 use crate::Failure;
 use crate::caching;
+use crate::caching::cache_state::Note;
 use crate::connection::Tunnel;
 use crate::loops::yield_turn;
 use crate::outcome::Outcome;
@@ -62,6 +63,7 @@ use resolve::Unresolved;
 use response_head::Origin;
 use upgrade::ServerSide;
 use upstream_request::{Destination, Order, Variation};
+use upstream_state::Record;
 
 /// Maximum size of a body that may wait until the other responses have arrived too, in bytes. A longer one is sent
 /// while it is in the CPU cache: many waiting ones do not fit in there, and 64 KiB would cost a quarter more.
@@ -79,7 +81,7 @@ pub async fn make(request: &mut Request) -> Outcome {
         true => Box::pin(caching::lookup::make(request)).await,
         false => {
             // The record of an earlier location, which sent the request here, is not about this one.
-            request.cached = None;
+            request.states.take::<Note>();
             None
         }
     };
@@ -93,8 +95,8 @@ pub async fn make(request: &mut Request) -> Outcome {
 /// A failure also carries the cookie of the server that was asked last (`sticky`).
 fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) = &mut outcome
-        && let Some(passed) = &request.passed
-        && let Some(bond) = passed.record.bond.take()
+        && let Some(record) = request.states.get::<Record>()
+        && let Some(bond) = record.bond.take()
         && let Some(cookie) = bond.cookie(request)
     {
         failure.headers.push(Header::new("Set-Cookie", cookie));
@@ -141,7 +143,8 @@ pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
 async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
     let variation = Variation {
         // With a cache a HEAD may be sent as GET, though this response is not stored.
-        as_get: request.cached.is_some() && caching::cache_request::asks_as_get(request),
+        as_get: request.states.get::<Note>().is_some()
+            && caching::cache_request::asks_as_get(request),
         ..Variation::default()
     };
     let order = order(request, &variation).await?;
@@ -220,22 +223,20 @@ async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, 
 
 /// `proxy_limit_rate` may depend on the response.
 fn limit(
-    request: &mut Request,
+    request: &Request,
     head: Box<ResponseHead>,
     flow: &mut response_body::Flow,
 ) -> Box<ResponseHead> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
     let rate = settings.proxy_answers.proxy_limit_rate.as_ref();
-    let (Some(rate), Some(passed)) = (rate.filter(|rate| rate.varies()), &mut request.passed)
-    else {
+    let record = request.states.get::<Record>();
+    let (Some(rate), Some(record)) = (rate.filter(|rate| rate.varies()), record) else {
         return head;
     };
-    passed.head = Some(head);
+    *record.head.borrow_mut() = Some(head);
     flow.limit(rate.bytes(request));
-    let passed = request.passed.as_mut();
-    let head = passed.and_then(|passed| passed.head.take());
-    head.expect("it was put there")
+    record.head.take().expect("it was put there")
 }
 
 /// The body after a response's head.

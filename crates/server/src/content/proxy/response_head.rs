@@ -11,6 +11,7 @@ use disk::OpenFile;
 use message::response::{ClientAbort, Ranges};
 use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
 
+use crate::caching::cache_state::Note;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::{Failure, Response};
@@ -18,7 +19,7 @@ use crate::{Failure, Response};
 use super::directives::IgnoreHeaders;
 use super::families::Family;
 use super::proxy_pass::Passing;
-use super::upstream_state::record_of;
+use super::upstream_state::{Record, record_of};
 use super::{accel, cookies, proxy_redirect};
 
 /// The origin of a response.
@@ -54,9 +55,9 @@ pub fn shape(
     let Some(passing) = request.location().passing.clone() else {
         return Outcome::Failed(Failure::new(500));
     };
-    let passed = record_of(request);
-    let record = Rc::clone(&passed.record);
-    passed.head = Some(head);
+    record_of(request);
+    let record = request.states.share::<Record>().unwrap_or_default();
+    *record.head.borrow_mut() = Some(head);
     let bond = record.bond.take();
     let cookie = bond.as_ref().and_then(|bond| bond.cookie(request));
     if let Some(bond) = bond {
@@ -64,11 +65,8 @@ pub fn shape(
     }
     // From here on `$upstream_http_…` has a value.
     let asked: &Request = request;
-    let Some(head) = asked
-        .passed
-        .as_ref()
-        .and_then(|passed| passed.head.as_ref())
-    else {
+    let head = record.head.borrow();
+    let Some(head) = &*head else {
         return Outcome::Failed(Failure::new(500));
     };
     let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
@@ -131,7 +129,7 @@ fn copy(
     response.body = body;
     response.conditional = origin != Origin::Server;
     let ignores_abort = request.location().settings.asking.proxy_ignore_client_abort;
-    response.client_abort = match request.cached.is_some() || ignores_abort {
+    response.client_abort = match request.states.get::<Note>().is_some() || ignores_abort {
         true => ClientAbort::Ignored,
         false => ClientAbort::EndsBody,
     };

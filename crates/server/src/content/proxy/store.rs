@@ -31,6 +31,7 @@ use super::exchange::Coming;
 use super::families::Family;
 use super::log_context::About;
 use super::response_body::Flow;
+use super::upstream_state::Record;
 
 /// Maximum time that a response waits for the disk of its file.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -292,7 +293,7 @@ impl Saving {
         let seat = loop_.take_seat()?;
         let passing = request.location().passing.as_ref();
         let scheme = passing.map_or("", |passing| passing.family.scheme());
-        let tries = request.passed.as_ref().map(|passed| &passed.record.tries);
+        let tries = request.states.get::<Record>().map(|record| &record.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
         Some(Saving {
             about: About::new(request),

@@ -100,8 +100,7 @@ impl Order {
         variation: &Variation,
         body: RequestBody,
     ) -> Result<Rc<Order>, Failure> {
-        let passed = request.passed.as_ref();
-        let record = passed.map_or_else(Rc::default, |passed| Rc::clone(&passed.record));
+        let record = request.states.share().unwrap_or_default();
         let writing = Writing {
             request,
             passing,
@@ -288,8 +287,8 @@ impl Writing<'_> {
     /// `Host`: none only where the configuration removes it and HTTP/1.0 is used.
     fn host(&self, is_http10: bool) -> Option<Bytes> {
         let usual = || {
-            let passed = self.request.passed.as_ref();
-            passed.map_or_else(Bytes::new, |passed| passed.host.clone())
+            let record = self.request.states.get::<Record>();
+            record.map_or_else(Bytes::new, |record| record.host.borrow().clone())
         };
         let host = match &self.passing.host {
             None => usual(),
@@ -385,9 +384,9 @@ fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
 
 /// Separates the tries: if the request was passed on before, the next ones follow a colon.
 pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
-    let passed = record_of(request);
-    passed.record.tries.borrow_mut().redirect();
-    passed.head = None;
-    passed.host = host;
-    passed.port = port;
+    let record = record_of(request);
+    record.tries.borrow_mut().redirect();
+    record.head.take();
+    *record.host.borrow_mut() = host;
+    *record.port.borrow_mut() = port;
 }

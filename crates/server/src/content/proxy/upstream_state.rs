@@ -4,13 +4,13 @@
 //! loop.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Header, ResponseHead};
 
 use crate::request::Request;
+use crate::request::state::State;
 use crate::upstream::Upstream;
 use crate::upstream::attempts::Attempts;
 use crate::upstream::sticky::{Lesson, StickySession};
@@ -18,21 +18,14 @@ use crate::upstream::sticky::{Lesson, StickySession};
 use super::accel;
 
 /// A request's record of its upstream exchanges.
-#[derive(Debug, Default, Clone)]
-pub struct Passed {
-    /// The tries.
-    pub record: Rc<Record>,
-    /// `$proxy_host`.
-    pub host: Bytes,
-    /// `$proxy_port`.
-    pub port: Bytes,
-    /// The head of the last answer (`$upstream_http_…`).
-    pub head: Option<Box<ResponseHead>>,
-}
-
-/// The tries of a request.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// `$proxy_host`.
+    pub host: RefCell<Bytes>,
+    /// `$proxy_port`.
+    pub port: RefCell<Bytes>,
+    /// The head of the last answer (`$upstream_http_…`).
+    pub head: RefCell<Option<Box<ResponseHead>>>,
     /// Try after try.
     pub tries: RefCell<Attempts>,
     /// The trailers of the last response (`$upstream_trailer_…`).
@@ -58,18 +51,27 @@ pub struct Bond {
     pub is_over: bool,
 }
 
-/// The request's record, begun now where there is none.
-pub fn record_of(request: &mut Request) -> &mut Passed {
-    request.charset_hint = Some(accel::charset);
-    request.passed.get_or_insert_with(Passed::default)
+impl State for Record {
+    /// The upstream is not known any more.
+    fn survives_redirect(&self) -> bool {
+        self.host.take();
+        self.port.take();
+        true
+    }
+
+    fn is_for_stand_in(&self) -> bool {
+        true
+    }
+
+    fn is_of_upstream(&self) -> bool {
+        true
+    }
 }
 
-impl Passed {
-    /// The request is redirected: its upstream is not known any more.
-    pub fn forget_whom(&mut self) {
-        self.host = Bytes::new();
-        self.port = Bytes::new();
-    }
+/// The request's record, begun now where there is none.
+pub fn record_of(request: &mut Request) -> &Record {
+    request.charset_hint = Some(accel::charset);
+    request.states.get_or_default()
 }
 
 impl Record {

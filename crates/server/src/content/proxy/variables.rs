@@ -7,7 +7,9 @@ use message::{HeaderId, ResponseHead};
 use super::families::Family;
 use super::proxy_pass::Target;
 use super::response_head::SINGLE_LINES;
+use super::upstream_state::Record;
 use super::url::Url;
+use crate::caching::cache_state::Note;
 use crate::request::Request;
 use crate::upstream::attempts::Figure;
 use crate::variables::append::is_name;
@@ -45,8 +47,8 @@ crate::variables! {
 
 /// A value of each server that was asked.
 fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
-    let passed = request.passed.as_ref();
-    passed.is_some_and(|passed| passed.record.tries.borrow().write(figure, out))
+    let record = request.states.get::<Record>();
+    record.is_some_and(|record| record.tries.borrow().write(figure, out))
 }
 
 /// `$proxy_host`; known before a server is asked, since a cache's key may be made of it.
@@ -56,7 +58,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(&url.host_header);
             return true;
         }
-        Some(Target::Made(template)) if request.passed.is_none() => {
+        Some(Target::Made(template)) if request.states.get::<Record>().is_none() => {
             let url = Url::parse(&request.evaluate(template));
             return url
                 .map(|url| out.extend_from_slice(&url.host_header))
@@ -64,11 +66,12 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
         }
         _ => {}
     }
-    let Some(passed) = &request.passed else {
+    let Some(record) = request.states.get::<Record>() else {
         return false;
     };
-    out.extend_from_slice(&passed.host);
-    !passed.host.is_empty()
+    let host = record.host.borrow();
+    out.extend_from_slice(&host);
+    !host.is_empty()
 }
 
 /// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
@@ -85,11 +88,11 @@ fn port(request: &Request, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(&url.port_text);
         return true;
     }
-    let Some(passed) = &request.passed else {
+    let Some(record) = request.states.get::<Record>() else {
         return false;
     };
-    out.extend_from_slice(&passed.port);
-    !passed.host.is_empty()
+    out.extend_from_slice(&record.port.borrow());
+    !record.host.borrow().is_empty()
 }
 
 /// The received `X-Forwarded-For`, with the client's address appended.
@@ -102,14 +105,16 @@ fn forwarded_for(request: &Request, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The head of the last response, from a server or the cache.
-fn last_head(request: &Request) -> Option<&ResponseHead> {
-    let passed = request
-        .passed
-        .as_ref()
-        .and_then(|passed| passed.head.as_deref());
-    let stored = || request.cached.as_ref()?.entry.as_ref();
-    passed.or_else(|| Some(stored()?.head()))
+/// Reads the head of the last response, from a server or the cache; false: there is none.
+fn read_last_head(request: &Request, read: impl FnOnce(&ResponseHead) -> bool) -> bool {
+    if let Some(record) = request.states.get::<Record>()
+        && let Some(head) = &*record.head.borrow()
+    {
+        return read(head);
+    }
+    let note = request.states.get::<Note>();
+    let stored = note.and_then(|note| note.entry.as_ref());
+    stored.is_some_and(|entry| read(entry.head()))
 }
 
 /// `$upstream_http_NAME`
@@ -119,40 +124,38 @@ fn header(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
 
 /// The lines of a name in the head of the last response, joined where more than the first one counts.
 pub fn lines(request: &Request, is_name: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> bool {
-    let Some(head) = last_head(request) else {
-        return false;
-    };
-    let mut lines = head.iter().filter(|(name, ..)| is_name(name)).peekable();
-    let most = match lines.peek() {
-        Some((_, _, id)) if id.bit() & SINGLE_LINES != 0 => 1,
-        _ => usize::MAX,
-    };
-    join(lines.take(most).map(|(_, value, _)| value), out)
+    read_last_head(request, |head| {
+        let mut lines = head.iter().filter(|(name, ..)| is_name(name)).peekable();
+        let most = match lines.peek() {
+            Some((_, _, id)) if id.bit() & SINGLE_LINES != 0 => 1,
+            _ => usize::MAX,
+        };
+        join(lines.take(most).map(|(_, value, _)| value), out)
+    })
 }
 
 /// `$upstream_trailer_NAME`
 fn trailer(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(passed) = &request.passed else {
+    let Some(record) = request.states.get::<Record>() else {
         return false;
     };
-    let trailers = passed.record.trailers.borrow();
+    let trailers = record.trailers.borrow();
     let lines = trailers.iter().filter(|line| is_name(&line.name, wanted));
     join(lines.map(|line| &line.value[..]), out)
 }
 
 /// `$upstream_cookie_NAME`: the value that the response sets.
 fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(head) = last_head(request) else {
-        return false;
-    };
-    let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
-        // Spaces alone: a tab belongs to the value, as in nginx.
-        let value = skip_spaces(skip_spaces(line.get(name.len()..)?).strip_prefix(b"=")?);
-        let is_same = line[..name.len()].eq_ignore_ascii_case(name);
-        let end = memchr::memchr(b';', value).unwrap_or(value.len());
-        is_same.then_some(&value[..end])
-    });
-    value.map(|value| out.extend_from_slice(value)).is_some()
+    read_last_head(request, |head| {
+        let value = head.get_each(HeaderId::SetCookie).find_map(|line| {
+            // Spaces alone: a tab belongs to the value, as in nginx.
+            let value = skip_spaces(skip_spaces(line.get(name.len()..)?).strip_prefix(b"=")?);
+            let is_same = line[..name.len()].eq_ignore_ascii_case(name);
+            let end = memchr::memchr(b';', value).unwrap_or(value.len());
+            is_same.then_some(&value[..end])
+        });
+        value.map(|value| out.extend_from_slice(value)).is_some()
+    })
 }
 
 fn skip_spaces(text: &[u8]) -> &[u8] {
