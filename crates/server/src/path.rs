@@ -26,7 +26,7 @@ blocks! {
 }
 
 crate::variables! {
-    /// What `root` or `alias` gives for the request.
+    /// The root directory of the request: the value of `root` or `alias`.
     "document_root" => fresh(document_root);
     /// `$document_root` with symbolic links resolved.
     "realpath_root" => fresh(real_root);

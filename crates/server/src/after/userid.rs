@@ -188,9 +188,10 @@ pub struct Uids {
 crate::variables! {
     /// The client's `userid` cookie: its name and value in hexadecimal digits.
     "uid_got" => memo(got);
-    /// Not empty and not `0`: the client's `userid` cookie is replaced, with `log` also logged. For the configuration to set.
+    /// If neither empty nor `0`, the client's `userid` cookie is replaced, with `log` also logged. To be set by the
+    /// configuration.
     "uid_reset" => fresh(|_, _| true).changeable();
-    /// The `userid` cookie that the client is sent.
+    /// The `userid` cookie that is sent to the client.
     "uid_set" => memo(set);
 }
 

@@ -91,7 +91,7 @@ directives! {
 }
 
 crate::variables! {
-    /// What `limit_conn` has said: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`.
+    /// The result of `limit_conn`: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`.
     "limit_conn_status" => fresh(limited::append_counted);
 }
 

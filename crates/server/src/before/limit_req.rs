@@ -111,7 +111,7 @@ directives! {
 }
 
 crate::variables! {
-    /// What `limit_req` has said: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`.
+    /// The result of `limit_req`: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`.
     "limit_req_status" => fresh(limited::append_paced);
 }
 

@@ -59,9 +59,9 @@ directives! {
 }
 
 crate::variables! {
-    /// The address of the connection's client, whatever `real_ip_header` says.
+    /// The address of the connection's client, regardless of `real_ip_header`.
     "realip_remote_addr" => fresh(append_address);
-    /// The port of the connection's client, whatever `real_ip_header` says.
+    /// The port of the connection's client, regardless of `real_ip_header`.
     "realip_remote_port" => fresh(|request, out| port(connected(request).port(), out));
 }
 

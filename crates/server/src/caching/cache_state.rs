@@ -76,17 +76,19 @@ pub fn of(request: &mut Request) -> &mut Note {
 }
 
 crate::variables! {
-    /// Where the answer came from: `memory`, `disk`, `upstream`, or `fill`, which is the fetch of a cache, of this request or another.
+    /// The source of the response: `memory`, `disk`, `upstream`, or `fill`, which is a cache's fetch, by this request
+    /// or another.
     "served_from" => fresh(served_from);
-    /// Seconds since the stored answer that was used came from the origin, or was found unchanged by it.
+    /// Seconds since the stored response that was used came from the origin, or was revalidated.
     "upstream_cache_age" => fresh(age);
-    /// The entity tag of what is stored and is being revalidated.
+    /// The entity tag of the stored response that is being revalidated.
     "upstream_cache_etag" => fresh(|request, out| kept(request, |note| note.etag.as_ref(), out));
-    /// What the answer is stored under.
+    /// The key that the response is stored under.
     "upstream_cache_key" => fresh(key);
-    /// The modification time of what is stored and is being revalidated.
+    /// The modification time of the stored response that is being revalidated.
     "upstream_cache_last_modified" => fresh(|request, out| kept(request, |note| note.last_modified.as_ref(), out));
-    /// Why the answer of the origin is not stored, as far as its head says so: `no lifetime`, `Set-Cookie`, `no-store`, …; `no answer` where no server gave one.
+    /// Why the origin's response is not stored, as far as its head tells: `no lifetime`, `Set-Cookie`, `no-store`, …;
+    /// `no answer` if no server sent one.
     "upstream_cache_refusal" => fresh(append_refusal);
     /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
     "upstream_cache_status" => fresh(status);

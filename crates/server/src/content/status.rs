@@ -61,13 +61,13 @@ directives! {
 }
 
 crate::variables! {
-    /// Connections of clients now, as in `stub_status`.
+    /// Current connections of clients, as in `stub_status`.
     "connections_active" => fresh(|request, out| number(connections(request).connections, out));
-    /// Of these, those of which a request is being read.
+    /// Those whose request is being read.
     "connections_reading" => fresh(|request, out| number(connections(request).reading(), out));
     /// Those that wait for a request.
     "connections_waiting" => fresh(|request, out| number(connections(request).waiting(), out));
-    /// Those to which an answer is being written.
+    /// Those that a response is being written to.
     "connections_writing" => fresh(|request, out| number(connections(request).answering, out));
 }
 

@@ -186,11 +186,11 @@ directives! {
 }
 
 crate::variables! {
-    /// The value of `ancient_browser_value` for browsers that `ancient_browser` means, else empty.
+    /// The value of `ancient_browser_value` for browsers that `ancient_browser` lists, otherwise empty.
     "ancient_browser" => memo(ancient).changeable().made_by(&["ancient_browser"]);
-    /// The value of `modern_browser_value` for browsers that `modern_browser` means, else empty.
+    /// The value of `modern_browser_value` for browsers that `modern_browser` lists, otherwise empty.
     "modern_browser" => memo(modern).changeable().made_by(&["modern_browser"]);
-    /// `1` for MSIE of any version, else empty.
+    /// `1` for MSIE of any version, otherwise empty.
     "msie" => memo(msie).changeable();
 }
 

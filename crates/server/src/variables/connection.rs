@@ -20,15 +20,15 @@ crate::variables! {
     "connection_requests" => fresh(|request, out| number(request.client.requests.get(), out));
     /// The connection's age in seconds with milliseconds.
     "connection_time" => fresh(|request, out| milliseconds(request.client.age_ms(), out));
-    /// `on` over TLS, else empty.
+    /// `on` over TLS, otherwise empty.
     "https" => fresh(https);
-    /// The client's address out of the PROXY protocol.
+    /// The client's address from the PROXY protocol.
     "proxy_protocol_addr" => fresh(|request, out| address(request, |said| &said.source, out));
-    /// The client's port out of the PROXY protocol.
+    /// The client's port from the PROXY protocol.
     "proxy_protocol_port" => fresh(|request, out| port_of(request, |said| &said.source, out));
-    /// The server's address out of the PROXY protocol.
+    /// The server's address from the PROXY protocol.
     "proxy_protocol_server_addr" => fresh(|request, out| address(request, |said| &said.destination, out));
-    /// The server's port out of the PROXY protocol.
+    /// The server's port from the PROXY protocol.
     "proxy_protocol_server_port" => fresh(|request, out| port_of(request, |said| &said.destination, out));
     /// The client's address.
     "remote_addr" => fresh(remote_addr);

@@ -10,7 +10,7 @@ crate::variables! {
     "hostname" => fresh(|request, out| put(&request.settings().hostname, out));
     /// The time in seconds with milliseconds.
     "msec" => fresh(msec);
-    /// The version of nginx whose behaviour is followed.
+    /// The version of nginx that the server is compatible with.
     "nginx_version" => fresh(|_, out| put(NGINX_VERSION.as_bytes(), out));
     /// The worker's process id.
     "pid" => fresh(|_, out| number(u64::from(std::process::id()), out));

@@ -224,7 +224,7 @@ fn tabulate(written: &Written, server: &Names) -> Result<Map<Bytes, Arc<Regex>>,
 }
 
 crate::variables! {
-    /// Empty where `valid_referers` takes the request's `Referer`, else `1`.
+    /// Empty if `valid_referers` accepts the request's `Referer`, otherwise `1`.
     "invalid_referer" => memo(|request| Some(value(request))).changeable().made_by(&["valid_referers"]);
 }
 

@@ -18,40 +18,40 @@ crate::variables! {
     "content_length" => fresh(content_length);
     /// The request's `Content-Type`.
     "content_type" => fresh(|request, out| header_lines(request, b"content_type", out));
-    /// How long the request has waited for disks so far, in seconds with microseconds.
+    /// How long the request has waited for disks, in seconds with microseconds.
     "disk_wait" => fresh(|_, out| nanoseconds(current_request::waited().disk_ns, out));
     /// The same as `$uri`.
     "document_uri" => fresh(uri);
-    /// Host of the request line, else of `Host`, else the server's name; lower case, no port.
+    /// The host of the request line, else of the `Host` field, else the server's name; lower case, without port.
     "host" => fresh(host);
-    /// `?` when the URI has arguments, else empty.
+    /// `?` if the URI has arguments, otherwise empty.
     "is_args" => fresh(|request, out| put(if request.args.is_empty() { b"" } else { b"?" }, out));
-    /// `:` when `$request_port` is not empty, else empty.
+    /// `:` if `$request_port` is not empty, otherwise empty.
     "is_request_port" => fresh(|request, out| put(request.head.port.map_or(b"", |_| b":"), out));
     /// `p` when the request was pipelined, else `.`.
     "pipe" => fresh(|request, out| put(if request.is_pipelined { b"p" } else { b"." }, out));
-    /// How long the request has waited for a thread of a pool so far, in seconds with microseconds: a part of `$disk_wait`, but for
-    /// what a pool does without a disk (a listing that is written, a password that is checked).
+    /// How long the request has waited for a thread of a pool, in seconds with microseconds. It is part of
+    /// `$disk_wait`, except for work that needs no disk (formatting a listing, checking a password).
     "pool_wait" => fresh(|_, out| nanoseconds(current_request::waited().pool_ns, out));
     /// The same as `$args`.
     "query_string" => fresh(args);
-    /// The request line as it came.
+    /// The request line as received.
     "request" => fresh(|request, out| put(request.head.line(), out));
-    /// The request's body, when it was read and is in memory.
+    /// The request's body, if it was read and is in memory.
     "request_body" => fresh(body);
     /// The file that holds the request's body.
     "request_body_file" => fresh(body_file);
-    /// 32 hexadecimal digits made at random for the request.
+    /// A random identifier of the request: 32 hexadecimal digits.
     "request_id" => fresh(id);
-    /// The request's length: line, header and body.
+    /// The request's length: request line, header and body.
     "request_length" => fresh(|request, out| number(request.length(), out));
     /// The request's method.
     "request_method" => fresh(|request, out| put_if_any(request.main_method_text(), out));
-    /// The port of the request's host, as it was given.
+    /// The port of the request's host, as given.
     "request_port" => fresh(|request, out| port(request.head.port, out));
     /// Seconds with milliseconds since the first byte of the request.
     "request_time" => fresh(|request, out| milliseconds(request.elapsed_ms(), out));
-    /// The URI with arguments as it came.
+    /// The URI with arguments as received.
     "request_uri" => fresh(target);
     /// The name of the server that accepted the request.
     "server_name" => fresh(|request, out| put(&request.server().name, out));

@@ -10,15 +10,16 @@ use crate::request::Request;
 use super::append::{joined, nanoseconds, number, put};
 
 crate::variables! {
-    /// Bytes sent to the client without the head.
+    /// Bytes sent to the client without the response head.
     "body_bytes_sent" => fresh(body_bytes_sent);
     /// Bytes sent to the client.
     "bytes_sent" => fresh(|request, out| number(request.sent.get().bytes, out));
-    /// How long it took from the request's coming until the first byte of the answer was sent, in seconds with microseconds.
+    /// The time from the arrival of the request until the first byte of the response was sent, in seconds with
+    /// microseconds.
     "first_byte_time" => fresh(first_byte_time);
-    /// The response's rate limit in bytes a second; settable.
+    /// The response's rate limit in bytes per second; settable.
     "limit_rate" => fresh(limit_rate).set_by(set_limit_rate);
-    /// `OK` when the request was answered completely, else empty.
+    /// `OK` if the request was answered completely, otherwise empty.
     "request_completion" => fresh(|request, out| put(if request.is_complete { b"OK" } else { b"" }, out));
     /// The status of the response.
     "status" => fresh(status);

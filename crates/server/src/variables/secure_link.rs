@@ -84,9 +84,9 @@ fn is_set<T>(slot: &Slot<Option<T>>) -> bool {
 }
 
 crate::variables! {
-    /// Whether a link was made with the secret and has not run out: see `secure_link`.
+    /// The result of checking a link: see `secure_link`.
     "secure_link" => memo(value).made_by(MADE_BY);
-    /// The second at which a link runs out, as the request says it.
+    /// The expiry time of a link in seconds, as given in the request.
     "secure_link_expires" => memo(expires).made_by(MADE_BY);
 }
 

@@ -51,7 +51,7 @@ directives! {
 }
 
 crate::variables! {
-    /// How many times longer the body was before Brotli compressed it.
+    /// The ratio of the original to the compressed length (Brotli).
     "brotli_ratio" => fresh(|request, out| ratio::append(request, Coding::Brotli, out));
 }
 

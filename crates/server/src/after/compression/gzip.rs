@@ -52,7 +52,7 @@ directives! {
 }
 
 crate::variables! {
-    /// How many times longer the body was before gzip compressed it.
+    /// The ratio of the original to the compressed length (gzip).
     "gzip_ratio" => fresh(|request, out| ratio::append(request, Coding::Gzip, out));
 }
 

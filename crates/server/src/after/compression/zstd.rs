@@ -77,7 +77,7 @@ directives! {
 }
 
 crate::variables! {
-    /// How many times longer the body was before Zstandard compressed it.
+    /// The ratio of the original to the compressed length (Zstandard).
     "zstd_ratio" => fresh(|request, out| ratio::append(request, Coding::Zstd, out));
 }
 

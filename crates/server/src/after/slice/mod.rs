@@ -39,7 +39,7 @@ directives! {
 }
 
 crate::variables! {
-    /// The range of the slice that is asked for (`slice`).
+    /// The range of the requested slice (`slice`).
     "slice_range" => fresh(append_range).made_by(&["slice"]);
 }
 

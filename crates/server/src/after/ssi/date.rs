@@ -16,9 +16,9 @@ const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 const DATE_MAX: usize = 2048;
 
 crate::variables! {
-    /// The time in Greenwich, in the format that a page set (`ssi`).
+    /// The time in GMT, in the format set by a page (`ssi`).
     "date_gmt" => fresh(|request, out| append_date(request, true, out));
-    /// The time in the machine's zone, in the format that a page set (`ssi`).
+    /// The local time, in the format set by a page (`ssi`).
     "date_local" => fresh(|request, out| append_date(request, false, out));
 }
 

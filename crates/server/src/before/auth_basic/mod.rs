@@ -47,7 +47,7 @@ directives! {
 }
 
 crate::variables! {
-    /// The name given for basic authentication.
+    /// The user name of basic authentication.
     "remote_user" => fresh(remote_user);
 }
 

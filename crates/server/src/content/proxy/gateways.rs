@@ -145,9 +145,10 @@ fn split<'a>(request: &'a Request, settings: &FastcgiPass) -> (&'a [u8], &'a [u8
 }
 
 crate::variables! {
-    /// What `fastcgi_split_path_info` finds behind the script in the URI.
+    /// The part of the URI after the script, as split by `fastcgi_split_path_info`.
     "fastcgi_path_info" => fresh(path_info);
-    /// The script in the URI: the whole of it, or what `fastcgi_split_path_info` finds; `fastcgi_index` stands behind a slash.
+    /// The script in the URI: the whole URI, or as split by `fastcgi_split_path_info`; `fastcgi_index` is appended to a
+    /// trailing slash.
     "fastcgi_script_name" => fresh(script_name);
 }
 

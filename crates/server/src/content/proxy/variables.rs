@@ -15,27 +15,27 @@ use crate::upstream::attempts::Figure;
 use crate::variables::append::is_name;
 
 crate::variables! {
-    /// What `X-Forwarded-For` said, and the client's address behind it.
+    /// `X-Forwarded-For` of the request with the client's address appended.
     "proxy_add_x_forwarded_for" => fresh(forwarded_for);
     /// The host of `proxy_pass`, with its port unless that is 80.
     "proxy_host" => fresh(host).changeable();
     /// The port of `proxy_pass`.
     "proxy_port" => fresh(port).changeable();
-    /// The addresses of the servers that were asked, in order; the upstream's name where none could be.
+    /// The addresses of the servers that were tried, in order; the upstream's name if none could be.
     "upstream_addr" => fresh(|request, out| figure(request, Figure::Address, out));
     /// Bytes received from each.
     "upstream_bytes_received" => fresh(|request, out| figure(request, Figure::BytesReceived, out));
     /// Bytes sent to each.
     "upstream_bytes_sent" => fresh(|request, out| figure(request, Figure::BytesSent, out));
-    /// Seconds with milliseconds that connecting to each took.
+    /// Seconds with milliseconds to connect to each.
     "upstream_connect_time" => fresh(|request, out| figure(request, Figure::ConnectTime, out));
-    /// Seconds with milliseconds until the head of each answer had come.
+    /// Seconds with milliseconds until the head of each response was received.
     "upstream_header_time" => fresh(|request, out| figure(request, Figure::HeaderTime, out));
-    /// Bytes of the body of each answer.
+    /// Bytes of the body of each response.
     "upstream_response_length" => fresh(|request, out| figure(request, Figure::ResponseLength, out));
-    /// Seconds with milliseconds until each answer had come.
+    /// Seconds with milliseconds until each response was received.
     "upstream_response_time" => fresh(|request, out| figure(request, Figure::ResponseTime, out));
-    /// The status of each answer.
+    /// The status of each response.
     "upstream_status" => fresh(|request, out| figure(request, Figure::Status, out));
     /// A cookie that the last server's answer sets.
     "upstream_cookie_" => family(cookie);
