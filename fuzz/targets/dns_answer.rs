@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::resolver::dns_message::{self, RecordData, RecordType};
+use upstream::resolver::dns_message::{self, RecordData, RecordType};
 
 /// A record takes at least so many bytes.
 const RECORD_MIN: usize = 11;

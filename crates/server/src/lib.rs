@@ -35,7 +35,6 @@ pub mod process;
 pub mod regex;
 pub mod request;
 pub mod request_body;
-pub mod resolver;
 pub mod responder;
 pub mod route;
 pub mod satisfy;
@@ -49,6 +48,7 @@ pub mod upstream;
 pub mod user_agent;
 pub mod variables;
 
+pub use ::upstream::resolver;
 pub use command_line::main;
 pub use failure::Failure;
 pub use logs::Level;

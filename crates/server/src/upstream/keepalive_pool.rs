@@ -15,7 +15,7 @@ use slots::slotted;
 use wire::UpstreamConnection;
 
 use super::keepalive::{ConnectionKey, IdleConnections, KeepaliveLimits};
-use super::upstreams::{Upstream, Upstreams};
+use super::{Upstream, Upstreams};
 use crate::loops::{Kind, LOOP, Loop, spawn};
 
 /// Interval at which idle connections are checked: one that the server closed stays for at most this long.

@@ -10,7 +10,7 @@ use logs::process_log::{Level, error_log};
 use tokio::runtime::{Builder, Handle};
 
 /// Runs a task on the thread, which is started by the first one. `false`: it cannot be started, and the log says why.
-pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> bool {
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> bool {
     static THREAD: OnceLock<Option<Handle>> = OnceLock::new();
     let handle = THREAD.get_or_init(|| match start() {
         Ok(handle) => Some(handle),

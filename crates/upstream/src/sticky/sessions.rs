@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// Bytes of a zone for each session: nginx keeps 8000 in 1 MiB.
 const SESSION_BYTES: u64 = 128;
 /// Maximum of sessions that are remembered, whatever the zone's size.
-pub const SESSIONS_MAX: usize = 10_000_000;
+pub(crate) const SESSIONS_MAX: usize = 10_000_000;
 /// Maximum of sessions that are forgotten at once when one is added.
 const FORGOTTEN_MAX: usize = 16;
 
@@ -20,7 +20,7 @@ type SessionKey = [u8; 16];
 
 /// A zone's sessions.
 #[derive(Debug)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     most: usize,
     inner: Mutex<SessionIndex>,
 }
@@ -42,7 +42,7 @@ struct BoundSession {
 impl Sessions {
     /// No sessions yet, in a zone of that many bytes.
     #[must_use]
-    pub fn new(size: u64) -> Sessions {
+    pub(crate) fn new(size: u64) -> Sessions {
         let most = usize::try_from(size / SESSION_BYTES).unwrap_or(SESSIONS_MAX);
         Sessions {
             most: most.clamp(1, SESSIONS_MAX),
@@ -50,9 +50,9 @@ impl Sessions {
         }
     }
 
-    /// The server ([`crate::upstream::Peer::sid`]) that a session belongs to, if it was used within `timeout_ms`.
+    /// The server ([`crate::Peer::sid`]) that a session belongs to, if it was used within `timeout_ms`.
     #[must_use]
-    pub fn find(&self, id: &[u8], timeout_ms: u64, now_ms: u64) -> Option<Box<[u8]>> {
+    pub(crate) fn find(&self, id: &[u8], timeout_ms: u64, now_ms: u64) -> Option<Box<[u8]>> {
         let mut inner = self.inner.lock();
         inner.forget(timeout_ms, now_ms);
         let session = inner.by_key.get(&key(id))?;
@@ -61,7 +61,7 @@ impl Sessions {
     }
 
     /// Records the server that answered a session. An unknown session is remembered if it `is_new`.
-    pub fn learn(&self, id: &[u8], sid: &[u8], is_new: bool, timeout_ms: u64, now_ms: u64) {
+    pub(crate) fn learn(&self, id: &[u8], sid: &[u8], is_new: bool, timeout_ms: u64, now_ms: u64) {
         let key = key(id);
         let mut inner = self.inner.lock();
         inner.forget(timeout_ms, now_ms);

@@ -80,7 +80,7 @@ pub(super) struct Successor {
 
 /// The index of each peer of a set in the next group; `None`: it is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// The primary peers.
     pub primary: Vec<Option<usize>>,
     /// The backup peers.
@@ -102,7 +102,7 @@ impl Successor {
     }
 
     /// The new index of a peer of a set.
-    pub fn place(&self, is_backup: bool, index: usize) -> Option<usize> {
+    pub(crate) fn place(&self, is_backup: bool, index: usize) -> Option<usize> {
         let places = match is_backup {
             true => &self.moved.backup,
             false => &self.moved.primary,
@@ -314,7 +314,7 @@ impl Peers {
     }
 
     /// The states, locked for no longer than a choice takes.
-    pub fn lock(&self) -> MutexGuard<'_, States> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, States> {
         self.states.lock()
     }
 
@@ -330,7 +330,7 @@ impl Peers {
     }
 
     /// The peer at this position of the line of cumulative weights.
-    pub fn at_weight(&self, place: u64) -> usize {
+    pub(crate) fn at_weight(&self, place: u64) -> usize {
         let index = self.ends.partition_point(|end| *end <= place);
         index.min(self.list.len().saturating_sub(1))
     }
@@ -350,7 +350,7 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -142,7 +142,7 @@ impl Speed {
     }
 
     /// Counts one less request in flight; it was in flight for `took_ms`.
-    pub fn end(&mut self, now: Now, took_ms: u64) {
+    pub(crate) fn end(&mut self, now: Now, took_ms: u64) {
         if self.inflight <= 1 {
             self.inflight_sum_ms = 0;
         } else {
@@ -154,7 +154,7 @@ impl Speed {
     }
 
     /// Counts one less request in flight, since its client left: there is no time for it.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.inflight = self.inflight.saturating_sub(1);
         if self.inflight == 0 {
             self.inflight_sum_ms = 0;
@@ -162,12 +162,12 @@ impl Speed {
     }
 
     /// Adds the time of a response's head.
-    pub fn add_header(&mut self, took_ms: u64) {
+    pub(crate) fn add_header(&mut self, took_ms: u64) {
         self.header_ms = mean(self.header_ms, took_ms);
     }
 
     /// Adds the time of a response.
-    pub fn add_response(&mut self, took_ms: u64) {
+    pub(crate) fn add_response(&mut self, took_ms: u64) {
         self.response_ms = mean(self.response_ms, took_ms);
     }
 

@@ -28,7 +28,7 @@ pub(super) struct IpHash {
 
 impl IpHash {
     /// Three octets of an IPv4 address, all of an IPv6 one; unix sockets are all the same client.
-    pub fn new(address: Option<IpAddr>) -> IpHash {
+    pub(crate) fn new(address: Option<IpAddr>) -> IpHash {
         let mut octets = [0; 16];
         let len = match address {
             Some(IpAddr::V4(address)) => {
@@ -49,7 +49,7 @@ impl IpHash {
         }
     }
 
-    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
         let peers = candidates.peers;
         if peers.list.len() < 2 || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
@@ -83,7 +83,7 @@ pub(super) struct KeyHash {
 }
 
 impl KeyHash {
-    pub fn new(key: bytes::Bytes) -> KeyHash {
+    pub(crate) fn new(key: bytes::Bytes) -> KeyHash {
         KeyHash {
             key,
             sum: 0,
@@ -92,7 +92,7 @@ impl KeyHash {
         }
     }
 
-    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>, states: &States) -> Picked {
         let peers = candidates.peers;
         if peers.list.len() < 2 || self.key.is_empty() || self.tries > TRIES_MAX {
             return Picked::ByRoundRobin;
@@ -133,7 +133,7 @@ struct Point {
 }
 
 impl HashRing {
-    pub fn new(peers: &[Peer]) -> HashRing {
+    pub(crate) fn new(peers: &[Peer]) -> HashRing {
         let (mut points, mut first) = (Vec::new(), Vec::with_capacity(peers.len()));
         let mut by_name: HashMap<&[u8], u32> = HashMap::new();
         for (index, peer) in peers.iter().enumerate() {
@@ -184,7 +184,7 @@ pub(super) struct Consistent {
 }
 
 impl Consistent {
-    pub fn new(key: &[u8], ring: &HashRing) -> Consistent {
+    pub(crate) fn new(key: &[u8], ring: &HashRing) -> Consistent {
         let hash = crc32(key);
         Consistent {
             hash,
@@ -195,11 +195,11 @@ impl Consistent {
     }
 
     /// The servers have changed: the key has another position.
-    pub fn turn_to(&mut self, ring: &HashRing) {
+    pub(crate) fn turn_to(&mut self, ring: &HashRing) {
         self.at = ring.find(self.hash);
     }
 
-    pub fn pick(&mut self, candidates: &Candidates<'_>, states: &mut States) -> Picked {
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>, states: &mut States) -> Picked {
         let peers = candidates.peers;
         let points = &peers.ring.points;
         if peers.is_single || !self.has_key || points.is_empty() || self.tries > TRIES_MAX {

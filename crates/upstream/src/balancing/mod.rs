@@ -18,6 +18,8 @@ mod round_robin;
 mod tests;
 
 pub use choice::Choice;
-pub use group::{Asker, BalancingMethod, LeastTime, Moved, PeerGroup};
+pub use group::{Asker, PeerGroup};
+pub(crate) use group::{BalancingMethod, LeastTime, Moved};
 pub use outcome::{PeerOutcome, PeerTimes};
-pub use peer::{Now, Peer, Standing};
+pub(crate) use peer::Standing;
+pub use peer::{Now, Peer};

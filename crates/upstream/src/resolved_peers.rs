@@ -30,7 +30,7 @@ struct ResolvedPeer {
 
 /// The current peers.
 #[derive(Clone, Debug, Default)]
-pub struct ResolvedPeers {
+pub(crate) struct ResolvedPeers {
     primary: Vec<ResolvedPeer>,
     backup: Vec<ResolvedPeer>,
     /// Expiry of each resolved server's answer, in seconds.
@@ -40,7 +40,7 @@ pub struct ResolvedPeers {
 impl ResolvedPeers {
     /// The fixed peers, and that many servers that are not resolved yet.
     #[must_use]
-    pub fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> ResolvedPeers {
+    pub(crate) fn new(primary: &[Peer], backup: &[Peer], servers: usize) -> ResolvedPeers {
         let fixed = |peers: &[Peer]| {
             let member = |peer: &Peer| ResolvedPeer {
                 peer: peer.clone(),
@@ -57,7 +57,7 @@ impl ResolvedPeers {
 
     /// The peers.
     #[must_use]
-    pub fn peers(&self) -> (Vec<Peer>, Vec<Peer>) {
+    pub(crate) fn peers(&self) -> (Vec<Peer>, Vec<Peer>) {
         let peers =
             |members: &[ResolvedPeer]| members.iter().map(|member| member.peer.clone()).collect();
         (peers(&self.primary), peers(&self.backup))
@@ -65,13 +65,18 @@ impl ResolvedPeers {
 
     /// Expiry of a server's answer, in seconds.
     #[must_use]
-    pub fn valid_s(&self, server: usize) -> i64 {
+    pub(crate) fn valid_s(&self, server: usize) -> i64 {
         self.valid_s.get(server).copied().unwrap_or(0)
     }
 
     /// Takes over the answer for a server from the previous configuration's peers, where they have one for the same
     /// name.
-    pub fn inherit(&mut self, own: &[LookedUp], before: &ResolvedPeers, theirs: &[LookedUp]) {
+    pub(crate) fn inherit(
+        &mut self,
+        own: &[LookedUp],
+        before: &ResolvedPeers,
+        theirs: &[LookedUp],
+    ) {
         for (number, server) in own.iter().enumerate() {
             let is_same = |other: &LookedUp| {
                 other.lookup.host == server.lookup.host
@@ -109,7 +114,7 @@ impl ResolvedPeers {
     }
 
     /// Applies a server's answer. Returns the new indices of the peers that remain; `None`: nothing changed.
-    pub fn update(
+    pub(crate) fn update(
         &mut self,
         number: usize,
         server: &LookedUp,

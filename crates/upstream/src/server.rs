@@ -11,7 +11,7 @@ use super::balancing::{Peer, Standing};
 use crate::resolver::address::{ServerAddress, split_port};
 
 /// Maximum `weight`.
-pub const WEIGHT_MAX: u32 = 1_000_000;
+pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 /// Maximum size of a `route` in bytes.
 const ROUTE_MAX: usize = 32;
 /// The port of a server without one.

@@ -10,14 +10,15 @@
 //! Invariant: a loop only looks into a table under a short lock and waits for a wake-up; no loop owns a name server's
 //! socket.
 
-pub mod address;
-pub mod cache;
-pub mod directives;
+pub(crate) mod address;
+pub(crate) mod cache;
+pub(crate) mod directives;
 pub mod dns_message;
-pub mod query;
+mod query;
 #[cfg(test)]
 mod tests;
-pub mod thread;
+pub(crate) mod thread;
 
-pub use cache::{Query, ResolveError, ResolvedAddress, ResolvedName, Resolver};
+pub(crate) use cache::{Query, ResolvedName};
+pub use cache::{ResolveError, Resolver};
 pub use directives::Resolving;

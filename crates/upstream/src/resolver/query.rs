@@ -36,7 +36,7 @@ const SOCKETS_MAX: usize = 1024;
 static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
 
 /// Looks a name up and answers the waiting tasks.
-pub async fn run(resolver: Arc<Resolver>, question: Query) {
+pub(crate) async fn run(resolver: Arc<Resolver>, question: Query) {
     let look_up = LookUp {
         resolver: &resolver,
         question: &question,

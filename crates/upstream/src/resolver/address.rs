@@ -10,7 +10,7 @@ use sys::UNIX_PATH_MAX;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerAddress {
+pub(crate) enum ServerAddress {
     /// A known address.
     Known(Address),
     /// A name that is to be resolved, and the port.
@@ -22,7 +22,7 @@ impl ServerAddress {
     ///
     /// # Errors
     /// nginx's reason, to be put before ` in upstream "ADDRESS"`.
-    pub fn parse(text: &str, default_port: u16) -> Result<ServerAddress, &'static str> {
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<ServerAddress, &'static str> {
         if let Some(path) = unix_path(text) {
             return unix(path);
         }
@@ -34,7 +34,7 @@ impl ServerAddress {
 
     /// The port; none with a unix socket.
     #[must_use]
-    pub fn port(&self) -> Option<u16> {
+    pub(crate) fn port(&self) -> Option<u16> {
         match self {
             ServerAddress::Known(address) => address.inet().map(|inet| inet.port()),
             ServerAddress::Name(_, port) => Some(*port),
@@ -45,7 +45,7 @@ impl ServerAddress {
     ///
     /// # Errors
     /// `host not found`.
-    pub fn addresses(
+    pub(crate) fn addresses(
         &self,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<Vec<Address>, &'static str> {
@@ -66,7 +66,7 @@ impl ServerAddress {
 /// The host of an address that [`ServerAddress::parse`] accepted, with the brackets of IPv6, and whether a port follows
 /// it.
 #[must_use]
-pub fn split_port(text: &str) -> (&str, bool) {
+pub(crate) fn split_port(text: &str) -> (&str, bool) {
     if unix_path(text).is_some() {
         return (text, false);
     }

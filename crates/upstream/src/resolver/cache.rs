@@ -18,9 +18,9 @@ use wire::Wheel;
 use super::{query, thread};
 
 /// Maximum number of names that one resolver remembers, including those that are being looked up.
-pub const NAMES_MAX: usize = 10_000;
+pub(crate) const NAMES_MAX: usize = 10_000;
 /// Maximum number of requests that may wait for one name.
-pub const WAITERS_MAX: usize = 65_536;
+pub(crate) const WAITERS_MAX: usize = 65_536;
 
 /// The key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

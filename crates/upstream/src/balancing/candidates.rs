@@ -30,7 +30,7 @@ pub(super) struct Tried(SmallVec<[u64; 2]>);
 
 impl<'a> Candidates<'a> {
     /// A choice for a request whose session wants the peer of this `sid`; empty: any.
-    pub fn new(
+    pub(crate) fn new(
         peers: &'a Peers,
         states: &States,
         tried: &'a Tried,
@@ -51,7 +51,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Whether this peer may be chosen.
-    pub fn is_open(&self, states: &States, index: usize) -> bool {
+    pub(crate) fn is_open(&self, states: &States, index: usize) -> bool {
         states.list[index].standing == Standing::Up && self.is_well(states, index)
     }
 
@@ -67,16 +67,16 @@ impl<'a> Candidates<'a> {
 }
 
 impl Tried {
-    pub fn has(&self, index: usize) -> bool {
+    pub(crate) fn has(&self, index: usize) -> bool {
         let word = self.0.get(index / 64).copied().unwrap_or(0);
         word & 1 << (index % 64) != 0
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         (0..self.0.len() * 64).filter(|index| self.has(*index))
     }
 
-    pub fn add(&mut self, index: usize) {
+    pub(crate) fn add(&mut self, index: usize) {
         let word = index / 64;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);

@@ -148,7 +148,7 @@ pub(super) struct Speed {
 }
 
 impl PeerState {
-    pub fn new(peer: &Peer) -> PeerState {
+    pub(crate) fn new(peer: &Peer) -> PeerState {
         PeerState {
             current_weight: 0,
             effective_weight: i64::from(peer.weight),
@@ -165,19 +165,19 @@ impl PeerState {
     }
 
     /// Whether it is below `max_conns`.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.max_conns == 0 || self.conns < self.max_conns
     }
 
     /// Whether it has failed too often to be chosen now.
-    pub fn is_failing(&self, now: Now) -> bool {
+    pub(crate) fn is_failing(&self, now: Now) -> bool {
         self.max_fails != 0
             && self.fails >= self.max_fails
             && now.seconds - self.checked <= self.fail_timeout
     }
 
     /// Returns its weight for this turn; after failures, the weight for the next turns grows a little.
-    pub fn take_part(&mut self) -> i64 {
+    pub(crate) fn take_part(&mut self) -> i64 {
         let weight = self.effective_weight;
         self.current_weight += weight;
         if self.effective_weight < i64::from(self.weight) {
@@ -187,14 +187,14 @@ impl PeerState {
     }
 
     /// Records that it was chosen: the result of this request decides whether it has recovered.
-    pub fn begin_check(&mut self, now: Now) {
+    pub(crate) fn begin_check(&mut self, now: Now) {
         if now.seconds - self.checked > self.fail_timeout {
             self.checked = now.seconds;
         }
     }
 
     /// Records a failed request. Returns whether the peer is disabled now.
-    pub fn fail(&mut self, now: Now) -> bool {
+    pub(crate) fn fail(&mut self, now: Now) -> bool {
         self.fails = self.fails.saturating_add(1);
         self.accessed = now.seconds;
         self.checked = now.seconds;
@@ -206,14 +206,14 @@ impl PeerState {
     }
 
     /// Records a successful request. Failures are forgotten only once `fail_timeout` has passed since the last one.
-    pub fn succeed(&mut self) {
+    pub(crate) fn succeed(&mut self) {
         if self.accessed < self.checked {
             self.fails = 0;
         }
     }
 
     /// The only peer of its group is never disabled.
-    pub fn forget_failures(&mut self) {
+    pub(crate) fn forget_failures(&mut self) {
         self.fails = 0;
     }
 }

@@ -27,7 +27,7 @@ use crate::resolver::directives::ResolverLine;
 use crate::resolver::{ResolvedName, Resolving};
 
 /// Maximum number of upstreams of a configuration.
-pub const UPSTREAMS_MAX: usize = 10_000;
+pub(crate) const UPSTREAMS_MAX: usize = 10_000;
 
 /// The declaration of an upstream.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub struct Upstream {
 
 /// The state that survives a reload.
 #[derive(Debug)]
-pub struct Live {
+pub(crate) struct Live {
     /// The key of a loop's kept connections: the same for the upstream of this name in the next configuration.
     id: u64,
     /// The group that it began with.
@@ -96,13 +96,13 @@ struct Changing {
 impl Live {
     /// Expiry of a resolved server's answer, in seconds.
     #[must_use]
-    pub fn valid_s(&self, server: usize) -> i64 {
+    pub(crate) fn valid_s(&self, server: usize) -> i64 {
         let changing = self.changing.as_ref();
         changing.map_or(0, |changing| changing.roster.lock().valid_s(server))
     }
 
     /// Applies a resolved server's answer.
-    pub fn update(&self, number: usize, server: &LookedUp, found: &ResolvedName) {
+    pub(crate) fn update(&self, number: usize, server: &LookedUp, found: &ResolvedName) {
         let Some(changing) = &self.changing else {
             return;
         };
