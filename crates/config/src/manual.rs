@@ -19,7 +19,7 @@ pub const GENERATED: &str =
 /// The prefix of the text of a directive that is accepted only for the sake of configurations that have it.
 const IGNORED: &str = "Ignored: ";
 
-/// Every page of the reference, as file name and text: `README.md` (the index), one page per table, and
+/// Every page of the reference, as file name and text: `README.md` (the index), one page per heading of tables, and
 /// `compatibility.md`. Adds `include`.
 #[must_use]
 pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
@@ -28,8 +28,8 @@ pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
     for table in &tables {
         let page = by_file
             .entry(file_name(table))
-            .or_insert_with(|| GENERATED.to_owned());
-        page.push_str(&page_of(table));
+            .or_insert_with(|| format!("{GENERATED}\n# {}\n", heading(table).0));
+        page.push_str(&part_of_page(table));
     }
     by_file.insert("README.md".to_owned(), index(&tables));
     by_file.insert("compatibility.md".to_owned(), compatibility(&tables));
@@ -112,9 +112,10 @@ fn paragraphs(doc: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-fn page_of(table: &Table) -> String {
-    let (title, text) = heading(table);
-    let mut out = format!("\n# {title}\n");
+/// What a table adds below the heading.
+fn part_of_page(table: &Table) -> String {
+    let (_, text) = heading(table);
+    let mut out = String::new();
     if !text.is_empty() {
         let _ = writeln!(out, "\n{text}");
     }
@@ -173,7 +174,10 @@ fn index(tables: &[&Table]) -> String {
     let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for table in tables {
         let file = file_name(table);
-        let _ = writeln!(out, "* [{}]({file})", heading(table).0);
+        let line = format!("* [{}]({file})\n", heading(table).0);
+        if !out.contains(&line) {
+            out.push_str(&line);
+        }
         for entry in &table.entries {
             let links = names.entry(entry.name).or_default();
             let link = format!("[{}]({file}#{})", entry.name, entry.name);

@@ -1,10 +1,29 @@
-//! `split_clients`: finds the variant for a source string. Pure: the caller supplies the source's value.
+//! `split_clients`: a variable that splits clients into groups by a hash of a value.
 //!
 //! Invariant: the choice is bit for bit nginx's, so that users keep their variant when this server replaces nginx.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use config::{Directive, Error, Scope, Template, blocks};
 
 use crate::hash::murmur2;
+use crate::request::Request;
+use crate::variables::block::{Defined, Definition, VariableBlock, source_and_target};
+
+blocks! {
+    /// Groups of clients (split_clients).
+    pub fn lines in Http {
+        /// Creates a variable that splits clients into groups by a hash of a value.
+        "split_clients": [HTTP] 2 => LINES, syntax "string $variable";
+    }
+}
+
+/// `split_clients`.
+pub const BLOCK: VariableBlock = VariableBlock {
+    name: "split_clients",
+    read,
+};
 
 /// 100 %, in the unit in which percentages are kept: hundredths of a percent.
 const WHOLE: u32 = 10_000;
@@ -23,6 +42,35 @@ pub enum Problem {
     /// More lines than [`PARTS_MAX`].
     #[error("too many lines in \"split_clients\"")]
     TooMany,
+}
+
+/// What a block says.
+#[derive(Debug)]
+struct Lines {
+    source: Template,
+    parts: SplitClients,
+}
+
+fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
+    let (source, target) = source_and_target(block, scope)?;
+    let mut lines = Vec::with_capacity(block.children().len());
+    for line in block.children() {
+        let [value] = &line.args[..] else {
+            let sentence = "invalid number of the split_clients parameters";
+            return Err(line.error(&config::Problem::new(sentence)));
+        };
+        lines.push((&line.name.bytes()[..], value.bytes().clone()));
+    }
+    let parts = SplitClients::new(lines)
+        .map_err(|found| block.error(&config::Problem::new(found.to_string())))?;
+    Ok((target, Arc::new(Lines { source, parts })))
+}
+
+impl Defined for Lines {
+    fn value(&self, request: &Request) -> Option<Bytes> {
+        let source = request.evaluate(&self.source);
+        self.parts.choose(&source).cloned()
+    }
 }
 
 /// The variants of one block.

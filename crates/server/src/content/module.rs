@@ -19,6 +19,7 @@ use crate::Failure;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::build::Surroundings;
+use crate::variables::block::VariableBlock;
 use crate::variables::table::VariableEntry;
 
 /// The modules that a program is built with, beside the built-in ones.
@@ -45,6 +46,11 @@ pub trait Module: Debug + Send + Sync {
 
     /// Its variables ([`crate::variables!`]). Their names must be new ones.
     fn variables(&self) -> &'static [VariableEntry] {
+        &[]
+    }
+
+    /// Its blocks of `http` that define a variable, as `map` does; their directives are in its tables.
+    fn variable_blocks(&self) -> &'static [VariableBlock] {
         &[]
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
+use crate::settings::variables;
 
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
@@ -121,11 +122,11 @@ impl<'a> Lines<'a> {
 
     /// The block that makes a variable.
     pub fn maker(&self, variable: &str) -> Option<&'a Directive> {
-        let mut makers = self.http().filter(|line| {
-            ["map", "geo", "split_clients"]
-                .iter()
-                .any(|name| line.name == *name)
-        });
+        let is_block = |line: &&Directive| {
+            let mut blocks = variables::blocks(&[]);
+            blocks.any(|kind| line.name == *kind.name)
+        };
+        let mut makers = self.http().filter(is_block);
         let name = format!("${variable}");
         makers.find(|line| {
             line.args

@@ -2,23 +2,27 @@
 //!
 //! * `spans`: looks up the value of an address; pure.
 //! * `ranges`: adds, splits and deletes ranges of addresses as nginx does; pure.
-//! * here: the lines of a block.
+//! * here: the lines of a block, and the address of a request.
 //!
-//! Not here: the request's address ([`crate::variables`]). Invariant: the spans are sorted once, when the block is
-//! read.
+//! Invariant: the spans are sorted once, when the block is read.
 
 mod ranges;
 mod spans;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Placed, Problem, Scope, VariableIndex, Word};
+use config::{Directive, Error, Placed, Problem, Scope, VariableIndex, Word, blocks};
 use hashbrown::HashMap;
 use ipnet::IpNet;
+use message::HeaderId;
+use smallvec::SmallVec;
 
+use crate::request::Request;
 use crate::trusted_proxies::{self, Trusted};
+use crate::variables::block::{Defined, Definition, VariableBlock, name_of, target_of};
 use ranges::Ranges;
 use spans::Spans;
 
@@ -27,17 +31,33 @@ pub const PROXIES_MAX: usize = 65_536;
 /// What stands for an address that there is none of: a unix socket's client, a variable that holds no address.
 const NOWHERE: u32 = u32::MAX;
 
+blocks! {
+    /// Variables by address (geo).
+    pub fn lines in Http {
+        /// Creates a variable whose value depends on an address: the client's, or the one in another variable. A line
+        /// has a network and its value; the most specific network wins. With `ranges` first, lines have ranges of IPv4
+        /// addresses instead. `default` is for all others; `delete` removes a network or range; `include` reads lines
+        /// from a file. For clients that are a `proxy`, the last address in `X-Forwarded-For` is used, with
+        /// `proxy_recursive` the last one that is not a proxy. `volatile` disables caching of the value. A client
+        /// without an address (of a unix socket) counts as 255.255.255.255.
+        "geo": [HTTP] 1..=2 => LINES, syntax "[$address] $variable";
+    }
+}
+
+/// `geo`.
+pub const BLOCK: VariableBlock = VariableBlock { name: "geo", read };
+
 /// A `geo` block.
 #[derive(Debug)]
-pub struct Geo {
+struct Geo {
     /// The variable that holds the address; none: the client's own.
-    pub address: Option<VariableIndex>,
+    address: Option<VariableIndex>,
     /// The proxies whose `X-Forwarded-For` is used.
-    pub proxies: Vec<Placed<Trusted>>,
+    proxies: Vec<Placed<Trusted>>,
     /// Whether the last address of it that is not a proxy's is used.
-    pub is_recursive: bool,
+    is_recursive: bool,
     /// Whether the value is looked up anew each time.
-    pub is_volatile: bool,
+    is_volatile: bool,
     v4: Spans<u32>,
     v6: Spans<u128>,
     /// IPv6 has no values of its own (`ranges`).
@@ -46,12 +66,27 @@ pub struct Geo {
     default: Bytes,
 }
 
+fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
+    let mut target = |at: usize| {
+        let index = target_of(&block.args[at], scope);
+        index.map_err(|problem| block.error(&problem.at(at)))
+    };
+    let (address, target) = match &block.args[..] {
+        [address, _] => {
+            let target = target(1)?;
+            let name = name_of(address).map_err(|problem| block.error(&problem.at(0)))?;
+            let index = scope.intern(name, Some(&address.place()));
+            let index = index.map_err(|problem| block.error(&problem))?;
+            (Some(index), target)
+        }
+        _ => (None, target(0)?),
+    };
+    Ok((target, Arc::new(Geo::read(block, address, scope)?)))
+}
+
 impl Geo {
     /// Reads the lines of a block; `address` is the variable that holds the address.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, in nginx's words.
-    pub fn read(
+    fn read(
         block: &Directive,
         address: Option<VariableIndex>,
         scope: &mut Scope,
@@ -66,8 +101,7 @@ impl Geo {
     }
 
     /// The value of an address; `None`: there is none.
-    #[must_use]
-    pub fn find(&self, address: Option<IpAddr>) -> Bytes {
+    fn find(&self, address: Option<IpAddr>) -> Bytes {
         let place = match address.map(|address| address.to_canonical()) {
             Some(IpAddr::V4(address)) => self.v4.find(address.to_bits()),
             Some(IpAddr::V6(address)) if !self.has_ranges => self.v6.find(address.to_bits()),
@@ -78,9 +112,34 @@ impl Geo {
     }
 }
 
+impl Defined for Geo {
+    fn value(&self, request: &Request) -> Option<Bytes> {
+        let own = match self.address {
+            None => request.client.peer,
+            Some(variable) => {
+                let mut text = Vec::new();
+                request.append_variable(variable, &mut text);
+                match parse_address(&text) {
+                    Some(address) => Some(SocketAddr::new(address, 0)),
+                    None => return Some(self.find(None)),
+                }
+            }
+        };
+        let named = || {
+            let head = &request.head;
+            let lines: SmallVec<[&[u8]; 4]> = head.get_each(HeaderId::XForwardedFor).collect();
+            trusted_proxies::find(own, &lines, &self.proxies, self.is_recursive)
+        };
+        Some(self.find(named().or(own).map(|address| address.ip())))
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.is_volatile
+    }
+}
+
 /// An address as text; the one that stands for none is none.
-#[must_use]
-pub fn parse_address(text: &[u8]) -> Option<IpAddr> {
+fn parse_address(text: &[u8]) -> Option<IpAddr> {
     let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
     (address != IpAddr::V4(Ipv4Addr::BROADCAST)).then_some(address)
 }

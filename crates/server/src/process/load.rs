@@ -15,6 +15,7 @@ use crate::content::module::Modules;
 use crate::content::proxy::https;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
+use crate::settings::variables;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
@@ -98,7 +99,8 @@ pub fn load(
     let mut scope = Scope::new();
     let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
-    warnings.extend(https::warning(&tree));
+    let blocks: Vec<_> = variables::blocks(modules).map(|kind| kind.name).collect();
+    warnings.extend(https::warning(&tree, &blocks));
     match built {
         Ok((main, settings)) => Ok(Loaded {
             tree,

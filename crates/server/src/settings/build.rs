@@ -336,13 +336,13 @@ fn read_http<'a>(
             | b"scgi_cache_path" => http.zones.read(line, &around.prefix)?,
             b"limit_req_zone" | b"limit_conn_zone" => http.limits.read(line, scope)?,
             b"charset_map" => http.charsets.read(line)?,
-            b"map" => definitions.read_map(line, scope)?,
-            b"geo" => definitions.read_geo(line, scope)?,
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,
-            b"split_clients" => definitions.read_split_clients(line, scope)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
             _ if read_level(&mut http.server, &mut http.location, line, scope)? => {}
-            _ => http.lines.push(line),
+            _ => match variables::blocks(around.modules).find(|kind| line.name == *kind.name) {
+                Some(kind) => definitions.read(kind, line, scope)?,
+                None => http.lines.push(line),
+            },
         }
     }
     Ok(())

@@ -224,21 +224,6 @@ blocks! {
         "limit_except": [LOCATION] 1.. => LIMIT_EXCEPT, syntax "method …";
         /// Restricts the location to internal redirects; other requests get 404.
         "internal": [LOCATION] 0;
-        /// Maps the bytes of one charset to those of another: each line has a byte of the first and, also in
-        /// hexadecimal digits, the byte of the second, or its bytes in UTF-8 if the second is `utf-8`.
-        "charset_map": [HTTP] 2 => LINES, syntax "charset1 charset2";
-        /// Creates a variable whose value depends on another value: by exact match, by wildcard (with `hostnames`), by
-        /// regular expression.
-        "map": [HTTP] 2 => LINES, syntax "string $variable";
-        /// Creates a variable whose value depends on an address: the client's, or the one in another variable. A line
-        /// has a network and its value; the most specific network wins. With `ranges` first, lines have ranges of IPv4
-        /// addresses instead. `default` is for all others; `delete` removes a network or range; `include` reads lines
-        /// from a file. For clients that are a `proxy`, the last address in `X-Forwarded-For` is used, with
-        /// `proxy_recursive` the last one that is not a proxy. `volatile` disables caching of the value. A client
-        /// without an address (of a unix socket) counts as 255.255.255.255.
-        "geo": [HTTP] 1..=2 => LINES, syntax "[$address] $variable";
-        /// Creates a variable that splits clients into groups by a hash of a value.
-        "split_clients": [HTTP] 2 => LINES, syntax "string $variable";
     }
 }
 
@@ -247,11 +232,15 @@ blocks! {
 pub fn all() -> Vec<&'static Table> {
     let mut tables = vec![
         structure(),
+        crate::map::lines(),
+        crate::geo::lines(),
+        crate::split_clients::lines(),
         crate::caching::zone::lines(),
         crate::limits::zones::lines(),
     ];
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
+    tables.push(crate::after::charset::maps::lines());
     tables.extend(crate::upstream::block::tables());
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());

@@ -1,4 +1,4 @@
-//! The tables of variables of all modules: the list of all built-in variables.
+//! The lists of what makes variables: the tables of all modules, and the blocks that define a variable.
 //!
 //! To add a module's variables, add its table.
 
@@ -9,11 +9,12 @@ use crate::caching::cache_state;
 use crate::content::module::Modules;
 use crate::content::proxy::{gateways, variables as proxy};
 use crate::content::status;
-use crate::path;
+use crate::variables::block::VariableBlock;
 use crate::variables::table::{VariableEntry, VariableTables};
 use crate::variables::{
     browser, connection, environment, referer, request, response, secure_link, tls,
 };
+use crate::{geo, map, path, split_clients};
 
 const TABLES: &[&[VariableEntry]] = &[
     request::VARIABLES,
@@ -40,6 +41,14 @@ const TABLES: &[&[VariableEntry]] = &[
     secure_link::VARIABLES,
     status::VARIABLES,
 ];
+
+const BLOCKS: &[VariableBlock] = &[map::BLOCK, geo::BLOCK, split_clients::BLOCK];
+
+/// The blocks that define a variable.
+pub fn blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
+    let outside = modules.iter().flat_map(|module| module.variable_blocks());
+    BLOCKS.iter().chain(outside)
+}
 
 /// The built-in variables, and those of modules from outside.
 #[must_use]

@@ -5,6 +5,7 @@
 //! index that the configuration uses has a definition, so that asking for a value cannot fail.
 
 pub mod append;
+pub mod block;
 pub mod browser;
 pub mod connection;
 pub mod environment;
@@ -17,21 +18,14 @@ pub mod secure_link;
 pub mod table;
 pub mod tls;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use config::{Assignable, Directive, Error, Problem, Scope, VariableIndex, Word};
 use logs::Level;
-use message::HeaderId;
-use smallvec::SmallVec;
 
-use crate::geo::{self, Geo};
-use crate::map::{self, Key, Map};
-use crate::regex::Regex;
 use crate::request::Request;
-use crate::split_clients::SplitClients;
-use crate::trusted_proxies;
+use block::{Defined, VariableBlock, name_of};
 use memo::VALUE_BYTES_MAX;
 use table::{Append, AppendMember, Assign, Change, Make, Value, VariableTables};
 
@@ -49,33 +43,16 @@ pub enum Definition {
     Memo(Make),
     /// Built in: a member of a family; the rest of its name selects it.
     Member(AppendMember, Box<[u8]>),
-    /// Made by a `map`.
-    Map(Arc<MapSource>),
-    /// Made by `split_clients`.
-    Split(Arc<SplitSource>),
-    /// Made by `geo`.
-    Geo(Arc<Geo>),
+    /// Defined by a block (`map`).
+    Block(Arc<dyn Defined>),
+    /// The same; found anew at each use, unless `set` gave it another value.
+    VolatileBlock(Arc<dyn Defined>),
     /// A named group of a regular expression: set by the last match.
     Group,
     /// A variable with this name that only `set` gives a value.
     Assigned(Box<str>),
     /// A variable that is built in, unless `set` gave it another value.
     Settable(Box<Definition>),
-}
-
-/// A `map` block.
-#[derive(Debug)]
-pub struct MapSource {
-    source: Template,
-    map: Map<Template, Regex>,
-    is_volatile: bool,
-}
-
-/// A `split_clients` block.
-#[derive(Debug)]
-pub struct SplitSource {
-    source: Template,
-    parts: SplitClients,
 }
 
 impl Definition {
@@ -97,88 +74,22 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Reads a `map` block.
+    /// Reads a block that defines a variable.
     ///
     /// # Errors
     /// An error in the block, with its place.
-    pub fn read_map(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
-        let (source, target) = source_and_target(block, scope)?;
-        let mut map = Map::new(false);
-        let mut is_volatile = false;
-        for line in block.children() {
-            let fail = |problem: Problem| line.error(&problem);
-            match (&line.name.bytes()[..], &line.args[..]) {
-                (b"hostnames", []) => map.set_hostnames(),
-                (b"volatile", []) => is_volatile = true,
-                (key, [value]) => {
-                    let value = Template::of_word(value, scope).map_err(|p| fail(p.at(0)))?;
-                    add_to_map(&mut map, key, &line.name, value, scope).map_err(fail)?;
-                }
-                _ => return Err(fail(Problem::new("invalid number of the map parameters"))),
-            }
-        }
-        self.made.push((
-            target,
-            Definition::Map(Arc::new(MapSource {
-                source,
-                map,
-                is_volatile,
-            })),
-        ));
-        Ok(())
-    }
-
-    /// Reads a `split_clients` block.
-    ///
-    /// # Errors
-    /// An error in the block, with its place.
-    pub fn read_split_clients(
+    pub fn read(
         &mut self,
+        kind: &VariableBlock,
         block: &Directive,
         scope: &mut Scope,
     ) -> Result<(), Error> {
-        let (source, target) = source_and_target(block, scope)?;
-        let mut lines = Vec::with_capacity(block.children().len());
-        for line in block.children() {
-            let [value] = &line.args[..] else {
-                return Err(line.error(&Problem::new(
-                    "invalid number of the split_clients parameters",
-                )));
-            };
-            lines.push((&line.name.bytes()[..], value.bytes().clone()));
-        }
-        let parts = SplitClients::new(lines)
-            .map_err(|found| block.error(&Problem::new(found.to_string())))?;
-        self.made.push((
-            target,
-            Definition::Split(Arc::new(SplitSource { source, parts })),
-        ));
-        Ok(())
-    }
-
-    /// Reads a `geo` block.
-    ///
-    /// # Errors
-    /// An error in the block, with its place.
-    pub fn read_geo(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
-        let mut name = |at: usize| {
-            let index = made_by(&block.args[at], scope);
-            index.map_err(|problem| block.error(&problem.at(at)))
+        let (target, defined) = (kind.read)(block, scope)?;
+        let definition = match defined.is_volatile() {
+            true => Definition::VolatileBlock(defined),
+            false => Definition::Block(defined),
         };
-        let (address, target) = match &block.args[..] {
-            [address, _] => {
-                let target = name(1)?;
-                let name = name_of(address).map_err(|problem| block.error(&problem.at(0)))?;
-                let index = scope.intern(name, Some(&address.place()));
-                (
-                    Some(index.map_err(|problem| block.error(&problem))?),
-                    target,
-                )
-            }
-            _ => (None, name(0)?),
-        };
-        let geo = Geo::read(block, address, scope)?;
-        self.made.push((target, Definition::Geo(Arc::new(geo))));
+        self.made.push((target, definition));
         Ok(())
     }
 
@@ -260,56 +171,6 @@ fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, bool), Proble
     }
 }
 
-fn source_and_target(
-    block: &Directive,
-    scope: &mut Scope,
-) -> Result<(Template, VariableIndex), Error> {
-    let [source, target] = &block.args[..] else {
-        return Err(block.error(&Problem::argument_count("map")));
-    };
-    let source = Template::of_word(source, scope).map_err(|problem| block.error(&problem.at(0)))?;
-    let index = made_by(target, scope).map_err(|problem| block.error(&problem.at(1)))?;
-    Ok((source, index))
-}
-
-/// The variable that a block defines.
-fn made_by(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let name = name_of(word)?;
-    if scope.built_in(name) == Some(Assignable::Never) {
-        return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
-    }
-    scope.define(name, &word.place())
-}
-
-/// The name in `$name`.
-fn name_of(word: &Word) -> Result<&str, Problem> {
-    let name = word
-        .bytes()
-        .strip_prefix(b"$")
-        .filter(|name| !name.is_empty());
-    let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    name.ok_or_else(|| Problem::new(format!("invalid variable name \"{}\"", word.display())))
-}
-
-fn add_to_map(
-    map: &mut Map<Template, Regex>,
-    key: &[u8],
-    word: &Word,
-    value: Template,
-    scope: &mut Scope,
-) -> Result<(), Problem> {
-    let problem = |found: map::Problem| Problem::new(found.to_string());
-    match Key::new(key) {
-        Key::Default => map.set_default(value).map_err(problem),
-        Key::Name(name) => map.add_name(name, value).map_err(problem),
-        Key::Regex { pattern, caseless } => {
-            let pattern = String::from_utf8_lossy(pattern);
-            let regex = Regex::of_configuration(&pattern, caseless, word, scope)?;
-            map.add_regex(regex, value).map_err(problem)
-        }
-    }
-}
-
 impl Request {
     /// Sets a variable, for a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
@@ -326,11 +187,10 @@ impl Request {
             Definition::BuiltIn(_)
             | Definition::Part(..)
             | Definition::Member(..)
+            | Definition::VolatileBlock(_)
             | Definition::Settable(_) => false,
-            Definition::Map(source) => !source.is_volatile,
-            Definition::Geo(geo) => !geo.is_volatile,
             Definition::Memo(_)
-            | Definition::Split(_)
+            | Definition::Block(_)
             | Definition::Group
             | Definition::Assigned(_) => true,
         }
@@ -396,17 +256,12 @@ impl Request {
                 Some(known) => append(known, out),
                 None => self.look_up_as(index, own, out),
             },
-            Definition::Map(source) if source.is_volatile => match self.remembered(index) {
+            Definition::VolatileBlock(block) => match self.remembered(index) {
                 // Set by a `set`.
                 Some(known) => append(known, out),
-                None => append(self.map(source), out),
+                None => append(block.value(self), out),
             },
-            Definition::Map(source) => append(self.once(index, || self.map(source)), out),
-            Definition::Geo(geo) if geo.is_volatile && self.remembered(index).is_none() => {
-                append(Some(self.geo(geo)), out)
-            }
-            Definition::Geo(geo) => append(self.once(index, || Some(self.geo(geo))), out),
-            Definition::Split(source) => append(self.once(index, || self.split(source)), out),
+            Definition::Block(block) => append(self.once(index, || block.value(self)), out),
         }
     }
 
@@ -430,43 +285,6 @@ impl Request {
         let value = make();
         self.remember(index, value.clone());
         value
-    }
-
-    fn map(&self, source: &MapSource) -> Option<Bytes> {
-        let text = self.evaluate(&source.source);
-        let matches = |regex: &Regex, subject: &[u8]| match regex.captures(subject) {
-            Some(spans) => {
-                self.capture(regex, &text.slice_ref(subject), spans);
-                true
-            }
-            None => false,
-        };
-        let value = source.map.find(&text, matches);
-        let value = value.map_or_else(Bytes::new, |template| self.evaluate(template));
-        (!self.is_too_long(&value)).then_some(value)
-    }
-
-    fn geo(&self, geo: &Geo) -> Bytes {
-        let own = match geo.address {
-            None => self.client.peer,
-            Some(variable) => {
-                let mut text = Vec::new();
-                self.append_variable(variable, &mut text);
-                match geo::parse_address(&text) {
-                    Some(address) => Some(SocketAddr::new(address, 0)),
-                    None => return geo.find(None),
-                }
-            }
-        };
-        let named = || {
-            let lines: SmallVec<[&[u8]; 4]> = self.head.get_each(HeaderId::XForwardedFor).collect();
-            trusted_proxies::find(own, &lines, &geo.proxies, geo.is_recursive)
-        };
-        geo.find(named().or(own).map(|address| address.ip()))
-    }
-
-    fn split(&self, source: &SplitSource) -> Option<Bytes> {
-        source.parts.choose(&self.evaluate(&source.source)).cloned()
     }
 }
 

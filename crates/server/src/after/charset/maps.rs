@@ -3,9 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem};
+use config::{Directive, Error, Problem, blocks};
 
 use super::recode::{ByteTable, UTF8_MAX, Utf8Table, Way, character};
+
+blocks! {
+    /// Charsets of responses.
+    pub fn lines in Http {
+        /// Maps the bytes of one charset to those of another: each line has a byte of the first and, also in
+        /// hexadecimal digits, the byte of the second, or its bytes in UTF-8 if the second is `utf-8`.
+        "charset_map": [HTTP] 2 => LINES, syntax "charset1 charset2";
+    }
+}
 
 /// Maximum maps of one configuration.
 pub const MAPS_MAX: usize = 1024;

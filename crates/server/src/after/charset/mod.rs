@@ -2,7 +2,7 @@
 //!
 //! All parts of an answer are recoded into its charset, whatever their own locations say.
 
-mod maps;
+pub mod maps;
 mod recode;
 
 use std::borrow::Cow;

@@ -10,12 +10,12 @@ use config::{Directive, Error, Problem, Tree, known};
 
 const HTTPS: &[u8] = b"https://";
 
-/// The warning at the first `proxy_pass` that may lead to an HTTPS server.
+/// The warning at the first `proxy_pass` that may lead to an HTTPS server; `blocks` define variables (`map`).
 #[must_use]
-pub fn warning(tree: &Tree) -> Option<Error> {
+pub fn warning(tree: &Tree, blocks: &[&str]) -> Option<Error> {
     let mut secure = HashSet::new();
     tree.each(&mut |directive| {
-        secure.extend(makes_https(directive));
+        secure.extend(makes_https(directive, blocks));
     });
     let mut first = None;
     tree.each(&mut |directive| {
@@ -31,16 +31,14 @@ pub fn warning(tree: &Tree) -> Option<Error> {
 }
 
 /// The variable that is assigned such a URL here.
-fn makes_https(directive: &Directive) -> Option<Vec<u8>> {
+fn makes_https(directive: &Directive, blocks: &[&str]) -> Option<Vec<u8>> {
     let value = |directive: &Directive, at: usize| {
         directive
             .args
             .get(at)
             .is_some_and(|word| is_https(word.bytes()))
     };
-    let is_block = ["map", "geo", "split_clients"]
-        .iter()
-        .any(|name| directive.name == *name);
+    let is_block = blocks.iter().any(|name| directive.name == **name);
     let variable = match is_block {
         true if directive.children().iter().any(|line| value(line, 0)) => directive.args.last(),
         false if directive.name == "set" && value(directive, 1) => directive.args.first(),
@@ -79,7 +77,7 @@ mod tests {
 
     fn line(text: &str) -> Option<usize> {
         let tree = config::parse_bytes(text.as_bytes()).expect("parses");
-        let warning = warning(&tree)?;
+        let warning = warning(&tree, &["map"])?;
         assert_eq!(warning.sentence(), "https protocol requires SSL support");
         warning
             .place()
