@@ -2,69 +2,39 @@
 //!
 //! Decoding is not constant-time. Compare secrets in constant time, as decoded bytes.
 
-const PLAIN: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use ::base64::Engine;
+use ::base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
+use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+static PLAIN: GeneralPurpose = engine(&STANDARD);
+static URL: GeneralPurpose = engine(&URL_SAFE);
+
+const fn engine(alphabet: &Alphabet) -> GeneralPurpose {
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(alphabet, config)
+}
 
 /// Encodes with padding (section 4).
 pub fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = group
-            .iter()
-            .chain([&0, &0])
-            .take(3)
-            .fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
-        for at in 0..4 {
-            let digit = PLAIN[(bits >> (18 - 6 * at)) as usize & 63];
-            out.push(if at <= group.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
-        }
-    }
-    out
+    PLAIN.encode(bytes)
 }
 
 /// Decodes the standard alphabet (section 4).
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    decode_by(text, |byte| match byte {
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    })
+    PLAIN.decode(before_padding(text)).ok()
 }
 
 /// Decodes the alphabet that is safe for URLs and file names (section 5).
 pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
-    decode_by(text, |byte| match byte {
-        b'-' => Some(62),
-        b'_' => Some(63),
-        _ => None,
-    })
+    URL.decode(before_padding(text)).ok()
 }
 
-fn decode_by(text: &[u8], last_two: impl Fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
+/// nginx stops at the first `=`.
+fn before_padding(text: &[u8]) -> &[u8] {
     let end = memchr::memchr(b'=', text).unwrap_or(text.len());
-    if end % 4 == 1 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(end / 4 * 3 + 2);
-    let (mut bits, mut count) = (0u32, 0);
-    for byte in &text[..end] {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            other => last_two(*other)?,
-        };
-        bits = bits << 6 | u32::from(digit);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    Some(out)
+    &text[..end]
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::response::Header;
+use crate::headers::Header;
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -288,7 +288,8 @@ impl RequestHead {
     }
 
     /// Returns a head `GET / HTTP/1.1` with these header lines, as if it had been read.
-    pub fn of_fields(fields: &[(&str, &str)]) -> RequestHead {
+    #[cfg(test)]
+    pub(crate) fn of_fields(fields: &[(&str, &str)]) -> RequestHead {
         let mut bytes = b"GET / HTTP/1.1\r\n".to_vec();
         let mut spans = Vec::new();
         for (name, value) in fields {

@@ -38,8 +38,6 @@ pub struct Methods(u32);
 impl Methods {
     /// The empty set.
     pub const EMPTY: Methods = Methods(0);
-    /// GET and HEAD.
-    pub const READ: Methods = Methods(1 << Method::Get as u8 | 1 << Method::Head as u8);
 
     /// The set with `method` in it.
     pub const fn with(self, method: Method) -> Methods {

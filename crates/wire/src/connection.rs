@@ -181,25 +181,11 @@ impl Connection {
         outcome.map_err(|error| self.broken_off(parser, error))
     }
 
-    /// The next bytes of a body, or `None` at its end; `timeout` applies to this piece. Trailers stay in the decoder.
+    /// Appends the next bytes of a body to `out`, none only at its end; `timeout` applies to this piece. Trailers stay in
+    /// the decoder.
     ///
     /// # Errors
     /// [`Error::Body`] if the framing is invalid, and those of [`Connection::wait`].
-    pub async fn read_body(
-        &mut self,
-        decoder: &mut Decoder,
-        timeout: Duration,
-    ) -> Result<Option<Bytes>, Error> {
-        let mut piece = Vec::new();
-        self.next_piece(decoder, timeout, |bytes| piece.extend_from_slice(bytes))
-            .await?;
-        Ok((!piece.is_empty()).then(|| piece.into()))
-    }
-
-    /// As [`Connection::read_body`], but appends to `out`; nothing is appended only at the end.
-    ///
-    /// # Errors
-    /// As [`Connection::read_body`].
     pub async fn read_body_into(
         &mut self,
         decoder: &mut Decoder,
@@ -210,10 +196,10 @@ impl Connection {
             .await
     }
 
-    /// As [`Connection::read_body`], but only for bytes received already; `None`: there are none.
+    /// As [`Connection::read_body_into`], but only for bytes received already; `None`: there are none.
     ///
     /// # Errors
-    /// As [`Connection::read_body`], except [`Error::Timeout`].
+    /// As [`Connection::read_body_into`], except [`Error::Timeout`].
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
@@ -225,7 +211,7 @@ impl Connection {
     /// (`lingering_time`, `lingering_timeout`).
     ///
     /// # Errors
-    /// As [`Connection::read_body`].
+    /// As [`Connection::read_body_into`].
     pub async fn discard_body(
         &mut self,
         decoder: &mut Decoder,
@@ -322,20 +308,6 @@ impl Connection {
         self.holds_next = holds;
     }
 
-    /// Lets `write` send once by a system call of its own (`sendfile`), as soon as the socket can take something;
-    /// returns the number of bytes sent.
-    ///
-    /// # Errors
-    /// As [`Connection::send`]; the error of `write`.
-    pub async fn send_by(
-        &mut self,
-        timeout: Duration,
-        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> Result<usize, Error> {
-        self.write_once(timeout, |stream| stream.try_write_with(&mut write))
-            .await
-    }
-
     /// Writes once, without waiting; `WouldBlock`: the socket is full.
     ///
     /// # Errors
@@ -374,11 +346,6 @@ impl Connection {
     /// Takes the bytes received too early, for a caller that reads the socket directly from here on.
     pub fn take_unread(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.unread)
-    }
-
-    /// Takes the connection apart: the socket, and the bytes received too early (for a tunnel).
-    pub fn into_parts(self) -> (Stream, Vec<u8>) {
-        (self.stream, self.unread)
     }
 
     fn arm(&mut self, timeout: Duration) {

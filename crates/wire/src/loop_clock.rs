@@ -57,12 +57,6 @@ pub fn read_ns() -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
-/// Milliseconds since 1970.
-pub fn unix_ms() -> i64 {
-    let time = clock_gettime(ClockId::RealtimeCoarse);
-    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
-}
-
 /// Seconds since 1970, for the `Date` header and expiry times.
 pub fn unix_seconds() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec

@@ -284,12 +284,6 @@ impl Loop {
         self.stage.get() != Stage::Serving
     }
 
-    /// Whether the worker leaves.
-    #[must_use]
-    pub fn is_shutting_down(&self) -> bool {
-        self.stage.get() == Stage::ShuttingDown
-    }
-
     /// Current connections of this loop.
     #[must_use]
     pub fn connections(&self) -> u32 {

@@ -50,11 +50,6 @@ pub struct ResponseParser {
     is_chunked: bool,
 }
 
-/// Parses a complete head of at most `bytes_max` bytes.
-pub fn parse_response_head(bytes: &[u8], bytes_max: usize) -> ParsedResponse {
-    ResponseParser::new(bytes_max).advance(bytes)
-}
-
 enum Stop {
     NotHttp,
     Refused(String),
