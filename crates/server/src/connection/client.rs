@@ -11,7 +11,7 @@ use runtime::listen::Address;
 use super::proxy_protocol::ProxyProtocol;
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::{Listener, Loop, Place};
+use crate::loops::{IdleEntry, Listener, Loop};
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Client {
     /// Number of requests so far, including the current one.
     pub requests: Cell<u64>,
     /// Its entry in the list of idle connections.
-    pub place: Place,
+    pub place: IdleEntry,
     /// When it was accepted, in the loop's milliseconds.
     pub accepted_ms: u64,
     /// The client as a proxy named it before the first request.

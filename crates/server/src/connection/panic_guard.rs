@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use super::client::Client;
-use crate::loops::current_request::Kept;
+use crate::loops::current_request::Suspended;
 
 thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
@@ -24,7 +24,7 @@ pub(super) fn guard(
     mut future: Pin<&mut impl Future<Output = ()>>,
 ) -> impl Future<Output = Result<(), String>> {
     // Not an `async fn`: each connection has one of these, and would hold the arguments twice.
-    let mut kept = Kept::default();
+    let mut kept = Suspended::default();
     poll_fn(move |context| {
         IS_GUARDED.set(true);
         kept.enter(client.number);

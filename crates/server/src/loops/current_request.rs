@@ -1,8 +1,8 @@
 //! The request that a loop is running now, so that a slow poll can be attributed to it, and how long that request has
 //! waited.
 //!
-//! One slot for each loop's thread; a connection's poll fills it at its start and takes the content along at its end
-//! ([`Kept`]). Invariant: nothing of a request is lost between two of its polls, and nothing of it shows up in another
+//! One slot for each loop's thread; the poll of a task that serves requests fills it at its start and takes the content
+//! along at its end ([`Suspended`]). A connection with several requests at a time has a task for each. Invariant: nothing of a request is lost between two of its polls, and nothing of it shows up in another
 //! one.
 //!
 //! Of pipelined requests that one poll answers, the slowest is named. Their times are taken between them, so a client
@@ -163,12 +163,12 @@ impl Hand {
     }
 }
 
-/// State that a connection takes along from one poll to the next; made only where a request goes on.
+/// State that a task takes along from one poll to the next; made only where a request goes on.
 #[derive(Debug, Default)]
-pub struct Kept(Option<Rc<Page>>);
+pub struct Suspended(Option<Rc<Page>>);
 
-impl Kept {
-    /// Called when a poll of this connection begins.
+impl Suspended {
+    /// Called when a poll of a task of this connection begins.
     #[inline]
     pub fn enter(&mut self, connection: u64) {
         if !ARE_COUNTED {
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn each_connection_finds_its_own_request_again() {
-        let (mut one, mut other) = (Kept::default(), Kept::default());
+        let (mut one, mut other) = (Suspended::default(), Suspended::default());
         one.enter(1);
         begin(b"GET /one HTTP/1.1");
         phase(Phase::Content);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_comes_behind_the_content_names_the_polls_to_come() {
-        let mut kept = Kept::default();
+        let mut kept = Suspended::default();
         kept.enter(1);
         begin(b"GET /one HTTP/1.1");
         phase(Phase::Content);
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn a_passed_request_keeps_its_line() {
         wire::loop_clock::remember(1);
-        Kept::default().enter(4);
+        Suspended::default().enter(4);
         begin(b"GET /long HTTP/1.1");
         phase(Phase::Content);
         end();
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut() {
-        Kept::default().enter(3);
+        Suspended::default().enter(3);
         begin(&[b'a'; 1000]);
         assert_eq!(last().1.len(), LINE_MAX);
     }

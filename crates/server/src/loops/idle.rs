@@ -3,8 +3,11 @@
 //! those whose first request has not come as a whole, at last those whose request body stands still. When the loop is
 //! to end, only those between two requests are told: on any other one the client may have asked already.
 //!
-//! Not here: sockets and timeouts. Invariants: an entry is in the list exactly as long as its [`Idle`] lives; entering
-//! and leaving cost the same, however many connections are in the list.
+//! A connection may carry several requests at a time ([`IdleEntry::begin_request`]): it is in the list while all of them
+//! wait. With one at a time there is nothing to announce.
+//!
+//! Not here: sockets and timeouts. Invariants: an entry is in the list at most once, and only while it has an [`Idle`];
+//! entering and leaving cost the same, however many connections are in the list.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -54,7 +57,13 @@ const RANKS: usize = 3;
 struct Entry {
     previous: u32,
     next: u32,
+    /// Requests that were announced and have not ended.
+    requests: u32,
+    /// Waits now.
+    waits: u32,
+    is_listed: bool,
     is_told: bool,
+    /// Of the last wait.
     waiting: Waiting,
     /// When the wait began.
     since_ms: u64,
@@ -100,14 +109,21 @@ pub struct IdleList(Rc<RefCell<List>>);
 
 /// A connection's entry, kept for its whole life: its waker stays there from one request to the next.
 #[derive(Debug)]
-pub struct Place {
+pub struct IdleEntry {
     list: IdleList,
     slot: u32,
 }
 
-/// Proof that a connection is in the list; dropping this takes it out.
+/// A wait of a connection, which is in the list meanwhile unless another of its requests goes on.
 #[derive(Debug)]
-pub struct Idle<'a>(&'a Place);
+pub struct Idle<'a> {
+    entry: &'a IdleEntry,
+    waiting: Waiting,
+}
+
+/// One of several requests that a connection carries at a time.
+#[derive(Debug)]
+pub struct InFlight<'a>(&'a IdleEntry);
 
 impl Default for IdleList {
     fn default() -> Self {
@@ -135,9 +151,9 @@ fn waits_since(ms: u64) -> impl Fn(&Entry) -> Judgement {
 impl IdleList {
     /// An entry for a connection, which is not in the list yet.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> IdleEntry {
         let slot = self.0.borrow_mut().take_slot();
-        Place {
+        IdleEntry {
             list: self.clone(),
             slot,
         }
@@ -220,12 +236,26 @@ impl IdleList {
     }
 }
 
-impl Place {
-    /// Enters the list as the newest of its kind. An entry is in it at most once.
+impl IdleEntry {
+    /// Enters the list as the newest of its kind, unless another request of the connection goes on.
     #[must_use]
     pub fn enter(&self, waiting: Waiting) -> Idle<'_> {
-        self.list.0.borrow_mut().push(self.slot, waiting);
-        Idle(self)
+        self.list.0.borrow_mut().begin_wait(self.slot, waiting);
+        Idle {
+            entry: self,
+            waiting,
+        }
+    }
+
+    /// Announces one of several requests at a time: the connection is not idle before each of them waits. No wait for
+    /// the next one ([`Waiting::Kept`]) goes on meanwhile.
+    #[must_use]
+    pub fn begin_request(&self) -> InFlight<'_> {
+        self.list
+            .0
+            .borrow_mut()
+            .change(self.slot, |entry| entry.requests += 1);
+        InFlight(self)
     }
 
     /// Runs `work`; the connection is in the list while that waits. `None`: the connection is to close.
@@ -246,7 +276,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for IdleEntry {
     fn drop(&mut self) {
         self.list.0.borrow_mut().free_slot(self.slot);
     }
@@ -260,11 +290,12 @@ impl Idle<'_> {
 
     /// Ready when the connection is told to close.
     pub fn poll_close(&self, context: &mut Context<'_>) -> Poll<()> {
-        let list = &mut *self.0.list.0.borrow_mut();
-        let entry = &mut list.entries[self.0.slot as usize];
-        if entry.is_told || (list.is_closed && entry.waiting == Waiting::Kept) {
+        let list = &mut *self.entry.list.0.borrow_mut();
+        let entry = &mut list.entries[self.entry.slot as usize];
+        if entry.is_told || (list.is_closed && self.waiting == Waiting::Kept) {
             return Poll::Ready(());
         }
+        // Of several waits the last one polled is woken; it ends the connection, and so the others.
         match &entry.waker {
             Some(waker) if waker.will_wake(context.waker()) => {}
             _ => entry.waker = Some(context.waker().clone()),
@@ -275,7 +306,15 @@ impl Idle<'_> {
 
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        self.0.list.0.borrow_mut().remove(self.0.slot);
+        let list = &mut *self.entry.list.0.borrow_mut();
+        list.change(self.entry.slot, |entry| entry.waits -= 1);
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let list = &mut *self.0.list.0.borrow_mut();
+        list.change(self.0.slot, |entry| entry.requests -= 1);
     }
 }
 
@@ -284,6 +323,9 @@ impl List {
         let entry = Entry {
             previous: NONE,
             next: NONE,
+            requests: 0,
+            waits: 0,
+            is_listed: false,
             is_told: false,
             waiting: Waiting::Kept,
             since_ms: 0,
@@ -306,11 +348,34 @@ impl List {
         self.free = slot;
     }
 
-    fn push(&mut self, slot: u32, waiting: Waiting) {
-        let rank = waiting.rank();
-        let queue = &mut self.queues[rank];
+    fn begin_wait(&mut self, slot: u32, waiting: Waiting) {
+        let entry = &self.entries[slot as usize];
+        if entry.is_listed {
+            self.remove(slot);
+        }
+        self.change(slot, |entry| {
+            entry.waits += 1;
+            entry.waiting = waiting;
+        });
+    }
+
+    /// Changes the numbers of an entry, which enters the list, or leaves it, accordingly.
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut Entry)) {
         let entry = &mut self.entries[slot as usize];
-        entry.waiting = waiting;
+        change(entry);
+        let is_idle = entry.waits > 0 && entry.waits >= entry.requests;
+        match (entry.is_listed, is_idle) {
+            (false, true) => self.push(slot),
+            (true, false) => self.remove(slot),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        let rank = entry.waiting.rank();
+        let queue = &mut self.queues[rank];
+        entry.is_listed = true;
         entry.since_ms = wire::loop_clock::monotonic_ms();
         self.length += usize::from(rank != BODIES);
         entry.previous = queue.newest;
@@ -323,6 +388,7 @@ impl List {
 
     fn remove(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
+        entry.is_listed = false;
         self.leaving -= usize::from(std::mem::take(&mut entry.is_told));
         let (previous, next, rank) = (entry.previous, entry.next, entry.waiting.rank());
         let queue = &mut self.queues[rank];
@@ -450,6 +516,28 @@ mod tests {
         assert_eq!(list.close_unused(9), 1);
         let told: Vec<_> = waiting.iter().map(is_told).collect();
         assert_eq!(told, [true, false, false]);
+    }
+
+    #[test]
+    fn a_connection_with_several_requests_is_idle_when_all_of_them_wait() {
+        let list = IdleList::default();
+        let entry = list.place();
+        let (one, other) = (entry.begin_request(), entry.begin_request());
+        let body = entry.enter(Waiting::Body);
+        list.0.borrow_mut().entries[0].since_ms = 0;
+        assert_eq!(list.close_stalled(9), 0, "the other one goes on");
+        let more = entry.enter(Waiting::Body);
+        list.0.borrow_mut().entries[0].since_ms = 0;
+        assert_eq!((list.close_stalled(9), list.leaving()), (1, 1));
+        assert!(is_told(&body) && is_told(&more));
+        drop((body, more));
+        drop(one);
+        assert_eq!((list.len(), list.leaving()), (0, 0));
+        drop(other);
+        let kept = entry.enter(Waiting::Kept);
+        assert_eq!(list.len(), 1);
+        drop(kept);
+        assert_eq!((list.len(), list.close_oldest(9)), (0, 0));
     }
 
     #[test]

@@ -47,7 +47,7 @@ use logs::{Feed, Logs};
 use runtime::listen::Address;
 
 use crate::metrics::{Ledger, LoopFigures};
-pub use idle::{Idle, IdleList, Place, Waiting};
+pub use idle::{Idle, IdleEntry, IdleList, Waiting};
 pub use loop_threads::Crew;
 pub use poll_timing::{spawn, spawn_begun};
 pub use service::{Configuration, Datagrams, Service, Serving, Start};
