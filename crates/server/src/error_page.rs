@@ -153,7 +153,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     }
     request.error_status = Some(error_text::on_the_wire(status));
     if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {
-        request.keepalive = false;
+        request.transport.close_after_response();
     }
     let page = chosen(request, status);
     request.tell_covered(page.is_none());

@@ -43,6 +43,7 @@ pub mod settings;
 pub mod split_clients;
 pub mod steps;
 pub mod subrequest;
+pub mod transport;
 pub mod trusted_proxies;
 pub mod upstream;
 pub mod user_agent;

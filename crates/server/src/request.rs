@@ -19,7 +19,7 @@ use message::{HeaderId, Method, RequestHead};
 use tokio::sync::oneshot;
 
 use crate::connection::directives::Browsers;
-use crate::connection::{Client, OwnWire, Tunnel};
+use crate::connection::{Client, Tunnel};
 use crate::generation::Generation;
 use crate::loops::poll_timing;
 use crate::outcome::Target;
@@ -28,6 +28,7 @@ use crate::regex::{Regex, Spans};
 use crate::request_body::Arriving;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
+use crate::transport::Transport;
 use crate::user_agent::Browser;
 use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
@@ -70,8 +71,10 @@ pub struct Sent {
 pub struct Request {
     /// The client that sent it.
     pub client: Rc<Client>,
-    /// The connection that it came on.
-    pub wire: OwnWire,
+    /// What it came on, and its response goes out on.
+    pub transport: Transport,
+    /// Its number on its connection, from 1.
+    pub number: u64,
     /// The settings that it began with, and this loop's state for them.
     pub generation: Rc<Generation>,
     /// Upper bound of its arrival (CLOCK_MONOTONIC, ns). A file that was checked after this need not be checked again
@@ -109,8 +112,6 @@ pub struct Request {
     pub late_trailers: Option<fn(&mut Self)>,
     /// Whether `try_files` found a file below an `alias` in a regex location.
     pub add_uri_to_alias: bool,
-    /// Whether the connection is kept after the response.
-    pub keepalive: bool,
     /// Status that replaces the response's own, whatever made the response.
     pub error_status: Option<u16>,
     /// The redirect that `return` last answered it with: `$status` where an error page replaced the response and its
@@ -127,16 +128,12 @@ pub struct Request {
     pub error_page_taken: bool,
     /// How often rewriting or an internal redirect changed its URI or its location.
     uri_changes: u8,
-    /// Whether more of the client's bytes followed the head in what was read before the response (`$pipe`).
-    pub is_pipelined: bool,
     /// The head's length on the wire.
     head_length: u64,
     /// Its body, as it arrives.
     pub body: Arriving,
     /// Whether all of the response was handed to the kernel.
     pub is_complete: bool,
-    /// Whether the response is sent in chunks.
-    pub is_chunked: bool,
     /// Whether its log lines are being written: an error now happens "while logging request".
     pub is_logging: Cell<bool>,
     /// `$realpath_root`, where the configuration uses it.
@@ -169,24 +166,22 @@ impl Request {
     /// A request with its head as read, at the default server of its address. Boxed: it is large, and handed on.
     #[must_use]
     pub fn new(
-        wire: wire::Connection,
+        transport: Transport,
         client: Rc<Client>,
         generation: Rc<Generation>,
         head: Box<RequestHead>,
         server: ServerId,
     ) -> Box<Self> {
         let moment = match poll_timing::moment() {
-            woken if woken > 0 && wire.is_prompt() => woken,
+            woken if woken > 0 && transport.is_prompt() => woken,
             _ => poll_timing::now_ns(),
         };
-        let body = Arriving::new(head.framing);
-        let mut request = Self::begin(wire.into(), client, generation, head, server, body, moment);
-        request.keepalive = request.head.wants_keepalive();
-        request
+        let body = Arriving::default();
+        Self::begin(transport, client, generation, head, server, body, moment)
     }
 
     fn begin(
-        wire: OwnWire,
+        transport: Transport,
         client: Rc<Client>,
         generation: Rc<Generation>,
         head: Box<RequestHead>,
@@ -200,8 +195,9 @@ impl Request {
         let location = generation.settings.server(server).location;
         let head_length = u64::from(head.length);
         let new = Self {
+            number: client.requests.get(),
             client,
-            wire,
+            transport,
             generation,
             moment,
             method: head.method,
@@ -219,7 +215,6 @@ impl Request {
             late_trailers: None,
             is_passed_on: false,
             add_uri_to_alias: false,
-            keepalive: false,
             error_status: None,
             returned: Cell::new(None),
             limit_rate: Cell::new(None),
@@ -227,11 +222,9 @@ impl Request {
             covered: None,
             error_page_taken: false,
             uri_changes: 0,
-            is_pipelined: false,
             head_length,
             body,
             is_complete: false,
-            is_chunked: false,
             is_logging: Cell::new(false),
             resolved: None,
             silent_status: None,
@@ -270,7 +263,7 @@ impl Request {
     /// Its length on the wire: the head, and what was read of the body.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.head_length + self.body.decoder.used()
+        self.head_length + self.transport.body_bytes()
     }
 
     /// The settings that it runs under.
@@ -298,15 +291,15 @@ impl Request {
             Some(exception) if !exception.allowed.contains(self.method) => exception.location,
             _ => location,
         };
-        if self.keepalive && !self.may_keep_alive() {
-            self.keepalive = false;
+        if self.transport.is_persistent() && !self.may_keep_alive() {
+            self.transport.close_after_response();
         }
     }
 
     fn may_keep_alive(&self) -> bool {
         let keepalive = &self.location().settings.keepalive;
         keepalive.keepalive_timeout.timeout_ms != 0
-            && self.client.requests.get() < keepalive.keepalive_requests.0
+            && self.number < keepalive.keepalive_requests.0
             && self.client.age_ms() <= keepalive.keepalive_time.0
             && !self.is_misbehaving(keepalive.keepalive_disable)
     }
@@ -415,7 +408,7 @@ impl Request {
     /// Counts the bytes that the socket took since it had taken `before`; `head_bytes` of them are the head.
     pub fn count(&self, before: u64, head_bytes: u64) {
         let mut sent = self.sent.get();
-        let taken = self.wire.sent() - before;
+        let taken = self.transport.sent() - before;
         if sent.bytes == 0 && taken > 0 && self.settings().wants_first_byte {
             self.first_byte.set(poll_timing::now_ns());
         }

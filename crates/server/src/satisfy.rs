@@ -127,6 +127,6 @@ async fn delay(request: &Request, failure: Failure) -> Outcome {
     let delay = request.location().settings.admission.auth_delay.duration();
     tokio::select! {
         () = request.client.loop_.wire.wheel.sleep(delay) => Outcome::Failed(failure),
-        () = request.wire.peer_closed() => Outcome::Failed(Failure::new(CLIENT_CLOSED)),
+        () = request.transport.peer_closed() => Outcome::Failed(Failure::new(CLIENT_CLOSED)),
     }
 }

@@ -102,9 +102,9 @@ pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output 
 /// Like [`ask_for_head`], for a sub-request that its parent waits for: a request that is passed on to another server
 /// is cancelled when the client leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
 pub async fn ask_for_head_below(parent: &Request, request: Box<Request>, by: By) -> Box<Request> {
-    let leave = request.wire.leave();
+    let leave = request.transport.leave();
     let mut asked = ask_for_head(request, by);
-    let mut left = pin!(parent.wire.peer_closed());
+    let mut left = pin!(parent.transport.peer_closed());
     let first = poll_fn(|cx| match asked.as_mut().poll(cx) {
         Poll::Ready(request) => Poll::Ready(Some(request)),
         Poll::Pending => left.as_mut().poll(cx).map(|()| None),

@@ -299,7 +299,7 @@ fn tell(request: &Request, settings: &LimitReq, said: &Said<'_>) {
 /// Waits, unless the client leaves meanwhile.
 async fn wait(request: &Request, delay_ms: u64) -> Option<Outcome> {
     let wheel = &request.client.loop_.wire.wheel;
-    let left = request.wire.peer_closed();
+    let left = request.transport.peer_closed();
     let waited = wheel.timeout(Duration::from_millis(delay_ms), left);
     if waited.await.is_err() {
         return None;

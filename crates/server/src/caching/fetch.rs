@@ -176,7 +176,7 @@ pub async fn fetch_behind(
 
 /// A connection that is to be closed waits for the update, as in nginx.
 fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
-    if request.keepalive || request.is_subrequest() {
+    if request.transport.is_persistent() || request.is_subrequest() {
         return None;
     }
     let (end, ended) = oneshot::channel();

@@ -11,7 +11,7 @@ use runtime::listen::Address;
 use super::proxy_protocol::ProxyProtocol;
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::{IdleEntry, Listener, Loop};
+use crate::loops::{Listener, Loop};
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,10 +71,8 @@ pub struct Client {
     pub local: Option<SocketAddr>,
     /// The listening socket that accepted it.
     pub listener: Arc<Listener>,
-    /// Number of requests so far, including the current one.
+    /// Number of requests so far, including the current ones.
     pub requests: Cell<u64>,
-    /// Its entry in the list of idle connections.
-    pub place: IdleEntry,
     /// When it was accepted, in the loop's milliseconds.
     pub accepted_ms: u64,
     /// The client as a proxy named it before the first request.
@@ -95,7 +93,6 @@ impl Client {
         listener: Arc<Listener>,
     ) -> Self {
         Self {
-            place: loop_.idle.place(),
             loop_,
             http,
             number,
@@ -113,7 +110,6 @@ impl Client {
     #[must_use]
     pub fn behind(&self, peer: SocketAddr) -> Self {
         Self {
-            place: self.loop_.idle.place(),
             loop_: Rc::clone(&self.loop_),
             http: Rc::clone(&self.http),
             peer: Some(peer),

@@ -1,12 +1,10 @@
 //! The end of a request: the rest of its body, its log lines, and whether the connection is kept.
 
 use std::pin::pin;
-use std::rc::Rc;
 use std::time::Duration;
 
 use logs::Level;
-use message::{Framing, Version};
-use wire::http1::response_writer;
+use message::Framing;
 
 use crate::Response;
 use crate::loops::{Waiting, current_request};
@@ -14,6 +12,7 @@ use crate::metrics::zones;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
+use crate::transport::BodyStop;
 
 use super::directives::Lingering;
 use super::{Left, post_action};
@@ -64,7 +63,7 @@ pub(super) async fn finish<R: Responder>(
     mut request: Box<Request>,
     mut after: After,
 ) -> Option<Left> {
-    if after == After::Keep && !request.body.decoder.is_end() {
+    if after == After::Keep && !request.transport.is_body_over() {
         after = discard(&mut request).await;
     }
     if post_action::is_wanted(&request) {
@@ -80,7 +79,7 @@ pub(super) async fn finish<R: Responder>(
         tokio::select! {
             biased;
             () = request.client.loop_.feed.settle() => {}
-            () = request.wire.peer_closed() => {}
+            () = request.transport.peer_closed() => {}
         }
     }
     if after == After::close() && request.work_behind.is_some() {
@@ -94,15 +93,18 @@ pub(super) async fn finish<R: Responder>(
     );
     let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
     let at_least = settings.keepalive.keepalive_min_timeout.duration();
-    let mut wire = request.wire.into_inner()?;
+    let http1 = request.transport.into_http1()?;
+    let is_body_over = http1.is_body_over();
+    let mut link = http1.into_link();
+    let wire = &mut link.wire;
     match after {
         After::Keep => {
             let keepalive = match at_least.is_zero() {
                 true => Some(timeout),
                 // Boxed: few requests have it.
-                false => Box::pin(hold(&mut wire, timeout, at_least)).await,
+                false => Box::pin(hold(wire, timeout, at_least)).await,
             };
-            return Some(Left { wire, keepalive });
+            return Some(Left { link, keepalive });
         }
         After::Reset => drop(wire.stream.set_reset_on_close()),
         After::Close {
@@ -117,21 +119,19 @@ pub(super) async fn finish<R: Responder>(
             let is_due = match settings.closing.lingering_close {
                 Lingering::Off => false,
                 Lingering::On => {
-                    must_linger
-                        || !request.body.decoder.is_end()
-                        || wire.has_unread()
-                        || wire.may_have_more()
+                    must_linger || !is_body_over || wire.has_unread() || wire.may_have_more()
                 }
                 Lingering::Always => true,
             };
             if is_due {
                 let lingering = Box::pin(wire.linger(total, between));
-                let place = &request.client.place;
-                place.wait_for(Waiting::Lingering, pin!(lingering)).await;
+                link.place
+                    .wait_for(Waiting::Lingering, pin!(lingering))
+                    .await;
             }
         }
     }
-    Some(Left::to_close(wire))
+    Some(Left::to_close(link))
 }
 
 /// Delays the close until the update behind a stale response has ended, as nginx: a client that asks again after the
@@ -143,7 +143,7 @@ async fn let_work_end(request: &mut Request) {
         tokio::select! {
             biased;
             _ = work => {}
-            () = request.wire.peer_closed() => {}
+            () = request.transport.peer_closed() => {}
         }
     }
 }
@@ -153,9 +153,8 @@ pub(super) fn has_told_end(request: &Request) -> bool {
     let Some(response) = &request.response else {
         return false;
     };
-    let has_head = request.head.version >= Version::HTTP_10;
-    let has_no_body = request.is_head() || matches!(response.status, 204 | 304);
-    has_head && (has_no_body || request.is_chunked || response.content_length.is_some())
+    let has_body = !request.is_head() && !matches!(response.status, 204 | 304);
+    request.transport.tells_end(response, has_body)
 }
 
 /// Keeps a connection, which cannot be told to close yet, for `at_least` or until the next request comes. Returns the
@@ -186,7 +185,7 @@ pub async fn judge<R: Responder>(
 ) -> Option<Box<Response>> {
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {
-        outcome = request.wire.try_read_body(&mut request.body.decoder);
+        outcome = request.transport.try_read_body();
         if !matches!(outcome, Ok(Some(_))) {
             break;
         }
@@ -198,7 +197,7 @@ pub async fn judge<R: Responder>(
     request.log(Level::Error, &|out| {
         out.extend_from_slice(fault.to_string().as_bytes());
     });
-    request.keepalive = false;
+    request.transport.close_after_response();
     if response.status >= 400 {
         return Some(response);
     }
@@ -217,30 +216,12 @@ async fn discard(request: &mut Request) -> After {
         closing.lingering_time.duration(),
         closing.lingering_timeout.duration(),
     );
-    let body = &mut request.body.decoder;
-    let client = Rc::clone(&request.client);
-    let discarding = pin!(request.wire.discard_body(body, total, between));
-    match client.place.wait_for(Waiting::Lingering, discarding).await {
-        Some(Ok(())) => After::Keep,
-        Some(Err(wire::Error::Timeout)) => After::timed_out(),
-        Some(Err(_)) => After::close(),
-        // The connection was told to close.
-        None => After::timed_out(),
+    match request.transport.discard_body(total, between).await {
+        Ok(()) => After::Keep,
+        Err(BodyStop::Failed(wire::Error::Timeout)) => After::timed_out(),
+        Err(BodyStop::Failed(_)) => After::close(),
+        Err(BodyStop::GaveWay) => After::timed_out(),
     }
-}
-
-/// Answers `Expect: 100-continue` before a body is read, unless that was done.
-///
-/// # Errors
-/// Those of the socket.
-pub async fn invite(request: &mut Request, timeout: Duration) -> Result<(), wire::Error> {
-    if !request.body.is_to_be_invited() {
-        return Ok(());
-    }
-    request
-        .wire
-        .send_bytes(timeout, response_writer::CONTINUE)
-        .await
 }
 
 async fn log(request: &Request) {

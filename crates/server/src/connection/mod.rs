@@ -14,7 +14,6 @@ mod send_error;
 mod send_file;
 #[cfg(test)]
 mod tests;
-mod transport;
 mod tunnel;
 
 use std::future::Future;
@@ -23,7 +22,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use logs::Level;
-use message::{RequestHead, Version};
+use message::RequestHead;
 use wire::http1::request_parser::Limits;
 use wire::{Error as WireError, Stream, turn};
 
@@ -36,12 +35,12 @@ use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
+use crate::transport::http1::Link;
+use crate::transport::{Http1, Transport};
 
 pub use client::{Client, Scheme};
 use finish::After;
-pub use finish::invite;
 pub use send::TOGETHER_MAX;
-pub use transport::OwnWire;
 pub use tunnel::Tunnel;
 
 /// Logged status of a client that did not send what it announced.
@@ -60,11 +59,14 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
         return Box::pin(async {});
     };
     let local = stream.local_addr().ok().flatten();
-    let wire = wire::Connection::new(stream, &loop_.wire);
+    let link = Link {
+        wire: wire::Connection::new(stream, &loop_.wire),
+        place: loop_.idle.place(),
+    };
     let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {
-        let run = pin!(run::<R>(&client, seat, wire));
+        let run = pin!(run::<R>(&client, seat, link));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.http.generation(), Level::Alert, &text);
@@ -76,70 +78,67 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice as long as the connection lives"
 )]
-fn run<R: Responder>(
-    client: &Rc<Client>,
-    seat: Seat,
-    mut wire: wire::Connection,
-) -> impl Future<Output = ()> {
+fn run<R: Responder>(client: &Rc<Client>, seat: Seat, mut link: Link) -> impl Future<Output = ()> {
     async move {
         // Boxed: few connections begin so.
         if proxy_protocol::is_due(client)
-            && !Box::pin(proxy_protocol::read(&mut wire, client)).await
+            && !Box::pin(proxy_protocol::read(&mut link, client)).await
         {
-            return close(seat, wire);
+            return close(seat, link);
         }
         let mut keepalive = None;
-        while wait(&mut wire, client, keepalive).await {
+        while wait(&mut link, client, keepalive).await {
             // A reload may have come in the meantime.
             let generation = client.http.generation();
-            let left = Box::pin(exchange::<R>(wire, Rc::clone(client), generation)).await;
+            let left = Box::pin(exchange::<R>(link, Rc::clone(client), generation)).await;
             let Some(left) = left else {
                 return;
             };
-            wire = left.wire;
+            link = left.link;
             keepalive = left.keepalive;
             if keepalive.is_none() {
                 break;
             }
         }
-        close(seat, wire);
+        close(seat, link);
     }
 }
 
 /// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
 /// another loop.
-fn close(seat: Seat, wire: wire::Connection) {
+fn close(seat: Seat, link: Link) {
     drop(seat);
-    drop(wire);
+    drop(link);
 }
 
 /// The connection, after the rest of a request was dropped.
 struct Left {
-    wire: wire::Connection,
+    link: Link,
     /// Maximum time that it waits for the next request; `None`: it is closed.
     keepalive: Option<Duration>,
 }
 
 impl Left {
-    fn to_close(wire: wire::Connection) -> Self {
+    fn to_close(link: Link) -> Self {
         Self {
-            wire,
+            link,
             keepalive: None,
         }
     }
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
-async fn wait(wire: &mut wire::Connection, client: &Client, keepalive: Option<Duration>) -> bool {
+async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> bool {
+    let Link { wire, place } = link;
     if wire.has_unread() {
         turn::go_on().await;
         current_request::another();
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
-        Some(timeout) => (client.place.enter(Waiting::Kept), timeout),
+        Some(timeout) => (place.enter(Waiting::Kept), timeout),
         None => match first_timeout(client) {
-            Some(timeout) => (client.place.enter(Waiting::New), timeout),
+            Some(timeout) => (place.enter(Waiting::New), timeout),
             None => return false,
         },
     };
@@ -174,26 +173,26 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
 )]
 fn exchange<R: Responder>(
-    mut wire: wire::Connection,
+    mut link: Link,
     client: Rc<Client>,
     generation: Rc<Generation>,
 ) -> impl Future<Output = Option<Left>> {
     async move {
         let mut counted = Counted::begin(&client.loop_);
-        let is_pipelined = wire.has_unread();
-        let (head, server, start) = match read(&mut wire, &client, &generation).await {
+        let is_pipelined = link.wire.has_unread();
+        let (head, server, start) = match read(&mut link, &client, &generation).await {
             Ok(read) => read,
             Err(error) => {
                 tell_lost(&client, &generation, &error);
-                return Some(Left::to_close(wire));
+                return Some(Left::to_close(link));
             }
         };
         client.requests.set(client.requests.get() + 1);
         counted.answer();
         current_request::begin(head.line());
-        let mut request = Request::new(wire, client, generation, head, server);
+        let transport = Transport::Http1(Http1::new(link, &head, is_pipelined));
+        let mut request = Request::new(transport, client, generation, head, server);
         counted.zone = zones::begin(&request);
-        request.is_pipelined = is_pipelined;
         request.capture_server_name();
         tell_dropped(&request);
         let mut refused = After::close();
@@ -223,7 +222,9 @@ fn exchange<R: Responder>(
                 None
             }
         };
-        request.keepalive &= !request.body.is_cut_short();
+        if request.body.is_streamed() && !request.transport.is_body_over() {
+            request.transport.close_after_response();
+        }
         let after = match response {
             Some(response) => match send::start(&mut request, response) {
                 send::Started::Done(after) => after,
@@ -320,7 +321,7 @@ pub enum Started {
 /// # Errors
 /// The connection broke before a request had arrived.
 pub async fn read(
-    wire: &mut wire::Connection,
+    link: &mut Link,
     client: &Client,
     generation: &Generation,
 ) -> Result<(Box<RequestHead>, ServerId, Started), WireError> {
@@ -337,8 +338,9 @@ pub async fn read(
     };
     let timeout = first.settings.client_header_timeout.duration();
     let outcome = {
+        let Link { wire, place } = link;
         let reading = pin!(wire.read_head(&first.limits, timeout, &mut choose));
-        client.place.wait_for(Waiting::Head, reading).await
+        place.wait_for(Waiting::Head, reading).await
     };
     let Some(outcome) = outcome else {
         let text = "reusing connection while reading client request headers";
@@ -374,10 +376,4 @@ pub async fn read(
         }
         Err(error) => Err(error),
     }
-}
-
-/// Whether a version has chunks and persistent connections by default.
-#[must_use]
-pub fn is_http11(head: &RequestHead) -> bool {
-    head.version >= Version::HTTP_11
 }

@@ -49,8 +49,8 @@ pub async fn run<R: Responder>(request: &mut Request) {
         _ => RequestBody::bytes(Bytes::new()),
     };
     let body = std::mem::replace(&mut request.body, Arriving::given(body));
-    let none = request.wire.none_below();
-    let wire = std::mem::replace(&mut request.wire, none);
+    let stand_in = request.transport.stand_in();
+    let transport = std::mem::replace(&mut request.transport, stand_in);
     // At most `URI_CHANGES_MAX` times.
     while let Some(target) = target(request) {
         if !request.may_change_uri() {
@@ -65,7 +65,10 @@ pub async fn run<R: Responder>(request: &mut Request) {
         }
     }
     request.body = body;
-    request.wire = wire;
+    let stand_in = std::mem::replace(&mut request.transport, transport);
+    if !stand_in.is_persistent() {
+        request.transport.close_after_response();
+    }
 }
 
 fn target(request: &Request) -> Option<Target> {

@@ -14,6 +14,7 @@ use super::client::{Client, append_ip};
 use crate::generation::Generation;
 use crate::loops::Waiting;
 use crate::metrics::Prologue;
+use crate::transport::http1::Link;
 
 /// Maximum size of a header in bytes; a larger one is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;
@@ -286,7 +287,8 @@ pub fn is_due(client: &Client) -> bool {
 }
 
 /// Reads the header; `false`: the connection is over.
-pub async fn read(wire: &mut wire::Connection, client: &Client) -> bool {
+pub async fn read(link: &mut Link, client: &Client) -> bool {
+    let Link { wire, place } = link;
     let generation = client.http.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;
@@ -298,7 +300,7 @@ pub async fn read(wire: &mut wire::Connection, client: &Client) -> bool {
         .limits
         .client_header_buffer_size
         .max(HEADER_BYTES_MAX);
-    let idle = client.place.enter(Waiting::New);
+    let idle = place.enter(Waiting::New);
     let parse = |bytes: &[u8]| match parse(bytes, max) {
         Parsed::More => None,
         Parsed::Header(length, said) => Some((length, Ok(said))),

@@ -2,29 +2,25 @@
 //!
 //! Not here: which pages are in memory, and how the others are read (`disk`). Invariant: as in [`super::send`].
 
-use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use disk::{OpenFile, Sink};
+use disk::OpenFile;
 use message::{BodyError, FileRange};
 use wire::rate::Allowed;
-use wire::{Stream, Timer};
 
 use crate::content::files;
 use crate::request::Request;
 
-use super::send::{Framing, TOGETHER_MAX, send_head};
+use super::send::{Delivery, TOGETHER_MAX, send_head};
 use super::send_error::Stop;
 
 /// Sends a file that is the whole body: a small one with the head, a large one after it from the page cache.
 pub(super) async fn send_whole_file(
     request: &mut Request,
     range: FileRange<Rc<OpenFile>>,
-    framing: Framing,
+    delivery: Delivery,
 ) -> Result<(), Stop> {
     if range.len <= TOGETHER_MAX && !range.file.has_copy() {
         let bytes = read(
@@ -33,18 +29,18 @@ pub(super) async fn send_whole_file(
             usize::try_from(range.len).unwrap_or(usize::MAX),
         )
         .await?;
-        return send_head(request, framing, &bytes).await;
+        return send_head(request, delivery, &bytes).await;
     }
     let settings = &request.location().settings;
     // Full packets all the way cost a seventh less per byte of a large file.
     let corks = settings.sending.tcp_nopush && settings.files.sendfile;
     if corks {
-        let _ = request.wire.stream.set_nopush(true);
+        request.transport.cork(true);
     }
-    send_head(request, framing, &[]).await?;
-    send_file(request, range, framing).await?;
+    send_head(request, delivery, &[]).await?;
+    send_file(request, range, delivery).await?;
     if corks {
-        let _ = request.wire.stream.set_nopush(false);
+        request.transport.cork(false);
     }
     Ok(())
 }
@@ -54,13 +50,9 @@ pub(super) fn send_copy(
     request: &mut Request,
     range: &mut FileRange<Rc<OpenFile>>,
 ) -> Result<(), Stop> {
-    let before = request.wire.sent();
+    let before = request.transport.sent();
     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-    let (file, offset) = (&range.file, range.offset);
-    let sent = request
-        .wire
-        .try_send_by(|socket| file.send_copy(socket, offset, len));
-    match sent {
+    match request.transport.send_copy(&range.file, range.offset, len) {
         Ok(sent) => {
             request.count(before, 0);
             range.offset += sent as u64;
@@ -100,7 +92,7 @@ async fn read(
 pub(super) async fn send_file(
     request: &mut Request,
     range: FileRange<Rc<OpenFile>>,
-    framing: Framing,
+    delivery: Delivery,
 ) -> Result<(), Stop> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
@@ -112,16 +104,12 @@ pub(super) async fn send_file(
     let (mut offset, end) = (range.offset, range.offset + range.len);
     let begun = request.sent.get().bytes;
     while offset < end {
-        let upto = end.min(offset.saturating_add(allowed(request, framing, begun).await));
+        let upto = end.min(offset.saturating_add(allowed(request, delivery, begun).await));
         let start = offset;
-        let (stream, timer) = request.wire.halves();
-        let sink = ToClient {
-            stream,
-            timer: Cell::new(Some(timer)),
-            timeout: framing.timeout,
-        };
-        let outcome = disk
-            .send(&range.file, &mut offset, upto, &sink, &access)
+        let part = (&mut offset, upto);
+        let outcome = request
+            .transport
+            .send_file(&disk, &range.file, part, delivery.timeout, &access)
             .await;
         request.add_sent(offset - start);
         outcome.map_err(Stop::Disk)?;
@@ -130,45 +118,15 @@ pub(super) async fn send_file(
 }
 
 /// Number of bytes that `limit_rate` allows now; waits while it allows none.
-pub(super) async fn allowed(request: &Request, framing: Framing, begun: u64) -> u64 {
-    if framing.rate.per_second == 0 {
+pub(super) async fn allowed(request: &Request, delivery: Delivery, begun: u64) -> u64 {
+    if delivery.rate.per_second == 0 {
         return u64::MAX;
     }
     loop {
         let sent = request.sent.get().bytes - begun;
-        match framing.rate.allow(sent, request.elapsed_ms()) {
+        match delivery.rate.allow(sent, request.elapsed_ms()) {
             Allowed::Bytes(bytes) => return bytes,
             Allowed::Wait(pause) => request.client.loop_.wire.wheel.sleep(pause).await,
         }
-    }
-}
-
-/// The client's socket as the disk layer sees it.
-struct ToClient<'a> {
-    stream: &'a Stream,
-    /// Taken out only while it waits.
-    timer: Cell<Option<&'a mut Timer>>,
-    timeout: Duration,
-}
-
-impl Sink for ToClient<'_> {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.stream.as_fd())
-    }
-
-    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.stream.try_write_by(operation)
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.try_write(bytes)
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
-        let ready = std::future::poll_fn(|cx| self.stream.poll_writable(cx));
-        let outcome = timer.guard(self.timeout, ready).await;
-        self.timer.set(Some(timer));
-        outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?
     }
 }

@@ -141,7 +141,7 @@ pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
     let opening = Opening::new(request, upstream);
     match request_body::alongside(request, Leaving::Ends, pin!(opening.open())).await {
         Ok(Ok(tunnel)) => {
-            request.keepalive = false;
+            request.transport.close_after_response();
             request.tunnel = Some(Box::new(tunnel));
             let mut response = Response::new(200);
             response.body = Body::Tunnel;

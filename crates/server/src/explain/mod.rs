@@ -32,6 +32,8 @@ use crate::request::Request;
 use crate::responder::Responder as _;
 use crate::route::ServerId;
 use crate::steps::Steps;
+use crate::transport::http1::Link;
+use crate::transport::{Http1, Transport};
 use lines::Lines;
 use report::{Report, shown};
 
@@ -200,7 +202,10 @@ async fn told(
     client_end.write_all(bytes).map_err(fault)?;
     server_end.set_nonblocking(true).map_err(fault)?;
     let stream = tokio::net::UnixStream::from_std(server_end).map_err(fault)?;
-    let mut wire = wire::Connection::new(wire::Stream::Unix(stream), &loop_.wire);
+    let mut link = Link {
+        wire: wire::Connection::new(wire::Stream::Unix(stream), &loop_.wire),
+        place: loop_.idle.place(),
+    };
     let generation = http.generation();
     let listener = Arc::new(Listener {
         address: Address::Inet(local),
@@ -215,14 +220,15 @@ async fn told(
         Some(local),
         listener,
     ));
-    let read = connection::read(&mut wire, &client, &generation).await;
+    let read = connection::read(&mut link, &client, &generation).await;
     let (head, server, start) = read.map_err(|error| format!("{error:?}"))?;
     client.requests.set(1);
     let lines = Lines::new(loaded, crate::process::tables());
     let mut report = Report::default();
     report.say("request", shown(head.line()));
     report.say("from", format!("{} to {local}", question.from));
-    let mut request = Request::new(wire, client, generation, head, server);
+    let transport = Transport::Http1(Http1::new(link, &head, false));
+    let mut request = Request::new(transport, client, generation, head, server);
     request.capture_server_name();
     tell_server(&request, server, &lines, &mut report);
     match start {

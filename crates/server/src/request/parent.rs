@@ -31,7 +31,7 @@ impl Request {
     /// A sub-request (see [`crate::subrequest`]).
     pub(crate) fn child(&self, uri: Bytes, args: Bytes, body: RequestBody) -> Box<Self> {
         let mut child = Self::begin(
-            self.wire.none_below(),
+            self.transport.detached(),
             Rc::clone(&self.client),
             Rc::clone(&self.generation),
             self.head.clone(),
@@ -46,6 +46,7 @@ impl Request {
         child.is_internal = true;
         child.is_target_raw = false;
         child.head_length = 0;
+        child.number = self.number;
         child.values = self.values.share();
         child.request_id = Cell::new(Some(self.id()));
         child.parent = Some(Box::new(Parent {
@@ -79,7 +80,7 @@ impl Request {
         let mut stand_in = self.twin();
         stand_in.moment = self.moment;
         stand_in.head_length = self.head_length;
-        stand_in.is_pipelined = self.is_pipelined;
+        stand_in.transport = self.transport.stand_in();
         stand_in.charset_hint = self.charset_hint;
         self.share_states(&mut stand_in);
         stand_in.response = Some(head);

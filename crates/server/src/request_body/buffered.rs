@@ -125,11 +125,11 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     memory.extend_from_slice(&begun);
     let mut counted = charge(Holder::RequestBodies, memory.capacity());
     let mut spool = None;
-    while !request.body.decoder.is_end() {
+    while !request.transport.is_body_over() {
         read_once(request, &mut memory).await?;
         counted.set(memory.capacity());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
-        if is_full && !request.body.decoder.is_end() {
+        if is_full && !request.transport.is_body_over() {
             write(request, &mut spool, std::mem::take(&mut memory)).await?;
         }
     }
@@ -171,7 +171,7 @@ pub(super) async fn write_to(
     let size = settings.client_body_buffer_size.0;
     let mut memory = begun.to_vec();
     let mut counted = charge(Holder::RequestBodies, memory.len());
-    while !request.body.decoder.is_end() {
+    while !request.transport.is_body_over() {
         read_once(request, &mut memory).await?;
         counted.set(memory.capacity());
         if memory.len() as u64 >= size {

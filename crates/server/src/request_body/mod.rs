@@ -18,13 +18,12 @@ use bytes::Bytes;
 use disk::{Pool, Temporary};
 use logs::Level;
 use message::Framing;
-use wire::http1::body_decoder::{BodyFault, Decoder};
+use wire::http1::body_decoder::BodyFault;
 
 use crate::Failure;
-use crate::connection;
-use crate::loops::Waiting;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::transport::BodyStop;
 
 pub use buffered::Stored;
 pub use reader::{PieceError, Pieces};
@@ -84,32 +83,16 @@ impl RequestBody {
 }
 
 /// The state of a request's body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Arriving {
-    /// Finds its end on the wire.
-    pub decoder: Decoder,
-    is_invited: bool,
     body: Option<RequestBody>,
 }
 
 impl Arriving {
-    /// The body that the head announced.
-    #[must_use]
-    pub fn new(framing: Framing) -> Self {
-        Self {
-            decoder: Decoder::new(framing, 0),
-            is_invited: false,
-            body: None,
-        }
-    }
-
-    /// The body of a request without a wire: this one.
+    /// The body of a request without a client: this one.
     #[must_use]
     pub fn given(body: RequestBody) -> Self {
-        Self {
-            body: Some(body),
-            ..Self::new(Framing::None)
-        }
+        Self { body: Some(body) }
     }
 
     /// The part that was read, after the first reader asked for it.
@@ -132,15 +115,10 @@ impl Arriving {
         self.body = Some(RequestBody::bytes(Bytes::new()));
     }
 
-    /// Whether it was passed on, and not to its end: then the connection cannot be kept.
+    /// Whether it is passed on as it arrives: where it is not to its end, the connection cannot be kept.
     #[must_use]
-    pub fn is_cut_short(&self) -> bool {
-        matches!(self.body, Some(RequestBody::Passing(_))) && !self.decoder.is_end()
-    }
-
-    /// Whether `100 Continue` is still to be sent. True only once.
-    pub fn is_to_be_invited(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_invited, true)
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.body, Some(RequestBody::Passing(_)))
     }
 }
 
@@ -220,7 +198,7 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     prepare(request).await?;
     let begun = read_ahead(request)?;
     let framing = request.head.framing;
-    let body = match request.body.decoder.is_end() {
+    let body = match request.transport.is_body_over() {
         true => RequestBody::Stored(Rc::new(Stored::in_memory(framing, begun))),
         false => RequestBody::Passing(Rc::new(Pipe::new(framing, begun))),
     };
@@ -239,7 +217,7 @@ fn read_ahead(request: &mut Request) -> Result<Bytes, Outcome> {
         .0;
     let mut begun = Vec::new();
     while (begun.len() as u64) < max {
-        let piece = request.wire.try_read_body(&mut request.body.decoder);
+        let piece = request.transport.try_read_body();
         match piece.map_err(|error| failed(request, error))? {
             Some(piece) => begun.extend_from_slice(&piece),
             None => break,
@@ -284,7 +262,7 @@ async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if leaving == Leaving::IsIgnored {
         std::future::pending::<()>().await;
     }
-    request.wire.peer_closed().await;
+    request.transport.peer_closed().await;
     log_left(request);
     Outcome::Failed(Failure::new(CLIENT_CLOSED))
 }
@@ -303,33 +281,28 @@ async fn prepare(request: &mut Request) -> Result<(), Outcome> {
     let settings = &request.location().settings;
     let limit = settings.client_body.client_max_body_size.0;
     let timeout = settings.sending.send_timeout.duration();
-    request.body.decoder.set_limit(limit);
+    request.transport.limit_body(limit);
     if !request.head.expects_continue() {
         return Ok(());
     }
-    let invited = connection::invite(request, timeout).await;
+    let invited = request.transport.invite(timeout).await;
     invited.map_err(|error| failed(request, error))
 }
 
-/// Reads once from the wire, behind the content of `out`; returns nothing only at the end.
+/// Reads once from the client, behind the content of `out`; returns nothing only at the end.
 async fn read_once(request: &mut Request, out: &mut Vec<u8>) -> Result<(), Outcome> {
     let settings = &request.location().settings.client_body;
     let timeout = settings.client_body_timeout.duration();
-    let client = Rc::clone(&request.client);
-    let outcome = {
-        let decoder = &mut request.body.decoder;
-        let reading = pin!(request.wire.read_body_into(decoder, timeout, out));
-        client.place.wait_for(Waiting::Body, reading).await
-    };
-    match outcome {
-        Some(outcome) => outcome.map_err(|error| failed(request, error)),
-        None => Err(gave_way(request)),
+    match request.transport.read_body(timeout, out).await {
+        Ok(()) => Ok(()),
+        Err(BodyStop::Failed(error)) => Err(failed(request, error)),
+        Err(BodyStop::GaveWay) => Err(gave_way(request)),
     }
 }
 
 /// The outcome of a request that is told to close while its body is stalled.
 fn gave_way(request: &mut Request) -> Outcome {
-    request.keepalive = false;
+    request.transport.close_after_response();
     request.log(Level::Info, &|out| {
         out.extend_from_slice(b"reusing connection while reading client request body");
     });
@@ -347,7 +320,7 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
         // The client is not there to read a response.
         _ => (Level::Info, Outcome::Close(400)),
     };
-    request.keepalive = false;
+    request.transport.close_after_response();
     request.log(level, &|out| match &error {
         wire::Error::Body(fault) => out.extend_from_slice(fault.to_string().as_bytes()),
         wire::Error::Io(error) => out.extend_from_slice(

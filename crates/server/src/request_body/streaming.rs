@@ -127,10 +127,10 @@ pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outco
     while !pipe.slot.borrow().is_end {
         poll_fn(|cx| pipe.poll_room(cx)).await;
         let mut piece = Vec::new();
-        if !request.body.decoder.is_end() {
+        if !request.transport.is_body_over() {
             read_once(request, &mut piece).await?;
         }
-        pipe.give(piece, request.body.decoder.is_end());
+        pipe.give(piece, request.transport.is_body_over());
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
             Box::pin(pass(request, arrival)).await
         }
         Start::Refused(status) => {
-            request.keepalive = false;
+            request.transport.close_after_response();
             Outcome::Failed(Failure::new(status))
         }
     };

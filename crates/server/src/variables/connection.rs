@@ -17,7 +17,7 @@ crate::variables! {
     /// The connection's serial number.
     "connection" => fresh(|request, out| number(request.client.number, out));
     /// Requests made through the connection so far.
-    "connection_requests" => fresh(|request, out| number(request.client.requests.get(), out));
+    "connection_requests" => fresh(|request, out| number(request.number, out));
     /// The connection's age in seconds with milliseconds.
     "connection_time" => fresh(|request, out| milliseconds(request.client.age_ms(), out));
     /// `on` over TLS, otherwise empty.
@@ -77,7 +77,7 @@ fn server_addr(request: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 fn tcp_info(request: &Request, which: fn(&sys::TcpInfo) -> u32, out: &mut Vec<u8>) -> bool {
-    let Some(socket) = request.wire.get().and_then(|wire| wire.stream.tcp_socket()) else {
+    let Some(socket) = request.transport.tcp_socket() else {
         return false;
     };
     let info = sys::tcp_info(socket);

@@ -29,7 +29,7 @@ crate::variables! {
     /// `:` if `$request_port` is not empty, otherwise empty.
     "is_request_port" => fresh(|request, out| put(request.head.port.map_or(b"", |_| b":"), out));
     /// `p` when the request was pipelined, else `.`.
-    "pipe" => fresh(|request, out| put(if request.is_pipelined { b"p" } else { b"." }, out));
+    "pipe" => fresh(|request, out| put(if request.transport.is_pipelined() { b"p" } else { b"." }, out));
     /// How long the request has waited for a thread of a pool, in seconds with microseconds. It is part of
     /// `$disk_wait`, except for work that needs no disk (formatting a listing, checking a password).
     "pool_wait" => fresh(|_, out| nanoseconds(current_request::waited().pool_ns, out));

@@ -76,7 +76,7 @@ fn header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
     };
     match rest {
         b"connection" => put(
-            match request.keepalive {
+            match request.transport.is_persistent() {
                 _ if response.status == 101 => b"upgrade",
                 true => b"keep-alive",
                 false => b"close",
@@ -84,10 +84,12 @@ fn header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
             out,
         ),
         b"keep_alive" => match request.location().settings.keepalive.keepalive_timeout.told {
-            Some(seconds) if request.keepalive => put(b"timeout=", out) && number(seconds, out),
+            Some(seconds) if request.transport.is_persistent() => {
+                put(b"timeout=", out) && number(seconds, out)
+            }
             _ => false,
         },
-        b"transfer_encoding" => request.is_chunked && put(b"chunked", out),
+        b"transfer_encoding" => request.transport.is_chunked() && put(b"chunked", out),
         _ => {
             let name: Vec<u8> = rest
                 .iter()

@@ -1,7 +1,6 @@
 //! Early hints (103): interim responses that precede the final one, passed on where the location says so.
 
-use message::{Header, HeaderId, HopByHop, ResponseHead, Version};
-use wire::http1::response_writer;
+use message::{Header, HeaderId, HopByHop, ResponseHead};
 
 use crate::request::Request;
 
@@ -11,8 +10,7 @@ const EARLY_HINTS: u16 = 103;
 pub async fn pass(request: &mut Request, head: &ResponseHead) {
     let settings = &request.location().settings;
     let is_wanted = head.status == EARLY_HINTS
-        && request.head.version >= Version::HTTP_11
-        && request.wire.get().is_some()
+        && request.transport.takes_interim()
         && settings.hints.early_hints.hold(request);
     let Some(passing) = request.location().passing.clone().filter(|_| is_wanted) else {
         return;
@@ -31,15 +29,13 @@ pub async fn pass(request: &mut Request, head: &ResponseHead) {
     if lines.is_empty() {
         return;
     }
-    let before = request.wire.sent();
+    let before = request.transport.sent();
     let sent = request
-        .wire
-        .send(timeout, |out| {
-            response_writer::interim(out, EARLY_HINTS, &lines)
-        })
+        .transport
+        .interim(timeout, EARLY_HINTS, &lines)
         .await;
     request.count(before, u64::MAX);
     if sent.is_err() {
-        request.keepalive = false;
+        request.transport.close_after_response();
     }
 }

@@ -94,14 +94,16 @@ impl Tunnel for ServerSide {
 
 /// Runs the tunnel to its end.
 async fn run(mut tunnel: Box<ServerSide>, request: &mut Request) {
-    let early = request.wire.take_unread();
     let patience = tunnel.behind.patience();
     let taking = patience.silence.min(patience.taking);
     let client_takes = request.location().settings.sending.send_timeout.duration();
     let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
-    let mut to_server = Direction::new(early);
     let owner = Rc::clone(&request.client.loop_.wire);
-    let (client, timer) = request.wire.halves();
+    let Some(side) = request.transport.tunnel() else {
+        return;
+    };
+    let mut to_server = Direction::new(side.early);
+    let (client, timer) = (side.stream, side.timer);
     let server = &tunnel.server;
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
