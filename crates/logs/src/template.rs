@@ -2,6 +2,7 @@
 //!
 //! Not here: the variables themselves, which come from an implementation of [`Variables`].
 
+use bytes::Bytes;
 use config::{Template, TemplatePart, VariableIndex};
 use message::escape::Escape;
 
@@ -24,6 +25,18 @@ pub fn evaluate(template: &Template, variables: &impl Variables, out: &mut Vec<u
                 variables.variable(*index, out);
             }
             TemplatePart::Capture(number) => variables.capture(*number, out),
+        }
+    }
+}
+
+/// The template's value, as [`evaluate`] appends it; shares the text of one without variables.
+pub fn expand(template: &Template, variables: &impl Variables) -> Bytes {
+    match template.literal() {
+        Some(literal) => literal.clone(),
+        None => {
+            let mut out = Vec::with_capacity(64);
+            evaluate(template, variables, &mut out);
+            out.into()
         }
     }
 }

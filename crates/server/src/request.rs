@@ -516,14 +516,7 @@ impl Request {
     /// Expands a template for this request.
     #[must_use]
     pub fn evaluate(&self, template: &Template) -> Bytes {
-        match template.literal() {
-            Some(literal) => literal.clone(),
-            None => {
-                let mut out = Vec::with_capacity(64);
-                self.evaluate_into(template, &mut out);
-                out.into()
-            }
-        }
+        logs::template::expand(template, self)
     }
 
     /// Appends the expansion of a template for this request.

@@ -21,9 +21,9 @@ use super::upstreams::{Declaration, Lookups, UPSTREAMS_MAX, Upstream};
 use crate::resolver::directives::ResolverLine;
 
 /// Maximum of peers of an upstream.
-pub const PEERS_MAX: usize = 65_536;
+pub(crate) const PEERS_MAX: usize = 65_536;
 /// Maximum sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
-pub const RING_WEIGHT_MAX: u64 = 100_000;
+pub(crate) const RING_WEIGHT_MAX: u64 = 100_000;
 /// Minimum size of a `zone`: 8 pages.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
@@ -56,7 +56,7 @@ blocks! {
 
 directives! {
     /// Keep-alive connections to upstream servers.
-    pub struct KeptConnections in Upstream {
+    pub(crate) struct KeptConnections in Upstream {
         /// Sets how many idle connections to the group's servers each loop keeps; 0 keeps none. Without the directive,
         /// and with `local`, a connection is reused only by the location that opened it.
         keepalive: KeptCount = "32 local", [UPSTREAM] 1..=2;
@@ -71,7 +71,7 @@ directives! {
 
 directives! {
     /// Re-resolution of server names.
-    pub struct ServerResolving in Upstream {
+    pub(crate) struct ServerResolving in Upstream {
         /// Sets the name servers that resolve the group's servers with `resolve`, in place of those of `http`.
         resolver: Option<Placed<ResolverLine>> = none, [UPSTREAM] 1..;
         /// Limits the time to resolve a name; after that the query is repeated.
@@ -81,7 +81,7 @@ directives! {
 
 /// The arguments of `keepalive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptCount {
+pub(crate) struct KeptCount {
     /// Maximum of idle connections.
     pub count: u64,
     /// Whether they are only for the location that opened them.

@@ -17,7 +17,7 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 
 /// The resolver settings of an upstream.
 #[derive(Clone, Debug)]
-pub struct Watching {
+pub(crate) struct Watching {
     /// The name servers.
     pub resolver: Arc<Resolver>,
     /// `resolver_timeout`.

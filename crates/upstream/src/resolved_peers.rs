@@ -12,7 +12,7 @@ use crate::resolver::cache::ResolvedAddress;
 
 /// A `server` line with `resolve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookedUp {
+pub(crate) struct LookedUp {
     /// The line, as a template of its peers.
     pub line: ServerLine,
     /// The name to be resolved.

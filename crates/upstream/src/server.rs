@@ -19,7 +19,7 @@ const DEFAULT_PORT: u16 = 80;
 
 /// A `server` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerLine {
+pub(crate) struct ServerLine {
     /// The address as configured.
     pub name: Box<[u8]>,
     address: ServerAddress,
@@ -40,7 +40,7 @@ pub struct ServerLine {
 
 /// The name that a [`ServerLine`] with `resolve` looks up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// The host, or the domain of the service.
     pub host: String,
     /// The service.
@@ -54,7 +54,7 @@ impl ServerLine {
     ///
     /// # Errors
     /// The first error, in nginx's words.
-    pub fn read(line: &Directive, allows_backup: bool) -> Result<ServerLine, Error> {
+    pub(crate) fn read(line: &Directive, allows_backup: bool) -> Result<ServerLine, Error> {
         let (name, parameters) = line
             .args
             .split_first()
@@ -99,7 +99,7 @@ impl ServerLine {
 
     /// The name to be resolved again and again; none with a fixed address, or a name that is resolved once.
     #[must_use]
-    pub fn lookup(&self) -> Option<Lookup> {
+    pub(crate) fn lookup(&self) -> Option<Lookup> {
         match &self.address {
             ServerAddress::Name(host, port) if self.is_resolved => Some(Lookup {
                 host: host.clone(),
@@ -160,7 +160,7 @@ impl ServerLine {
     ///
     /// # Errors
     /// nginx's sentence: the name is not found.
-    pub fn peers(
+    pub(crate) fn peers(
         &self,
         resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
     ) -> Result<Vec<Peer>, Problem> {
@@ -174,7 +174,7 @@ impl ServerLine {
 
     /// A peer of this line: `name` is its name for `hash … consistent`.
     #[must_use]
-    pub fn peer(&self, address: Address, name: &[u8], weight: u32) -> Peer {
+    pub(crate) fn peer(&self, address: Address, name: &[u8], weight: u32) -> Peer {
         let plain = Peer::new(address, name);
         let plain = match &self.route {
             Some(route) => Peer {
@@ -195,7 +195,7 @@ impl ServerLine {
 
     /// The weight of a peer for which the service gives another one: the line's counts, unless it is 1.
     #[must_use]
-    pub fn weight_of(&self, service_weight: u16) -> u32 {
+    pub(crate) fn weight_of(&self, service_weight: u16) -> u32 {
         match self.weight {
             1 => u32::from(service_weight),
             written => written,

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use config::{Error, Msec, Place, Placed, Problem, Template};
 use hashbrown::HashMap;
 use logs::getaddrinfo::Hosts;
+use logs::template::{Variables, expand};
 use parking_lot::{Mutex, RwLock};
 use runtime::listen::Address;
 use smallvec::SmallVec;
@@ -21,7 +22,7 @@ use super::balancing::{Asker, BalancingMethod, Choice, Peer, PeerGroup};
 use super::keepalive::KeepaliveLimits;
 use super::re_resolve::{self, Watching};
 use super::resolved_peers::{LookedUp, ResolvedPeers};
-use super::sticky::Sticky;
+use super::sticky::{Sticky, StickySession};
 use crate::resolver::address::{ServerAddress, split_port};
 use crate::resolver::directives::ResolverLine;
 use crate::resolver::{ResolvedName, Resolving};
@@ -50,7 +51,7 @@ pub struct Declaration {
 
 /// The servers whose names are resolved again and again.
 #[derive(Debug)]
-pub struct Lookups {
+pub(crate) struct Lookups {
     /// The servers.
     pub servers: Vec<LookedUp>,
     /// The group's own name servers.
@@ -121,7 +122,7 @@ impl Live {
 impl Upstream {
     /// An upstream that is not in use yet.
     #[must_use]
-    pub fn new(declared: Declaration) -> Upstream {
+    pub(crate) fn new(declared: Declaration) -> Upstream {
         Upstream {
             declared,
             lookups: None,
@@ -157,14 +158,14 @@ impl Upstream {
 
     /// Adds servers whose names are resolved again and again.
     #[must_use]
-    pub fn with_lookups(self, lookups: Lookups) -> Upstream {
+    pub(crate) fn with_lookups(self, lookups: Lookups) -> Upstream {
         let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
         Upstream { lookups, ..self }
     }
 
     /// Adds sticky sessions.
     #[must_use]
-    pub fn with_sticky(self, sticky: Option<Sticky>) -> Upstream {
+    pub(crate) fn with_sticky(self, sticky: Option<Sticky>) -> Upstream {
         let sticky = sticky.map(Box::new);
         Upstream { sticky, ..self }
     }
@@ -194,6 +195,22 @@ impl Upstream {
         match &live.changing {
             None => Arc::clone(&live.first),
             Some(changing) => Arc::clone(&changing.group.read()),
+        }
+    }
+
+    /// What the choice for a request depends on: its client's address, its session, the key of `hash`.
+    #[must_use]
+    pub fn asker(
+        &self,
+        address: Option<IpAddr>,
+        session: Option<&StickySession>,
+        request: &impl Variables,
+    ) -> Asker {
+        let key = self.declared.key.as_ref();
+        Asker {
+            address,
+            key: key.map_or_else(Bytes::new, |key| expand(key, request)),
+            sid: session.map_or_else(Bytes::new, |session| session.sid.clone()),
         }
     }
 

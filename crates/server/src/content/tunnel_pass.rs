@@ -193,11 +193,8 @@ impl Opening {
     fn new(request: &Request, upstream: Arc<Upstream>) -> Opening {
         let settings = &request.location().settings.tunnelling;
         let session = upstream.sticky().map(|sticky| sticky.session(request));
-        let mut choice = upstream.choose(&upstream_request::asker(
-            request,
-            &upstream,
-            session.as_ref(),
-        ));
+        let asker = upstream.asker(request.client.ip(), session.as_ref(), request);
+        let mut choice = upstream.choose(&asker);
         if settings.tunnel_next_upstream_tries.0 > 0 {
             let most = settings.tunnel_next_upstream_tries.0;
             choice.limit_tries(usize::try_from(most).unwrap_or(usize::MAX));

@@ -214,11 +214,7 @@ impl StickyCookie {
                 out.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
             }
         }
-        let value = |template: &Template| {
-            let mut out = Vec::new();
-            template::evaluate(template, request, &mut out);
-            out
-        };
+        let value = |template: &Template| template::expand(template, request);
         let domain = self.domain.as_ref().map(value).unwrap_or_default();
         if !domain.is_empty() {
             out.extend_from_slice(b"; domain=");

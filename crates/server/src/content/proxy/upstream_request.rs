@@ -126,7 +126,7 @@ impl Order {
         Ok(Rc::new(Order {
             about: About::new(request),
             family: passing.family,
-            asker: asker(request, &to.upstream, session.as_ref()),
+            asker: (to.upstream).asker(request.client.ip(), session.as_ref(), request),
             session,
             upstream: Arc::clone(&to.upstream),
             unresolved: to.unresolved.clone(),
@@ -203,18 +203,6 @@ impl Order {
 /// The size of a kernel buffer; 0: the default.
 pub fn buffer(size: Option<config::Size>) -> u32 {
     size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
-}
-
-/// The data that the choice of a server depends on.
-pub fn asker(request: &Request, upstream: &Upstream, session: Option<&StickySession>) -> Asker {
-    Asker {
-        address: request.client.ip(),
-        key: match &upstream.declared().key {
-            Some(key) => request.evaluate(key),
-            None => Bytes::new(),
-        },
-        sid: session.map_or_else(Bytes::new, |session| session.sid.clone()),
-    }
 }
 
 /// A head that is being written.
