@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | layers | manual | conformance | differential | repeats | cache-faults |
+//! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | conformance | differential | repeats | cache-faults |
 //! instructions | dashboard | installed`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
@@ -17,6 +17,7 @@ mod installed;
 mod instructions;
 mod layers;
 mod manual;
+mod modules;
 mod repeats;
 mod scope;
 mod source;
@@ -33,6 +34,8 @@ usage: cargo xtask TASK
       house rules that neither rustc nor clippy knows
   layers
       imports inside the crates that run back from a lower folder to a higher one, and circles of files: within their limits
+  modules
+      files outside of a module's own that name it, for ten modules: within their limit
   manual
       writes docs/reference/ again, from the tables of directives
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.split_first() {
         Some((task, rest)) if task == "tidy" && rest.is_empty() => tidy::run(&project()),
         Some((task, rest)) if task == "layers" && rest.is_empty() => layers::run(&project()),
+        Some((task, rest)) if task == "modules" && rest.is_empty() => modules::run(&project()),
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "differential" => differential::run(&project(), rest),

@@ -23,6 +23,21 @@ pub fn code_of(text: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
+/// The texts of the string literals, as they are written, each with the offset of its opening quote; raw strings are left out.
+pub fn strings(text: &str) -> Vec<(usize, &str)> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = skip(&bytes[at..], at.checked_sub(1).map(|before| bytes[before]));
+        if bytes[at] == b'"' && length > 1 {
+            found.extend(text.get(at + 1..at + length - 1).map(|inner| (at, inner)));
+        }
+        at += length.max(1);
+    }
+    found
+}
+
 /// How many bytes from here on are a comment or a literal; 0: this is code.
 fn skip(rest: &[u8], before: Option<u8>) -> usize {
     let in_word = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -174,6 +189,12 @@ mod tests {
         assert!(!code.contains("unsafe") && !code.contains('{') && !code.contains('}'));
         assert_eq!(code.lines().count(), 3);
         assert!(code.contains("&'static str"));
+    }
+
+    #[test]
+    fn strings_are_found_outside_of_comments() {
+        let found = strings("f(\"a\", b\"b\\n\"); // \"c\"\nlet d = '\"'; g(\"\")");
+        assert_eq!(found, [(2, "a"), (8, "b\\n"), (38, "")]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::content::module::Modules;
-use crate::settings::variables;
+use crate::settings::tables;
 use crate::variables::table::VariableEntry;
 
 /// Every page as file name and text.
@@ -34,12 +34,12 @@ pub fn explain(modules: Modules, name: &str) -> Result<String, String> {
         return config::manual::explain(&crate::process::tables_with(modules), name);
     };
     let lower = variable.to_ascii_lowercase();
-    let tables = variables::all(modules);
-    let found = tables.find(&lower);
+    let variables = tables::variables(modules);
+    let found = variables.find(&lower);
     match found.filter(|(entry, rest)| !entry.is_family() || !rest.is_empty()) {
         Some((entry, _)) => Ok(format!("${lower}: {}\n", entry.doc.trim())),
         None => Err(
-            match config::suggest::nearest(lower.as_bytes(), tables.names()) {
+            match config::suggest::nearest(lower.as_bytes(), variables.names()) {
                 Some(near) => {
                     format!("unknown variable \"${variable}\", did you mean \"${near}\"?")
                 }
@@ -56,8 +56,8 @@ fn page_of_variables() -> String {
          groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
         config::manual::GENERATED
     );
-    let tables = variables::all(&[]);
-    let mut all: Vec<&VariableEntry> = tables.all().collect();
+    let variables = tables::variables(&[]);
+    let mut all: Vec<&VariableEntry> = variables.all().collect();
     all.sort_unstable_by_key(|entry| (entry.is_family(), entry.name));
     for entry in all {
         let rest = if entry.is_family() { "NAME" } else { "" };

@@ -1,6 +1,6 @@
 //! Maps a URI to a path: `root` and `alias`.
 //!
-//! Pure but for the request's variables and [`resolve`]. nginx-drop-in 18 (alias in regex locations).
+//! Pure but for the request's variables. Not here: symbolic links ([`crate::realpath_root`]). nginx-drop-in 18 (alias in regex locations).
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,6 @@ use config::{Directive, Error, Problem, Scope, Section, Table, Template, Value, 
 use logs::Level;
 
 use crate::Failure;
-use crate::content::files;
 use crate::request::Request;
 
 blocks! {
@@ -28,8 +27,6 @@ blocks! {
 crate::variables! {
     /// The root directory of the request: the value of `root` or `alias`.
     "document_root" => fresh(document_root);
-    /// `$document_root` with symbolic links resolved.
-    "realpath_root" => fresh(real_root);
     /// The file that the request maps to.
     "request_filename" => fresh(filename);
 }
@@ -232,59 +229,6 @@ fn filename(request: &Request, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(&mapped.path);
     }
     is_mapped
-}
-
-/// The value of `$realpath_root` for one root.
-#[derive(Debug)]
-pub struct Resolved {
-    root: Vec<u8>,
-    found: Result<Vec<u8>, disk::Error>,
-}
-
-/// Determines `$realpath_root` at the request's location, if the configuration uses it. Variables cannot wait for a
-/// disk, so this is done before the variable is evaluated.
-pub async fn resolve(request: &mut Request) {
-    if !request.settings().uses_realpath {
-        return;
-    }
-    let mut path = Vec::new();
-    root(request, &mut path);
-    if request
-        .resolved
-        .as_ref()
-        .is_some_and(|known| known.root == path)
-    {
-        return;
-    }
-    let disk = &request.client.loop_.disk;
-    let found = match files::pool(request) {
-        Ok(pool) => {
-            let access = files::reading(request.location(), pool);
-            // Boxed: it is large, and hardly any configuration needs it.
-            Box::pin(disk.real_path(&path, &access)).await
-        }
-        // The failure is in the log already.
-        Err(_) => return,
-    };
-    request.resolved = Some(Box::new(Resolved { root: path, found }));
-}
-
-/// Appends `$realpath_root`; `false` if it could not be determined.
-fn real_root(request: &Request, out: &mut Vec<u8>) -> bool {
-    let mut path = Vec::new();
-    root(request, &mut path);
-    let known = request.resolved.as_ref().filter(|known| known.root == path);
-    match known.map(|known| &known.found) {
-        Some(Ok(real)) => {
-            out.extend_from_slice(real);
-            true
-        }
-        Some(Err(error)) => {
-            files::log_error(request, Level::Crit, error, &path);
-            false
-        }
-        None => false,
-    }
 }
 
 /// The path of the request's URI.

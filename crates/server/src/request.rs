@@ -23,7 +23,6 @@ use crate::connection::{Client, Tunnel};
 use crate::generation::Generation;
 use crate::loops::poll_timing;
 use crate::outcome::Target;
-use crate::path::Resolved;
 use crate::regex::{Regex, Spans};
 use crate::request_body::Arriving;
 use crate::route::{LocationId, ServerId};
@@ -136,8 +135,6 @@ pub struct Request {
     pub is_complete: bool,
     /// Whether its log lines are being written: an error now happens "while logging request".
     pub is_logging: Cell<bool>,
-    /// `$realpath_root`, where the configuration uses it.
-    pub resolved: Option<Box<Resolved>>,
     /// Status shown in logs when the connection was closed without a response.
     pub silent_status: Option<u16>,
     /// The response's head, once it is known.
@@ -226,7 +223,6 @@ impl Request {
             body,
             is_complete: false,
             is_logging: Cell::new(false),
-            resolved: None,
             silent_status: None,
             response: None,
             sent: Cell::new(Sent::default()),

@@ -312,7 +312,7 @@ fn block_end(code: &str, start: usize) -> usize {
 }
 
 /// Blanks the inline modules of tests. One that is only declared (`mod tests;`) is a file of its own.
-fn without_tests(code: &str) -> String {
+pub fn without_tests(code: &str) -> String {
     const BEGINNINGS: [&str; 2] = ["#[cfg(test)]", "#[cfg(all(test"];
     let mut out = code.to_owned();
     for (range, _) in inline_modules(code) {

@@ -10,6 +10,7 @@ mod imports;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+pub use file::without_tests;
 use graph::Arrows;
 use imports::Crate;
 
@@ -97,8 +98,7 @@ fn crates(project: &Path) -> Result<BTreeMap<String, Vec<(String, String)>>, Str
         let Some((name, file)) = below.and_then(|path| path.split_once("/src/")) else {
             continue;
         };
-        let is_test = |part: &str| part == "tests" || part.ends_with("_tests");
-        if file.trim_end_matches(".rs").split('/').any(is_test) {
+        if is_test(file) {
             continue;
         }
         // Removed, and not yet committed so.
@@ -108,6 +108,12 @@ fn crates(project: &Path) -> Result<BTreeMap<String, Vec<(String, String)>>, Str
         }
     }
     Ok(crates)
+}
+
+/// Whether a path is that of a file of tests.
+pub fn is_test(path: &str) -> bool {
+    let is_test = |part: &str| part == "tests" || part.ends_with("_tests");
+    path.trim_end_matches(".rs").split('/').any(is_test)
 }
 
 /// The files of a crate, their folders, and the imports between them.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
-use crate::settings::variables;
+use crate::settings::tables;
 
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
@@ -123,7 +123,7 @@ impl<'a> Lines<'a> {
     /// The block that makes a variable.
     pub fn maker(&self, variable: &str) -> Option<&'a Directive> {
         let is_block = |line: &&Directive| {
-            let mut blocks = variables::blocks(&[]);
+            let mut blocks = tables::variable_blocks(&[]);
             blocks.any(|kind| line.name == *kind.name)
         };
         let mut makers = self.http().filter(is_block);

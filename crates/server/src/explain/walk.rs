@@ -11,11 +11,11 @@ use crate::before::rewrite::machine::{Ended, Machine};
 use crate::before::{access, auth_basic, client_max_body_size, real_ip, try_files};
 use crate::find_location;
 use crate::outcome::{Outcome, Settled, Target};
-use crate::path;
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::satisfy::{Satisfy, Verdict};
 use crate::steps::content;
 use crate::steps::respond::settle;
+use crate::{path, realpath_root};
 
 use super::answer::tell_answer;
 use super::lines::{self, Lines};
@@ -90,7 +90,7 @@ async fn round(
             if arrival == Arrival::Fresh {
                 named_by_proxy(request, lines, report);
             }
-            path::resolve(request).await;
+            realpath_root::run(request).await;
             if let Some(Ended::Answered(outcome)) = rewritten(request, lines, report).await {
                 return Round::Goes(outcome);
             }
@@ -102,7 +102,7 @@ async fn round(
         }
     }
     for _ in 0..ROUNDS_MAX {
-        path::resolve(request).await;
+        realpath_root::run(request).await;
         if let Some(early) = client_max_body_size::run(request) {
             let chain = chain(request, lines);
             let made = lines.of(&chain, &["client_max_body_size"]);
@@ -195,7 +195,7 @@ async fn rewritten(request: &mut Request, lines: &Lines<'_>, report: &mut Report
     let mut machine = Machine::new(request, program);
     // The interpreter cannot go back, so this ends.
     loop {
-        path::resolve(request).await;
+        realpath_root::run(request).await;
         let is_met = match machine.file_test() {
             None => false,
             Some(test) => match test.ask(request).await {

@@ -15,7 +15,7 @@ use crate::content::module::Modules;
 use crate::content::proxy::https;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
-use crate::settings::variables;
+use crate::settings::tables;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
@@ -99,7 +99,9 @@ pub fn load(
     let mut scope = Scope::new();
     let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
-    let blocks: Vec<_> = variables::blocks(modules).map(|kind| kind.name).collect();
+    let blocks: Vec<_> = tables::variable_blocks(modules)
+        .map(|kind| kind.name)
+        .collect();
     warnings.extend(https::warning(&tree, &blocks));
     match built {
         Ok((main, settings)) => Ok(Loaded {

@@ -35,8 +35,8 @@ use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
-use super::tables::LocationSettings;
-use super::{Server, Settings, variables};
+use super::tables::{self, LocationSettings};
+use super::{Server, Settings};
 
 /// Maximum number of servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
@@ -98,7 +98,7 @@ impl Settings {
         let mut host = hosts.asking();
         let mut http = Http::default();
         let mut definitions = Definitions::default();
-        let variable_tables = variables::all(surroundings.modules);
+        let variable_tables = tables::variables(surroundings.modules);
         variable_tables.reserve(scope);
         for directive in tree
             .directives
@@ -145,7 +145,10 @@ impl Settings {
         charset::settle(&mut settings.charsets, &settings.locations)?;
         settings.note_steps();
         settings.variables = definitions.finish(&settings.variable_tables, scope)?;
-        settings.name_variables(scope);
+        let names = scope.variables().iter().zip(0..);
+        settings.variable_names = names
+            .map(|(variable, index)| (variable.name.as_str().into(), VariableIndex(index)))
+            .collect();
         settings.uses_realpath = scope.find("realpath_root").is_some();
         settings.number_zones()?;
         settings.number_stale_files();
@@ -160,17 +163,6 @@ impl Settings {
         for location in &mut self.locations {
             location.has_steps_before = steps::before::is_any(location);
             location.has_filters = steps::after::has_filters(&self.charsets, location);
-        }
-    }
-
-    /// Keeps the names of variables where pages may ask for them.
-    fn name_variables(&mut self, scope: &Scope) {
-        let mut locations = self.locations.iter();
-        if locations.any(|location| location.settings.ssi.ssi) {
-            let names = scope.variables().iter().zip(0..);
-            self.variable_names = names
-                .map(|(variable, index)| (variable.name.clone().into(), VariableIndex(index)))
-                .collect();
         }
     }
 
@@ -339,7 +331,8 @@ fn read_http<'a>(
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
             _ if read_level(&mut http.server, &mut http.location, line, scope)? => {}
-            _ => match variables::blocks(around.modules).find(|kind| line.name == *kind.name) {
+            _ => match tables::variable_blocks(around.modules).find(|kind| line.name == *kind.name)
+            {
                 Some(kind) => definitions.read(kind, line, scope)?,
                 None => http.lines.push(line),
             },

@@ -11,7 +11,6 @@ pub mod scopes;
 pub mod server;
 pub mod tables;
 pub mod types;
-pub mod variables;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -63,7 +62,7 @@ pub struct Settings {
     pub variables: Vec<Definition>,
     /// The variables that are built in.
     pub variable_tables: VariableTables,
-    /// The indices of variables by name, in lower case, where pages may ask for them (`ssi`).
+    /// The indices of variables by name, in lower case.
     pub variable_names: HashMap<Box<str>, VariableIndex>,
     /// The charsets that are named, and the ways between them.
     pub charsets: Charsets,

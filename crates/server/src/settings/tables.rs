@@ -1,4 +1,4 @@
-//! The directive tables of all modules: the list of all directives that the program obeys.
+//! The lists of what modules declare: tables of directives and of variables, blocks that define a variable.
 //!
 //! To add a module's directives, add its group to the level where it belongs.
 
@@ -12,6 +12,7 @@ use crate::after::compression::accept::Accepting;
 use crate::after::compression::brotli::Brotli;
 use crate::after::compression::gzip::Gzip;
 use crate::after::compression::zstd::Zstd;
+use crate::after::compression::{brotli, gzip, zstd};
 use crate::after::gunzip::Gunzip;
 use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
@@ -20,6 +21,7 @@ use crate::after::slice::Slicing;
 use crate::after::ssi::Ssi;
 use crate::after::sub_filter::SubFilter;
 use crate::after::userid::UserId;
+use crate::after::{slice, ssi, userid};
 use crate::before::access::Access;
 use crate::before::auth_basic::AuthBasic;
 use crate::before::auth_request::AuthRequest;
@@ -29,6 +31,8 @@ use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
 use crate::before::rewrite::Rewriting;
 use crate::before::try_files::Trying;
+use crate::before::{auth_basic, limit_conn, limit_req, real_ip};
+use crate::caching::cache_state;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::connection::post_action::PostAction;
@@ -39,12 +43,15 @@ use crate::content::files::Files;
 use crate::content::flv::Flv;
 use crate::content::gzip_static::Precompressed;
 use crate::content::index::Index;
+use crate::content::module::Modules;
 use crate::content::mp4::Mp4;
 use crate::content::proxy::families::{Fastcgi, Scgi, Uwsgi};
 use crate::content::proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::content::proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
+use crate::content::proxy::{gateways, variables as proxy};
 use crate::content::random_index::RandomIndex;
 use crate::content::static_files::StaticFiles;
+use crate::content::status;
 use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
@@ -54,6 +61,11 @@ use crate::request_body::directives::ClientBody;
 use crate::resolver::Resolving;
 use crate::satisfy::Admission;
 use crate::server_tokens::Identity;
+use crate::variables::block::VariableBlock;
+use crate::variables::table::{VariableEntry, VariableTables};
+use crate::variables::{
+    browser, connection, environment, referer, request, response, secure_link, tls,
+};
 
 use crate::subrequest::Subrequests;
 use crate::variables::browser::Browser;
@@ -245,4 +257,67 @@ pub fn all() -> Vec<&'static Table> {
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());
     tables
+}
+
+/// The variables of all modules.
+const VARIABLES: &[&[VariableEntry]] = &[
+    request::VARIABLES,
+    response::VARIABLES,
+    connection::VARIABLES,
+    environment::VARIABLES,
+    tls::VARIABLES,
+    crate::path::VARIABLES,
+    crate::realpath_root::VARIABLES,
+    real_ip::VARIABLES,
+    limit_req::VARIABLES,
+    limit_conn::VARIABLES,
+    auth_basic::VARIABLES,
+    proxy::VARIABLES,
+    gateways::VARIABLES,
+    cache_state::VARIABLES,
+    slice::VARIABLES,
+    ssi::VARIABLES,
+    gzip::VARIABLES,
+    brotli::VARIABLES,
+    zstd::VARIABLES,
+    userid::VARIABLES,
+    browser::VARIABLES,
+    referer::VARIABLES,
+    secure_link::VARIABLES,
+    status::VARIABLES,
+];
+
+/// The blocks of all modules that define a variable.
+const BLOCKS: &[VariableBlock] = &[
+    crate::map::BLOCK,
+    crate::geo::BLOCK,
+    crate::split_clients::BLOCK,
+];
+
+/// The blocks that define a variable.
+pub fn variable_blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
+    let outside = modules.iter().flat_map(|module| module.variable_blocks());
+    BLOCKS.iter().chain(outside)
+}
+
+/// The built-in variables, and those of modules from outside.
+#[must_use]
+pub fn variables(modules: Modules) -> VariableTables {
+    let outside = modules.iter().map(|module| module.variables());
+    VariableTables::new(VARIABLES.iter().copied().chain(outside).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_stands_once() {
+        let tables = variables(&[]);
+        let mut names: Vec<_> = tables.all().map(|entry| entry.name).collect();
+        let before = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), before);
+    }
 }

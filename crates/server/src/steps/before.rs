@@ -13,7 +13,7 @@ use crate::find_location;
 use crate::headers_more;
 use crate::loops::current_request;
 use crate::outcome::Outcome;
-use crate::path;
+use crate::realpath_root;
 use crate::request::{Arrival, Request};
 use crate::settings::Location;
 
@@ -34,7 +34,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
                 }
                 real_ip::run(request);
             }
-            path::resolve(request).await;
+            realpath_root::run(request).await;
             if let Some(early) = rewrite::run_server(request).await {
                 return Some(early);
             }
@@ -45,7 +45,7 @@ pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
     }
     // At most `URI_CHANGES_MAX` times.
     loop {
-        path::resolve(request).await;
+        realpath_root::run(request).await;
         if let Some(early) = client_max_body_size::run(request) {
             return Some(early);
         }

@@ -1,6 +1,6 @@
 //! Blocks of `http` that define a variable (`map`, `geo`, `split_clients`).
 //!
-//! Not here: the blocks themselves, which stand in their modules, and their list (`settings::variables`).
+//! Not here: the blocks themselves, which stand in their modules, and their list (`settings::tables`).
 
 use std::fmt::Debug;
 use std::sync::Arc;

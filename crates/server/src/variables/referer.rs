@@ -9,7 +9,7 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Table, VariableIndex, Word, blocks};
 use message::HeaderId;
 
-use crate::map::table::Map;
+use crate::name_map::Map;
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::route::ServerName;

@@ -1,6 +1,6 @@
 //! The tables of variables: each module declares the variables whose values it knows, beside the code that finds them.
 //!
-//! Not here: the list of all tables (`settings::variables`), and the variables that the configuration defines (`map`,
+//! Not here: the list of all tables (`settings::tables`), and the variables that the configuration defines (`map`,
 //! `geo`, `split_clients`, `set`, named groups of regular expressions). Invariant: a name stands in one table only.
 
 use bytes::Bytes;

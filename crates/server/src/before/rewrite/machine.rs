@@ -10,7 +10,7 @@ use logs::template::{self, Quoting, is_true};
 use crate::Failure;
 use crate::before::return_;
 use crate::outcome::Outcome;
-use crate::path;
+use crate::realpath_root;
 use crate::regex::Regex;
 use crate::request::Request;
 
@@ -44,7 +44,7 @@ pub fn run(request: &mut Request, program: &Program) -> Ended {
 pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
-        path::resolve(request).await;
+        realpath_root::run(request).await;
         let is_met = match machine.file_test() {
             None => false,
             Some(test) => match test.ask(request).await {

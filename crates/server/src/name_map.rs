@@ -1,4 +1,4 @@
-//! Finds the value for a source string. Pure: the caller supplies the source's value and matches the regexes.
+//! Names, wildcards and regular expressions, each with a value: finds the value for a source string. Pure: the caller supplies the source's value and matches the regexes.
 //!
 //! Not here: evaluating the value found (it may contain variables) and caching it per request. Invariant, nginx's
 //! order: exact name, longest `*.x`, longest `x.*`, then the regexes in file order, then the default.

@@ -1,19 +1,16 @@
 //! `map`: a variable whose value depends on another value.
 //!
-//! * [`table`]: finds the value for a source string; pure.
-//! * here: the lines of a block.
-
-pub mod table;
+//! Not here: how the value for a string is found ([`crate::name_map`]).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, Word, blocks};
 
+use crate::name_map::{self, Key, Map};
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::variables::block::{Defined, Definition, VariableBlock, source_and_target};
-use table::{Key, Map};
 
 blocks! {
     /// Variables by other values (map).
@@ -66,7 +63,7 @@ fn add(
     value: Template,
     scope: &mut Scope,
 ) -> Result<(), Problem> {
-    let problem = |found: table::Problem| Problem::new(found.to_string());
+    let problem = |found: name_map::Problem| Problem::new(found.to_string());
     match Key::new(key) {
         Key::Default => map.set_default(value).map_err(problem),
         Key::Name(name) => map.add_name(name, value).map_err(problem),
