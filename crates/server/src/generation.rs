@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use disk::OpenFileCache;
 
-use crate::metrics::zones::ZoneFigures;
 use crate::route::LocationId;
 use crate::settings::Settings;
+use crate::status_zone::ZoneFigures;
 
 /// One configuration as a loop sees it. A loop swaps its `Rc` of it on reload; a request keeps the one that it began
 /// with.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::content::hot_files::ReadyFiles;
 use crate::generation::Generation;
 use crate::loops::Loop;
-use crate::metrics::zones::Zones;
 use crate::responder::Calls;
+use crate::status_zone::Zones;
 
 /// The state of HTTP on one loop.
 #[derive(Debug)]

@@ -9,15 +9,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::connection;
-use crate::dashboard;
+use crate::dashboard::{history, sampler};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
 use crate::loops::loop_threads::{self, Crew};
 use crate::loops::{Accepted, Configuration, Datagrams, Loop, Service, Serving, Shared, Start};
+use crate::memory;
 use crate::memory::directives::MemoryBudget;
 use crate::metrics::Ledger;
+use crate::monitoring;
 use crate::responder::Responder as _;
 use crate::settings::Settings;
+use crate::status_zone;
 use crate::steps::Steps;
 use crate::upstream::KeepalivePool;
 
@@ -65,9 +68,10 @@ impl HttpServer {
         settings.upstreams.watch();
         settings.upstreams.limits();
         self.threads.apply(&plan.loops)?;
-        self.ledger.configure(plan);
+        memory::of(&self.ledger).configure(plan.memory_budget, plan.loops.loops);
+        monitoring::configure(&self.ledger, settings, plan.loops.number, plan.begun_ns);
         if settings.shows_dashboard() {
-            dashboard::sampler::begin(&self.ledger);
+            sampler::begin(&self.ledger);
         }
         Ok(())
     }
@@ -98,7 +102,8 @@ impl HttpServer {
     /// Tells all loops to finish and end.
     pub fn shut_down(&mut self) {
         self.threads.shut_down();
-        self.ledger.history.end();
+        // Streams of dashboards have no end of their own.
+        history::of(&self.ledger).end();
     }
 
     /// Whether a loop still runs.
@@ -119,7 +124,7 @@ fn start(ledger: Arc<Ledger>) -> Start {
         let settings = settings_of(configuration);
         KeepalivePool::of(loop_).keep_only(&settings.upstreams);
         let generation = Generation::new(number, settings);
-        let http = HttpLoop::new(loop_, generation, Arc::clone(&ledger.zones), Steps::CALLS);
+        let http = HttpLoop::new(loop_, generation, status_zone::zones(&ledger), Steps::CALLS);
         Box::new(HttpService {
             loop_: Rc::clone(loop_),
             http,

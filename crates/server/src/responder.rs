@@ -8,9 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::Response;
-use crate::metrics::By;
 use crate::outcome::{Outcome, Start};
 use crate::request::Request;
+use crate::subrequest::{self, Kind};
 
 /// The steps of a server.
 pub trait Responder: Sized + 'static {
@@ -40,16 +40,16 @@ pub type Asked = Pin<Box<dyn Future<Output = Answered>>>;
 #[derive(Debug)]
 pub struct Calls {
     /// Makes the response to a sub-request, and counts it for the module that asked.
-    pub ask: fn(Box<Request>, Start, By) -> Asked,
+    pub ask: fn(Box<Request>, Start, &'static Kind) -> Asked,
     /// As [`Responder::finish`].
     pub finish: fn(&mut Request, Box<Response>) -> Result<Box<Response>, Outcome>,
 }
 
-fn ask<R: Responder>(mut request: Box<Request>, start: Start, by: By) -> Asked {
+fn ask<R: Responder>(mut request: Box<Request>, start: Start, by: &'static Kind) -> Asked {
     // Boxed, with its type named, since requests run sub-requests on their way (recursion).
     Box::pin(async move {
         let response = R::respond(&mut request, start).await;
-        crate::subrequest::count(&request, by, response.as_deref());
+        subrequest::count(&request, by, response.as_deref());
         (request, response)
     })
 }

@@ -5,13 +5,18 @@
 use std::ops::ControlFlow;
 
 use config::{Msec, directives};
+use disk::metrics::Number;
 use logs::Level;
+use slots::slotted;
 
 use crate::Failure;
-
+use crate::families;
+use crate::metrics::counters::COUNTERS;
+use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::CLIENT_CLOSED;
+use crate::settings::Location;
 
 config::choices! {
     /// `satisfy`.
@@ -33,6 +38,34 @@ directives! {
         auth_delay: Msec = "0", [HTTP | SERVER | LOCATION] 1;
     }
 }
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+struct DelayCounters {
+    /// Refusals that `auth_delay` held back.
+    delayed: Number,
+}
+
+slotted!(COUNTERS: DelayCounters);
+
+families! {
+    /// The families of these counters.
+    FAMILIES;
+    AUTH_DELAYED Counter "freewheel_auth_delayed_requests" "" [] "Refusals that auth_delay held back.";
+}
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show: |shown, page| {
+        let loops = shown.loops::<DelayCounters>();
+        let delayed = loops.sum(|counters| &counters.delayed);
+        let uses = |location: &Location| location.settings.admission.auth_delay.0 > 0;
+        if delayed > 0 || shown.is_any_location(uses) {
+            page.whole(&AUTH_DELAYED, &[], delayed);
+        }
+    },
+};
 
 /// The verdict of one judge.
 #[derive(Debug)]
@@ -123,7 +156,8 @@ async fn delay(request: &Request, failure: Failure) -> Outcome {
     request.log(Level::Info, &|out| {
         out.extend_from_slice(b"delaying unauthorized request");
     });
-    request.client.loop_.figures.modules.delayed.add(1);
+    let counters = request.client.loop_.figures.of::<DelayCounters>();
+    counters.delayed.add(1);
     let delay = request.location().settings.admission.auth_delay.duration();
     tokio::select! {
         () = request.client.loop_.wire.wheel.sleep(delay) => Outcome::Failed(failure),

@@ -5,6 +5,9 @@
 //! make them (`auth_request`, `mirror`, `slice`, `addition`, `ssi`).
 
 pub mod include;
+mod kind;
+
+pub use kind::{Kind, METRICS};
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -18,7 +21,6 @@ use logs::Level;
 use message::Body;
 
 use crate::Response;
-use crate::metrics::By;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
@@ -75,19 +77,22 @@ pub struct TooDeep;
 
 /// Runs a sub-request up to its response. Nothing of the body has been read yet.
 #[must_use]
-pub fn ask(request: Box<Request>, by: By) -> Asked {
+pub fn ask(request: Box<Request>, by: &'static Kind) -> Asked {
     (request.client.http.calls.ask)(request, Start::Fresh, by)
 }
 
 /// Like [`ask`], for a sub-request that begins at its content: the point that its parent has reached.
 #[must_use]
-pub fn ask_for_content(request: Box<Request>, by: By) -> Asked {
+pub fn ask_for_content(request: Box<Request>, by: &'static Kind) -> Asked {
     (request.client.http.calls.ask)(request, Start::Content, by)
 }
 
 /// Runs a sub-request whose body is discarded, and logs it.
 #[must_use]
-pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
+pub fn ask_for_head(
+    request: Box<Request>,
+    by: &'static Kind,
+) -> Pin<Box<dyn Future<Output = Box<Request>>>> {
     Box::pin(async move {
         let (mut request, response) = ask(request, by).await;
         if let Some(mut response) = response {
@@ -101,7 +106,11 @@ pub fn ask_for_head(request: Box<Request>, by: By) -> Pin<Box<dyn Future<Output 
 
 /// Like [`ask_for_head`], for a sub-request that its parent waits for: a request that is passed on to another server
 /// is cancelled when the client leaves, unless its location says otherwise (`proxy_ignore_client_abort`).
-pub async fn ask_for_head_below(parent: &Request, request: Box<Request>, by: By) -> Box<Request> {
+pub async fn ask_for_head_below(
+    parent: &Request,
+    request: Box<Request>,
+    by: &'static Kind,
+) -> Box<Request> {
     let leave = request.transport.leave();
     let mut asked = ask_for_head(request, by);
     let mut left = pin!(parent.transport.peer_closed());
@@ -119,10 +128,9 @@ pub async fn ask_for_head_below(parent: &Request, request: Box<Request>, by: By)
 }
 
 /// A request that `by` asked for was answered; `None`: without a response.
-pub fn count(request: &Request, by: By, response: Option<&Response>) {
+pub fn count(request: &Request, by: &Kind, response: Option<&Response>) {
     let status = response.map(|response| response.status);
-    let modules = &request.client.loop_.figures.modules;
-    modules.count_subrequest(by, status);
+    by.count(&request.client.loop_.figures, status);
 }
 
 /// Reads the part of a discarded body that has arrived: mostly all of it, so that the upstream connection can be

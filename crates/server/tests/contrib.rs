@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use server::metrics::names::{ALL, About, Kind};
+use server::metrics::Family;
+use server::metrics::families::Kind;
+use server::monitoring::families::all;
 
 const FILES: &[&str] = &[
     "contrib/grafana/freewheel.json",
@@ -31,13 +33,13 @@ fn names(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// The names of a family's samples as Prometheus has them.
-fn samples(about: &About) -> Vec<String> {
-    let suffixes: &[&str] = match about.kind {
+fn samples(family: &Family) -> Vec<String> {
+    let suffixes: &[&str] = match family.kind {
         Kind::Counter => &["_total"],
         Kind::Gauge => &[""],
         Kind::Histogram => &["_bucket", "_sum", "_count"],
     };
-    let name = |suffix: &&str| format!("{}{suffix}", about.name);
+    let name = |suffix: &&str| format!("{}{suffix}", family.name);
     suffixes.iter().map(name).collect()
 }
 
@@ -49,9 +51,9 @@ fn every_name_is_one_of_ours() {
         let mut count = 0;
         for (name, _) in names(&text) {
             count += 1;
-            let is_known = ALL.iter().any(|about| match is_of_prometheus {
-                true => samples(about).iter().any(|sample| sample == name),
-                false => about.name == name,
+            let is_known = all().any(|family| match is_of_prometheus {
+                true => samples(family).iter().any(|sample| sample == name),
+                false => family.name == name,
             });
             assert!(is_known, "{file}: {name}");
         }
@@ -63,16 +65,15 @@ fn every_name_is_one_of_ours() {
 fn operators_are_told_of_every_figure() {
     let page = text("docs/watching.md");
     let named: Vec<&str> = names(&page).map(|(name, _)| name).collect();
-    for about in ALL {
-        let name = match about.kind {
-            Kind::Counter => format!("{}_total", about.name),
-            Kind::Gauge | Kind::Histogram => about.name.to_owned(),
+    for family in all() {
+        let name = match family.kind {
+            Kind::Counter => format!("{}_total", family.name),
+            Kind::Gauge | Kind::Histogram => family.name.to_owned(),
         };
         assert!(named.contains(&&name[..]), "docs/watching.md: {name}");
     }
     let is_known = |name: &&str| {
-        ALL.iter()
-            .any(|about| name.strip_suffix("_total").unwrap_or(name) == about.name)
+        all().any(|family| name.strip_suffix("_total").unwrap_or(name) == family.name)
     };
     assert_eq!(named.iter().find(|name| !is_known(name)), None);
     assert!(text("README.md").contains("(docs/watching.md)"));
@@ -82,14 +83,14 @@ fn operators_are_told_of_every_figure() {
 fn every_figure_is_on_the_dashboard_for_grafana() {
     let dashboard = text("contrib/grafana/freewheel.json");
     let shown: Vec<&str> = names(&dashboard).map(|(name, _)| name).collect();
-    for about in ALL {
-        let is_shown = samples(about)
+    for family in all() {
+        let is_shown = samples(family)
             .iter()
             .any(|sample| shown.contains(&&sample[..]));
         assert!(
             is_shown,
             "contrib/grafana/freewheel.json does not show {}",
-            about.name
+            family.name
         );
     }
 }
@@ -105,13 +106,11 @@ fn every_label_is_one_of_the_family_s() {
             else {
                 continue;
             };
-            let about = ALL
-                .iter()
-                .find(|about| samples(about).iter().any(|sample| sample == name));
-            let about = about.expect("the other test says so");
+            let family = all().find(|family| samples(family).iter().any(|sample| sample == name));
+            let family = family.expect("the other test says so");
             for label in labels.split(',') {
                 let label = label.trim().split(['=', '!']).next().unwrap_or_default();
-                let is_known = label == "instance" || about.labels.contains(&label);
+                let is_known = label == "instance" || family.labels.contains(&label);
                 assert!(is_known, "{file}: {name} has no label {label:?}");
             }
         }

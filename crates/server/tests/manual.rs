@@ -45,11 +45,11 @@ fn no_page_of_the_reference_is_stale() {
 fn the_page_of_metrics_is_not_stale() {
     let page = directory().join("../metrics.md");
     if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&page, server::metrics::names::document()).unwrap();
+        std::fs::write(&page, server::monitoring::families::document()).unwrap();
     }
     let there = std::fs::read_to_string(&page).unwrap_or_default();
     assert!(
-        there == server::metrics::names::document(),
+        there == server::monitoring::families::document(),
         "docs/metrics.md is stale: run `cargo xtask manual`"
     );
 }

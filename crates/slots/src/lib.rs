@@ -1,8 +1,13 @@
 //! Typed places in tables whose owner does not know the types.
 //!
-//! A core type (a request, a loop) has one [`Table`]; a module keeps a value of its own in it without the core naming the
-//! module. Each type has a [`Slot`], numbered when it is first used, so a look-up is one load, an index and a comparison
-//! of types. Not here: what is kept, or when it is forgotten. Invariant: a table holds at most one value of a type.
+//! A core type (a request, a loop) has one [`Table`] or, where threads share it, [`SharedTable`]; a module keeps a
+//! value of its own in it without the core naming the module. Each type has a [`Slot`], numbered when it is first used,
+//! so a look-up is one load, an index and a comparison of types. Not here: what is kept, or when it is forgotten.
+//! Invariant: a table holds at most one value of a type.
+
+mod shared;
+
+pub use shared::SharedTable;
 
 use std::any::Any;
 use std::cell::OnceCell;

@@ -9,9 +9,10 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Source};
 
 use crate::Response;
-use crate::metrics::By;
+use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::subrequest;
 use crate::subrequest::include::{self, Inclusion, Whole};
 
 use super::body_filter::{AnswerBody, Steps};
@@ -60,6 +61,17 @@ pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -
     applies
 }
 
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("addition");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, is_on);
+    },
+};
+
 /// Has the other answers put around the client's body.
 pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
     let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
@@ -81,13 +93,12 @@ fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
         return Part::None;
     }
     let inclusion = Inclusion {
-        by: By::Addition,
         whole: Rc::clone(whole),
         stub: None,
         is_value: false,
     };
     match include::make(request, uri, Bytes::new(), inclusion) {
-        Ok(child) => Part::Body(include::body(child)),
+        Ok(child) => Part::Body(include::body(child, &SUBREQUESTS)),
         Err(_) => Part::Failed,
     }
 }

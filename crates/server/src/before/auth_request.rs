@@ -6,7 +6,7 @@ use logs::Level;
 use message::Header;
 
 use crate::Failure;
-use crate::metrics::By;
+use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::request_body::{CLIENT_CLOSED, RequestBody};
 use crate::satisfy::Verdict;
@@ -72,6 +72,17 @@ pub fn is_on(location: &Location) -> bool {
     location.settings.auth_request.auth_request.is_some()
 }
 
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("auth_request");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, is_on);
+    },
+};
+
 /// Runs the sub-request and judges by its answer.
 pub async fn judge(request: &mut Request) -> Verdict {
     let generation = request.generation.clone();
@@ -84,7 +95,7 @@ pub async fn judge(request: &mut Request) -> Verdict {
     let Ok(child) = made else {
         return Verdict::Refused(Failure::new(500));
     };
-    let answered = subrequest::ask_for_head_below(request, child, By::AuthRequest).await;
+    let answered = subrequest::ask_for_head_below(request, child, &SUBREQUESTS).await;
     for assignment in settings.auth_request_set.iter() {
         let value = answered.evaluate(&assignment.value);
         if request.is_too_long(&value) {

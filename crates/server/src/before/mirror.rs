@@ -9,7 +9,7 @@ use logs::Level;
 
 use crate::Failure;
 use crate::loops::{Kind, spawn};
-use crate::metrics::By;
+use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, RequestBody};
@@ -77,6 +77,17 @@ pub fn is_on(location: &Location) -> bool {
     location.settings.mirroring.mirror.is_any()
 }
 
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("mirror");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, is_on);
+    },
+};
+
 /// Starts the mirrors of the request's location; `Some`: its body cannot be read.
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
@@ -105,7 +116,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
 fn send(request: &Request, mut mirror: Box<Request>) {
     mirror.take_method(request);
     let Some(seat) = request.client.loop_.take_seat() else {
-        subrequest::count(&mirror, By::Mirror, None);
+        subrequest::count(&mirror, &SUBREQUESTS, None);
         mirror.log(Level::Error, &|out| {
             out.extend_from_slice(b"worker_connections are not enough to mirror the request");
         });
@@ -113,6 +124,6 @@ fn send(request: &Request, mut mirror: Box<Request>) {
     };
     drop(spawn(Kind::Mirror, async move {
         let _seat = seat;
-        drop(subrequest::ask_for_head(mirror, By::Mirror).await);
+        drop(subrequest::ask_for_head(mirror, &SUBREQUESTS).await);
     }));
 }

@@ -10,16 +10,20 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Error, Flag, List, Placed, Problem, Scope, Value, Word, directives};
+use disk::metrics::Number;
 use message::HeaderId;
+use slots::slotted;
 use smallvec::SmallVec;
 
 use crate::connection::Client;
-use crate::metrics::Named;
+use crate::metrics::counters::{COUNTERS, sums};
+use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::request::state::State;
 use crate::settings::Location;
 use crate::trusted_proxies::{self, Trusted};
 use crate::variables::append::port;
+use crate::{families, label_values};
 
 /// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,9 +130,46 @@ pub fn run(request: &mut Request) {
 /// Counts for the client's request only: its sub-requests are the same request.
 fn count(request: &Request, came: Named) {
     if !request.is_subrequest() {
-        request.client.loop_.figures.modules.count_named(came);
+        let counters = request.client.loop_.figures.of::<NamedCounters>();
+        counters.0[came as usize].add(1);
     }
 }
+
+label_values! {
+    /// What came of a header in which a trusted proxy names its client.
+    enum Named {
+        /// The client's address was replaced.
+        Replaced = "replaced",
+        /// There is no address in it.
+        Invalid = "invalid",
+    }
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+struct NamedCounters([Number; Named::ALL.len()]);
+
+slotted!(COUNTERS: NamedCounters);
+
+families! {
+    /// The families of these counters.
+    FAMILIES;
+    REAL_IP Counter "freewheel_real_ip_requests" "" ["outcome"] "Requests of whom a trusted proxy (set_real_ip_from) named the client: replaced, or what it said is no address (invalid).";
+}
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show: |shown, page| {
+        let counts = sums(&shown.loops::<NamedCounters>(), |counters| &counters.0);
+        let uses = |location: &Location| !location.settings.real_ip.set_real_ip_from.is_empty();
+        if counts != [0; Named::ALL.len()] || shown.is_any_location(uses) {
+            for (came, count) in Named::ALL.iter().zip(counts) {
+                page.whole(&REAL_IP, &[came.name()], count);
+            }
+        }
+    },
+};
 
 /// No address was named, or the client that named it is not trusted.
 struct Nothing {

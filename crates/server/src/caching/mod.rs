@@ -7,6 +7,7 @@
 //!   takes it (`write_pace`, `write_permits`).
 //! * [`registry`]: the worker's caches, kept over reloads; [`cache_manager`]: the thread that opens, walks and sweeps
 //!   them.
+//! * [`counters`]: how requests were answered; [`metrics`] shows them.
 //!
 //! Not here: keys, entries, freshness and space (the crate `cache`), and the origin (`content::proxy`). Invariant: a
 //! disk's error never fails a request that the origin can answer.
@@ -23,6 +24,7 @@ mod follow;
 mod foreign_cache;
 pub mod hot_entries;
 pub mod lookup;
+pub mod metrics;
 pub mod purging;
 pub mod registry;
 mod serve;

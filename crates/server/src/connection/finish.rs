@@ -8,10 +8,10 @@ use message::Framing;
 
 use crate::Response;
 use crate::loops::{Waiting, current_request};
-use crate::metrics::zones;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
+use crate::status_zone;
 use crate::transport::BodyStop;
 
 use super::directives::Lingering;
@@ -72,7 +72,7 @@ pub(super) async fn finish<R: Responder>(
     request.tell_answered();
     current_request::behind(current_request::Phase::Logging);
     log(&request).await;
-    zones::count(&request);
+    status_zone::count(&request);
     current_request::end();
     if after != After::Keep {
         // A client that has left does not check the log on seeing the connection's end.

@@ -30,11 +30,11 @@ use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
 use crate::loops::current_request;
 use crate::loops::{Accepted, Idle, Loop, Seat, Serving, Waiting};
-use crate::metrics::zones::{self, Running};
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
+use crate::status_zone::{self, Running};
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
 
@@ -192,7 +192,7 @@ fn exchange<R: Responder>(
         current_request::begin(head.line());
         let transport = Transport::Http1(Http1::new(link, &head, is_pipelined));
         let mut request = Request::new(transport, client, generation, head, server);
-        counted.zone = zones::begin(&request);
+        counted.zone = status_zone::begin(&request);
         request.capture_server_name();
         tell_dropped(&request);
         let mut refused = After::close();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use config::directives;
 use message::Framing;
 
-use crate::metrics::By;
+use crate::module_metrics::ModuleMetrics;
 use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
@@ -27,6 +27,19 @@ directives! {
         post_action: Option<Bytes> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "uri | @name";
     }
 }
+
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("post_action");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, |location| {
+            location.settings.post_action.post_action.is_some()
+        });
+    },
+};
 
 /// Whether the location has a `post_action`.
 #[must_use]
@@ -58,7 +71,7 @@ pub async fn run<R: Responder>(request: &mut Request) {
             break;
         }
         let response = R::respond(request, Start::Elsewhere(Box::new(target))).await;
-        subrequest::count(request, By::PostAction, response.as_deref());
+        subrequest::count(request, &SUBREQUESTS, response.as_deref());
         if let Some(mut response) = response {
             subrequest::take_what_came(std::mem::take(&mut response.body)).await;
             request.response = Some(response);

@@ -8,13 +8,17 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use disk::metrics::Number;
 use logs::Level;
+use slots::slotted;
 
 use super::client::{Client, append_ip};
 use crate::generation::Generation;
 use crate::loops::Waiting;
-use crate::metrics::Prologue;
+use crate::metrics::counters::{COUNTERS, sums};
+use crate::module_metrics::ModuleMetrics;
 use crate::transport::http1::Link;
+use crate::{families, label_values};
 
 /// Maximum size of a header in bytes; a larger one is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;
@@ -316,7 +320,8 @@ pub async fn read(link: &mut Link, client: &Client) -> bool {
         Ok(Err(_)) => Prologue::Broken,
         Err(_) => Prologue::Missing,
     };
-    client.loop_.figures.modules.count_prologue(came);
+    let counters = client.loop_.figures.of::<PrologueCounters>();
+    counters.0[came as usize].add(1);
     let tell = |level: Level, text: &str| tell(client, &generation, level, text);
     match outcome {
         Ok(Ok(said)) => {
@@ -343,6 +348,47 @@ fn tell(client: &Client, generation: &Generation, level: Level, text: &str) {
         &format!("{text} while reading PROXY protocol"),
     );
 }
+
+label_values! {
+    /// What came before the first request of a connection.
+    enum Prologue {
+        /// A header of the PROXY protocol.
+        Read = "read",
+        /// Something else.
+        Broken = "broken",
+        /// Not enough, and then nothing more.
+        Missing = "missing",
+    }
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+struct PrologueCounters([Number; Prologue::ALL.len()]);
+
+slotted!(COUNTERS: PrologueCounters);
+
+families! {
+    /// The families of these counters.
+    FAMILIES;
+    PROXY_PROTOCOL Counter "freewheel_proxy_protocol_connections" "" ["outcome"] "What connections with the PROXY protocol began with: its header (read), something else (broken), nothing in time (missing).";
+}
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show: |shown, page| {
+        let counts = sums(&shown.loops::<PrologueCounters>(), |counters| &counters.0);
+        let is_used = shown.settings.is_some_and(|settings| {
+            let mut entries = settings.listens.entries().iter();
+            entries.any(|entry| entry.has_proxy_protocol)
+        });
+        if is_used || counts != [0; Prologue::ALL.len()] {
+            for (came, count) in Prologue::ALL.iter().zip(counts) {
+                page.whole(&PROXY_PROTOCOL, &[came.name()], count);
+            }
+        }
+    },
+};
 
 #[cfg(test)]
 mod tests {

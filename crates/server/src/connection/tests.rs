@@ -18,7 +18,7 @@ use crate::http_server::{self, HttpServer};
 use crate::loops::accept::Source;
 use crate::loops::tests::{listening, plan, shared};
 use crate::memory::directives::MemoryBudget;
-use crate::metrics::gather;
+use crate::metrics::loops;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
 use crate::settings::Settings;
@@ -98,7 +98,7 @@ impl Site {
 
     /// Connections as `stub_status` would show them: active, reading, writing.
     fn counts(&self) -> [u64; 3] {
-        let sum = gather::all_loops(self.server.ledger());
+        let sum = loops::all(self.server.ledger());
         [sum.connections, sum.reading(), sum.answering]
     }
 
@@ -112,7 +112,7 @@ impl Site {
     }
 
     fn accepted(&self) -> u64 {
-        gather::all_loops(self.server.ledger()).accepted
+        loops::all(self.server.ledger()).accepted
     }
 }
 

@@ -1,6 +1,6 @@
 //! `stub_status`, `metrics`, `status_json`, `dashboard`: the server's figures as the content of a location.
 //!
-//! Not here: the figures ([`crate::metrics`]). Invariant: these respond whatever the pools and the other loops are
+//! Not here: the metrics ([`crate::monitoring`]). Invariant: these respond whatever the pools and the other loops are
 //! doing.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
 use crate::metrics::accept;
-use crate::metrics::gather::{self, LoopSum};
-use crate::metrics::thread::Shape;
+use crate::metrics::loops::{self, LoopSum};
+use crate::monitoring::thread::{self, Shape};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::LocationSettings;
@@ -72,7 +72,7 @@ crate::variables! {
 }
 
 fn connections(request: &Request) -> LoopSum {
-    gather::all_loops(&request.client.loop_.ledger)
+    loops::all(&request.client.loop_.ledger)
 }
 
 /// The figures that a location shows.
@@ -145,7 +145,7 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
     let ledger = Arc::clone(&request.client.loop_.ledger);
     let (shape, media_type) = match shown {
         Shown::Stub => {
-            let text = stub(&gather::all_loops(&ledger));
+            let text = stub(&loops::all(&ledger));
             return answer("text/plain", vec![text.into()]);
         }
         Shown::Dashboard if request.args == "stream" => return stream(request),
@@ -156,7 +156,7 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
             (Shape::Text(format), format.media_type())
         }
     };
-    match ledger.written(shape).await {
+    match thread::written(&ledger, shape).await {
         Some(pieces) => answer(media_type, pieces),
         None => {
             let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1"));
@@ -220,7 +220,7 @@ fn answer(media_type: &'static str, mut pieces: Vec<Bytes>) -> Outcome {
 }
 
 /// nginx's words, to the space at the end of each line.
-fn stub(sum: &gather::LoopSum) -> String {
+fn stub(sum: &LoopSum) -> String {
     let (active, accepted) = (sum.connections, sum.accepted);
     // nginx counts a request with its first byte.
     let requests = sum.requests + sum.reading();

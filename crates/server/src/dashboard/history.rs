@@ -9,10 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use slots::slotted;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use super::series::Taken;
 use super::{BEHIND_MAX, HISTORY_BYTES_MAX, SAMPLES_MAX, STREAMS_MAX};
+use crate::metrics::{Ledger, PARTS};
+
+slotted!(PARTS: History);
 
 /// The samples of the last minutes.
 #[derive(Debug)]
@@ -42,6 +46,12 @@ pub struct Reader {
     pub past: VecDeque<Bytes>,
     /// The later ones.
     pub news: Receiver<Bytes>,
+}
+
+/// The samples of a worker.
+#[must_use]
+pub fn of(ledger: &Ledger) -> &History {
+    ledger.part()
 }
 
 impl Default for History {

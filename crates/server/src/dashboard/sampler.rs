@@ -9,13 +9,15 @@ use logs::process_log::{Level, error_log};
 use logs::recent;
 
 use super::PERIOD;
+use super::history;
 use super::lines::Lines;
 use super::series::Series;
-use crate::metrics::{Ledger, gather, now_ms};
+use crate::metrics::{Ledger, now_ms};
+use crate::monitoring::gather;
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.
 pub fn begin(ledger: &Arc<Ledger>) {
-    ledger.history.sampled.get_or_init(|| {
+    history::of(ledger).sampled.get_or_init(|| {
         recent::begin();
         let ledger = Arc::downgrade(ledger);
         let thread = std::thread::Builder::new().name("dashboard".to_owned());
@@ -37,7 +39,7 @@ fn run(ledger: &Weak<Ledger>) {
         let page = gather::page(&ledger);
         let taken = series.take(&page, now_ms());
         let (new, all) = lines.take(&ledger);
-        ledger.history.add(taken, new, all);
+        history::of(&ledger).add(taken, new, all);
         drop(ledger);
         // One that was missed (the machine slept) is not made up for.
         due = (due + PERIOD).max(Instant::now());

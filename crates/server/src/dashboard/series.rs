@@ -17,8 +17,8 @@ use disk::metrics::Times;
 use hashbrown::HashMap;
 
 use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
+use crate::metrics::families::{Family, Kind};
 use crate::metrics::json;
-use crate::metrics::names::{About, Kind};
 use crate::metrics::page::{Page, Sample, Value};
 
 /// Labels whose values are names, of which a configuration or a machine may have any number; the sums have no such
@@ -41,7 +41,7 @@ pub struct Series {
 /// One series.
 #[derive(Debug)]
 struct Place {
-    about: &'static About,
+    family: &'static Family,
     labels: Vec<String>,
     last: Value,
     /// The last sample that had it.
@@ -79,9 +79,9 @@ impl Series {
         };
         let mut families: Vec<_> = page.families().collect();
         families.sort_by_key(|(_, samples)| samples.len());
-        let crowded = families.into_iter().filter_map(|(about, samples)| {
-            let is_crowded = self.take_family(about, samples, &mut taking);
-            is_crowded.then_some(about.name)
+        let crowded = families.into_iter().filter_map(|(family, samples)| {
+            let is_crowded = self.take_family(family, samples, &mut taking);
+            is_crowded.then_some(family.name)
         });
         self.crowded = crowded.collect();
         let (numbers, left_out) = (taking.numbers.join(","), taking.left_out);
@@ -99,39 +99,40 @@ impl Series {
     /// Takes the samples of a family. Returns whether some of them are added up.
     fn take_family(
         &mut self,
-        about: &'static About,
+        family: &'static Family,
         samples: &[Sample],
         taking: &mut Taking,
     ) -> bool {
-        let may_add_up = about.labels.iter().any(|label| NAMES.contains(label));
+        let may_add_up = family.labels.iter().any(|label| NAMES.contains(label));
         if samples.len() <= FAMILY_MAX || !may_add_up {
-            samples.iter().for_each(|one| self.put(about, one, taking));
+            samples.iter().for_each(|one| self.put(family, one, taking));
             return false;
         }
-        let is_alone =
-            |place: &&Place| place.about.name == about.name && !is_nameless(about, &place.labels);
+        let is_alone = |place: &&Place| {
+            place.family.name == family.name && !is_nameless(family, &place.labels)
+        };
         let mut alone = self.places.iter().filter(is_alone).count();
         let (mut sums, mut is_crowded): (Vec<Sample>, bool) = (Vec::new(), false);
         for sample in samples {
-            let name = (about.name, sample.labels.clone());
+            let name = (family.name, sample.labels.clone());
             let is_known = self.by_name.contains_key(&name);
             let may_be_new = alone < FAMILY_MAX && !sample.value.is_nothing();
-            if (is_known || may_be_new) && !is_nameless(about, &sample.labels) {
+            if (is_known || may_be_new) && !is_nameless(family, &sample.labels) {
                 alone += usize::from(!is_known);
-                self.put(about, sample, taking);
+                self.put(family, sample, taking);
                 continue;
             }
             is_crowded |= !sample.value.is_nothing();
             taking.left_out += u64::from(!sample.value.is_nothing());
-            add_up(about, sample, &mut sums);
+            add_up(family, sample, &mut sums);
         }
-        sums.iter().for_each(|sum| self.put(about, sum, taking));
+        sums.iter().for_each(|sum| self.put(family, sum, taking));
         is_crowded
     }
 
     /// Takes a sample in its place.
-    fn put(&mut self, about: &'static About, sample: &Sample, taking: &mut Taking) {
-        let Some(index) = self.place(about, sample, &mut taking.added) else {
+    fn put(&mut self, family: &'static Family, sample: &Sample, taking: &mut Taking) {
+        let Some(index) = self.place(family, sample, &mut taking.added) else {
             taking.left_out += 1;
             return;
         };
@@ -139,7 +140,7 @@ impl Series {
             taking.numbers.push(String::new());
         }
         let place = &mut self.places[index];
-        taking.numbers[index] = number(about.kind, &place.last, &sample.value);
+        taking.numbers[index] = number(family.kind, &place.last, &sample.value);
         place.last = sample.value.clone();
         place.seen = self.taken;
     }
@@ -147,16 +148,16 @@ impl Series {
     /// The place of a series, a new one if need be; `None`: there is none left.
     fn place(
         &mut self,
-        about: &'static About,
+        family: &'static Family,
         sample: &Sample,
         added: &mut Vec<usize>,
     ) -> Option<usize> {
-        let name = (about.name, sample.labels.clone());
+        let name = (family.name, sample.labels.clone());
         if let Some(index) = self.by_name.get(&name) {
             return Some(*index);
         }
         // Everything in the first sample may have counted before, and so may a series that was added up until now.
-        let has_counted = self.taken == 1 || self.crowded.contains(&about.name);
+        let has_counted = self.taken == 1 || self.crowded.contains(&family.name);
         let last = match &sample.value {
             value if has_counted => value.clone(),
             Value::Whole(_) => Value::Whole(0),
@@ -164,7 +165,7 @@ impl Series {
             Value::Times(_) => Value::Times(Times::default()),
         };
         let place = Place {
-            about,
+            family,
             labels: sample.labels.clone(),
             last,
             seen: self.taken,
@@ -183,7 +184,7 @@ impl Series {
         let forgotten = self.taken.checked_sub(SAMPLES_MAX as u64 + 1)?;
         let index = self.places.iter().position(|old| old.seen <= forgotten)?;
         let old = std::mem::replace(&mut self.places[index], place);
-        self.by_name.remove(&(old.about.name, old.labels));
+        self.by_name.remove(&(old.family.name, old.labels));
         Some(index)
     }
 
@@ -191,16 +192,16 @@ impl Series {
     fn event(&self, indices: impl Iterator<Item = usize>) -> Bytes {
         let mut out = String::from("event: series\ndata: [");
         for (nth, index) in indices.enumerate() {
-            let Place { about, labels, .. } = &self.places[index];
+            let Place { family, labels, .. } = &self.places[index];
             out.push_str(if nth == 0 { "" } else { "," });
             // A String takes all that is written.
             let _ = write!(
                 out,
                 "[{index},\"{}\",\"{}\",{{",
-                about.name,
-                about.kind.name()
+                family.name,
+                family.kind.name()
             );
-            for (nth, (name, value)) in about.labels.iter().zip(labels).enumerate() {
+            for (nth, (name, value)) in family.labels.iter().zip(labels).enumerate() {
                 out.push_str(if nth == 0 { "" } else { "," });
                 let _ = write!(out, "\"{name}\":");
                 json::string(value, &mut out);
@@ -213,14 +214,14 @@ impl Series {
 }
 
 /// Whether it has no name, like figures that are summed at their source.
-fn is_nameless(about: &About, labels: &[String]) -> bool {
-    let mut labels = about.labels.iter().zip(labels);
+fn is_nameless(family: &Family, labels: &[String]) -> bool {
+    let mut labels = family.labels.iter().zip(labels);
     labels.all(|(label, value)| value.is_empty() || !NAMES.contains(label))
 }
 
 /// Adds a sample to the sum of those that have the same labels but for names.
-fn add_up(about: &About, sample: &Sample, sums: &mut Vec<Sample>) {
-    let labels = about.labels.iter().zip(&sample.labels);
+fn add_up(family: &Family, sample: &Sample, sums: &mut Vec<Sample>) {
+    let labels = family.labels.iter().zip(&sample.labels);
     let labels = labels.map(|(label, value)| match NAMES.contains(label) {
         true => String::new(),
         false => value.clone(),
@@ -271,14 +272,24 @@ fn times(times: &Times) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Family;
     use disk::metrics::Histogram;
+
+    crate::families! {
+        /// Families for tests.
+        _EXAMPLES;
+        TOOK Histogram "example_blocked_seconds" "seconds" ["loop"] "Times.";
+        BUSY Counter "example_requests" "" ["loop"] "Requests.";
+        QUEUE Gauge "example_queue" "" ["pool", "lane"] "Jobs.";
+        ZONES Counter "example_zone_requests" "" ["zone", "status"] "Requests.";
+        LINES Counter "example_lines" "" ["outcome"] "Lines.";
+        BYTES Counter "example_bytes" "bytes" [] "Bytes.";
+    }
 
     fn page(requests: u64, queue: u64, times: &Histogram, pool: &str) -> Page {
         let mut page = Page::default();
-        page.times(Family::LoopBlocked, &["0"], times.times());
-        page.whole(Family::LoopRequests, &["0"], requests);
-        page.whole(Family::PoolQueue, &[pool, "read"], queue);
+        page.times(&TOOK, &["0"], times.times());
+        page.whole(&BUSY, &["0"], requests);
+        page.whole(&QUEUE, &[pool, "read"], queue);
         page
     }
 
@@ -295,9 +306,9 @@ mod tests {
             text(&first.sample),
             "event: sample\ndata: {\"t\":7,\"out\":0,\"v\":[0,0,3]}\n\n"
         );
-        let all = "event: series\ndata: [[0,\"freewheel_event_loop_blocked_seconds\",\"histogram\",{\"loop\":\"0\"}],\
-                   [1,\"freewheel_loop_requests\",\"counter\",{\"loop\":\"0\"}],\
-                   [2,\"freewheel_pool_queue\",\"gauge\",{\"pool\":\"a\\\"\\u000a\",\"lane\":\"read\"}]]\n\n";
+        let all = "event: series\ndata: [[0,\"example_blocked_seconds\",\"histogram\",{\"loop\":\"0\"}],\
+                   [1,\"example_requests\",\"counter\",{\"loop\":\"0\"}],\
+                   [2,\"example_queue\",\"gauge\",{\"pool\":\"a\\\"\\u000a\",\"lane\":\"read\"}]]\n\n";
         assert_eq!(first.all.as_ref().map(text), Some(all));
         times.record(1_500_000);
         let second = series.take(&page(107, 2, &times, "b"), 9);
@@ -312,7 +323,7 @@ mod tests {
         let (mut series, times) = (Series::default(), Histogram::default());
         let mut many = page(0, 0, &times, "first");
         for number in 0..SERIES_MAX {
-            many.whole(Family::LogLines, &[&number.to_string()], 1);
+            many.whole(&LINES, &[&number.to_string()], 1);
         }
         let crowded = series.take(&many, 0);
         assert!(text(&crowded.sample).contains("\"out\":3,"));
@@ -346,13 +357,9 @@ mod tests {
             let mut page = Page::default();
             for number in 0..count {
                 let requests = if number % 2 == 0 { 0 } else { requests };
-                page.whole(
-                    Family::ZoneRequests,
-                    &[&format!("{number:04}"), "2xx"],
-                    requests,
-                );
+                page.whole(&ZONES, &[&format!("{number:04}"), "2xx"], requests);
             }
-            page.whole(Family::LogBytes, &[], 1);
+            page.whole(&BYTES, &[], 1);
             page
         };
         let mut series = Series::default();
@@ -366,7 +373,7 @@ mod tests {
         assert_eq!(told(&series, &second, ""), [together.to_string()]);
         assert!(text(&second.sample).contains(&format!("\"out\":{},", together / 2)));
         // One that gets a place of its own has counted before.
-        series.places[5].about = Family::LogLines.about();
+        series.places[5].family = &LINES;
         let third = series.take(&zones(count + 1, 7), 0);
         assert_eq!(
             told(&series, &third, &format!("{:04}", 2 * FAMILY_MAX + 1)),
@@ -376,11 +383,7 @@ mod tests {
 
     #[test]
     fn names_are_labels_that_there_are() {
-        let all = || {
-            crate::metrics::names::ALL
-                .iter()
-                .flat_map(|about| about.labels)
-        };
+        let all = || crate::monitoring::families::all().flat_map(|family| family.labels);
         assert!(NAMES.iter().all(|name| all().any(|label| label == name)));
     }
 }

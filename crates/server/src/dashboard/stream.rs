@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use disk::OpenFile;
 use message::{Body, Chunk};
 
-use super::history::Reader;
+use super::history::{self, Reader};
 use crate::connection::Client;
 use crate::metrics::Ledger;
 
@@ -25,7 +25,7 @@ struct Place(Arc<Ledger>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.history.leave_place();
+        history::of(&self.0).leave_place();
     }
 }
 
@@ -41,11 +41,12 @@ struct Streaming {
 #[must_use]
 pub fn open(client: &Rc<Client>) -> Option<Body<Rc<OpenFile>>> {
     let ledger = Arc::clone(&client.loop_.ledger);
-    if !ledger.history.take_place() {
+    let history = history::of(&ledger);
+    if !history.take_place() {
         return None;
     }
     let place = Place(Arc::clone(&ledger));
-    let mut reader = ledger.history.read()?;
+    let mut reader = history.read()?;
     reader.past.push_front(Bytes::from_static(BEGIN));
     let streaming = Streaming {
         reader,

@@ -31,6 +31,7 @@ use crate::process::pools::define_pools;
 use crate::request::Request;
 use crate::responder::Responder as _;
 use crate::route::ServerId;
+use crate::status_zone;
 use crate::steps::Steps;
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
@@ -73,7 +74,7 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     let logs = Logs::start().map_err(fault)?;
     let disk = Disk::new(Disk::prepare());
     define_pools(&loaded.main.processes, &disk);
-    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    let ledger = Arc::<Ledger>::default();
     let shared = Shared { logs, disk, ledger };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -86,7 +87,7 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
         let http = HttpLoop::new(
             &loop_,
             generation,
-            Arc::clone(&shared.ledger.zones),
+            status_zone::zones(&shared.ledger),
             Steps::CALLS,
         );
         told(loaded, question, &asked, &bytes, (loop_, http)).await

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::metrics::LimitFigures;
 use super::table::{Hasher, Room, Table, TooLarge};
-use crate::metrics::limits::LimitFigures;
 
 /// The state of a key.
 pub trait Known: Copy {

@@ -5,6 +5,7 @@
 //! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: the state of each key.
 //! * [`table`]: keys in a bounded number of bytes.
 //! * [`limited`]: the results that a request remembers.
+//! * [`metrics`]: the counters of each zone.
 //!
 //! Not here: the steps that check the limits ([`crate::before::limit_req`], [`crate::before::limit_conn`]).
 //! Invariant: a zone's lock is held for one look at one key, never while anything is evaluated, logged or waited for.
@@ -12,6 +13,7 @@
 pub mod connections;
 pub mod keys;
 pub mod limited;
+pub mod metrics;
 pub mod requests;
 pub mod table;
 pub mod zones;

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, Word, blocks, parse_size};
 
 use super::connections::Connections;
+use super::metrics::{Kind, LimitFigures, of};
 use super::requests::Requests;
 use super::table::TooLarge;
-use crate::metrics::limits::{Kind, LimitFigures, of};
 use crate::settings::Location;
 
 /// Maximum number of zones of each kind in one configuration.

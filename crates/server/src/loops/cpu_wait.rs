@@ -16,9 +16,9 @@ use std::fs::File;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::metrics::LoopFigures;
 #[cfg(doc)]
 use crate::metrics::stalls::Stalls;
-use crate::metrics::{LoopFigures, unserved_in};
 
 /// Maximum time between two readings, in nanoseconds, also while no threshold needs them: one may be set later.
 const EVERY_MAX_NS: u64 = 1_000_000_000;
@@ -120,6 +120,14 @@ fn unserved_ns() -> Option<u64> {
         let len = rustix::io::pread(told.get()?, &mut text, 0).ok()?;
         unserved_in(&text[..len])
     })
+}
+
+/// Time that a thread was ready without a processor, in nanoseconds, from the kernel's text about it
+/// (`sched-stats.rst`): the second of three numbers.
+#[must_use]
+pub fn unserved_in(told: &[u8]) -> Option<u64> {
+    let number = told.split(|byte| *byte == b' ').nth(1)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 #[cfg(test)]

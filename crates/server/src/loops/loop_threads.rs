@@ -161,6 +161,7 @@ impl Crew {
         drop(done);
         while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
+        self.shared.ledger.stalls.configure(plan.stall_ns);
         Ok(())
     }
 
@@ -231,7 +232,7 @@ impl Crew {
 
     /// The metrics.
     #[must_use]
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &Arc<Ledger> {
         &self.shared.ledger
     }
 

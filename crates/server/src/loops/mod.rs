@@ -17,7 +17,7 @@
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
 
 pub mod accept;
-mod cpu_wait;
+pub(crate) mod cpu_wait;
 pub mod current_request;
 pub mod idle;
 pub mod loop_threads;

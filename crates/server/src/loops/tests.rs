@@ -15,7 +15,7 @@ use super::{
     Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
     Start, Waiting,
 };
-use crate::metrics::gather;
+use crate::metrics::loops as metrics;
 
 /// A service without a protocol: it tells each client the loop's index.
 struct TellIndex(Rc<Loop>);
@@ -83,7 +83,7 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Serving {
 pub(crate) fn shared() -> Shared {
     let logs = logs::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
-    let ledger = crate::metrics::Ledger::new(logs.clone(), Arc::clone(&disk));
+    let ledger = Arc::default();
     Shared { logs, disk, ledger }
 }
 
@@ -244,7 +244,7 @@ fn figures_count_connections_and_polls() {
     for _ in 0..100 {
         ask(&mut client).unwrap();
     }
-    let report = &gather::loops(site.crew.ledger())[&0];
+    let report = &metrics::by_number(site.crew.ledger())[&0];
     assert_eq!((report.connections, report.accepted), (1, 1));
     assert!(report.polls.count() > 2);
     assert!(report.blocked.quantile_ns(0.5) <= report.blocked.quantile_ns(0.99));

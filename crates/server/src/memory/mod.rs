@@ -6,25 +6,29 @@
 //! * [`floor`]: the minimum of memory.
 //! * [`heaps`]: the allocator's arenas, where there is little memory.
 //! * [`score`]: the OOM killer's choice, where all of that is not enough.
-//! * [`figures`]: the memory by owner.
+//! * [`metrics`]: the memory by owner.
 //!
 //! Not here: the accounts and their bounds ([`disk::memory`]), and what a loop gives up ([`crate::loops`]). Invariant: no loop waits for any of this; a loop gives
 //! up little at a time, and no request is lost for it.
 
 pub mod alarms;
 pub mod directives;
-pub mod figures;
 pub mod floor;
 pub mod heaps;
+pub mod metrics;
 pub mod score;
 pub mod watch;
 
 use disk::memory::level::LEVELS;
 use disk::metrics::Number;
 use parking_lot::Mutex;
+use slots::slotted;
 
+use crate::metrics::{Ledger, PARTS};
 use directives::MemoryBudget;
 use disk::memory::limits::Limit;
+
+slotted!(PARTS: Memory);
 
 /// The state that the thread shares with its readers.
 #[derive(Debug, Default)]
@@ -37,6 +41,11 @@ pub struct Memory {
     begun: [Number; LEVELS.len()],
     /// Processes of the control group that the kernel killed while this one watched.
     kills: Number,
+}
+
+/// The state of a worker's memory.
+pub fn of(ledger: &Ledger) -> &Memory {
+    ledger.part()
 }
 
 impl Memory {

@@ -145,8 +145,9 @@ impl Watch {
         self.limits_read = Instant::now();
         self.bounded = cgroup::bounded(&self.groups, Path::new("/proc"));
         let limit = limits::least(&self.groups);
-        let before = ledger.memory.limit.lock().replace(limit.clone());
-        ledger.memory.settle();
+        let memory = super::of(ledger);
+        let before = memory.limit.lock().replace(limit.clone());
+        memory.settle();
         if before.as_ref() != Some(&limit) {
             error_log(
                 process_log::Level::Info,
@@ -194,7 +195,7 @@ impl Watch {
     fn obey(&mut self, ledger: &Ledger, look: &Look) {
         let before = set_level(look.level);
         for begun in before as usize + 1..=look.level as usize {
-            ledger.memory.begun[begun].add(1);
+            super::of(ledger).begun[begun].add(1);
         }
         self.said.note(look);
         let is_again = look.level > Level::None && self.told_loops.elapsed() >= AGAIN;
@@ -220,7 +221,7 @@ impl Watch {
         let kills = self.bounded.iter().map(Bounded::kills).max().unwrap_or(0);
         let before = self.kills.replace(kills).unwrap_or(kills);
         let more = kills.saturating_sub(before);
-        ledger.memory.kills.add(more);
+        super::of(ledger).kills.add(more);
         self.kills_untold += more;
         if self.kills_untold > 0 && self.kills_told.is_none_or(|told| told.elapsed() >= KILLS) {
             self.kills_told = Some(Instant::now());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use disk::metrics::{BOUNDS, Times};
 
-use super::names::About;
+use super::families::Family;
 use super::page::{Page, Sample, Value};
 use super::stalls::Stall;
 
@@ -19,9 +19,9 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), 
 pub fn write(page: &Page, stalls: &[Arc<Stall>]) -> String {
     let mut out = String::with_capacity(64 * 1024);
     out.push_str("{\"figures\": {");
-    for (index, (about, samples)) in page.families().enumerate() {
+    for (index, (family, samples)) in page.families().enumerate() {
         out.push_str(if index == 0 { "\n" } else { ",\n" });
-        family(about, samples, &mut out);
+        add_family(family, samples, &mut out);
     }
     out.push_str("\n},\n\"stalls\": [");
     for (index, stall) in stalls.iter().enumerate() {
@@ -34,8 +34,8 @@ pub fn write(page: &Page, stalls: &[Arc<Stall>]) -> String {
 
 // Writing to a String cannot fail.
 
-fn family(about: &About, samples: &[Sample], out: &mut String) {
-    let (name, kind, unit) = (about.name, about.kind.name(), about.unit);
+fn add_family(family: &Family, samples: &[Sample], out: &mut String) {
+    let (name, kind, unit) = (family.name, family.kind.name(), family.unit);
     let _ = write!(
         out,
         "\"{name}\": {{\"type\": \"{kind}\", \"unit\": \"{unit}\", \"samples\": ["
@@ -46,7 +46,7 @@ fn family(about: &About, samples: &[Sample], out: &mut String) {
         } else {
             ",\n  {\"labels\": {"
         });
-        for (index, (name, value)) in about.labels.iter().zip(&sample.labels).enumerate() {
+        for (index, (name, value)) in family.labels.iter().zip(&sample.labels).enumerate() {
             out.push_str(if index == 0 { "" } else { ", " });
             let _ = write!(out, "\"{name}\": ");
             string(value, out);
@@ -126,19 +126,19 @@ pub fn string(text: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Family;
+    use crate::metrics::{LOADED, TOOK};
     use disk::metrics::Histogram;
 
     #[test]
     fn a_page_is_one_object() {
         let mut page = Page::default();
-        page.whole(Family::BuildInfo, &["a\"b\n"], 1);
+        page.whole(&LOADED, &["a\"b\n"], 1);
         let histogram = Histogram::default();
         histogram.record(1_500_000);
-        page.times(Family::LoopBlocked, &["0"], histogram.times());
+        page.times(&TOOK, &["0"], histogram.times());
         let text = write(&page, &[]);
         assert!(text.starts_with(
-            "{\"figures\": {\n\"freewheel_build_info\": {\"type\": \"gauge\", \"unit\": \"\", \"samples\": [\n  \
+            "{\"figures\": {\n\"example_loaded\": {\"type\": \"gauge\", \"unit\": \"\", \"samples\": [\n  \
              {\"labels\": {\"version\": \"a\\\"b\\u000a\"}, \"value\": 1}]},\n"
         ));
         assert!(text.contains("\"count\": 1, \"sum\": 0.0015, \"p50\": 0.0015, "));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
+use slots::SharedTable;
 
-use super::of_modules::ModuleFigures;
+use super::counters::{COUNTERS_MAX, Counters};
 use super::stalls::Stalls;
 use crate::loops::Kind;
 
@@ -43,8 +44,28 @@ pub struct LoopFigures {
     pub longest: Mutex<Option<Kind>>,
     /// Time that the loop was ready without a processor.
     pub unserved: Mutex<Unserved>,
-    /// Counters that few configurations need: in memory that stays untouched otherwise.
-    pub modules: Box<ModuleFigures>,
+    /// Counters of modules, by type.
+    pub(super) modules: SharedTable<COUNTERS_MAX>,
+}
+
+impl LoopFigures {
+    /// A module's counters, made at the first use.
+    #[inline]
+    pub fn of<T: Counters>(&self) -> &T {
+        self.modules.get_or_init(T::default)
+    }
+
+    /// The same, for a holder that outlives the borrow.
+    #[must_use]
+    pub fn share<T: Counters>(&self) -> Arc<T> {
+        self.modules.share_or_init(T::default)
+    }
+
+    /// A module's counters, if it has counted.
+    #[must_use]
+    pub(super) fn if_any<T: Counters>(&self) -> Option<Arc<T>> {
+        self.modules.get::<T>().map(|_| self.share())
+    }
 }
 
 /// Time that the threads of a loop were ready without a processor, as the kernel counts it; read when figures are

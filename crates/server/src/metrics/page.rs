@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use disk::metrics::Times;
+use hashbrown::HashMap;
 
-use super::names::{ALL, About, Family, Kind};
+use super::families::{Families, Family, Kind};
 
 /// A sample's number.
 #[derive(Debug, Clone)]
@@ -51,8 +52,8 @@ pub struct Sample {
     pub value: Value,
 }
 
-/// A name of the configuration as a label. Bytes that are no UTF-8 are written as `\xff`, so that two names that differ in them only are
-/// not one label, which no reader of figures would take twice.
+/// A name of the configuration as a label. Bytes that are not UTF-8 are written as `\xff`, so that two names that differ
+/// only in them do not become one label, which readers of metrics accept only once.
 #[must_use]
 pub fn label(name: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(name) {
@@ -69,52 +70,68 @@ pub fn label(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The figures.
-#[derive(Debug)]
-pub struct Page(Vec<Vec<Sample>>);
-
-impl Default for Page {
-    fn default() -> Self {
-        Self(vec![Vec::new(); ALL.len()])
-    }
+/// The metrics, by family.
+#[derive(Debug, Default)]
+pub struct Page {
+    families: Vec<(&'static Family, Vec<Sample>)>,
+    /// The place of each family, by its name.
+    places: HashMap<&'static str, usize>,
 }
 
 impl Page {
+    /// A page that shows these families first, in this order; others follow as they come.
+    #[must_use]
+    pub fn in_order(tables: impl IntoIterator<Item = Families>) -> Self {
+        let mut page = Self::default();
+        for family in tables.into_iter().flatten() {
+            page.samples(family);
+        }
+        page
+    }
+
     /// Adds a sample.
-    pub fn add(&mut self, family: Family, labels: &[&str], value: Value) {
-        let about = family.about();
-        debug_assert_eq!(labels.len(), about.labels.len(), "{}", about.name);
+    pub fn add(&mut self, family: &'static Family, labels: &[&str], value: Value) {
+        debug_assert_eq!(labels.len(), family.labels.len(), "{}", family.name);
         debug_assert_eq!(
             matches!(value, Value::Times(_)),
-            about.kind == Kind::Histogram,
+            family.kind == Kind::Histogram,
             "{}",
-            about.name
+            family.name
         );
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
-        self.0[family as usize].push(Sample { labels, value });
+        self.samples(family).push(Sample { labels, value });
+    }
+
+    fn samples(&mut self, family: &'static Family) -> &mut Vec<Sample> {
+        let families = &mut self.families;
+        let place = *self.places.entry(family.name).or_insert_with(|| {
+            families.push((family, Vec::new()));
+            families.len() - 1
+        });
+        &mut families[place].1
     }
 
     /// Adds a whole number.
-    pub fn whole(&mut self, family: Family, labels: &[&str], value: u64) {
+    pub fn whole(&mut self, family: &'static Family, labels: &[&str], value: u64) {
         self.add(family, labels, Value::Whole(value));
     }
 
     /// Adds a time in seconds.
-    pub fn nanoseconds(&mut self, family: Family, labels: &[&str], ns: u64) {
+    pub fn nanoseconds(&mut self, family: &'static Family, labels: &[&str], ns: u64) {
         self.add(family, labels, Value::Real(ns as f64 / 1e9));
     }
 
     /// Adds times.
-    pub fn times(&mut self, family: Family, labels: &[&str], times: Times) {
+    pub fn times(&mut self, family: &'static Family, labels: &[&str], times: Times) {
         self.add(family, labels, Value::Times(times));
     }
 
     /// The families that have samples.
-    pub fn families(&self) -> impl Iterator<Item = (&'static About, &[Sample])> {
-        ALL.iter()
-            .zip(&self.0)
+    pub fn families(&self) -> impl Iterator<Item = (&'static Family, &[Sample])> {
+        self.families
+            .iter()
             .filter(|(_, samples)| !samples.is_empty())
-            .map(|(about, samples)| (about, &samples[..]))
+            .map(|(family, samples)| (*family, &samples[..]))
     }
 }
 

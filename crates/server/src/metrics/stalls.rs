@@ -14,6 +14,16 @@ use disk::metrics::Number;
 use logs::process_log::{Level, error_log};
 use parking_lot::Mutex;
 
+use super::page::Page;
+use crate::families;
+
+families! {
+    /// The families of these metrics.
+    pub FAMILIES;
+    STALLS Counter "freewheel_stalls" "" [] "Polls that kept a loop for longer than stall_threshold; status_json names the last ones.";
+    PROCESSOR_WAITS Counter "freewheel_processor_waits" "" [] "Polls that took longer than stall_threshold only since their loop was ready and had no processor.";
+}
+
 /// Maximum number of stalls that are kept.
 pub const STALLS_MAX: usize = 64;
 
@@ -106,6 +116,12 @@ impl Stalls {
     #[must_use]
     pub fn processor_waits(&self) -> u64 {
         self.processor_waits.lock().count
+    }
+
+    /// Shows the numbers.
+    pub fn show(&self, page: &mut Page) {
+        page.whole(&STALLS, &[], self.count());
+        page.whole(&PROCESSOR_WAITS, &[], self.processor_waits());
     }
 
     /// The stalls that are kept, the oldest first.

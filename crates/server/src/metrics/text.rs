@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use disk::metrics::{BOUNDS, Times};
 
-use super::names::{About, Kind};
+use super::families::{Family, Kind};
 use super::page::{Page, Sample, Value};
 
 /// Which of the two.
@@ -35,12 +35,12 @@ impl Format {
 #[must_use]
 pub fn write(page: &Page, format: Format) -> String {
     let mut out = String::with_capacity(64 * 1024);
-    for (about, samples) in page.families() {
-        head(about, format, &mut out);
+    for (family, samples) in page.families() {
+        head(family, format, &mut out);
         for sample in samples {
             match &sample.value {
-                Value::Times(times) => histogram(about, sample, times, &mut out),
-                value => number(about, sample, value, &mut out),
+                Value::Times(times) => histogram(family, sample, times, &mut out),
+                value => number(family, sample, value, &mut out),
             }
         }
     }
@@ -52,31 +52,31 @@ pub fn write(page: &Page, format: Format) -> String {
 
 // Writing to a String cannot fail.
 
-fn head(about: &About, format: Format, out: &mut String) {
+fn head(family: &Family, format: Format, out: &mut String) {
     let is_open = format == Format::OpenMetrics;
     let name = if is_open {
-        about.name.to_owned()
+        family.name.to_owned()
     } else {
-        format!("{}{}", about.name, suffix(about))
+        format!("{}{}", family.name, suffix(family))
     };
-    let _ = writeln!(out, "# HELP {name} {}", about.help);
-    let _ = writeln!(out, "# TYPE {name} {}", about.kind.name());
-    if is_open && !about.unit.is_empty() {
-        let _ = writeln!(out, "# UNIT {name} {}", about.unit);
+    let _ = writeln!(out, "# HELP {name} {}", family.help);
+    let _ = writeln!(out, "# TYPE {name} {}", family.kind.name());
+    if is_open && !family.unit.is_empty() {
+        let _ = writeln!(out, "# UNIT {name} {}", family.unit);
     }
 }
 
-fn suffix(about: &About) -> &'static str {
-    if about.kind == Kind::Counter {
+fn suffix(family: &Family) -> &'static str {
+    if family.kind == Kind::Counter {
         "_total"
     } else {
         ""
     }
 }
 
-fn number(about: &About, sample: &Sample, value: &Value, out: &mut String) {
-    let _ = write!(out, "{}{}", about.name, suffix(about));
-    labels(about, sample, None, out);
+fn number(family: &Family, sample: &Sample, value: &Value, out: &mut String) {
+    let _ = write!(out, "{}{}", family.name, suffix(family));
+    labels(family, sample, None, out);
     let _ = match value {
         Value::Whole(whole) => writeln!(out, " {whole}"),
         Value::Real(real) => writeln!(out, " {real}"),
@@ -84,27 +84,27 @@ fn number(about: &About, sample: &Sample, value: &Value, out: &mut String) {
     };
 }
 
-fn histogram(about: &About, sample: &Sample, times: &Times, out: &mut String) {
+fn histogram(family: &Family, sample: &Sample, times: &Times, out: &mut String) {
     let count = times.count();
     let bounds = BOUNDS.iter().map(|(_, name)| *name).chain(["+Inf"]);
     for (bound, count) in bounds.zip(times.up_to_bounds().into_iter().chain([count])) {
-        let _ = write!(out, "{}_bucket", about.name);
-        labels(about, sample, Some(bound), out);
+        let _ = write!(out, "{}_bucket", family.name);
+        labels(family, sample, Some(bound), out);
         let _ = writeln!(out, " {count}");
     }
-    let _ = write!(out, "{}_count", about.name);
-    labels(about, sample, None, out);
+    let _ = write!(out, "{}_count", family.name);
+    labels(family, sample, None, out);
     let _ = writeln!(out, " {count}");
-    let _ = write!(out, "{}_sum", about.name);
-    labels(about, sample, None, out);
+    let _ = write!(out, "{}_sum", family.name);
+    labels(family, sample, None, out);
     let _ = writeln!(out, " {}", times.sum_ns() as f64 / 1e9);
 }
 
-fn labels(about: &About, sample: &Sample, bound: Option<&str>, out: &mut String) {
+fn labels(family: &Family, sample: &Sample, bound: Option<&str>, out: &mut String) {
     if sample.labels.is_empty() && bound.is_none() {
         return;
     }
-    let pairs = about.labels.iter().zip(&sample.labels);
+    let pairs = family.labels.iter().zip(&sample.labels);
     let pairs = pairs.map(|(name, value)| (*name, &value[..]));
     for (index, (name, value)) in pairs.chain(bound.map(|bound| ("le", bound))).enumerate() {
         out.push(if index == 0 { '{' } else { ',' });
@@ -129,24 +129,24 @@ fn escape(value: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Family;
+    use crate::metrics::{BUSY, LOADED, TOOK};
     use disk::metrics::Histogram;
 
     fn page() -> Page {
         let mut page = Page::default();
-        page.whole(Family::LoopRequests, &["0"], 7);
-        page.whole(Family::BuildInfo, &["a\"b\\c\nd"], 1);
+        page.whole(&BUSY, &["0"], 7);
+        page.whole(&LOADED, &["a\"b\\c\nd"], 1);
         let histogram = Histogram::default();
         histogram.record(1_500_000);
-        page.times(Family::LoopBlocked, &["0"], histogram.times());
+        page.times(&TOOK, &["0"], histogram.times());
         page
     }
 
     #[test]
     fn the_text_of_prometheus_names_a_counter_with_its_suffix() {
         let text = write(&page(), Format::Prometheus);
-        assert!(text.contains("# TYPE freewheel_loop_requests_total counter\n"));
-        assert!(text.contains("\nfreewheel_loop_requests_total{loop=\"0\"} 7\n"));
+        assert!(text.contains("# TYPE example_requests_total counter\n"));
+        assert!(text.contains("\nexample_requests_total{loop=\"0\"} 7\n"));
         assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
         assert!(text.contains("version=\"a\\\"b\\\\c\\nd\"} 1\n"));
     }
@@ -154,16 +154,16 @@ mod tests {
     #[test]
     fn open_metrics_names_the_family_without_it_and_says_units() {
         let text = write(&page(), Format::OpenMetrics);
-        assert!(text.contains("# TYPE freewheel_loop_requests counter\n"));
-        assert!(text.contains("\nfreewheel_loop_requests_total{loop=\"0\"} 7\n"));
-        assert!(text.contains("# UNIT freewheel_event_loop_blocked_seconds seconds\n"));
+        assert!(text.contains("# TYPE example_requests counter\n"));
+        assert!(text.contains("\nexample_requests_total{loop=\"0\"} 7\n"));
+        assert!(text.contains("# UNIT example_blocked_seconds seconds\n"));
         assert!(text.ends_with("\n# EOF\n"));
     }
 
     #[test]
     fn a_histogram_s_buckets_add_up() {
         let text = write(&page(), Format::Prometheus);
-        let name = "freewheel_event_loop_blocked_seconds";
+        let name = "example_blocked_seconds";
         assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"0.001\"}} 0\n")));
         assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"0.002\"}} 1\n")));
         assert!(text.contains(&format!("{name}_bucket{{loop=\"0\",le=\"+Inf\"}} 1\n")));

@@ -12,11 +12,11 @@ use crate::caching::Cache;
 use crate::caching::counters::Status;
 use crate::loops::Kind;
 use crate::metrics::Ledger;
-use crate::metrics::gather::{self, LoopSum};
+use crate::metrics::loops::{self, LoopSum};
 
 /// Writes everything.
 pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
-    for (index, sum) in gather::loops(ledger) {
+    for (index, sum) in loops::by_number(ledger) {
         tell_loop(index, &sum);
     }
     disk.pool_counters().iter().for_each(tell_pool);

@@ -25,7 +25,7 @@ use crate::loops::Shared;
 use crate::loops::poll_timing::now_ns;
 use crate::memory::alarms::Alarms;
 use crate::memory::watch;
-use crate::metrics::Ledger;
+use crate::monitoring;
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {
@@ -53,7 +53,7 @@ fn start(master: &mut Master) -> Result<(HttpServer, Shared, Registry), String> 
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
-    let ledger = Ledger::new(logs.clone(), Arc::clone(&disk));
+    let ledger = monitoring::begin(logs.clone(), Arc::clone(&disk));
     watch::begin(&ledger, Alarms::set());
     let shared = Shared { logs, disk, ledger };
     let mut server = HttpServer::new(shared.clone());

@@ -39,7 +39,7 @@ use crate::loops::accept::Source;
 use crate::loops::{Listener, Shared, SocketType, loop_threads};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
-use crate::metrics::Ledger;
+use crate::monitoring;
 use crate::settings::Settings;
 
 /// Exit code of a worker that could not start, as nginx's.
@@ -293,7 +293,7 @@ impl Worker {
             self.caches = Some(Registry::new(Arc::clone(&disk)));
             let shared = Shared {
                 logs: self.logs.clone(),
-                ledger: Ledger::new(self.logs.clone(), Arc::clone(&disk)),
+                ledger: monitoring::begin(self.logs.clone(), Arc::clone(&disk)),
                 disk,
             };
             watch::begin(&shared.ledger, alarms);

@@ -8,7 +8,6 @@ use message::Method;
 
 use crate::Response;
 use crate::loops::poll_timing;
-use crate::metrics::By;
 use crate::request_body::{Arriving, RequestBody};
 use crate::subrequest::include::{Inclusion, Whole};
 
@@ -88,7 +87,6 @@ impl Request {
         if let Some(parent) = &mut stand_in.parent {
             parent.depth = self.depth_of_subrequests();
             parent.inclusion = Some(Inclusion {
-                by: By::Ssi,
                 whole,
                 stub: None,
                 is_value,
@@ -133,12 +131,6 @@ impl Request {
     #[must_use]
     pub fn whole(&self) -> Option<&Rc<Whole>> {
         self.inclusion().map(|inclusion| &inclusion.whole)
-    }
-
-    /// The request that included it.
-    #[must_use]
-    pub fn included_by(&self) -> By {
-        self.inclusion().map_or(By::Ssi, |inclusion| inclusion.by)
     }
 
     /// Whether its body becomes the value of a variable.

@@ -17,10 +17,9 @@ use slots::{Family, Table};
 
 use crate::Response;
 use crate::after::body_filter::{AnswerBody, Inside};
-use crate::metrics::By;
 use crate::request::Request;
 
-use super::{TooDeep, make_with};
+use super::{Kind, TooDeep, make_with};
 
 /// Maximum number of sub-requests for the parts of one response, as many as nginx counts at once.
 pub const INCLUSIONS_MAX: u32 = 64_535;
@@ -59,8 +58,6 @@ impl Whole {
 /// How a sub-request belongs to the one above it.
 #[derive(Debug)]
 pub struct Inclusion {
-    /// The module that asked for it.
-    pub by: By,
     /// The whole that it is a part of.
     pub whole: Rc<Whole>,
     /// Shown in the place of its response if that fails or is empty.
@@ -107,13 +104,13 @@ fn complain(request: &Request, text: &str, uri: &[u8]) {
 
 /// The body of a part. The request starts when the body is first polled.
 #[must_use]
-pub fn body(child: Box<Request>) -> AnswerBody {
-    Body::unfold_ahead(Part::Asked(child), Part::step, Part::poll_ahead)
+pub fn body(child: Box<Request>, by: &'static Kind) -> AnswerBody {
+    Body::unfold_ahead(Part::Asked(child, by), Part::step, Part::poll_ahead)
 }
 
 /// A part on its way.
 enum Part {
-    Asked(Box<Request>),
+    Asked(Box<Request>, &'static Kind),
     Coming {
         request: Box<Request>,
         body: AnswerBody,
@@ -132,8 +129,8 @@ impl Part {
 
     async fn step(self) -> Result<Option<(Piece, Self)>, BodyError> {
         let (mut request, mut body, mut is_empty) = match self {
-            Self::Asked(child) => {
-                let (request, body) = answer(child).await?;
+            Self::Asked(child, by) => {
+                let (request, body) = answer(child, by).await?;
                 (request, body, true)
             }
             Self::Coming {
@@ -190,8 +187,10 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
 }
 
 /// Has a part answered.
-async fn answer(child: Box<Request>) -> Result<(Box<Request>, AnswerBody), BodyError> {
-    let by = child.included_by();
+async fn answer(
+    child: Box<Request>,
+    by: &'static Kind,
+) -> Result<(Box<Request>, AnswerBody), BodyError> {
     let (mut request, response) = super::ask(child, by).await;
     // Closed without a response, and so is the whole.
     let mut response = response.ok_or(BodyError::Logged)?;
@@ -210,8 +209,8 @@ fn log(request: &Request, error: &BodyError) {
 ///
 /// # Errors
 /// It is too long, or it broke off: the whole cannot go on.
-pub async fn value(child: Box<Request>) -> Result<Option<Bytes>, BodyError> {
-    let (request, body) = answer(child).await?;
+pub async fn value(child: Box<Request>, by: &'static Kind) -> Result<Option<Bytes>, BodyError> {
+    let (request, body) = answer(child, by).await?;
     let max = request
         .location()
         .settings

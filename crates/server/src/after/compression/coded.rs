@@ -18,9 +18,9 @@ use wire::turn;
 
 use crate::after::body_filter::{AnswerBody, Inside};
 use crate::loops::poll_timing;
-use crate::metrics::{Codec, LoopFigures};
 use crate::request::Request;
 
+use super::counters::{Codec, CodecCounters};
 use super::ratio::Ratio;
 
 /// Maximum bytes that a coder gives at once.
@@ -126,7 +126,7 @@ struct Coded<C> {
     is_over: bool,
     ratio: Option<Rc<Ratio>>,
     codec: Codec,
-    figures: Arc<LoopFigures>,
+    counters: Arc<CodecCounters>,
 }
 
 /// Processor time of this thread, in nanoseconds.
@@ -147,7 +147,7 @@ pub fn body<C: Coder>(
 ) -> AnswerBody {
     let coding = ratio.as_ref().map(|ratio| ratio.coding());
     let codec = coding.map_or(Codec::Gunzip, Codec::from);
-    let figures = Arc::clone(&request.client.loop_.figures);
+    let counters = request.client.loop_.figures.share();
     Body::Stream(Box::new(Coded {
         inside: Inside::new(request, body),
         disk: Arc::clone(request.client.loop_.disk.disk()),
@@ -162,7 +162,7 @@ pub fn body<C: Coder>(
         is_over: false,
         ratio,
         codec,
-        figures,
+        counters,
     }))
 }
 
@@ -174,7 +174,7 @@ impl<C: Coder> Coded<C> {
                 if let Some(ratio) = &self.ratio {
                     ratio.take(bytes.len());
                 }
-                let counted = self.figures.modules.codec(self.codec);
+                let counted = self.counters.of(self.codec);
                 counted.taken.add(bytes.len() as u64);
                 self.input = bytes;
                 self.goal = Goal::Take;
@@ -212,7 +212,7 @@ impl<C: Coder> Coded<C> {
         };
         if is_little {
             let done = work.code(poll_timing::now_ns);
-            let counted = self.figures.modules.codec(self.codec);
+            let counted = self.counters.of(self.codec);
             counted.loop_ns.add(done.took_ns);
             return Some(done);
         }
@@ -236,7 +236,7 @@ impl<C: Coder> Coded<C> {
         if let Some(ratio) = &self.ratio {
             ratio.give(given);
         }
-        let counted = self.figures.modules.codec(self.codec);
+        let counted = self.counters.of(self.codec);
         counted.given.add(given as u64);
         match (work.goal, work.is_done) {
             (Goal::End, true) => {
@@ -266,7 +266,7 @@ impl<C: Coder> Coded<C> {
             let done = ready!(job.as_mut().poll(cx));
             self.job = None;
             if let Ok(work) = &done {
-                let counted = self.figures.modules.codec(self.codec);
+                let counted = self.counters.of(self.codec);
                 counted.pool_ns.add(work.took_ns);
             }
             return Poll::Ready(Some(done.and_then(|work| self.take_back(work))));
@@ -275,7 +275,7 @@ impl<C: Coder> Coded<C> {
             return Poll::Ready(None);
         }
         if !std::mem::replace(&mut self.is_counted, true) {
-            let counted = self.figures.modules.codec(self.codec);
+            let counted = self.counters.of(self.codec);
             counted.responses.add(1);
         }
         if !self.is_busy

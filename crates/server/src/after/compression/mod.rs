@@ -8,9 +8,12 @@
 pub mod accept;
 pub mod brotli;
 pub mod coded;
+mod counters;
 pub mod gzip;
 pub mod ratio;
 pub mod zstd;
+
+pub use counters::METRICS;
 
 use std::rc::Rc;
 

@@ -19,9 +19,11 @@ use message::response::Ranges;
 use message::{Body, ETag, HeaderId};
 
 use crate::Response;
+use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request::state::State;
+use crate::subrequest;
 
 use range::ContentRange;
 use source::Slices;
@@ -66,6 +68,19 @@ fn set_start(request: &Request, start: u64) {
 pub fn is_slice(request: &Request) -> bool {
     start_of(request).is_some()
 }
+
+/// What the requests for slices, but for the first one, are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("slice");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, |location| {
+            location.settings.slicing.slice.0 > 0
+        });
+    },
+};
 
 /// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
 /// client's range begins.

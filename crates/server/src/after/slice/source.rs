@@ -8,7 +8,6 @@ use disk::OpenFile;
 use logs::Level;
 use message::{Body, BodyError, Chunk};
 
-use crate::metrics::By;
 use crate::request::Request;
 use crate::subrequest;
 
@@ -86,7 +85,7 @@ impl Slices {
         let start = self.left.start / size * size;
         let child = self.twin.twin();
         set_start(&child, start);
-        let (mut request, response) = subrequest::ask_for_content(child, By::Slice).await;
+        let (mut request, response) = subrequest::ask_for_content(child, &super::SUBREQUESTS).await;
         let Some(mut response) = response else {
             return Err(missing(&request));
         };

@@ -132,7 +132,10 @@ impl Composed {
             Effect::Text(text) => self.show(text),
             Effect::Part(Part { child, purpose }) => match purpose {
                 Purpose::Value(name) => {
-                    self.waiting = Waiting::ForValue(name, Box::pin(include::value(child)));
+                    self.waiting = Waiting::ForValue(
+                        name,
+                        Box::pin(include::value(child, &super::SUBREQUESTS)),
+                    );
                 }
                 Purpose::Shown => self.places.push_back(Place::Asked(Asked::new(child))),
                 Purpose::Awaited => {
@@ -280,7 +283,7 @@ struct Asked {
 impl Asked {
     fn new(child: Box<Request>) -> Self {
         Self {
-            body: include::body(child),
+            body: include::body(child, &super::SUBREQUESTS),
             counted: None,
             is_begun: false,
             is_over: false,

@@ -17,8 +17,10 @@ use config::{Flag, Size, directives};
 use message::Body;
 
 use crate::Response;
+use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::subrequest;
 use crate::subrequest::include::Whole;
 
 use super::body_filter::{self, Steps};
@@ -49,6 +51,17 @@ directives! {
 pub fn is_on(location: &Location) -> bool {
     location.settings.ssi.ssi
 }
+
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("ssi");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, is_on);
+    },
+};
 
 /// Has the commands in the body of an answer run, if they are to be.
 pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {

@@ -12,7 +12,6 @@ use message::escape::{self, Escape};
 use message::uri;
 
 use crate::Response;
-use crate::metrics::By;
 use crate::regex::Regex;
 use crate::request::Request;
 use crate::subrequest::include::{self, Inclusion, Whole};
@@ -373,7 +372,6 @@ impl Page {
             return self.fail(&format!("unsafe URI \"{}\" was detected", shown(&target)));
         };
         let inclusion = Inclusion {
-            by: By::Ssi,
             whole: Rc::clone(&self.whole),
             stub: stub.map(|name| self.stub(&name)).transpose()?,
             is_value: set.is_some(),

@@ -4,8 +4,11 @@
 //! ([`runtime::cpu_pool`]), a few at a time, and correct ones are remembered for a short while (`proven`). Not here: the
 //! password formats ([`crate::password`]).
 
+mod counters;
 mod proven;
 mod users;
+
+pub use counters::METRICS;
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,12 +22,12 @@ use tokio::sync::Semaphore;
 use crate::Failure;
 use crate::content::files;
 use crate::loops::poll_timing;
-use crate::metrics::Password;
 use crate::password::{self, Unreadable};
 use crate::request::Request;
 use crate::satisfy::Verdict;
 use crate::settings::Location;
 
+use counters::{Password, PasswordCounters};
 use proven::Proof;
 
 /// Maximum password checks at once, of all loops: as many as half of the cores. Others wait, so that password guessing
@@ -74,9 +77,9 @@ pub async fn judge(request: &Request) -> Verdict {
         return Verdict::Silent;
     }
     let header = header(request);
-    let modules = &request.client.loop_.figures.modules;
+    let counters = request.client.loop_.figures.of::<PasswordCounters>();
     let Some((user, password)) = header.and_then(credentials::basic) else {
-        modules.count_password(Password::Missing);
+        counters.count(Password::Missing);
         request.log(Level::Info, &|out| {
             out.extend_from_slice(b"no user/password was provided for basic authentication");
         });
@@ -85,7 +88,7 @@ pub async fn judge(request: &Request) -> Verdict {
     let said = Said { user, password };
     let path = path_of(request, request.evaluate(file));
     let found = find_out(request, &said, &path).await;
-    modules.count_password(*found.as_ref().unwrap_or(&Password::Failed));
+    counters.count(*found.as_ref().unwrap_or(&Password::Failed));
     match found {
         Ok(Password::Right | Password::Remembered) => Verdict::Passed,
         Ok(_) => refused(request, &realm),
@@ -182,7 +185,8 @@ async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password,
     let checked = cpu_pool::run(disk, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
     let took = poll_timing::now_ns().saturating_sub(begun);
-    request.client.loop_.figures.modules.checks.record(took);
+    let counters = request.client.loop_.figures.of::<PasswordCounters>();
+    counters.checks.record(took);
     Ok(match answer {
         Ok(true) => {
             proven::remember(proof, now_ms());

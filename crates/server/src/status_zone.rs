@@ -9,9 +9,24 @@ use std::sync::Arc;
 
 use disk::metrics::{Histogram, Number, Times};
 use parking_lot::Mutex;
+use slots::slotted;
 
+use crate::families;
 use crate::loops::poll_timing;
+use crate::metrics::{Ledger, PARTS, Page};
 use crate::request::Request;
+
+families! {
+    /// The families of these counters.
+    pub FAMILIES;
+    ZONE_REQUESTS Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status, where status_zone says so.";
+    ZONE_RUNNING Gauge "freewheel_zone_requests_running" "" ["zone"] "Requests that have begun at a server of the zone and not ended; missing where only locations count in it.";
+    ZONE_BYTES Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these: received from clients, sent to them.";
+    ZONE_FIRST_BYTE Histogram "freewheel_zone_first_byte_seconds" "seconds" ["zone"] "From a request's coming to the first byte of its answer.";
+    ZONE_TOTAL Histogram "freewheel_zone_request_seconds" "seconds" ["zone"] "From a request's coming to its end.";
+}
+
+slotted!(PARTS: Zones);
 
 /// Maximum number of zones of one configuration.
 pub const ZONES_MAX: usize = 1024;
@@ -122,6 +137,27 @@ impl ZoneSum {
         self.sent += figures.sent.get();
         self.first_byte.merge(&figures.first_byte);
         self.total.merge(&figures.total);
+    }
+}
+
+/// The worker's zones.
+pub(crate) fn zones(ledger: &Ledger) -> Arc<Zones> {
+    ledger.share_part()
+}
+
+/// Shows all zones.
+pub(crate) fn show(ledger: &Ledger, page: &mut Page) {
+    for (name, sum) in zones(ledger).sums() {
+        for (class, count) in CLASSES.iter().zip(sum.classes) {
+            page.whole(&ZONE_REQUESTS, &[&name, class], count);
+        }
+        if let Some(running) = sum.running {
+            page.whole(&ZONE_RUNNING, &[&name], running);
+        }
+        page.whole(&ZONE_BYTES, &[&name, "received"], sum.received);
+        page.whole(&ZONE_BYTES, &[&name, "sent"], sum.sent);
+        page.times(&ZONE_FIRST_BYTE, &[&name], sum.first_byte);
+        page.times(&ZONE_TOTAL, &[&name], sum.total);
     }
 }
 

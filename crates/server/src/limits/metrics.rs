@@ -11,11 +11,29 @@ use bytes::Bytes;
 use disk::metrics::Number;
 use parking_lot::Mutex;
 
-use super::page::label;
-use super::{Family, Page};
-use crate::limits::table::Room;
-use crate::limits::zones::{ZONES_MAX, Zones};
-use crate::limits::{Counted, Paced};
+use super::table::Room;
+use super::zones::ZONES_MAX;
+use super::{Counted, Paced};
+use crate::families;
+use crate::metrics::Page;
+use crate::metrics::page::label;
+use crate::module_metrics::{ModuleMetrics, Shown};
+
+families! {
+    /// The families of these counters.
+    pub FAMILIES;
+    LIMITED Counter "freewheel_limit_requests" "" ["kind", "zone", "outcome"] "What zones of limit_req and limit_conn said to requests, as $limit_req_status and $limit_conn_status: in the zone that refused a request or has it wait longest; in the others that let it pass, as passed.";
+    LIMIT_KEYS Gauge "freewheel_limit_zone_keys" "" ["kind", "zone"] "Keys that a zone of a limit knows.";
+    LIMIT_USED Gauge "freewheel_limit_zone_used_bytes" "bytes" ["kind", "zone"] "What they take of the zone.";
+    LIMIT_SIZE Gauge "freewheel_limit_zone_size_bytes" "bytes" ["kind", "zone"] "What they may take at most.";
+    LIMIT_FORGOTTEN Counter "freewheel_limit_zone_forgotten_keys" "" ["kind", "zone"] "Keys that were forgotten before their time since a zone of limit_req was full: who has them is limited no more.";
+}
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show,
+};
 
 /// Maximum number of zones that are told apart, of both kinds. When a further one comes, zones that no configuration
 /// has any more are forgotten; any beyond that are counted together.
@@ -77,19 +95,22 @@ pub fn of(kind: Kind, name: &Bytes) -> Arc<LimitFigures> {
     Arc::clone(known.entry(name).or_default())
 }
 
-/// Adds the zones of a configuration.
-pub(super) fn add(page: &mut Page, zones: &Zones) {
+/// Shows the zones of the configuration.
+fn show(shown: &Shown<'_>, page: &mut Page) {
+    let Some(zones) = shown.settings.map(|settings| &settings.limits) else {
+        return;
+    };
     for zone in &zones.requests {
         let name = &*label(&zone.name);
         let Some(state) = zone.state() else { continue };
         let (figures, kind) = (state.figures(), Kind::Requests.name());
         for (said, count) in Paced::ALL.iter().zip(&figures.paced) {
             let outcome = said.name().to_ascii_lowercase();
-            page.whole(Family::Limited, &[kind, name, &outcome], count.get());
+            page.whole(&LIMITED, &[kind, name, &outcome], count.get());
         }
         let forgotten = figures.forgotten.get();
-        page.whole(Family::LimitForgotten, &[kind, name], forgotten);
-        add_room(page, kind, name, state.room());
+        page.whole(&LIMIT_FORGOTTEN, &[kind, name], forgotten);
+        show_room(page, kind, name, state.room());
     }
     for zone in &zones.connections {
         let name = &*label(&zone.name);
@@ -97,16 +118,16 @@ pub(super) fn add(page: &mut Page, zones: &Zones) {
         let (figures, kind) = (state.figures(), Kind::Connections.name());
         for (said, count) in Counted::ALL.iter().zip(&figures.counted) {
             let outcome = said.name().to_ascii_lowercase();
-            page.whole(Family::Limited, &[kind, name, &outcome], count.get());
+            page.whole(&LIMITED, &[kind, name, &outcome], count.get());
         }
-        add_room(page, kind, name, state.room());
+        show_room(page, kind, name, state.room());
     }
 }
 
-fn add_room(page: &mut Page, kind: &str, name: &str, room: Room) {
-    page.whole(Family::LimitKeys, &[kind, name], room.keys);
-    page.whole(Family::LimitUsed, &[kind, name], room.bytes);
-    page.whole(Family::LimitSize, &[kind, name], room.bytes_max);
+fn show_room(page: &mut Page, kind: &str, name: &str, room: Room) {
+    page.whole(&LIMIT_KEYS, &[kind, name], room.keys);
+    page.whole(&LIMIT_USED, &[kind, name], room.bytes);
+    page.whole(&LIMIT_SIZE, &[kind, name], room.bytes_max);
 }
 
 #[cfg(test)]

@@ -1,10 +1,26 @@
-//! The kernel's figures of this process: memory, descriptors, processor time, and the time that its threads waited for
-//! a processor; and where disks are mounted.
+//! The kernel's figures of this process: memory, descriptors, processor time; and where disks are mounted.
 //!
-//! **Blocks** on reading /proc, which has no disk behind it: for the figures' thread only.
+//! **Blocks** on reading /proc, which has no disk behind it: for the threads that gather metrics only.
 #![expect(clippy::disallowed_methods, reason = "procfs, in a thread of its own")]
 
 use std::collections::HashMap;
+
+use crate::families;
+use crate::metrics::Page;
+
+families! {
+    /// The memory of the process.
+    pub(super) MEMORY;
+    PROCESS_MEMORY Gauge "freewheel_process_memory_bytes" "bytes" ["kind"] "Memory of the worker: anonymous (its own), resident (in use), virtual (addresses).";
+}
+
+families! {
+    /// What else the kernel counts of the process.
+    pub(super) PROCESS;
+    PROCESS_DESCRIPTORS Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and the most that there may be (max).";
+    PROCESS_THREADS Gauge "freewheel_process_threads" "" [] "Threads of the worker.";
+    PROCESS_CPU Counter "freewheel_process_cpu_seconds" "seconds" [] "Processor time of the worker.";
+}
 
 /// Maximum number of descriptors that are counted one by one, where the kernel does not tell their number.
 const DESCRIPTORS_MAX: usize = 1 << 20;
@@ -52,6 +68,25 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Shows them.
+    pub fn show(&self, page: &mut Page) {
+        let memory = [
+            ("anonymous", self.anonymous_bytes),
+            ("resident", self.resident_bytes),
+            ("virtual", self.virtual_bytes),
+        ];
+        for (kind, bytes) in memory {
+            page.whole(&PROCESS_MEMORY, &[kind], bytes);
+        }
+        page.whole(&PROCESS_DESCRIPTORS, &["open"], self.descriptors);
+        let max = self.descriptors_max;
+        page.whole(&PROCESS_DESCRIPTORS, &["max"], max);
+        page.whole(&PROCESS_THREADS, &[], self.threads);
+        page.nanoseconds(&PROCESS_CPU, &[], self.cpu_ns);
+    }
+}
+
 /// Since Linux 6.2 the directory's size is their number; to count 100 000 of them takes 30 ms.
 fn open_descriptors() -> u64 {
     const DIRECTORY: &str = "/proc/self/fd";
@@ -64,19 +99,6 @@ fn open_descriptors() -> u64 {
     all.map_or(0, |all| {
         (all.take(DESCRIPTORS_MAX).count() as u64).saturating_sub(1)
     })
-}
-
-/// Time that a thread of this process was ready without a processor, in nanoseconds (the kernel's `sched-stats.rst`).
-#[must_use]
-pub fn unserved_ns(thread: i32) -> Option<u64> {
-    unserved_in(&std::fs::read(format!("/proc/self/task/{thread}/schedstat")).ok()?)
-}
-
-/// The same from the kernel's text about a thread: the second of three numbers.
-#[must_use]
-pub fn unserved_in(told: &[u8]) -> Option<u64> {
-    let number = told.split(|byte| *byte == b' ').nth(1)?;
-    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// The mount point of each device by `MAJOR:MINOR`, the first of several.

@@ -1,4 +1,4 @@
-//! The thread that gathers and writes the figures: that takes longer than a loop may be kept, and reads /proc.
+//! The thread that gathers and writes metrics: that takes longer than a loop may be kept, and reads /proc.
 //!
 //! Invariants: a request waits for its page without keeping its loop, and at most [`ASKS_MAX`] wait at a time. The text
 //! is kept in pieces, so that neither sending nor freeing it keeps a loop, however many zones and peers there are.
@@ -8,15 +8,16 @@ use std::sync::{Arc, OnceLock, mpsc};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::text::{self, Format};
-use super::{Ledger, Page, gather, json};
+use super::{gather, of};
+use crate::metrics::text::{self, Format};
+use crate::metrics::{Ledger, Page, json};
 
 /// Maximum number of requests that may wait for the thread.
 pub const ASKS_MAX: usize = 64;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// The format of the figures.
+/// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// As text for Prometheus.
@@ -25,7 +26,7 @@ pub enum Shape {
     Json,
 }
 
-/// A request for the figures.
+/// A request for the metrics.
 struct Ask {
     ledger: Arc<Ledger>,
     shape: Shape,
@@ -42,19 +43,17 @@ impl std::fmt::Debug for Thread {
     }
 }
 
-impl Ledger {
-    /// All figures, written, in pieces; `None`: too many requests wait (or no thread can be started).
-    pub async fn written(self: &Arc<Self>, shape: Shape) -> Option<Vec<Bytes>> {
-        let (answer, written) = oneshot::channel();
-        let ask = Ask {
-            ledger: Arc::clone(self),
-            shape,
-            answer,
-        };
-        let thread = self.thread.0.get_or_init(start).as_ref()?;
-        thread.try_send(ask).ok()?;
-        written.await.ok()
-    }
+/// All metrics, written, in pieces; `None`: too many requests wait (or no thread can be started).
+pub async fn written(ledger: &Arc<Ledger>, shape: Shape) -> Option<Vec<Bytes>> {
+    let (answer, written) = oneshot::channel();
+    let ask = Ask {
+        ledger: Arc::clone(ledger),
+        shape,
+        answer,
+    };
+    let thread = of(ledger).thread.0.get_or_init(start).as_ref()?;
+    thread.try_send(ask).ok()?;
+    written.await.ok()
 }
 
 fn start() -> Option<mpsc::SyncSender<Ask>> {

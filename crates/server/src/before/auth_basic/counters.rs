@@ -1,0 +1,74 @@
+//! Counters of passwords: what was found, and how long it took.
+
+use disk::metrics::{Histogram, Number};
+use slots::slotted;
+
+use crate::metrics::Page;
+use crate::metrics::counters::{COUNTERS, sums};
+use crate::module_metrics::{ModuleMetrics, Shown};
+use crate::{families, label_values};
+
+families! {
+    /// The families of these counters.
+    FAMILIES;
+    PASSWORDS Counter "freewheel_auth_basic_requests" "" ["outcome"] "What auth_basic found: a password that was right, or remembered as right; none, of no known user, wrong; or the file had no form that can be read (unreadable), or it could not be asked (failed).";
+    PASSWORD_CHECKS Histogram "freewheel_auth_basic_check_seconds" "seconds" [] "How long it took to check a password that was not remembered: until it was its turn, in the pool's queue, and at work.";
+}
+
+slotted!(COUNTERS: PasswordCounters);
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show,
+};
+
+label_values! {
+    /// What was found about a password.
+    pub enum Password {
+        /// It is right.
+        Right = "right",
+        /// It was found right a short while ago.
+        Remembered = "remembered",
+        /// The request has none.
+        Missing = "missing",
+        /// It is of a user who is not in the file.
+        UnknownUser = "unknown_user",
+        /// It is wrong.
+        Wrong = "wrong",
+        /// The file's entry cannot be read.
+        Unreadable = "unreadable",
+        /// It could not be checked: there is no file, or the pool is full.
+        Failed = "failed",
+    }
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+pub struct PasswordCounters {
+    found: [Number; Password::ALL.len()],
+    /// How long it took to check passwords that were not remembered.
+    pub checks: Histogram,
+}
+
+impl PasswordCounters {
+    /// Counts a request by what was found.
+    pub fn count(&self, found: Password) {
+        self.found[found as usize].add(1);
+    }
+}
+
+fn show(shown: &Shown<'_>, page: &mut Page) {
+    let loops = shown.loops::<PasswordCounters>();
+    let found = sums(&loops, |counters| &counters.found);
+    let is_used =
+        || shown.is_any_location(|location| location.settings.auth_basic.auth_basic.is_some());
+    if found == [0; Password::ALL.len()] && !is_used() {
+        return;
+    }
+    for (found, count) in Password::ALL.iter().zip(found) {
+        page.whole(&PASSWORDS, &[found.name()], count);
+    }
+    let checks = loops.times(|counters| &counters.checks);
+    page.times(&PASSWORD_CHECKS, &[], checks);
+}

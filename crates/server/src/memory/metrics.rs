@@ -1,0 +1,62 @@
+//! The metrics of the worker's memory, by owner.
+//!
+//! Invariant: memory without a known owner is `other`, so that the sum is what the kernel counts for the worker.
+
+use disk::memory::accounts::{HOLDERS, Held, held};
+use disk::memory::level::{LEVELS, level};
+use disk::memory::{Holder, budget};
+
+use super::Memory;
+use crate::families;
+use crate::metrics::Page;
+
+families! {
+    /// The families of these metrics.
+    pub FAMILIES;
+    MEMORY_HELD Gauge "freewheel_memory_held_bytes" "bytes" ["holder"] "Memory of the worker that is not the kernel's cache, by who holds it; other is what nobody is named for.";
+    MEMORY_BUDGET Gauge "freewheel_memory_budget_bytes" "bytes" [] "What that may be (memory_budget); over it, copies and the like are given up, and requests are served.";
+    MEMORY_LIMIT Gauge "freewheel_memory_limit_bytes" "bytes" [] "The least limit of the worker's control groups, of the process and of the machine.";
+    MEMORY_LEVEL Gauge "freewheel_memory_scarcity" "" [] "How scarce memory is: 0 not at all; 1 copies are given up, 2 idle buffers, 3 large windows of followers, 4 files that are kept open, 5 storing what is fetched, 6 taking connections at any speed.";
+    MEMORY_SCARCE Counter "freewheel_memory_scarce" "" ["step"] "How often each of these began.";
+    MEMORY_KILLS Counter "freewheel_memory_kills" "" [] "Processes of the worker's control group that the kernel killed for want of memory while it watched.";
+}
+
+/// Minimum bytes that a connection takes: one that waits for a request (`bench/memory`).
+const CONNECTION_BYTES: u64 = 1536;
+
+/// Numbers and sizes that only other metrics know.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Known {
+    /// Connections of clients.
+    pub connections: u64,
+    /// Bytes of caches' indexes.
+    pub index_bytes: u64,
+    /// Bytes of the worker's anonymous memory.
+    pub anonymous_bytes: u64,
+}
+
+/// Shows them.
+pub fn show(memory: &Memory, known: Known, page: &mut Page) {
+    let mut held: Held = held();
+    held[Holder::Connections as usize] += known.connections * CONNECTION_BYTES;
+    held[Holder::Index as usize] += known.index_bytes;
+    // Neither a file nor mapped: the kernel does not count it as the worker's.
+    let copies = held[Holder::Copies as usize];
+    let named: u64 = held.iter().sum();
+    for (holder, bytes) in HOLDERS.iter().zip(held) {
+        page.whole(&MEMORY_HELD, &[holder.name()], bytes);
+    }
+    let other = (known.anonymous_bytes + copies).saturating_sub(named);
+    page.whole(&MEMORY_HELD, &["other"], other);
+    if budget() < u64::MAX {
+        page.whole(&MEMORY_BUDGET, &[], budget());
+    }
+    if let Some(limit) = memory.limit.lock().as_ref() {
+        page.whole(&MEMORY_LIMIT, &[], limit.bytes);
+    }
+    page.whole(&MEMORY_LEVEL, &[], level() as u64);
+    for (level, begun) in LEVELS.iter().zip(&memory.begun).skip(1) {
+        page.whole(&MEMORY_SCARCE, &[level.name()], begun.get());
+    }
+    page.whole(&MEMORY_KILLS, &[], memory.kills.get());
+}

@@ -1,0 +1,92 @@
+//! Gathers a page of all metrics, as they are now.
+//!
+//! Not here: counting. Invariant: no loop is asked for anything, so that a blocked one is shown too.
+
+use super::families::tables;
+use super::modules::MODULES;
+use super::process::Process;
+use super::{Monitoring, disk, of};
+use crate::caching;
+use crate::families;
+use crate::memory;
+use crate::memory::metrics::Known;
+use crate::metrics::page::Value;
+use crate::metrics::{Ledger, Page, loops};
+use crate::module_metrics::Shown;
+use crate::status_zone;
+use crate::upstream;
+use logs::Logs;
+
+families! {
+    /// The worker and its configuration.
+    pub(super) WORKER;
+    BUILD_INFO Gauge "freewheel_build_info" "" ["version"] "Always 1; the version is in the label.";
+    PROCESS_START Gauge "freewheel_process_start_time_seconds" "seconds" [] "When the worker began to count, in seconds since 1970.";
+    GENERATION Gauge "freewheel_configuration_generation" "" [] "The number of the configuration that is served; grows with each reload.";
+    CONFIGURED Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Since when it is served, in seconds since 1970.";
+    CONFIGURATION_TOOK Gauge "freewheel_configuration_load_seconds" "seconds" [] "How long it took to be served by the last loop: since the master began to read it, or since the worker was started with it.";
+}
+
+families! {
+    /// The logs.
+    pub(super) LOGS;
+    LOG_LINES Counter "freewheel_log_lines" "" ["outcome"] "Lines of all logs: written, dropped since there was no room, failed to be written.";
+    LOG_BYTES Counter "freewheel_log_bytes" "bytes" [] "Bytes of the lines that were written, before compression.";
+}
+
+/// All metrics.
+#[must_use]
+pub fn page(ledger: &Ledger) -> Page {
+    let own = of(ledger);
+    let mut page = Page::in_order(tables());
+    show_worker(own, &mut page);
+    loops::show(ledger, &mut page);
+    status_zone::show(ledger, &mut page);
+    if let Some(sources) = own.sources.get() {
+        disk::show(&sources.disk, &mut page);
+        show_logs(&sources.logs, &mut page);
+    }
+    let process = Process::look();
+    process.show(&mut page);
+    // Outside the lock: a thread that applies a configuration never waits for this.
+    let settings = own.settings.lock().upgrade();
+    let settings = settings.as_deref();
+    let known = Known {
+        connections: loops::all(ledger).connections,
+        index_bytes: settings.map_or(0, caching::metrics::index_bytes),
+        anonymous_bytes: process.anonymous_bytes,
+    };
+    memory::metrics::show(memory::of(ledger), known, &mut page);
+    let shown = Shown { ledger, settings };
+    for module in MODULES {
+        (module.show)(&shown, &mut page);
+    }
+    if let Some(settings) = settings {
+        caching::metrics::show(settings, &mut page);
+        upstream::metrics::show_states(&settings.upstreams, &mut page);
+    }
+    upstream::metrics::show(&mut page);
+    page
+}
+
+fn show_worker(own: &Monitoring, page: &mut Page) {
+    page.whole(&BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
+    let seconds = |ms: u64| Value::Real(ms as f64 / 1e3);
+    page.add(&PROCESS_START, &[], seconds(own.started_ms));
+    page.whole(&GENERATION, &[], own.generation.get());
+    page.add(&CONFIGURED, &[], seconds(own.configured_ms.get()));
+    page.nanoseconds(&CONFIGURATION_TOOK, &[], own.configuring_ns.get());
+}
+
+fn show_logs(logs: &Logs, page: &mut Page) {
+    let logs = logs.figures();
+    let lines = [
+        ("written", logs.written),
+        ("dropped", logs.dropped),
+        ("failed", logs.failed),
+    ];
+    for (outcome, count) in lines {
+        page.whole(&LOG_LINES, &[outcome], count);
+    }
+    page.whole(&LOG_BYTES, &[], logs.bytes);
+}

@@ -1,0 +1,93 @@
+//! What a worker shows of itself: all metrics together, at the request of a client.
+//!
+//! * [`gather`]: makes a [`Page`](crate::metrics::Page) of all metrics as they are now.
+//! * [`families`]: the list of all families; `docs/metrics.md` is made of it. [`modules`]: the list of the modules that
+//!   have any.
+//! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
+//! * `process`, `disk`: the metrics of the process, and of pools and disks.
+//!
+//! Not here: the directives that show them ([`crate::content::status`]), the live view ([`crate::dashboard`]), and
+//! counting ([`crate::metrics`]).
+
+mod disk;
+pub mod families;
+pub mod gather;
+pub mod modules;
+mod process;
+pub mod thread;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use ::disk::Disk;
+use ::disk::metrics::Number;
+use parking_lot::Mutex;
+use slots::slotted;
+
+use crate::loops::poll_timing;
+use crate::metrics::{Ledger, PARTS, now_ms};
+use crate::settings::Settings;
+use logs::Logs;
+use thread::Thread;
+
+slotted!(PARTS: Monitoring);
+
+/// What metrics are gathered of, beside the loops.
+#[derive(Debug)]
+pub struct Monitoring {
+    sources: OnceLock<Sources>,
+    /// The configuration that is served.
+    settings: Mutex<Weak<Settings>>,
+    /// Its number.
+    generation: Number,
+    /// Time of its start, in milliseconds since 1970.
+    configured_ms: Number,
+    /// Time that it took to apply, in nanoseconds.
+    configuring_ns: Number,
+    /// Time since which there are metrics, in milliseconds since 1970.
+    started_ms: u64,
+    thread: Thread,
+}
+
+/// What a worker has once.
+#[derive(Debug)]
+struct Sources {
+    logs: Logs,
+    disk: Arc<Disk>,
+}
+
+impl Default for Monitoring {
+    fn default() -> Self {
+        Self {
+            sources: OnceLock::new(),
+            settings: Mutex::default(),
+            generation: Number::default(),
+            configured_ms: Number::default(),
+            configuring_ns: Number::default(),
+            started_ms: now_ms(),
+            thread: Thread::default(),
+        }
+    }
+}
+
+/// Begins to gather: a worker's list of loops, without any.
+#[must_use]
+pub fn begin(logs: Logs, disk: Arc<Disk>) -> Arc<Ledger> {
+    let ledger = Arc::<Ledger>::default();
+    let monitoring = of(&ledger);
+    monitoring.sources.get_or_init(|| Sources { logs, disk });
+    ledger
+}
+
+/// All loops serve this configuration, with this number, which was requested at `begun_ns` ([`poll_timing::now_ns`]).
+pub fn configure(ledger: &Ledger, settings: &Arc<Settings>, number: u64, begun_ns: u64) {
+    let own = of(ledger);
+    *own.settings.lock() = Arc::downgrade(settings);
+    own.generation.set(number);
+    own.configured_ms.set(now_ms());
+    let took_ns = poll_timing::now_ns().saturating_sub(begun_ns);
+    own.configuring_ns.set(took_ns);
+}
+
+fn of(ledger: &Ledger) -> &Monitoring {
+    ledger.part()
+}
