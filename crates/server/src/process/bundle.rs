@@ -6,8 +6,8 @@
 //! Not here: how messages travel ([`super::frame`]). Invariant: a bundle is unpacked equal to what was packed, and the
 //! number of descriptors is the sum of those that the body names.
 
-use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,10 @@ use bytes::Bytes;
 use config::Recorded;
 use logs::getaddrinfo::Hosts;
 use runtime::listen::Address;
+use serde::{Deserialize, Serialize};
+use serde_bytes::Bytes as Raw;
 
 use super::circumstances::Circumstances;
-use super::frame::{Reader, Writer};
 use super::load::Origin;
 use super::privileges::Account;
 
@@ -66,179 +67,150 @@ impl Bundle {
     /// The message.
     #[must_use]
     pub fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
-        let mut out = Writer::default();
-        let mut descriptors = Vec::new();
-        out.number(self.generation);
-        out.number(self.begun_ns);
-        put_path(&mut out, &self.prefix);
-        put_path(&mut out, &self.root);
-        out.number(u64::from(self.globals.is_some()));
-        out.bytes(self.globals.as_deref().unwrap_or_default());
-        put_circumstances(&mut out, &self.circumstances);
-        put_texts(&mut out, &self.texts);
-        out.number(u64::from(self.account.is_some()));
-        if let Some(account) = &self.account {
-            out.bytes(account.name.as_bytes());
-            out.number(account.uid.into());
-            out.number(account.gid.into());
-        }
-        out.number(u64::from(self.is_daemon));
-        out.number(self.sockets.len() as u64);
-        for (address, sockets) in &self.sockets {
-            out.number(u64::from(address.unix_path().is_some()));
-            match address {
-                Address::Inet(inet) => out.bytes(inet.to_string().as_bytes()),
-                Address::Unix(path) => put_path(&mut out, path),
-            }
-            out.number(sockets.len() as u64);
-            descriptors.extend(sockets.iter().map(|socket| socket.as_fd()));
-        }
-        out.number(u64::from(self.error_log.is_some()));
-        put_path(&mut out, self.error_log.as_deref().unwrap_or(Path::new("")));
-        out.number(self.logs.len() as u64);
-        for (path, log) in &self.logs {
-            put_path(&mut out, path);
-            descriptors.push(log.as_fd());
-        }
-        (out.0, descriptors)
+        let hosts = self.circumstances.hosts.all();
+        let files = self.texts.files.iter();
+        let globs = self.texts.globs.iter();
+        let account = self.account.as_ref();
+        let body = Body {
+            generation: self.generation,
+            begun_ns: self.begun_ns,
+            prefix: raw(&self.prefix),
+            root: raw(&self.root),
+            globals: self.globals.as_deref().map(Raw::new),
+            is_root: self.circumstances.is_root,
+            cores: self.circumstances.cores,
+            hosts: hosts
+                .iter()
+                .map(|(name, all)| (&name[..], all.clone()))
+                .collect(),
+            files: files
+                .map(|(path, text)| (raw(path), Raw::new(text)))
+                .collect(),
+            globs: globs
+                .map(|(pattern, paths)| (raw(pattern), raws(paths)))
+                .collect(),
+            account: account.map(|account| (&account.name[..], account.uid, account.gid)),
+            is_daemon: self.is_daemon,
+            sockets: self
+                .sockets
+                .iter()
+                .map(|(address, all)| (PackedAddress::of(address), all.len()))
+                .collect(),
+            error_log: self.error_log.as_deref().map(raw),
+            logs: raws(self.logs.iter().map(|(path, _)| path)),
+        };
+        let sockets = self.sockets.iter().flat_map(|(_, sockets)| sockets);
+        let logs = self.logs.iter().map(|(_, log)| log);
+        let body = postcard::to_stdvec(&body).expect("no type of the body refuses a value");
+        (body, sockets.chain(logs).map(|fd| fd.as_fd()).collect())
     }
 
     /// The message, read back; `None` when it is not one.
     #[must_use]
     pub fn unpack(body: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {
-        let mut from = Reader(body);
-        let mut descriptors = descriptors.into_iter();
-        let generation = from.number()?;
-        let begun_ns = from.number()?;
-        let prefix = path(&mut from)?;
-        let root = path(&mut from)?;
-        let has_globals = from.number()? != 0;
-        let globals = Some(from.bytes()?.to_vec()).filter(|_| has_globals);
-        let circumstances = circumstances(&mut from)?;
-        let texts = texts(&mut from)?;
-        let account = match from.number()? {
-            0 => None,
-            _ => Some(Account {
-                name: String::from_utf8(from.bytes()?.to_vec()).ok()?,
-                uid: u32::try_from(from.number()?).ok()?,
-                gid: u32::try_from(from.number()?).ok()?,
-            }),
-        };
-        let is_daemon = from.number()? != 0;
+        let body: Body<'_> = postcard::from_bytes(body).ok()?;
+        let mut descriptors = descriptors.into_iter().map(Arc::new);
         let mut sockets = Vec::new();
-        for _ in 0..from.count()? {
-            let is_unix = from.number()? != 0;
-            let name = from.bytes()?;
-            let address = if is_unix {
-                Address::Unix(PathBuf::from(OsStr::from_bytes(name)))
-            } else {
-                Address::Inet(std::str::from_utf8(name).ok()?.parse().ok()?)
-            };
-            let count = from.count()?;
-            let taken: Vec<_> = descriptors.by_ref().take(count).map(Arc::new).collect();
+        for (address, count) in body.sockets {
+            let taken: Vec<_> = descriptors.by_ref().take(count).collect();
             if taken.len() != count {
                 return None;
             }
-            sockets.push((address, taken));
+            sockets.push((address.address()?, taken));
         }
-        let has_error_log = from.number()? != 0;
-        let error_log = Some(path(&mut from)?).filter(|_| has_error_log);
-        let mut logs = Vec::new();
-        for _ in 0..from.count()? {
-            logs.push((path(&mut from)?, Arc::new(descriptors.next()?)));
-        }
+        let logs = body.logs.into_iter();
+        let logs = logs.map(|log| Some((path(log), descriptors.next()?)));
+        let logs = logs.collect::<Option<Vec<_>>>()?;
+        let hosts = body.hosts.into_iter();
+        let files = body.files.into_iter();
+        let globs = body.globs.into_iter();
         Some(Self {
-            generation,
-            begun_ns,
-            prefix,
-            root,
-            globals,
-            circumstances,
-            texts,
-            account,
-            is_daemon,
+            generation: body.generation,
+            begun_ns: body.begun_ns,
+            prefix: path(body.prefix),
+            root: path(body.root),
+            globals: body.globals.map(|globals| globals.to_vec()),
+            circumstances: Circumstances {
+                is_root: body.is_root,
+                cores: body.cores,
+                hosts: Hosts::known(hosts.map(|(name, all)| (name.to_owned(), all)).collect()),
+            },
+            texts: Recorded {
+                files: files
+                    .map(|(name, text)| (path(name), Bytes::copy_from_slice(text)))
+                    .collect(),
+                globs: globs
+                    .map(|(pattern, all)| (path(pattern), all.into_iter().map(path).collect()))
+                    .collect(),
+            },
+            account: body.account.map(|(name, uid, gid)| Account {
+                name: name.to_owned(),
+                uid,
+                gid,
+            }),
+            is_daemon: body.is_daemon,
             sockets,
-            error_log,
+            error_log: body.error_log.map(path),
             logs,
         })
     }
 }
 
-fn put_path(out: &mut Writer, path: &Path) {
-    out.bytes(path.as_os_str().as_bytes());
+/// The body of the message: what of a bundle is no descriptor, in the same order. Paths are bytes, not necessarily UTF-8.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct Body<'a> {
+    generation: u64,
+    begun_ns: u64,
+    prefix: &'a Raw,
+    root: &'a Raw,
+    globals: Option<&'a Raw>,
+    is_root: bool,
+    cores: usize,
+    hosts: Vec<(&'a str, Vec<IpAddr>)>,
+    files: Vec<(&'a Raw, &'a Raw)>,
+    globs: Vec<(&'a Raw, Vec<&'a Raw>)>,
+    account: Option<(&'a str, u32, u32)>,
+    is_daemon: bool,
+    sockets: Vec<(PackedAddress<'a>, usize)>,
+    error_log: Option<&'a Raw>,
+    logs: Vec<&'a Raw>,
 }
 
-fn path(from: &mut Reader<'_>) -> Option<PathBuf> {
-    from.bytes()
-        .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)))
+/// An address; that of the Internet as text, which has its scope.
+#[derive(Serialize, Deserialize)]
+enum PackedAddress<'a> {
+    Inet(String),
+    #[serde(borrow)]
+    Unix(&'a Raw),
 }
 
-fn put_circumstances(out: &mut Writer, circumstances: &Circumstances) {
-    out.number(u64::from(circumstances.is_root));
-    out.number(circumstances.cores as u64);
-    let hosts = circumstances.hosts.all();
-    out.number(hosts.len() as u64);
-    for (name, addresses) in hosts {
-        out.bytes(name.as_bytes());
-        out.number(addresses.len() as u64);
-        for address in addresses {
-            out.bytes(address.to_string().as_bytes());
+impl<'a> PackedAddress<'a> {
+    fn of(address: &'a Address) -> Self {
+        match address {
+            Address::Inet(address) => Self::Inet(address.to_string()),
+            Address::Unix(path) => Self::Unix(raw(path)),
+        }
+    }
+
+    fn address(self) -> Option<Address> {
+        match self {
+            Self::Inet(text) => text.parse().ok().map(Address::Inet),
+            Self::Unix(name) => Some(Address::Unix(path(name))),
         }
     }
 }
 
-fn circumstances(from: &mut Reader<'_>) -> Option<Circumstances> {
-    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-    let is_root = from.number()? != 0;
-    let cores = usize::try_from(from.number()?).ok()?;
-    let mut hosts = BTreeMap::new();
-    for _ in 0..from.count()? {
-        let name = text(from.bytes()?)?;
-        let count = from.count()?;
-        let addresses = (0..count).map(|_| text(from.bytes()?)?.parse().ok());
-        hosts.insert(name, addresses.collect::<Option<Vec<_>>>()?);
-    }
-    Some(Circumstances {
-        is_root,
-        cores,
-        hosts: Hosts::known(hosts),
-    })
+fn raw(path: &Path) -> &Raw {
+    Raw::new(path.as_os_str().as_bytes())
 }
 
-fn put_texts(out: &mut Writer, texts: &Recorded) {
-    out.number(texts.files.len() as u64);
-    for (path, bytes) in &texts.files {
-        put_path(out, path);
-        out.bytes(bytes);
-    }
-    out.number(texts.globs.len() as u64);
-    for (pattern, paths) in &texts.globs {
-        put_path(out, pattern);
-        out.number(paths.len() as u64);
-        for path in paths {
-            put_path(out, path);
-        }
-    }
+fn raws<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a Raw> {
+    paths.into_iter().map(|path| raw(path)).collect()
 }
 
-fn texts(from: &mut Reader<'_>) -> Option<Recorded> {
-    let mut texts = Recorded {
-        files: HashMap::new(),
-        globs: HashMap::new(),
-    };
-    for _ in 0..from.count()? {
-        let path = path(from)?;
-        texts
-            .files
-            .insert(path, Bytes::copy_from_slice(from.bytes()?));
-    }
-    for _ in 0..from.count()? {
-        let pattern = path(from)?;
-        let count = from.count()?;
-        let paths = (0..count).map(|_| path(from)).collect::<Option<Vec<_>>>()?;
-        texts.globs.insert(pattern, paths);
-    }
-    Some(texts)
+fn path(bytes: &Raw) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]

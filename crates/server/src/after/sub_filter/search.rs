@@ -2,6 +2,10 @@
 //!
 //! The leftmost match wins; of several that begin at the same byte, the pattern that was written first. Only the end of
 //! a piece that may begin a match is held back. Not here: the replacement of a match.
+//!
+//! The crate aho-corasick (a DFA, leftmost-first, ASCII case ignored) was measured and not taken: it needs 1.5 times the
+//! instructions for one pattern and 3 to 8 times for five, 0.2 to 0.8 times for fifty; making it of fifty costs 60 times
+//! as many, and it cannot leave out patterns that have matched once.
 
 use std::sync::Arc;
 
