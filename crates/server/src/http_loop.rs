@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use runtime::Loop;
+
 use crate::content::hot_files::ReadyFiles;
 use crate::generation::Generation;
-use crate::loops::Loop;
 use crate::responder::Calls;
 use crate::status_zone::Zones;
 

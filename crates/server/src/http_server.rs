@@ -1,22 +1,22 @@
 //! HTTP on all loops of a worker: what each loop serves with, and what is done once for all of them when a
 //! configuration is served.
 //!
-//! Not here: threads and sockets ([`crate::loops`]), where a configuration comes from ([`crate::process`]). Invariant: a
+//! Not here: threads and sockets ([`runtime::loops`]), where a configuration comes from ([`crate::process`]). Invariant: a
 //! configuration that cannot be served leaves the loops with the one that they have.
 
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use runtime::loops::loop_threads::{self, Crew};
+use runtime::{Accepted, Configuration, Datagrams, Ledger, Loop, Service, Serving, Shared, Start};
+
 use crate::connection;
 use crate::dashboard::{history, sampler};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::loop_threads::{self, Crew};
-use crate::loops::{Accepted, Configuration, Datagrams, Loop, Service, Serving, Shared, Start};
 use crate::memory;
 use crate::memory::directives::MemoryBudget;
-use crate::metrics::Ledger;
 use crate::monitoring;
 use crate::responder::Responder as _;
 use crate::settings::Settings;
@@ -31,7 +31,7 @@ pub struct Plan {
     pub loops: loop_threads::Plan,
     /// The settings.
     pub settings: Arc<Settings>,
-    /// When the configuration was requested, by [`crate::loops::poll_timing::now_ns`].
+    /// When the configuration was requested, by [`runtime::timing::poll_timing::now_ns`].
     pub begun_ns: u64,
     /// `memory_budget`.
     pub memory_budget: MemoryBudget,

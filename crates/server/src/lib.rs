@@ -22,12 +22,12 @@ pub mod hash;
 pub mod headers_more;
 mod http_loop;
 mod http_server;
+#[cfg(test)]
+mod http_server_tests;
 pub mod limits;
-pub mod loops;
 pub mod manual;
 pub mod map;
 pub mod memory;
-pub mod metrics;
 pub mod module_metrics;
 pub mod monitoring;
 pub mod name_map;

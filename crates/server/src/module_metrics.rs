@@ -1,10 +1,12 @@
 //! How a module shows its metrics.
 //!
 //! Each module that counts has a static [`ModuleMetrics`], which stands in the list of all of them at the top. Not
-//! here: the counters, which stand beside their module ([`crate::metrics::counters`]).
+//! here: the counters, which stand beside their module ([`runtime::timing::counters`]).
 
-use crate::metrics::counters::{Counters, PerLoop};
-use crate::metrics::{Families, Ledger, Page};
+use runtime::Ledger;
+use runtime::metrics::{Families, Page};
+use runtime::timing::counters::{Counters, PerLoop};
+
 use crate::settings::{Location, Settings};
 
 /// The metrics of a module.

@@ -16,12 +16,12 @@ use disk::Pool;
 use logs::Level;
 use logs::template::Variables;
 use message::{HeaderId, Method, RequestHead};
+use runtime::timing::poll_timing;
 use tokio::sync::oneshot;
 
 use crate::connection::directives::Browsers;
 use crate::connection::{Client, Tunnel};
 use crate::generation::Generation;
-use crate::loops::poll_timing;
 use crate::outcome::Target;
 use crate::regex::{Regex, Spans};
 use crate::request_body::Arriving;

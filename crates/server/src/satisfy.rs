@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use config::{Msec, directives};
 use disk::metrics::Number;
 use logs::Level;
+use runtime::families;
+use runtime::timing::counters::COUNTERS;
 use slots::slotted;
 
 use crate::Failure;
-use crate::families;
-use crate::metrics::counters::COUNTERS;
 use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;

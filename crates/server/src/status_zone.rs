@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use disk::metrics::{Histogram, Number, Times};
 use parking_lot::Mutex;
+use runtime::metrics::Page;
+use runtime::timing::poll_timing;
+use runtime::{Ledger, PARTS, families};
 use slots::slotted;
 
-use crate::families;
-use crate::loops::poll_timing;
-use crate::metrics::{Ledger, PARTS, Page};
 use crate::request::Request;
 
 families! {

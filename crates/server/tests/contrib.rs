@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use server::metrics::Family;
-use server::metrics::families::Kind;
+use runtime::metrics::Family;
+use runtime::metrics::families::Kind;
 use server::monitoring::families::all;
 
 const FILES: &[&str] = &[

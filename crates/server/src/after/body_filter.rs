@@ -21,12 +21,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use disk::OpenFile;
 use message::{Body, BodyError, Chunk, FileRange, Header, Source};
+use runtime::Loop;
 use wire::turn;
 
 use crate::Response;
 use crate::content::files;
 use crate::generation::Generation;
-use crate::loops::Loop;
 use crate::request::Request;
 use crate::route::LocationId;
 

@@ -6,9 +6,9 @@
 use bytes::Bytes;
 use config::{Flag, Problem, Scope, Value, Word, directives};
 use logs::Level;
+use runtime::{Kind, spawn};
 
 use crate::Failure;
-use crate::loops::{Kind, spawn};
 use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;

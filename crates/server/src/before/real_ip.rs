@@ -12,18 +12,18 @@ use bytes::Bytes;
 use config::{Error, Flag, List, Placed, Problem, Scope, Value, Word, directives};
 use disk::metrics::Number;
 use message::HeaderId;
+use runtime::timing::counters::{COUNTERS, sums};
+use runtime::{families, label_values};
 use slots::slotted;
 use smallvec::SmallVec;
 
 use crate::connection::Client;
-use crate::metrics::counters::{COUNTERS, sums};
 use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::request::state::State;
 use crate::settings::Location;
 use crate::trusted_proxies::{self, Trusted};
 use crate::variables::append::port;
-use crate::{families, label_values};
 
 /// The source of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]

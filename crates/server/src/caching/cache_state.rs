@@ -9,12 +9,12 @@ use cache::freshness::{self, OriginResponse, Verdict};
 use cache::store::Hit;
 use logs::wall_clock::Moment;
 use message::HeaderId;
+use runtime::timing::current_request;
 
 use super::counters::Status;
 use super::{cache_request, fill};
 use crate::content::proxy::Passing;
 use crate::content::proxy::upstream_state::Record;
-use crate::loops::current_request;
 use crate::request::Request;
 use crate::request::state::State;
 use crate::variables::append::{number, put, put_if_any};

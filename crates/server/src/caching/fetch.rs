@@ -15,6 +15,7 @@ use cache::store::Hit;
 use cache::{Lifetime, variant};
 use logs::wall_clock::Moment;
 use message::{HeaderId, ResponseHead};
+use runtime::{Kind, spawn_begun};
 use tokio::sync::{mpsc, oneshot};
 
 use super::cache_request::{Inquiry, access, asks_as_get, is_storable, lines};
@@ -31,7 +32,6 @@ use crate::content::proxy::response_head::{self, Origin};
 use crate::content::proxy::upstream_request::{Order, Variation};
 use crate::content::proxy::upstream_state::Record;
 use crate::content::proxy::upstream_state::record_of;
-use crate::loops::{Kind, spawn_begun};
 use crate::outcome::Outcome;
 use crate::request::Request;
 

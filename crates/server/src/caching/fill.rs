@@ -22,6 +22,7 @@ use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::date::Seconds;
 use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
+use runtime::{Loop, Seat};
 use tokio::sync::{mpsc, oneshot};
 
 use super::cache_request;
@@ -33,7 +34,6 @@ use super::write_permits::Turn;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::upstream_request::Order;
 use crate::content::proxy::{Passing, SWITCHING, accel};
-use crate::loops::{Loop, Seat};
 use crate::settings::Location;
 use crate::upstream::next_upstream::PeerFailure;
 

@@ -18,13 +18,13 @@ use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::{Body, HeaderId, ResponseHead};
 use runtime::direct_mapped::Places;
+use runtime::{LOOP, Loop};
 use slots::slotted;
 
 use super::counters::Status;
 use super::registry::Cache;
 use super::{cache_state, serve};
 use crate::Response;
-use crate::loops::{LOOP, Loop};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::route::LocationId;

@@ -1,10 +1,11 @@
 //! The metrics of caches, as they are now.
 
+use runtime::families;
+use runtime::metrics::Page;
+use runtime::metrics::page::label;
+
 use super::Cache;
 use super::counters::STATUSES;
-use crate::families;
-use crate::metrics::Page;
-use crate::metrics::page::label;
 use crate::settings::Settings;
 
 families! {

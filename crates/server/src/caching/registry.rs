@@ -14,6 +14,7 @@ use cache::{Fills, Store};
 use disk::Disk;
 use logs::Level;
 use parking_lot::Mutex;
+use runtime::{Kind, Loop, spawn};
 use tokio::sync::Notify;
 
 use super::cache_manager::Keeper;
@@ -21,7 +22,6 @@ use super::counters::Tally;
 use super::disk_errors::Troubles;
 use super::write_permits::Turns;
 use super::zone::Zone;
-use crate::loops::{Kind, Loop, spawn};
 use crate::settings::Settings;
 
 /// Maximum time, from the start of its opening, that requests wait for a cache; then they bypass it until it is open.

@@ -11,10 +11,10 @@ use cache::fill::Filler;
 use disk::memory::level::level;
 use disk::memory::{self, Level};
 use message::BodyError;
+use runtime::Loop;
 
 use super::registry::Cache;
 use crate::content::proxy::exchange::Coming;
-use crate::loops::Loop;
 
 /// Maximum total time for which a fill lets the disk hold back its clients; then the response is passed on and not
 /// stored.

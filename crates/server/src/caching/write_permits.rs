@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use runtime::Loop;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::loops::Loop;
 
 /// Maximum of responses that one loop writes at once: two batches of a pool thread.
 const TURNS_MAX: usize = 32;

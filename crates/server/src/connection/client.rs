@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use logs::{ErrorContext, ErrorLogs, Level};
 use runtime::listen::Address;
+use runtime::{Listener, Loop};
 
 use super::proxy_protocol::ProxyProtocol;
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::{Listener, Loop};
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

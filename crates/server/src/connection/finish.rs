@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use logs::Level;
 use message::Framing;
+use runtime::Waiting;
+use runtime::timing::current_request;
 
 use crate::Response;
-use crate::loops::{Waiting, current_request};
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;

@@ -12,8 +12,6 @@ pub mod proxy_protocol;
 mod send;
 mod send_error;
 mod send_file;
-#[cfg(test)]
-mod tests;
 mod tunnel;
 
 use std::future::Future;
@@ -23,13 +21,13 @@ use std::time::Duration;
 
 use logs::Level;
 use message::RequestHead;
+use runtime::timing::current_request;
+use runtime::{Accepted, Idle, Loop, Seat, Serving, Waiting};
 use wire::http1::request_parser::Limits;
 use wire::{Error as WireError, Stream, turn};
 
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::current_request;
-use crate::loops::{Accepted, Idle, Loop, Seat, Serving, Waiting};
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;

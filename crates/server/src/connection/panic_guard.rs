@@ -10,8 +10,9 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
+use runtime::timing::current_request::Suspended;
+
 use super::client::Client;
-use crate::loops::current_request::Suspended;
 
 thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };

@@ -10,15 +10,14 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use disk::metrics::Number;
 use logs::Level;
+use runtime::timing::counters::{COUNTERS, sums};
+use runtime::{Waiting, families, label_values};
 use slots::slotted;
 
 use super::client::{Client, append_ip};
 use crate::generation::Generation;
-use crate::loops::Waiting;
-use crate::metrics::counters::{COUNTERS, sums};
 use crate::module_metrics::ModuleMetrics;
 use crate::transport::http1::Link;
-use crate::{families, label_values};
 
 /// Maximum size of a header in bytes; a larger one is refused, unless `client_header_buffer_size` is larger.
 pub const HEADER_BYTES_MAX: usize = 4096;

@@ -13,10 +13,10 @@ use bytes::{Buf, Bytes};
 use disk::OpenFile;
 use message::response::ClientAbort;
 use message::{Body, BodyError, Chunk, Header};
+use runtime::timing::current_request;
 use wire::rate::Rate;
 use wire::turn;
 
-use crate::loops::current_request;
 use crate::request::Request;
 use crate::transport::{Extent, Head, Piece, Unsent};
 use crate::{Response, absolute_redirect};

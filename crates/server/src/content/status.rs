@@ -8,14 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::{Error, Placed, Problem, Scope, Value, Word, directives};
 use message::{Body, Chunk, HeaderId, Method};
+use runtime::loops::sums::{self, LoopSum};
 
 use crate::Response;
 use crate::after::compression::accept::names_gzip;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
-use crate::metrics::accept;
-use crate::metrics::loops::{self, LoopSum};
+use crate::monitoring::accept;
 use crate::monitoring::thread::{self, Shape};
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -72,7 +72,7 @@ crate::variables! {
 }
 
 fn connections(request: &Request) -> LoopSum {
-    loops::all(&request.client.loop_.ledger)
+    sums::all(&request.client.loop_.ledger)
 }
 
 /// The figures that a location shows.
@@ -145,7 +145,7 @@ pub async fn make(request: &Request, shown: Shown) -> Outcome {
     let ledger = Arc::clone(&request.client.loop_.ledger);
     let (shape, media_type) = match shown {
         Shown::Stub => {
-            let text = stub(&loops::all(&ledger));
+            let text = stub(&sums::all(&ledger));
             return answer("text/plain", vec![text.into()]);
         }
         Shown::Dashboard if request.args == "stream" => return stream(request),

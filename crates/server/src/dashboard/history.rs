@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use runtime::{Ledger, PARTS};
 use slots::slotted;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use super::series::Taken;
 use super::{BEHIND_MAX, HISTORY_BYTES_MAX, SAMPLES_MAX, STREAMS_MAX};
-use crate::metrics::{Ledger, PARTS};
 
 slotted!(PARTS: History);
 

@@ -1,15 +1,15 @@
 //! The last error lines and the last stalls, as events: they hold text of requests, as JSON strings.
 //!
-//! Invariant: their number is bounded at the source ([`logs::recent`], [`crate::metrics::stalls`]).
+//! Invariant: their number is bounded at the source ([`logs::recent`], [`runtime::metrics::stalls`]).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use logs::recent::{self, Line};
-
-use crate::metrics::stalls::Stall;
-use crate::metrics::{Ledger, json};
+use runtime::Ledger;
+use runtime::metrics::json;
+use runtime::metrics::stalls::Stall;
 
 /// The state of the lines that were sent.
 #[derive(Debug, Default)]

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use logs::process_log::{Level, error_log};
 use logs::recent;
+use runtime::Ledger;
+use runtime::metrics::now_ms;
 
 use super::PERIOD;
 use super::history;
 use super::lines::Lines;
 use super::series::Series;
-use crate::metrics::{Ledger, now_ms};
 use crate::monitoring::gather;
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.

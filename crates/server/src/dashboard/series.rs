@@ -15,11 +15,11 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use disk::metrics::Times;
 use hashbrown::HashMap;
+use runtime::metrics::families::{Family, Kind};
+use runtime::metrics::json;
+use runtime::metrics::page::{Page, Sample, Value};
 
 use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
-use crate::metrics::families::{Family, Kind};
-use crate::metrics::json;
-use crate::metrics::page::{Page, Sample, Value};
 
 /// Labels whose values are names, of which a configuration or a machine may have any number; the sums have no such
 /// label.
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use disk::metrics::Histogram;
 
-    crate::families! {
+    runtime::families! {
         /// Families for tests.
         _EXAMPLES;
         TOOK Histogram "example_blocked_seconds" "seconds" ["loop"] "Times.";

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use disk::OpenFile;
 use message::{Body, Chunk};
+use runtime::Ledger;
 
 use super::history::{self, Reader};
 use crate::connection::Client;
-use crate::metrics::Ledger;
 
 /// Maximum bytes of past samples that are sent at a time.
 const PIECE_BYTES: usize = 64 << 10;

@@ -20,12 +20,11 @@ use std::sync::Arc;
 use disk::Disk;
 use logs::Logs;
 use runtime::listen::Address;
+use runtime::{Ledger, Listener, Loop, Shared, SocketType};
 
 use crate::connection::{self, Client, Scheme, Started};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
-use crate::loops::{Listener, Loop, Shared, SocketType};
-use crate::metrics::Ledger;
 use crate::process::load::Loaded;
 use crate::process::pools::define_pools;
 use crate::request::Request;

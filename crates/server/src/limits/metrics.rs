@@ -10,13 +10,13 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use disk::metrics::Number;
 use parking_lot::Mutex;
+use runtime::families;
+use runtime::metrics::Page;
+use runtime::metrics::page::label;
 
 use super::table::Room;
 use super::zones::ZONES_MAX;
 use super::{Counted, Paced};
-use crate::families;
-use crate::metrics::Page;
-use crate::metrics::page::label;
 use crate::module_metrics::{ModuleMetrics, Shown};
 
 families! {

@@ -5,10 +5,10 @@
 use disk::memory::accounts::{HOLDERS, Held, held};
 use disk::memory::level::{LEVELS, level};
 use disk::memory::{Holder, budget};
+use runtime::families;
+use runtime::metrics::Page;
 
 use super::Memory;
-use crate::families;
-use crate::metrics::Page;
 
 families! {
     /// The families of these metrics.

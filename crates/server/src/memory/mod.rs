@@ -8,7 +8,7 @@
 //! * [`score`]: the OOM killer's choice, where all of that is not enough.
 //! * [`metrics`]: the memory by owner.
 //!
-//! Not here: the accounts and their bounds ([`disk::memory`]), and what a loop gives up ([`crate::loops`]). Invariant: no loop waits for any of this; a loop gives
+//! Not here: the accounts and their bounds ([`disk::memory`]), and what a loop gives up ([`runtime::loops`]). Invariant: no loop waits for any of this; a loop gives
 //! up little at a time, and no request is lost for it.
 
 pub mod alarms;
@@ -24,9 +24,9 @@ use disk::metrics::Number;
 use parking_lot::Mutex;
 use slots::slotted;
 
-use crate::metrics::{Ledger, PARTS};
 use directives::MemoryBudget;
 use disk::memory::limits::Limit;
+use runtime::{Ledger, PARTS};
 
 slotted!(PARTS: Memory);
 

@@ -17,10 +17,10 @@ use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
 use disk::memory::{self, Holder, Level, budget};
 use logs::process_log::{self, error_log};
+use runtime::Ledger;
 use rustix::event::{PollFlags, Timespec, poll};
 
 use super::alarms::Alarms;
-use crate::metrics::Ledger;
 
 /// Interval between two looks where little is free, or a level holds.
 const OFTEN: Duration = Duration::from_millis(100);

@@ -2,10 +2,10 @@
 
 use disk::metrics::call_times;
 use disk::{Disk, OPERATIONS, PoolCounters};
+use runtime::families;
+use runtime::metrics::Page;
 
 use super::process::mount_points;
-use crate::families;
-use crate::metrics::Page;
 
 families! {
     /// Pools and disks.

@@ -1,11 +1,13 @@
 //! The list of all families, in the order in which they are shown, and the page of the manual that is made of it.
 
+use runtime::loops::sums;
+use runtime::metrics::families::Kind;
+use runtime::metrics::{Families, Family, stalls};
+
 use super::modules::MODULES;
 use super::{disk, gather, process};
 use crate::caching;
 use crate::memory;
-use crate::metrics::families::Kind;
-use crate::metrics::{Families, Family, loops, stalls};
 use crate::status_zone;
 use crate::upstream;
 
@@ -16,7 +18,7 @@ pub(super) fn tables() -> impl Iterator<Item = Families> {
         process::MEMORY,
         memory::metrics::FAMILIES,
         process::PROCESS,
-        loops::FAMILIES,
+        sums::FAMILIES,
         stalls::FAMILIES,
         status_zone::FAMILIES,
         disk::FAMILIES,

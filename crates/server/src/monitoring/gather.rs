@@ -2,20 +2,22 @@
 //!
 //! Not here: counting. Invariant: no loop is asked for anything, so that a blocked one is shown too.
 
+use logs::Logs;
+use runtime::loops::sums;
+use runtime::metrics::Page;
+use runtime::metrics::page::Value;
+use runtime::{Ledger, families};
+
 use super::families::tables;
 use super::modules::MODULES;
 use super::process::Process;
 use super::{Monitoring, disk, of};
 use crate::caching;
-use crate::families;
 use crate::memory;
 use crate::memory::metrics::Known;
-use crate::metrics::page::Value;
-use crate::metrics::{Ledger, Page, loops};
 use crate::module_metrics::Shown;
 use crate::status_zone;
 use crate::upstream;
-use logs::Logs;
 
 families! {
     /// The worker and its configuration.
@@ -40,7 +42,7 @@ pub fn page(ledger: &Ledger) -> Page {
     let own = of(ledger);
     let mut page = Page::in_order(tables());
     show_worker(own, &mut page);
-    loops::show(ledger, &mut page);
+    sums::show(ledger, &mut page);
     status_zone::show(ledger, &mut page);
     if let Some(sources) = own.sources.get() {
         disk::show(&sources.disk, &mut page);
@@ -52,7 +54,7 @@ pub fn page(ledger: &Ledger) -> Page {
     let settings = own.settings.lock().upgrade();
     let settings = settings.as_deref();
     let known = Known {
-        connections: loops::all(ledger).connections,
+        connections: sums::all(ledger).connections,
         index_bytes: settings.map_or(0, caching::metrics::index_bytes),
         anonymous_bytes: process.anonymous_bytes,
     };

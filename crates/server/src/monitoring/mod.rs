@@ -1,14 +1,16 @@
 //! What a worker shows of itself: all metrics together, at the request of a client.
 //!
-//! * [`gather`]: makes a [`Page`](crate::metrics::Page) of all metrics as they are now.
+//! * [`gather`]: makes a [`Page`](runtime::metrics::Page) of all metrics as they are now.
 //! * [`families`]: the list of all families; `docs/metrics.md` is made of it. [`modules`]: the list of the modules that
 //!   have any.
 //! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
+//! * [`accept`]: the format that a client asks for.
 //! * `process`, `disk`: the metrics of the process, and of pools and disks.
 //!
 //! Not here: the directives that show them ([`crate::content::status`]), the live view ([`crate::dashboard`]), and
-//! counting ([`crate::metrics`]).
+//! counting ([`runtime::metrics`]).
 
+pub mod accept;
 mod disk;
 pub mod families;
 pub mod gather;
@@ -20,13 +22,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ::disk::Disk;
 use ::disk::metrics::Number;
+use logs::Logs;
 use parking_lot::Mutex;
+use runtime::metrics::now_ms;
+use runtime::timing::poll_timing;
+use runtime::{Ledger, PARTS};
 use slots::slotted;
 
-use crate::loops::poll_timing;
-use crate::metrics::{Ledger, PARTS, now_ms};
 use crate::settings::Settings;
-use logs::Logs;
 use thread::Thread;
 
 slotted!(PARTS: Monitoring);

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::families;
-use crate::metrics::Page;
+use runtime::families;
+use runtime::metrics::Page;
 
 families! {
     /// The memory of the process.

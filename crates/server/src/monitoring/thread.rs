@@ -6,11 +6,12 @@
 use std::sync::{Arc, OnceLock, mpsc};
 
 use bytes::Bytes;
+use runtime::Ledger;
+use runtime::metrics::text::{self, Format};
+use runtime::metrics::{Page, json};
 use tokio::sync::oneshot;
 
 use super::{gather, of};
-use crate::metrics::text::{self, Format};
-use crate::metrics::{Ledger, Page, json};
 
 /// Maximum number of requests that may wait for the thread.
 pub const ASKS_MAX: usize = 64;

@@ -206,7 +206,7 @@ impl Loops {
             Self::Auto => 1,
             Self::Count(count) => count,
         }
-        .clamp(1, crate::loops::LOOPS_MAX)
+        .clamp(1, runtime::LOOPS_MAX)
     }
 }
 
@@ -221,8 +221,8 @@ impl Value for Loops {
             .ok()
             .and_then(|text| text.parse::<usize>().ok());
         match count {
-            Some(count) if count > crate::loops::LOOPS_MAX => {
-                let most = crate::loops::LOOPS_MAX;
+            Some(count) if count > runtime::LOOPS_MAX => {
+                let most = runtime::LOOPS_MAX;
                 Err(Problem::directive("invalid value")
                     .at(0)
                     .hint_that(format!("there may be {most} loops")))

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use disk::{Disk, PoolCounters};
 use logs::Logs;
 use logs::process_log::{Level, error_log};
+use runtime::loops::sums::{self, LoopSum};
+use runtime::{Kind, Ledger};
 
 use crate::caching::Cache;
 use crate::caching::counters::Status;
-use crate::loops::Kind;
-use crate::metrics::Ledger;
-use crate::metrics::loops::{self, LoopSum};
 
 /// Writes everything.
 pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
-    for (index, sum) in loops::by_number(ledger) {
+    for (index, sum) in sums::by_number(ledger) {
         tell_loop(index, &sum);
     }
     disk.pool_counters().iter().for_each(tell_pool);

@@ -85,7 +85,7 @@ pub struct Master {
 
 impl Candidate {
     /// The message for a worker; `begun_ns`: the time when its preparation began, by
-    /// [`now_ns`](crate::loops::poll_timing::now_ns).
+    /// [`now_ns`](runtime::timing::poll_timing::now_ns).
     #[must_use]
     pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.kept.main.processes;

@@ -5,7 +5,7 @@
 //! * [`load`], [`source`], [`circumstances`], [`directives`], [`pools`]: from texts to what the processes need.
 //! * [`sockets`], [`log_files`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
 //!
-//! Not here: the loops ([`crate::loops`]) and the processing of requests. Invariant: the master runs no loop and no
+//! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
 pub mod bundle;

@@ -3,6 +3,7 @@
 //! Not here: what follows when a worker serves or refuses it ([`super::master`]).
 
 use logs::process_log::{Level, error_log};
+use runtime::timing::poll_timing::now_ns;
 
 use super::circumstances::Circumstances;
 use super::directives::Processes;
@@ -14,7 +15,6 @@ use super::sockets::CannotBind;
 use super::start::{self, Options};
 use super::supervise::Stage;
 use super::worker::word;
-use crate::loops::poll_timing::now_ns;
 
 /// Why a configuration that was read anew is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]

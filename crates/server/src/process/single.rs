@@ -11,6 +11,8 @@ use disk::Disk;
 use logs::Logs;
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::Signal;
+use runtime::Shared;
+use runtime::timing::poll_timing::now_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
@@ -21,8 +23,6 @@ use super::signals::note;
 use super::{privileges, worker};
 use crate::caching::Registry;
 use crate::http_server::HttpServer;
-use crate::loops::Shared;
-use crate::loops::poll_timing::now_ns;
 use crate::memory::alarms::Alarms;
 use crate::memory::watch;
 use crate::monitoring;

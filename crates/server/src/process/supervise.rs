@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use runtime::timing::poll_timing::now_ns;
 
 use super::bundle::Bundle;
 use super::frame::Channel;
 use super::master::{Master, Purpose};
 use super::spawn;
 use super::worker::{self, word};
-use crate::loops::poll_timing::now_ns;
 
 /// A worker that dies sooner than this is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 //! Its main thread waits for the master, for signals and for the results of helper threads; it serves no request, so it
 //! may wait.
 //!
-//! Not here: the loops ([`crate::loops::loop_threads`]). Invariant: a bundle that cannot be served is answered with the
+//! Not here: the loops ([`runtime::loops::loop_threads`]). Invariant: a bundle that cannot be served is answered with the
 //! reason, and the previous configuration stays in service.
 
 use std::io;
@@ -19,6 +19,9 @@ use disk::Disk;
 use logs::process_log::{Level, error_log};
 use logs::{Logs, Target};
 use nix::sys::signal::Signal;
+use runtime::loops::accept::Source;
+use runtime::loops::loop_threads;
+use runtime::{Listener, Shared, SocketType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
@@ -35,8 +38,6 @@ use crate::connection::panic_guard;
 use crate::content::module::Modules;
 use crate::content::proxy::bind::needs_right;
 use crate::http_server::{HttpServer, Plan};
-use crate::loops::accept::Source;
-use crate::loops::{Listener, Shared, SocketType, loop_threads};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
 use crate::monitoring;

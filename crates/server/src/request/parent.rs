@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use message::Method;
+use runtime::timing::poll_timing;
 
 use crate::Response;
-use crate::loops::poll_timing;
 use crate::request_body::{Arriving, RequestBody};
 use crate::subrequest::include::{Inclusion, Whole};
 

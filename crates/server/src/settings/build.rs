@@ -14,6 +14,7 @@ use logs::directives::{AccessLog, ErrorLog, LogFormats};
 use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
 use runtime::cpu_pool;
 use runtime::listen::{Listen, Table as Listens};
+use runtime::metrics::page::label;
 
 use crate::after::charset::{self, Charsets};
 use crate::before::real_ip;
@@ -22,7 +23,6 @@ use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
 use crate::limits;
-use crate::metrics::page::label;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::status_zone::ZONES_MAX;

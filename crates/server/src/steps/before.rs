@@ -3,6 +3,8 @@
 //! To add a step, add a line to [`run`] and one to [`is_any`]: without the latter the step never runs. The order is
 //! that of nginx's phases: post read, server rewrite, find location, rewrite, preaccess, access, precontent.
 
+use runtime::timing::current_request;
+
 use crate::Failure;
 use crate::before::rewrite::Rewritten;
 use crate::before::{
@@ -11,7 +13,6 @@ use crate::before::{
 };
 use crate::find_location;
 use crate::headers_more;
-use crate::loops::current_request;
 use crate::outcome::Outcome;
 use crate::realpath_root;
 use crate::request::{Arrival, Request};

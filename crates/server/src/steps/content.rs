@@ -3,12 +3,12 @@
 //! To add a kind of content, add a line to [`make`].
 
 use message::Header;
+use runtime::timing::current_request;
 
 use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
     static_files, status, tunnel_pass,
 };
-use crate::loops::current_request;
 use crate::outcome::Outcome;
 use crate::request::Request;
 

@@ -1,11 +1,11 @@
 //! Kinds of sub-requests: the modules that make them, each under a name by which they are counted.
 
 use disk::metrics::Number;
+use runtime::metrics::Page;
+use runtime::timing::counters::{COUNTERS, sums};
+use runtime::{LoopFigures, families};
 use slots::{Slot, slotted};
 
-use crate::families;
-use crate::metrics::counters::{COUNTERS, sums};
-use crate::metrics::{LoopFigures, Page};
 use crate::module_metrics::{ModuleMetrics, Shown};
 use crate::settings::Location;
 use crate::status_zone::CLASSES;

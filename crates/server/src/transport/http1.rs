@@ -12,12 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use disk::{OpenFile, Sink};
 use message::{Header, RequestHead, Version};
+use runtime::{IdleEntry, Waiting};
 use wire::http1::body_decoder::Decoder;
 use wire::http1::response_writer::{self, ConnectionHeader, HeadContext};
 use wire::{Stream, Timer};
 
 use crate::Response;
-use crate::loops::{IdleEntry, Waiting};
 
 use super::{BodyStop, ClientSide, Extent, Piece, Unsent};
 

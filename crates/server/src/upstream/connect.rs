@@ -11,11 +11,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use disk::{Access, Pool};
+use runtime::Loop;
 use runtime::listen::Address;
 use wire::UpstreamConnection;
 use wire::connect::{ConnectError, Destination, Options};
-
-use crate::loops::Loop;
 
 /// Pause before another try, after descriptors had run out and some were closed.
 const TURN: Duration = Duration::from_millis(1);

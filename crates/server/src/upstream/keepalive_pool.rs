@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use runtime::{Kind, LOOP, Loop, spawn};
 use slots::slotted;
 use wire::UpstreamConnection;
 
 use super::keepalive::{ConnectionKey, IdleConnections, KeepaliveLimits};
 use super::{Upstream, Upstreams};
-use crate::loops::{Kind, LOOP, Loop, spawn};
 
 /// Interval at which idle connections are checked: one that the server closed stays for at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

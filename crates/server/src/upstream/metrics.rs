@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use runtime::families;
+use runtime::metrics::Page;
+
 use super::{Now, Upstreams, peer_counters};
-use crate::families;
-use crate::metrics::Page;
 
 families! {
     /// The families of these metrics.

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use message::{Framing, HeaderId, uri as uris};
+use runtime::timing::current_request;
 
-use crate::loops::current_request;
 use crate::request::Request;
 use crate::request_body::Stored;
 

@@ -14,10 +14,10 @@ use bytes::{Buf, Bytes};
 use disk::{Disk, OpenFile};
 use message::{Body, BodyError, Chunk, Header, Source};
 use runtime::cpu_pool;
+use runtime::timing::poll_timing;
 use wire::turn;
 
 use crate::after::body_filter::{AnswerBody, Inside};
-use crate::loops::poll_timing;
 use crate::request::Request;
 
 use super::counters::{Codec, CodecCounters};

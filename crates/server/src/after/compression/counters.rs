@@ -1,14 +1,14 @@
 //! Counters of compression and decompression, by coding.
 
 use disk::metrics::Number;
+use runtime::metrics::Page;
+use runtime::timing::counters::COUNTERS;
+use runtime::{families, label_values};
 use slots::slotted;
 
 use super::Coding;
-use crate::metrics::Page;
-use crate::metrics::counters::COUNTERS;
 use crate::module_metrics::{ModuleMetrics, Shown};
 use crate::settings::LocationSettings;
-use crate::{families, label_values};
 
 families! {
     /// The families of these counters.

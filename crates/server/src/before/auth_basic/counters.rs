@@ -1,12 +1,12 @@
 //! Counters of passwords: what was found, and how long it took.
 
 use disk::metrics::{Histogram, Number};
+use runtime::metrics::Page;
+use runtime::timing::counters::{COUNTERS, sums};
+use runtime::{families, label_values};
 use slots::slotted;
 
-use crate::metrics::Page;
-use crate::metrics::counters::{COUNTERS, sums};
 use crate::module_metrics::{ModuleMetrics, Shown};
-use crate::{families, label_values};
 
 families! {
     /// The families of these counters.

@@ -17,11 +17,11 @@ use config::{Template, directives};
 use logs::Level;
 use message::{HeaderId, Method, credentials};
 use runtime::cpu_pool;
+use runtime::timing::poll_timing;
 use tokio::sync::Semaphore;
 
 use crate::Failure;
 use crate::content::files;
-use crate::loops::poll_timing;
 use crate::password::{self, Unreadable};
 use crate::request::Request;
 use crate::satisfy::Verdict;

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use logs::{ErrorContext, Level};
 use message::{HeaderId, Span};
+use runtime::Loop;
 
 use crate::connection::Client;
 use crate::generation::Generation;
-use crate::loops::Loop;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 use crate::settings::Location;

@@ -40,12 +40,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use logs::Level;
 use message::{Body, Framing, Header, ResponseHead};
+use runtime::timing::yield_turn;
 
 use crate::Failure;
 use crate::caching;
 use crate::caching::cache_state::Note;
 use crate::connection::Tunnel;
-use crate::loops::yield_turn;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};

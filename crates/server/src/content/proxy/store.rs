@@ -17,12 +17,12 @@ use disk::{OpenFile, Pool, ReplaceOptions, Temporary};
 use logs::Level;
 use message::{Body, BodyError, Chunk, Header, HeaderId, ResponseFraming, ResponseHead, Source};
 use message::{Method, date};
+use runtime::{Kind, Seat, spawn};
 use tokio::sync::mpsc;
 
 use crate::caching::directives::Caching;
 use crate::content::files;
 use crate::file_mode::Permissions;
-use crate::loops::{Kind, Seat, spawn};
 use crate::path;
 use crate::request::Request;
 

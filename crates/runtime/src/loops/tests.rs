@@ -7,15 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use runtime::listen::{Address, SocketOptions, bind};
-
 use super::accept::Source;
 use super::loop_threads::{Crew, Plan};
+use super::sums;
 use super::{
     Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
     Start, Waiting,
 };
-use crate::metrics::loops as metrics;
+use crate::listen::{Address, SocketOptions, bind};
 
 /// A service without a protocol: it tells each client the loop's index.
 struct TellIndex(Rc<Loop>);
@@ -80,7 +79,7 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Serving {
 }
 
 /// What all loops share, with a log that is discarded.
-pub(crate) fn shared() -> Shared {
+fn shared() -> Shared {
     let logs = logs::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
     let ledger = Arc::default();
@@ -88,7 +87,7 @@ pub(crate) fn shared() -> Shared {
 }
 
 /// A socket that listens on a free port.
-pub(crate) fn listening() -> (OwnedFd, SocketAddr, Arc<Listener>) {
+fn listening() -> (OwnedFd, SocketAddr, Arc<Listener>) {
     let any = Address::Inet("127.0.0.1:0".parse().unwrap());
     let socket = bind::open(&any, &SocketOptions::default()).unwrap();
     let address = socket2::SockRef::from(&socket).local_addr().unwrap();
@@ -101,7 +100,7 @@ pub(crate) fn listening() -> (OwnedFd, SocketAddr, Arc<Listener>) {
 }
 
 /// The first plan of a worker.
-pub(crate) fn plan(configuration: Configuration, loops: usize, sources: Vec<Source>) -> Plan {
+fn plan(configuration: Configuration, loops: usize, sources: Vec<Source>) -> Plan {
     Plan {
         stall_ns: 0,
         number: 1,
@@ -244,7 +243,7 @@ fn figures_count_connections_and_polls() {
     for _ in 0..100 {
         ask(&mut client).unwrap();
     }
-    let report = &metrics::by_number(site.crew.ledger())[&0];
+    let report = &sums::by_number(site.crew.ledger())[&0];
     assert_eq!((report.connections, report.accepted), (1, 1));
     assert!(report.polls.count() > 2);
     assert!(report.blocked.quantile_ns(0.5) <= report.blocked.quantile_ns(0.99));

@@ -8,9 +8,9 @@ use disk::metrics::{Histogram, Number};
 use parking_lot::Mutex;
 use slots::SharedTable;
 
+use super::Kind;
 use super::counters::{COUNTERS_MAX, Counters};
-use super::stalls::Stalls;
-use crate::loops::Kind;
+use crate::metrics::stalls::Stalls;
 
 /// The figures of one loop, in memory of its own.
 #[derive(Debug, Default)]
@@ -49,6 +49,17 @@ pub struct LoopFigures {
 }
 
 impl LoopFigures {
+    /// Those of a new loop; the slot is that of no other one.
+    #[must_use]
+    pub fn new(index: usize, slot: usize, stalls: Arc<Stalls>) -> Self {
+        Self {
+            index,
+            slot,
+            stalls,
+            ..Self::default()
+        }
+    }
+
     /// A module's counters, made at the first use.
     #[inline]
     pub fn of<T: Counters>(&self) -> &T {

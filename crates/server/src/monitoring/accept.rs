@@ -2,7 +2,7 @@
 //!
 //! Invariant: OpenMetrics is sent only to clients that name it.
 
-use super::text::Format;
+use runtime::metrics::text::Format;
 
 /// Media ranges that are looked at.
 const RANGES_MAX: usize = 64;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use disk::metrics::{Histogram, Number, Times};
 use slots::Slotted;
 
-use super::of_loop::LoopFigures;
+use super::LoopFigures;
 
 /// Maximum number of such types.
 pub const COUNTERS_MAX: usize = 32;
@@ -26,7 +26,7 @@ impl<T: Slotted + Default + Send + Sync> Counters for T {}
 pub struct PerLoop<T>(Vec<Arc<T>>);
 
 impl<T: Counters> PerLoop<T> {
-    pub(super) fn of(loops: impl Iterator<Item = Arc<LoopFigures>>) -> Self {
+    pub(crate) fn of(loops: impl Iterator<Item = Arc<LoopFigures>>) -> Self {
         Self(loops.filter_map(|figures| figures.if_any()).collect())
     }
 

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use disk::metrics::Times;
 
 use super::ledger::{Entry, Ledger};
-use super::of_loop::LoopFigures;
-use super::page::Page;
 use crate::families;
-use crate::loops::Kind;
-use crate::loops::cpu_wait::unserved_in;
-use crate::loops::poll_timing::now_ns;
+use crate::metrics::Page;
+use crate::timing::cpu_wait::unserved_in;
+use crate::timing::poll_timing::now_ns;
+use crate::timing::{Kind, LoopFigures};
 
 families! {
     /// The families of these metrics.

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Recorded;
-use runtime::listen::Address;
+use runtime::listen::{Address, SocketOptions, bind};
+use runtime::loops::accept::Source;
+use runtime::loops::{loop_threads, sums};
+use runtime::{Listener, Shared, SocketType};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::http_server::{self, HttpServer};
-use crate::loops::accept::Source;
-use crate::loops::tests::{listening, plan, shared};
 use crate::memory::directives::MemoryBudget;
-use crate::metrics::loops;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
 use crate::settings::Settings;
@@ -64,7 +64,14 @@ struct Site {
 }
 
 fn open(lines: &str) -> Site {
-    let (socket, address, listener) = listening();
+    let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+    let socket = bind::open(&any, &SocketOptions::default()).unwrap();
+    let address = SockRef::from(&socket).local_addr().unwrap();
+    let address = address.as_socket().unwrap();
+    let listener = Arc::new(Listener {
+        address: Address::Inet(address),
+        socket_type: SocketType::Stream,
+    });
     // Accepted sockets inherit the listening socket's options.
     let options = SockRef::from(&socket);
     options.set_linger(Some(LINGER)).unwrap();
@@ -75,12 +82,23 @@ fn open(lines: &str) -> Site {
         socket: Arc::new(socket),
     };
     let plan = http_server::Plan {
-        loops: plan(Arc::clone(&settings) as _, 1, vec![source]),
+        loops: loop_threads::Plan {
+            stall_ns: 0,
+            number: 1,
+            configuration: Arc::clone(&settings) as _,
+            loops: 1,
+            connections_max: 10_000,
+            sources: vec![source],
+            cpus: Vec::new(),
+        },
         settings,
         begun_ns: 0,
         memory_budget: MemoryBudget::Auto,
     };
-    let mut server = HttpServer::new(shared());
+    let logs = logs::Logs::start().unwrap();
+    let disk = disk::Disk::new(disk::Disk::prepare());
+    let ledger = crate::monitoring::begin(logs.clone(), Arc::clone(&disk));
+    let mut server = HttpServer::new(Shared { logs, disk, ledger });
     server.apply(&plan).unwrap();
     Site { server, address }
 }
@@ -98,7 +116,7 @@ impl Site {
 
     /// Connections as `stub_status` would show them: active, reading, writing.
     fn counts(&self) -> [u64; 3] {
-        let sum = loops::all(self.server.ledger());
+        let sum = sums::all(self.server.ledger());
         [sum.connections, sum.reading(), sum.answering]
     }
 
@@ -112,7 +130,7 @@ impl Site {
     }
 
     fn accepted(&self) -> u64 {
-        loops::all(self.server.ledger()).accepted
+        sums::all(self.server.ledger()).accepted
     }
 }
 

@@ -1,36 +1,28 @@
 //! The event loops: threads that serve connections and never wait for anything but events.
 //!
 //! * [`Loop`]: what everything on one loop can reach; it never leaves its thread.
-//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on it ([`poll_timing`]).
 //! * [`accept`]: accepts connections and spreads them over the loops.
 //! * [`idle`]: connections that wait for their client and can be told to close.
-//! * [`yield_turn`]: the order of work within one iteration of a loop.
-//! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the
-//!   time without a processor.
 //! * `malloc_arena`: the memory of a loop's thread, made before it runs.
-//! * [`current_request`]: the request that a slow poll is attributed to.
 //! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.
 //! * [`service`]: the server above the loops, as a loop sees it.
 //! * `shed`: what a loop gives up when memory is scarce.
+//! * [`Ledger`]: the list of a worker's loops; [`sums`]: their metrics, added up.
 //!
-//! Not here: what a connection does, and what the loops are told to do. A loop knows no protocol.
+//! Not here: what a connection does, what the loops are told to do, and how tasks are timed ([`crate::timing`]). A loop
+//! knows no protocol.
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
 
 pub mod accept;
-pub(crate) mod cpu_wait;
-pub mod current_request;
 pub mod idle;
+pub mod ledger;
 pub mod loop_threads;
 mod malloc_arena;
-pub mod poll_timing;
 pub mod service;
 mod shed;
-mod task_kind;
+pub mod sums;
 #[cfg(test)]
-pub(crate) mod tests;
-mod tick_lateness;
-pub mod tsc_clock;
-pub mod yield_turn;
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -44,14 +36,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use disk::Disk;
 use logs::wall_clock::Clock;
 use logs::{Feed, Logs};
-use runtime::listen::Address;
 
-use crate::metrics::{Ledger, LoopFigures};
+use crate::listen::Address;
+use crate::timing::{Kind, LoopFigures, poll_timing, spawn};
 pub use idle::{Idle, IdleEntry, IdleList, Waiting};
+pub use ledger::{Ledger, PARTS};
 pub use loop_threads::Crew;
-pub use poll_timing::{spawn, spawn_begun};
 pub use service::{Configuration, Datagrams, Service, Serving, Start};
-pub use task_kind::Kind;
 
 /// Maximum of waiting connections told to close at once when `worker_connections` or descriptors run out, as in nginx.
 const REUSED_AT_ONCE_MAX: usize = 32;

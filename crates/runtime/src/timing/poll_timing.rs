@@ -22,9 +22,9 @@ use logs::process_log::{Level, error_log};
 use tokio::task::JoinHandle;
 use wire::turn;
 
-use super::{Kind, cpu_wait, current_request, tick_lateness, tsc_clock};
+use super::{Kind, LoopFigures, cpu_wait, current_request, tick_lateness, tsc_clock};
+use crate::metrics;
 use crate::metrics::stalls::Stall;
-use crate::metrics::{self, LoopFigures};
 
 /// Time for the log thread to write why the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(100);

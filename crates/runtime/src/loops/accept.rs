@@ -5,7 +5,7 @@
 //! accepts, which hands over in the same way. Each socket is watched by one loop only, so a connection wakes no more
 //! than one (no thundering herd).
 //!
-//! Not here: how sockets are bound ([`runtime::listen::bind`]). Invariant: a connection is counted at the loop that keeps
+//! Not here: how sockets are bound ([`crate::listen::bind`]). Invariant: a connection is counted at the loop that keeps
 //! it before the next one is assigned.
 
 use std::io;
@@ -136,7 +136,7 @@ fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
                     Errno::MFILE | Errno::NFILE => Level::Crit,
                     _ => Level::Alert,
                 };
-                let text = runtime::listen::bind::errno(&error.into());
+                let text = crate::listen::bind::errno(&error.into());
                 error_log(level, format_args!("accept4() failed ({text})"));
                 match error {
                     Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,

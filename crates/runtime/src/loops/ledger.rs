@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use slots::{SharedTable, Slotted};
 
-use super::counters::{Counters, PerLoop};
-use super::of_loop::LoopFigures;
-use super::stalls::Stalls;
-use crate::loops::Berth;
+use super::Berth;
+use crate::metrics::stalls::Stalls;
+use crate::timing::LoopFigures;
+use crate::timing::counters::{Counters, PerLoop};
 
 /// Maximum number of types that a worker keeps a value of in [`Ledger::parts`].
 const PARTS_MAX: usize = 8;
@@ -64,12 +64,8 @@ impl Ledger {
         if let Some(entry) = free {
             return Arc::clone(&entry.figures);
         }
-        let figures = Arc::new(LoopFigures {
-            index,
-            slot: loops.len(),
-            stalls: Arc::clone(&self.stalls),
-            ..LoopFigures::default()
-        });
+        let stalls = Arc::clone(&self.stalls);
+        let figures = Arc::new(LoopFigures::new(index, loops.len(), stalls));
         loops.push(Entry {
             figures: Arc::clone(&figures),
             berth: Weak::new(),

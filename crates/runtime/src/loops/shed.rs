@@ -8,7 +8,8 @@ use std::rc::Rc;
 use disk::memory::Level;
 use disk::memory::level::level;
 
-use super::{Loop, yield_turn};
+use super::Loop;
+use crate::timing::yield_turn;
 
 /// Bodies, files and connections that are let go of before the others get their turn: 5 µs each.
 const STEP: usize = 16;

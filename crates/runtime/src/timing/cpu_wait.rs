@@ -16,7 +16,7 @@ use std::fs::File;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::metrics::LoopFigures;
+use super::LoopFigures;
 #[cfg(doc)]
 use crate::metrics::stalls::Stalls;
 

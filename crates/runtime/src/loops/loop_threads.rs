@@ -21,12 +21,11 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use super::Kind;
 use super::accept::{self, Source};
-use super::poll_timing::{self, spawn, timed};
-use super::{Accepted, Berth, Configuration, Loop, ServingLoop, Shared, Stage, Start};
-use super::{SocketType, malloc_arena, shed, tsc_clock};
-use crate::metrics::Ledger;
+use super::{Accepted, Berth, Configuration, Ledger, Loop, ServingLoop, Shared, Stage, Start};
+use super::{SocketType, malloc_arena, shed};
+use crate::timing::poll_timing::{self, spawn, timed};
+use crate::timing::{Kind, tsc_clock};
 
 /// Interval at which a leaving loop checks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);
@@ -275,7 +274,7 @@ impl Crew {
 /// The sockets of loop `index`: of every address, each socket goes to one loop, in turns; unix sockets
 /// are dealt out by their position, so that they do not all fall to the first loop.
 fn share(sources: &[Source], index: usize, loops: usize) -> Vec<Source> {
-    let mut seen: HashMap<(&runtime::listen::Address, SocketType), usize> = HashMap::new();
+    let mut seen: HashMap<(&crate::listen::Address, SocketType), usize> = HashMap::new();
     let mut mine = Vec::new();
     for source in sources {
         let address = &source.listener.address;

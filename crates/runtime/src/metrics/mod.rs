@@ -1,21 +1,15 @@
-//! Metrics: what is counted, how it is summed, and the formats in which it is written.
+//! Metrics: families of them, samples, and the formats in which these are written.
 //!
 //! * [`Family`]: the name, unit and meaning of metrics; each source declares its own ([`crate::families!`]).
-//! * [`LoopFigures`]: the counters of one loop, read by others at any time; [`counters`]: those of modules among them.
-//! * [`Ledger`]: the list of a worker's loops; [`loops`]: the sums over them; [`stalls`]: polls that took too long.
-//! * [`Page`]: all samples at one moment; [`text`] and [`json`] write one, [`accept`] chooses the format.
+//! * [`Page`]: all samples at one moment; [`text`] and [`json`] write one.
+//! * [`stalls`]: polls that took too long.
 //!
-//! Not here: the sources and the list of them ([`crate::monitoring`]). Invariant: labels come from the configuration
+//! Not here: what a loop counts ([`crate::timing`]), the other sources and the list of them. Invariant: labels come from the configuration
 //! and from lists in the code, never from a request; a counter never decreases while the worker lives, whatever is
 //! reloaded.
 
-pub mod accept;
-pub mod counters;
 pub mod families;
 pub mod json;
-mod ledger;
-pub mod loops;
-mod of_loop;
 pub mod page;
 pub mod stalls;
 pub mod text;
@@ -23,8 +17,6 @@ pub mod text;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use families::{Families, Family};
-pub use ledger::{Ledger, PARTS};
-pub use of_loop::LoopFigures;
 pub use page::Page;
 
 /// Milliseconds since 1970.

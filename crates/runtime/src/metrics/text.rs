@@ -1,8 +1,9 @@
 //! The figures as text for Prometheus: its own format (0.0.4), and OpenMetrics 1.0.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
-//! <https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md>. The choice between them:
-//! [`super::accept`].
+//! <https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md>.
+//!
+//! Not here: the choice between them.
 
 use std::fmt::Write as _;
 
