@@ -5,6 +5,7 @@
 use message::Header;
 use runtime::timing::current_request;
 
+use crate::after::charset;
 use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
     static_files, status, tunnel_pass,
@@ -52,7 +53,7 @@ pub async fn make(request: &mut Request) -> Outcome {
         if let Some(outcome) = index::make(request).await {
             return outcome;
         }
-        if let Some(outcome) = autoindex::make(request).await {
+        if let Some(outcome) = autoindex::make(request, charset::of_pages).await {
             return outcome;
         }
         return index::forbid(request);

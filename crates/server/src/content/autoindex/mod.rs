@@ -8,7 +8,6 @@ use disk::{Errno, Kind as FileKind};
 use logs::Level;
 use message::{Method, uri};
 
-use crate::after::charset;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
@@ -48,19 +47,22 @@ directives! {
     }
 }
 
+/// Finds the charset that pages declare; `None`: none.
+pub type CharsetOf = fn(&Request) -> Option<Bytes>;
+
 /// Lists the directory of the request's URI; `None` where listings are off.
-pub async fn make(request: &mut Request) -> Option<Outcome> {
+pub async fn make(request: &mut Request, charset: CharsetOf) -> Option<Outcome> {
     let is_on = request.location().settings.autoindex.autoindex;
     if !is_on || !matches!(request.method, Method::Get | Method::Head) {
         return None;
     }
-    Some(match list(request).await {
+    Some(match list(request, charset).await {
         Ok(response) => Outcome::Answer(Box::new(response)),
         Err(failure) => Outcome::Failed(failure),
     })
 }
 
-async fn list(request: &Request) -> Result<Response, Failure> {
+async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure> {
     let settings = &request.location().settings.autoindex;
     let callback = match settings.autoindex_format {
         Format::Jsonp => callback(request)?,
@@ -88,7 +90,7 @@ async fn list(request: &Request) -> Result<Response, Failure> {
     };
     let uri = request.uri.clone();
     let is_call = callback.is_some();
-    let utf8 = charset::of_pages(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
+    let utf8 = charset(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
     let write = move || {
         let mut entries: Vec<Entry> = entries
             .iter()

@@ -39,7 +39,7 @@ pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
 
 /// `X-Accel-Charset`: the charset that the last response names; `None`: none.
 #[must_use]
-pub fn charset(request: &Request) -> Option<Bytes> {
+pub fn hinted_charset(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
     let record = request.states.get::<Record>()?;

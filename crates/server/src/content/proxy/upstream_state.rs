@@ -70,7 +70,7 @@ impl State for Record {
 
 /// The request's record, begun now where there is none.
 pub fn record_of(request: &mut Request) -> &Record {
-    request.charset_hint = Some(accel::charset);
+    request.charset_hint = Some(accel::hinted_charset);
     request.states.get_or_default()
 }
 
