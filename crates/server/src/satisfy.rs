@@ -51,7 +51,7 @@ slotted!(COUNTERS: DelayCounters);
 families! {
     /// The families of these counters.
     FAMILIES;
-    AUTH_DELAYED Counter "freewheel_auth_delayed_requests" "" [] "Refusals that auth_delay held back.";
+    AUTH_DELAYED Counter "freewheel_auth_delayed_requests" "" [] "Rejections delayed by auth_delay.";
 }
 
 /// How they are shown.

@@ -19,11 +19,11 @@ use crate::request::Request;
 families! {
     /// The families of these counters.
     pub FAMILIES;
-    ZONE_REQUESTS Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status, where status_zone says so.";
-    ZONE_RUNNING Gauge "freewheel_zone_requests_running" "" ["zone"] "Requests that have begun at a server of the zone and not ended; missing where only locations count in it.";
-    ZONE_BYTES Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these: received from clients, sent to them.";
-    ZONE_FIRST_BYTE Histogram "freewheel_zone_first_byte_seconds" "seconds" ["zone"] "From a request's coming to the first byte of its answer.";
-    ZONE_TOTAL Histogram "freewheel_zone_request_seconds" "seconds" ["zone"] "From a request's coming to its end.";
+    ZONE_REQUESTS Counter "freewheel_zone_requests" "" ["zone", "status"] "Requests that have ended, by class of status (status_zone).";
+    ZONE_RUNNING Gauge "freewheel_zone_requests_running" "" ["zone"] "Requests in progress at the servers of the zone; missing if only locations use it.";
+    ZONE_BYTES Counter "freewheel_zone_bytes" "bytes" ["zone", "direction"] "Bytes of these requests: received from clients, sent to them.";
+    ZONE_FIRST_BYTE Histogram "freewheel_zone_first_byte_seconds" "seconds" ["zone"] "Time from a request's arrival to the first byte of its response.";
+    ZONE_TOTAL Histogram "freewheel_zone_request_seconds" "seconds" ["zone"] "Time from a request's arrival to its end.";
 }
 
 slotted!(PARTS: Zones);

@@ -17,14 +17,14 @@ families! {
     /// The families of these metrics.
     pub FAMILIES;
     LOOP_BUSY Counter "freewheel_loop_busy_seconds" "seconds" ["loop"] "Time that a loop spent in its tasks; its rate is the busy share.";
-    LOOP_UNSERVED Counter "freewheel_loop_processor_wait_seconds" "seconds" ["loop"] "Time that a loop was ready and had no processor, since the machine had other things to do: what is blocked then is no fault of a request. Missing where the kernel does not tell.";
-    LOOP_BLOCKED Histogram "freewheel_event_loop_blocked_seconds" "seconds" ["loop"] "From the moment a loop got an event to the start of the task that handles it.";
-    LOOP_POLL Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "How long the loop's tasks kept it at a time.";
-    LOOP_TICK Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "How late a tick of one millisecond was served: at the end of the turn into which it fell, at once where the loop slept (counted when it wakes).";
-    LOOP_LONGEST Gauge "freewheel_loop_longest_poll_seconds" "seconds" ["loop", "task"] "The longest of these so far, and what kind of task it was.";
-    LOOP_RUNNING Gauge "freewheel_loop_current_poll_seconds" "seconds" ["loop"] "How long the task that keeps the loop now has done so; 0: none does. Its time is not yet in the others, but in the busy time.";
-    LOOP_CONNECTIONS Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing an answer, waiting for a request.";
-    LOOP_ACCEPTED Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections that a loop's sockets accepted.";
+    LOOP_UNSERVED Counter "freewheel_loop_processor_wait_seconds" "seconds" ["loop"] "Time that a loop was ready and had no processor, because the machine was busy: no request is the cause of such a wait. Missing if the kernel does not report it.";
+    LOOP_BLOCKED Histogram "freewheel_event_loop_blocked_seconds" "seconds" ["loop"] "Time from an event's arrival at a loop to the start of the task that handles it.";
+    LOOP_POLL Histogram "freewheel_loop_poll_seconds" "seconds" ["loop"] "Time that tasks kept the loop per poll.";
+    LOOP_TICK Histogram "freewheel_loop_tick_lateness_seconds" "seconds" ["loop"] "Lateness of a tick of one millisecond: until the end of the loop's iteration, or until it woke.";
+    LOOP_LONGEST Gauge "freewheel_loop_longest_poll_seconds" "seconds" ["loop", "task"] "The longest poll so far, with the kind of its task.";
+    LOOP_RUNNING Gauge "freewheel_loop_current_poll_seconds" "seconds" ["loop"] "Duration of the poll in progress; 0: none. It is not yet included in the other metrics, except the busy time.";
+    LOOP_CONNECTIONS Gauge "freewheel_loop_connections" "" ["loop", "state"] "Connections of clients: reading a request, writing a response, waiting for a request.";
+    LOOP_ACCEPTED Counter "freewheel_loop_accepted_connections" "" ["loop"] "Connections accepted by a loop's sockets.";
     LOOP_REQUESTS Counter "freewheel_loop_requests" "" ["loop"] "Requests whose head was read.";
 }
 

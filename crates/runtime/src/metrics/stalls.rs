@@ -20,8 +20,8 @@ use crate::families;
 families! {
     /// The families of these metrics.
     pub FAMILIES;
-    STALLS Counter "freewheel_stalls" "" [] "Polls that kept a loop for longer than stall_threshold; status_json names the last ones.";
-    PROCESSOR_WAITS Counter "freewheel_processor_waits" "" [] "Polls that took longer than stall_threshold only since their loop was ready and had no processor.";
+    STALLS Counter "freewheel_stalls" "" [] "Polls that kept a loop longer than stall_threshold; status_json describes the latest.";
+    PROCESSOR_WAITS Counter "freewheel_processor_waits" "" [] "Polls that exceeded stall_threshold only because their loop was ready and had no processor.";
 }
 
 /// Maximum number of stalls that are kept.

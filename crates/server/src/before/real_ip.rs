@@ -154,7 +154,7 @@ slotted!(COUNTERS: NamedCounters);
 families! {
     /// The families of these counters.
     FAMILIES;
-    REAL_IP Counter "freewheel_real_ip_requests" "" ["outcome"] "Requests of whom a trusted proxy (set_real_ip_from) named the client: replaced, or what it said is no address (invalid).";
+    REAL_IP Counter "freewheel_real_ip_requests" "" ["outcome"] "Requests for which a trusted proxy (set_real_ip_from) gave a client address: replaced, or not an address (invalid).";
 }
 
 /// How they are shown.

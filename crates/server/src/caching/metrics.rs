@@ -11,18 +11,18 @@ use crate::settings::Settings;
 families! {
     /// The families of these counters.
     pub FAMILIES;
-    CACHE_REQUESTS Counter "freewheel_cache_requests" "" ["cache", "status"] "Answers by what the cache did for them ($upstream_cache_status).";
-    CACHE_SIZE Gauge "freewheel_cache_size_bytes" "bytes" ["cache"] "What a cache takes on its disk, reserved room included.";
-    CACHE_MAX Gauge "freewheel_cache_max_size_bytes" "bytes" ["cache"] "What it may take at most (max_size); missing without a bound.";
-    CACHE_ENTRIES Gauge "freewheel_cache_entries" "" ["cache"] "Keys that a cache knows.";
+    CACHE_REQUESTS Counter "freewheel_cache_requests" "" ["cache", "status"] "Responses by cache status ($upstream_cache_status).";
+    CACHE_SIZE Gauge "freewheel_cache_size_bytes" "bytes" ["cache"] "Space that a cache uses on its disk, including reserved space.";
+    CACHE_MAX Gauge "freewheel_cache_max_size_bytes" "bytes" ["cache"] "Limit of that space (max_size); missing if there is none.";
+    CACHE_ENTRIES Gauge "freewheel_cache_entries" "" ["cache"] "Keys in a cache's index.";
     CACHE_INDEX Gauge "freewheel_cache_index_bytes" "bytes" ["cache"] "Memory of a cache's index.";
-    CACHE_FILLS Counter "freewheel_cache_fills" "" ["cache"] "Fetches from the origin that were begun.";
-    CACHE_FILLING Gauge "freewheel_cache_fills_running" "" ["cache"] "Fetches that others may follow now.";
-    CACHE_FOLLOWERS Counter "freewheel_cache_followers" "" ["cache"] "Requests that followed the fetch of another one.";
-    CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; answers not stored since there was no room (shed) or the disk was behind (passed).";
-    CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes that wait to be written.";
-    CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "How often a cache's disk did something wrong.";
-    CACHE_SNAPSHOT Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "How old the saved index is; missing where there is none.";
+    CACHE_FILLS Counter "freewheel_cache_fills" "" ["cache"] "Fetches from the origin that were started.";
+    CACHE_FILLING Gauge "freewheel_cache_fills_running" "" ["cache"] "Fetches in progress that requests may follow.";
+    CACHE_FOLLOWERS Counter "freewheel_cache_followers" "" ["cache"] "Requests that followed another request's fetch.";
+    CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space (shed) or the disk was behind (passed).";
+    CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes waiting to be written.";
+    CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "Failures of a cache's disk.";
+    CACHE_SNAPSHOT Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "Age of the saved index; missing if there is none.";
 }
 
 /// Bytes of all caches' indexes.

@@ -369,7 +369,7 @@ slotted!(COUNTERS: PrologueCounters);
 families! {
     /// The families of these counters.
     FAMILIES;
-    PROXY_PROTOCOL Counter "freewheel_proxy_protocol_connections" "" ["outcome"] "What connections with the PROXY protocol began with: its header (read), something else (broken), nothing in time (missing).";
+    PROXY_PROTOCOL Counter "freewheel_proxy_protocol_connections" "" ["outcome"] "Beginning of connections with the PROXY protocol: its header (read), other data (broken), nothing in time (missing).";
 }
 
 /// How they are shown.

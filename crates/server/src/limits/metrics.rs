@@ -22,11 +22,11 @@ use crate::module_metrics::{ModuleMetrics, Shown};
 families! {
     /// The families of these counters.
     pub FAMILIES;
-    LIMITED Counter "freewheel_limit_requests" "" ["kind", "zone", "outcome"] "What zones of limit_req and limit_conn said to requests, as $limit_req_status and $limit_conn_status: in the zone that refused a request or has it wait longest; in the others that let it pass, as passed.";
-    LIMIT_KEYS Gauge "freewheel_limit_zone_keys" "" ["kind", "zone"] "Keys that a zone of a limit knows.";
-    LIMIT_USED Gauge "freewheel_limit_zone_used_bytes" "bytes" ["kind", "zone"] "What they take of the zone.";
-    LIMIT_SIZE Gauge "freewheel_limit_zone_size_bytes" "bytes" ["kind", "zone"] "What they may take at most.";
-    LIMIT_FORGOTTEN Counter "freewheel_limit_zone_forgotten_keys" "" ["kind", "zone"] "Keys that were forgotten before their time since a zone of limit_req was full: who has them is limited no more.";
+    LIMITED Counter "freewheel_limit_requests" "" ["kind", "zone", "outcome"] "Results of the zones of limit_req and limit_conn, as in $limit_req_status and $limit_conn_status: counted in the zone that rejected or delayed a request most; in the other zones that allowed it, as passed.";
+    LIMIT_KEYS Gauge "freewheel_limit_zone_keys" "" ["kind", "zone"] "Keys in a zone of a limit.";
+    LIMIT_USED Gauge "freewheel_limit_zone_used_bytes" "bytes" ["kind", "zone"] "Memory that they use.";
+    LIMIT_SIZE Gauge "freewheel_limit_zone_size_bytes" "bytes" ["kind", "zone"] "Limit of that memory.";
+    LIMIT_FORGOTTEN Counter "freewheel_limit_zone_forgotten_keys" "" ["kind", "zone"] "Keys evicted early because a zone of limit_req was full: their clients are no longer limited.";
 }
 
 /// How they are shown.

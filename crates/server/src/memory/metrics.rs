@@ -13,12 +13,12 @@ use super::Memory;
 families! {
     /// The families of these metrics.
     pub FAMILIES;
-    MEMORY_HELD Gauge "freewheel_memory_held_bytes" "bytes" ["holder"] "Memory of the worker that is not the kernel's cache, by who holds it; other is what nobody is named for.";
-    MEMORY_BUDGET Gauge "freewheel_memory_budget_bytes" "bytes" [] "What that may be (memory_budget); over it, copies and the like are given up, and requests are served.";
-    MEMORY_LIMIT Gauge "freewheel_memory_limit_bytes" "bytes" [] "The least limit of the worker's control groups, of the process and of the machine.";
-    MEMORY_LEVEL Gauge "freewheel_memory_scarcity" "" [] "How scarce memory is: 0 not at all; 1 copies are given up, 2 idle buffers, 3 large windows of followers, 4 files that are kept open, 5 storing what is fetched, 6 taking connections at any speed.";
-    MEMORY_SCARCE Counter "freewheel_memory_scarce" "" ["step"] "How often each of these began.";
-    MEMORY_KILLS Counter "freewheel_memory_kills" "" [] "Processes of the worker's control group that the kernel killed for want of memory while it watched.";
+    MEMORY_HELD Gauge "freewheel_memory_held_bytes" "bytes" ["holder"] "Memory of the worker besides the page cache, by holder; other is the rest.";
+    MEMORY_BUDGET Gauge "freewheel_memory_budget_bytes" "bytes" [] "Budget for that memory (memory_budget); beyond it copies and the like are given up, and requests are still served.";
+    MEMORY_LIMIT Gauge "freewheel_memory_limit_bytes" "bytes" [] "The lowest limit of the worker's control groups, of the process and of the machine.";
+    MEMORY_LEVEL Gauge "freewheel_memory_scarcity" "" [] "Scarcity of memory: 0 none; given up are: 1 copies, 2 idle buffers, 3 large windows of followers, 4 open files, 5 storing of fetched responses, 6 accepting connections at full speed.";
+    MEMORY_SCARCE Counter "freewheel_memory_scarce" "" ["step"] "How often each of these steps was entered.";
+    MEMORY_KILLS Counter "freewheel_memory_kills" "" [] "Processes of the worker's control group that the kernel killed for lack of memory during the worker's life.";
 }
 
 /// Minimum bytes that a connection takes: one that waits for a request (`bench/memory`).

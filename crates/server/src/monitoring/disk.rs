@@ -10,19 +10,19 @@ use super::process::mount_points;
 families! {
     /// Pools and disks.
     pub(super) FAMILIES;
-    POOL_THREADS Gauge "freewheel_pool_threads" "" ["pool", "state"] "Threads of a pool: the most that there may be (max), started, busy.";
-    POOL_QUEUE Gauge "freewheel_pool_queue" "" ["pool", "lane"] "Jobs that wait in a pool.";
+    POOL_THREADS Gauge "freewheel_pool_threads" "" ["pool", "state"] "Threads of a pool: limit (max), started, busy.";
+    POOL_QUEUE Gauge "freewheel_pool_queue" "" ["pool", "lane"] "Jobs waiting in a pool.";
     POOL_WAITING Histogram "freewheel_pool_waiting_seconds" "seconds" ["pool"] "How long jobs waited in a pool's queue.";
     POOL_RUNNING Histogram "freewheel_pool_running_seconds" "seconds" ["pool"] "How long jobs ran in a pool.";
-    POOL_REJECTED Counter "freewheel_pool_rejected_jobs" "" ["pool"] "Jobs that were refused since the queue was full.";
-    DISK_ANSWERS Counter "freewheel_disk_answers" "" ["operation", "source"] "Operations of the loops: answered from what the kernel has in memory, from what was kept open (kept), by a pool, refused by a full pool.";
-    DISK_WAITED Counter "freewheel_disk_waited_seconds" "seconds" ["operation"] "How long callers waited for pools, in queue and at work.";
-    DISK_CALLS Histogram "freewheel_disk_call_seconds" "seconds" ["operation"] "How long calls took that may wait for a disk, each in a pool's thread.";
-    DISK_CALL_ERRORS Counter "freewheel_disk_call_errors" "" ["operation"] "Of these, calls that failed since a disk is in trouble (EIO, ENOSPC and the like).";
-    DISK_READS Histogram "freewheel_disk_read_seconds" "seconds" ["device", "mount"] "How long opening, reading and sending from a disk took.";
-    DISK_WRITES Histogram "freewheel_disk_write_seconds" "seconds" ["device", "mount"] "How long writing to a disk took.";
-    DISK_BYTES Counter "freewheel_disk_bytes" "bytes" ["device", "mount", "direction"] "Bytes read from a disk by pools, and written to it.";
-    DISK_ERRORS Counter "freewheel_disk_errors" "" ["device", "mount"] "Calls that failed since the disk is in trouble.";
+    POOL_REJECTED Counter "freewheel_pool_rejected_jobs" "" ["pool"] "Jobs rejected because the queue was full.";
+    DISK_ANSWERS Counter "freewheel_disk_answers" "" ["operation", "source"] "Operations of the loops by source: the kernel's memory, what was kept open (kept), a pool, refused by a full pool.";
+    DISK_WAITED Counter "freewheel_disk_waited_seconds" "seconds" ["operation"] "Time that callers waited for pools, in the queue and running.";
+    DISK_CALLS Histogram "freewheel_disk_call_seconds" "seconds" ["operation"] "Time of calls that may wait for a disk, each in a pool's thread.";
+    DISK_CALL_ERRORS Counter "freewheel_disk_call_errors" "" ["operation"] "Of these, calls that failed because of the disk (EIO, ENOSPC and the like).";
+    DISK_READS Histogram "freewheel_disk_read_seconds" "seconds" ["device", "mount"] "Time of opening, reading and sending from a disk.";
+    DISK_WRITES Histogram "freewheel_disk_write_seconds" "seconds" ["device", "mount"] "Time of writing to a disk.";
+    DISK_BYTES Counter "freewheel_disk_bytes" "bytes" ["device", "mount", "direction"] "Bytes read from a disk by pools, and bytes written to it.";
+    DISK_ERRORS Counter "freewheel_disk_errors" "" ["device", "mount"] "Calls that failed because of the disk.";
 }
 
 /// Shows them.

@@ -23,17 +23,17 @@ families! {
     /// The worker and its configuration.
     pub(super) WORKER;
     BUILD_INFO Gauge "freewheel_build_info" "" ["version"] "Always 1; the version is in the label.";
-    PROCESS_START Gauge "freewheel_process_start_time_seconds" "seconds" [] "When the worker began to count, in seconds since 1970.";
-    GENERATION Gauge "freewheel_configuration_generation" "" [] "The number of the configuration that is served; grows with each reload.";
-    CONFIGURED Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Since when it is served, in seconds since 1970.";
-    CONFIGURATION_TOOK Gauge "freewheel_configuration_load_seconds" "seconds" [] "How long it took to be served by the last loop: since the master began to read it, or since the worker was started with it.";
+    PROCESS_START Gauge "freewheel_process_start_time_seconds" "seconds" [] "Start time of the worker's counters, in seconds since 1970.";
+    GENERATION Gauge "freewheel_configuration_generation" "" [] "Number of the current configuration; increases with each reload.";
+    CONFIGURED Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Time at which it took effect, in seconds since 1970.";
+    CONFIGURATION_TOOK Gauge "freewheel_configuration_load_seconds" "seconds" [] "Time until the last loop used it: since the master began to read it, or since the worker was started with it.";
 }
 
 families! {
     /// The logs.
     pub(super) LOGS;
-    LOG_LINES Counter "freewheel_log_lines" "" ["outcome"] "Lines of all logs: written, dropped since there was no room, failed to be written.";
-    LOG_BYTES Counter "freewheel_log_bytes" "bytes" [] "Bytes of the lines that were written, before compression.";
+    LOG_LINES Counter "freewheel_log_lines" "" ["outcome"] "Lines of all logs: written, dropped for lack of space, failed to be written.";
+    LOG_BYTES Counter "freewheel_log_bytes" "bytes" [] "Bytes of the written lines, before compression.";
 }
 
 /// All metrics.

@@ -17,7 +17,7 @@ families! {
 families! {
     /// What else the kernel counts of the process.
     pub(super) PROCESS;
-    PROCESS_DESCRIPTORS Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and the most that there may be (max).";
+    PROCESS_DESCRIPTORS Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and their limit (max).";
     PROCESS_THREADS Gauge "freewheel_process_threads" "" [] "Threads of the worker.";
     PROCESS_CPU Counter "freewheel_process_cpu_seconds" "seconds" [] "Processor time of the worker.";
 }

@@ -13,7 +13,7 @@ use crate::status_zone::CLASSES;
 families! {
     /// The families of these counters.
     FAMILIES;
-    SUBREQUESTS Counter "freewheel_subrequests" "" ["kind", "status"] "Sub-requests and those of post_action, by class of the status of the answer; none: closed without one, or there was no connection left for a mirror.";
+    SUBREQUESTS Counter "freewheel_subrequests" "" ["kind", "status"] "Subrequests, and those of post_action, by class of the response's status; none: closed without a response, or no connection left for a mirror.";
 }
 
 /// What all kinds declare; each of them is shown by its module.

@@ -13,11 +13,11 @@ families! {
     /// The families of these metrics.
     pub FAMILIES;
     PEER_REQUESTS Counter "freewheel_upstream_requests" "" ["upstream", "peer", "outcome"] "Requests to a peer: answered (its head came, whatever became of the body), answered but not wanted (proxy_next_upstream), failed, abandoned (nobody waited for the head any more). Those of upstreams whose names came from requests are together, without names.";
-    PEER_HEADER Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Until the head of an answer had come, in whole milliseconds.";
-    PEER_RESPONSE Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Until all of an answer had come, in whole milliseconds.";
-    PEER_CONNECTIONS Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Requests that a peer has now.";
-    PEER_OPENED Counter "freewheel_upstream_opened_connections" "" ["upstream", "peer"] "Connections that were opened to a peer; the other requests came over ones that were kept.";
-    PEER_FAILING Gauge "freewheel_upstream_peer_failing" "" ["upstream", "peer"] "1: a peer failed too often and is not asked for its fail_timeout (max_fails); else 0.";
+    PEER_HEADER Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Time until the head of a response was received, in whole milliseconds.";
+    PEER_RESPONSE Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Time until a response was received completely, in whole milliseconds.";
+    PEER_CONNECTIONS Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Current requests of a peer.";
+    PEER_OPENED Counter "freewheel_upstream_opened_connections" "" ["upstream", "peer"] "Connections opened to a peer; the other requests used kept ones.";
+    PEER_FAILING Gauge "freewheel_upstream_peer_failing" "" ["upstream", "peer"] "1 while a peer is considered unavailable for its fail_timeout (max_fails), otherwise 0.";
 }
 
 /// Shows the counters of all peers.

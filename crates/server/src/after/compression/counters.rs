@@ -13,9 +13,9 @@ use crate::settings::LocationSettings;
 families! {
     /// The families of these counters.
     FAMILIES;
-    COMPRESSED Counter "freewheel_compression_responses" "" ["encoding"] "Answers that began to be compressed, or decompressed (gunzip).";
-    COMPRESSION_BYTES Counter "freewheel_compression_bytes" "bytes" ["encoding", "direction"] "Bytes of these, as they came in and went out.";
-    COMPRESSION_TOOK Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time that it took on a loop, which codes only little at a time, and processor time in the pool named cpu.";
+    COMPRESSED Counter "freewheel_compression_responses" "" ["encoding"] "Responses whose compression, or decompression (gunzip), was started.";
+    COMPRESSION_BYTES Counter "freewheel_compression_bytes" "bytes" ["encoding", "direction"] "Bytes of these, before and after.";
+    COMPRESSION_TOOK Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time of compression on a loop, which only handles small amounts, and processor time in the pool cpu.";
 }
 
 slotted!(COUNTERS: CodecCounters);

@@ -11,8 +11,8 @@ use crate::module_metrics::{ModuleMetrics, Shown};
 families! {
     /// The families of these counters.
     FAMILIES;
-    PASSWORDS Counter "freewheel_auth_basic_requests" "" ["outcome"] "What auth_basic found: a password that was right, or remembered as right; none, of no known user, wrong; or the file had no form that can be read (unreadable), or it could not be asked (failed).";
-    PASSWORD_CHECKS Histogram "freewheel_auth_basic_check_seconds" "seconds" [] "How long it took to check a password that was not remembered: until it was its turn, in the pool's queue, and at work.";
+    PASSWORDS Counter "freewheel_auth_basic_requests" "" ["outcome"] "Results of auth_basic: a password that was right, or remembered as right; missing, of an unknown user, wrong; an unreadable format in the file (unreadable), or no result (failed).";
+    PASSWORD_CHECKS Histogram "freewheel_auth_basic_check_seconds" "seconds" [] "Time to check a password that was not remembered: until its turn, in the pool's queue, and running.";
 }
 
 slotted!(COUNTERS: PasswordCounters);
