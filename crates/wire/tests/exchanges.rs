@@ -106,7 +106,7 @@ fn begin(
     method: &str,
     framing: Framing,
     asked: RequestKind,
-) -> Box<Exchange> {
+) -> Exchange {
     let mut head = Vec::new();
     let outgoing = Outgoing {
         method: method.as_bytes(),
@@ -118,7 +118,7 @@ fn begin(
     connection.begin(head.into(), framing, asked, HEAD_MAX)
 }
 
-fn get(connection: UpstreamConnection) -> Box<Exchange> {
+fn get(connection: UpstreamConnection) -> Exchange {
     begin(connection, "GET", Framing::None, RequestKind::Plain)
 }
 

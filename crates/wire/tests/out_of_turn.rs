@@ -170,7 +170,7 @@ fn client_io_waits_for_the_next_turn() {
 }
 
 /// An exchange whose server sends `text` and nothing more.
-async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Box<Exchange> {
+async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Exchange {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = Destination::Inet(listener.local_addr().unwrap());
     let connection = connect(to, &Options::default(), LONG, owner).await.unwrap();

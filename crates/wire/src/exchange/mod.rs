@@ -1,182 +1,51 @@
-//! One request to an upstream and its response over one connection, and the fate of the connection.
+//! One request to an upstream and its response, whatever carries them.
 //!
-//! Not here: the choice of the server, the content of the request, and the reaction to a failure. Invariants: reads go
-//! into the one scratch buffer of the loop, which is lent out with a large piece (`read_buffers`); a response that
-//! comes before the request was sent completely is seen at once; [`Exchange::finish`] returns the connection only if
-//! there is no doubt about its state.
+//! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`). A stream of a connection that several
+//! exchanges share (HTTP/2) becomes another variant: its end gives no connection back. Not here: the choice of the
+//! server, the content of the request, and the reaction to a failure. Invariant: the enum is closed, and each operation
+//! is a match.
 
 mod answer_reader;
 mod body_writer;
 pub mod connect;
 mod outcome;
-mod sending;
+mod own;
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::io;
-use std::ops::Range;
-use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use message::{Framing, Header};
+use message::Header;
 
-use crate::answer::{AnswerFault, Event};
-use crate::event_loop::Loop;
-use crate::read_buffers::LENT_MIN;
+use crate::http1::request_writer::RequestFault;
 use crate::stream::Stream;
-use crate::timers::Timer;
-use crate::turn;
 
 pub use answer_reader::{AnswerReader, INTERIM_HEADS_MAX, RequestKind};
 pub use body_writer::BodyWriter;
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
+pub use own::{OwnExchange, UpstreamConnection};
 
-/// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
-/// on the connection.
-pub struct UpstreamConnection(Box<Exchange>);
-
-/// A request and its response, and the connection that they use.
-pub struct Exchange {
-    stream: Stream,
-    owner: Rc<Loop>,
-    timer: Timer,
-    opened_ms: u64,
-    requests: u64,
-    body: BodyWriter,
-    is_body_queued: bool,
-    /// The head, sent before the queue.
-    first: Bytes,
-    /// Bytes to send, in order; no element is empty.
-    queue: VecDeque<Bytes>,
-    reader: AnswerReader,
-    /// Bytes received that have not been examined, or not understood yet.
-    unread: Vec<u8>,
-    /// Bytes received before `unread`, in the buffer that they were read into: data only and what follows it, not
-    /// examined yet.
-    lent: Bytes,
-    /// An error to report once the data before it has been returned.
-    fault: Option<AnswerFault>,
-    is_closed: bool,
-    /// Whether the server takes no more of the request.
-    has_stopped: bool,
-    /// Whether the timer has been armed since the last read.
-    is_waiting: bool,
-    sent: u64,
-    received: u64,
-}
-
-impl UpstreamConnection {
-    pub(crate) fn new(
-        stream: Stream,
-        owner: &Rc<Loop>,
-        timer: Timer,
-        opened_ms: u64,
-    ) -> UpstreamConnection {
-        UpstreamConnection(Box::new(Exchange {
-            stream,
-            owner: owner.clone(),
-            timer,
-            opened_ms,
-            requests: 0,
-            body: BodyWriter::new(Framing::None),
-            is_body_queued: true,
-            first: Bytes::new(),
-            queue: VecDeque::new(),
-            reader: AnswerReader::new(RequestKind::Plain, 0),
-            unread: Vec::new(),
-            lent: Bytes::new(),
-            fault: None,
-            is_closed: false,
-            has_stopped: false,
-            is_waiting: false,
-            sent: 0,
-            received: 0,
-        }))
-    }
-
-    /// Begins a request: `head` was written by [`crate::http1::request_writer::head`] and announced `framing`; the head
-    /// of the response has at most `head_bytes_max` bytes (`proxy_buffer_size`). Nothing is sent before
-    /// [`Exchange::flush`] or a read.
-    #[inline]
-    pub fn begin(
-        self,
-        head: Bytes,
-        framing: Framing,
-        asked: RequestKind,
-        head_bytes_max: usize,
-    ) -> Box<Exchange> {
-        let reader = AnswerReader::new(asked, head_bytes_max);
-        self.begin_with(head, BodyWriter::new(framing), reader)
-    }
-
-    /// As [`UpstreamConnection::begin`], for any protocol: `body` writes what follows `head`, `reader` reads the
-    /// response.
-    #[inline]
-    pub fn begin_with(
-        mut self,
-        head: Bytes,
-        body: BodyWriter,
-        reader: AnswerReader,
-    ) -> Box<Exchange> {
-        let exchange = &mut *self.0;
-        exchange.requests += 1;
-        exchange.is_body_queued = body.is_empty();
-        exchange.body = body;
-        exchange.first = head;
-        exchange.reader = reader;
-        exchange.fault = None;
-        exchange.has_stopped = false;
-        exchange.is_waiting = false;
-        (exchange.sent, exchange.received) = (0, 0);
-        self.0
-    }
-
-    /// Whether the connection is as it was left: open, without unsolicited bytes. Costs a system call only if the
-    /// loop's last events say that something came.
-    pub fn is_intact(&self) -> bool {
-        self.0.is_silent()
-    }
-
-    /// The number of requests sent on the connection.
-    pub fn requests(&self) -> u64 {
-        self.0.requests
-    }
-
-    /// The time at which it was opened, on the clock of [`crate::loop_clock::monotonic_ms`].
-    pub fn opened_ms(&self) -> u64 {
-        self.0.opened_ms
-    }
-
-    /// The socket.
-    pub fn stream(&self) -> &Stream {
-        &self.0.stream
-    }
-
-    /// The socket alone, for a protocol other than HTTP.
-    pub fn into_stream(self) -> Stream {
-        self.0.stream
-    }
+/// A request and its response.
+pub enum Exchange {
+    /// On a connection that they have for themselves.
+    Own(Box<OwnExchange>),
 }
 
 impl Exchange {
     /// Waits until the server sends something or closes, even if the request body has not been sent. Sends nothing
     /// itself.
+    #[inline]
     pub async fn answer_begins(&self) {
-        if self.unread.is_empty() {
-            self.more_comes().await;
+        match self {
+            Self::Own(own) => own.answer_begins().await,
         }
     }
 
     /// Waits until the server sends more than has been examined, or closes. Sends nothing itself.
+    #[inline]
     pub async fn more_comes(&self) {
-        let stream = &self.stream;
-        loop {
-            let ready = poll_fn(|cx| stream.poll_readable(cx)).await;
-            if ready.is_err() || !is_would_block(stream.try_peek(&mut [0])) {
-                return;
-            }
+        match self {
+            Self::Own(own) => own.more_comes().await,
         }
     }
 
@@ -184,14 +53,10 @@ impl Exchange {
     ///
     /// # Errors
     /// Nothing was received.
+    #[inline]
     pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
-        let look = |exchange: &mut Exchange| match exchange.stream.may_be_readable() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        };
-        match self.unread.is_empty() && !self.is_closed {
-            true => poll_fn(|cx| self.poll_io(cx, timeout, look)).await,
-            false => Ok(()),
+        match self {
+            Self::Own(own) => own.answer_comes(timeout).await,
         }
     }
 
@@ -199,8 +64,11 @@ impl Exchange {
     ///
     /// # Errors
     /// No head was received, or none that can be passed on.
+    #[inline]
     pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
-        poll_fn(|cx| self.poll_head(cx, timeout)).await
+        match self {
+            Self::Own(own) => own.head(timeout).await,
+        }
     }
 
     /// The next head, or `None` as soon as the queue has been sent and more of the body may be queued. `timeout` as in
@@ -208,120 +76,37 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`Exchange::head`].
+    #[inline]
     pub async fn head_or_room(
         &mut self,
         timeout: Duration,
     ) -> Result<Option<AnswerHead>, ExchangeError> {
-        poll_fn(|cx| match self.poll_head(cx, timeout) {
-            Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
-            // If only this turn is over, more may have been received than was examined.
-            Poll::Pending if self.is_all_written() && !turn::is_over() => {
-                if std::mem::take(&mut self.is_waiting) {
-                    self.timer.disarm();
-                }
-                Poll::Ready(Ok(None))
-            }
-            Poll::Pending => Poll::Pending,
-        })
-        .await
-    }
-
-    fn poll_head(
-        &mut self,
-        cx: &mut Context<'_>,
-        timeout: Duration,
-    ) -> Poll<Result<AnswerHead, ExchangeError>> {
-        if !self.unread.is_empty() {
-            let unread = std::mem::take(&mut self.unread);
-            let outcome = self.look(&unread);
-            // Rare: bytes after an interim head, or the first part of an incomplete one.
-            self.unread = unread;
-            let (used, found) = outcome?;
-            self.unread.drain(..used);
-            if let Some(head) = found {
-                return Poll::Ready(Ok(head));
-            }
+        match self {
+            Self::Own(own) => own.head_or_room(timeout).await,
         }
-        loop {
-            // More may have been received than this turn may examine.
-            ready!(turn::poll_go_on(cx));
-            if self.is_closed {
-                return Poll::Ready(Err(self.closed()));
-            }
-            let read = ready!(self.poll_io(cx, timeout, Exchange::read_head_once))?;
-            if let Some(head) = read? {
-                return Poll::Ready(Ok(head));
-            }
-        }
-    }
-
-    /// Looks for a head in the bytes received; returns the number of bytes consumed.
-    fn look(&mut self, bytes: &[u8]) -> Result<(usize, Option<AnswerHead>), AnswerFault> {
-        match self.reader.advance(bytes)? {
-            (used, Event::Interim(head)) => Ok((used, Some(AnswerHead::Interim(head)))),
-            (used, Event::Head(head)) => Ok((used, Some(AnswerHead::Final(head)))),
-            (used, Event::Partial) => Ok((used, None)),
-            (_, Event::Data(_) | Event::End) => {
-                debug_assert!(false, "the head has been given out");
-                Err(AnswerFault::Closed)
-            }
-        }
-    }
-
-    /// Reads once and looks for a head in the scratch buffer; keeps the bytes after it.
-    fn read_head_once(&mut self) -> io::Result<Result<Option<AnswerHead>, AnswerFault>> {
-        let owner = Rc::clone(&self.owner);
-        let mut scratch = owner.scratch.borrow_mut();
-        let count = self.stream.try_read(&mut scratch)?;
-        self.received += count as u64;
-        self.is_closed |= count == 0;
-        if !self.unread.is_empty() {
-            self.unread.extend_from_slice(&scratch[..count]);
-            let unread = std::mem::take(&mut self.unread);
-            let outcome = self.look(&unread);
-            self.unread = unread;
-            return Ok(outcome.map(|(used, found)| {
-                self.unread.drain(..used);
-                found
-            }));
-        }
-        let outcome = self.look(&scratch[..count]);
-        Ok(outcome.map(|(used, found)| {
-            self.keep(&owner, &mut scratch, used..count);
-            found
-        }))
-    }
-
-    /// Keeps bytes that were read but not examined: a large piece of plain data stays in its buffer.
-    fn keep(&mut self, owner: &Loop, scratch: &mut Box<[u8]>, came: Range<usize>) {
-        if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.is_plain() {
-            debug_assert!(
-                self.lent.is_empty(),
-                "what came is given out before more is read"
-            );
-            if let Some(lent) = owner.read_buffers.lend(scratch, came.clone()) {
-                self.lent = lent;
-                return;
-            }
-        }
-        self.unread.extend_from_slice(&scratch[came]);
     }
 
     /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], which must have been called.
     ///
     /// # Errors
     /// The body ended early, or is not what its head said. All data before that has been returned.
+    #[inline]
     pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
-        poll_fn(|cx| self.poll_piece(cx, timeout)).await
+        match self {
+            Self::Own(own) => own.piece(timeout).await,
+        }
     }
 
     /// As [`Exchange::piece`].
+    #[inline]
     pub fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
         timeout: Duration,
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
-        self.poll_piece_of(cx, timeout, usize::MAX)
+        match self {
+            Self::Own(own) => own.poll_piece(cx, timeout),
+        }
     }
 
     /// As [`Exchange::poll_piece`], with reads of at most `read_max` bytes (not 0). Bytes read before are not limited.
@@ -332,187 +117,122 @@ impl Exchange {
         timeout: Duration,
         read_max: usize,
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
-        loop {
-            let data = self.take_data();
-            if !data.is_empty() {
-                return Poll::Ready(Ok(Some(data)));
-            }
-            // More may have been received than this turn may examine.
-            ready!(turn::poll_go_on(cx));
-            if let Some(fault) = self.fault.take() {
-                return Poll::Ready(Err(fault.into()));
-            }
-            if self.reader.is_ended() {
-                return Poll::Ready(Ok(None));
-            }
-            if self.is_closed {
-                self.reader.close()?;
-                return Poll::Ready(Ok(None));
-            }
-            let read = |exchange: &mut Exchange| exchange.read_once(read_max);
-            ready!(self.poll_io(cx, timeout, read))?;
+        match self {
+            Self::Own(own) => own.poll_piece_of(cx, timeout, read_max),
         }
     }
 
     /// The data of the body received so far, without another read; may be empty.
+    #[inline]
     pub fn ready_piece(&mut self) -> Bytes {
-        self.take_data()
+        match self {
+            Self::Own(own) => own.ready_piece(),
+        }
     }
 
     /// Whether the end of the response has been seen. (It may be seen before the last piece is returned.)
+    #[inline]
     pub fn is_ended(&self) -> bool {
-        self.reader.is_ended()
+        match self {
+            Self::Own(own) => own.is_ended(),
+        }
     }
 
     /// The trailers, once the body has ended.
+    #[inline]
     pub fn trailers(&self) -> Vec<Header> {
-        self.reader.trailers()
+        match self {
+            Self::Own(own) => own.trailers(),
+        }
+    }
+
+    /// Queues a piece of the request body. To avoid holding the whole body in memory, flush between the pieces.
+    ///
+    /// # Errors
+    /// The body is longer than announced; nothing of the piece is queued.
+    #[inline]
+    pub fn queue_piece(&mut self, piece: Bytes) -> Result<(), RequestFault> {
+        match self {
+            Self::Own(own) => own.queue_piece(piece),
+        }
+    }
+
+    /// Ends the request body.
+    ///
+    /// # Errors
+    /// The body is shorter than announced: the exchange must be dropped.
+    #[inline]
+    pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
+        match self {
+            Self::Own(own) => own.end_body(trailers),
+        }
+    }
+
+    /// Sends the queued bytes; `timeout` applies between two writes (`proxy_send_timeout`).
+    ///
+    /// # Errors
+    /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
+    #[inline]
+    pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
+        match self {
+            Self::Own(own) => own.flush(timeout).await,
+        }
+    }
+
+    /// Whether the server still takes the request.
+    #[inline]
+    pub fn takes_more(&self) -> bool {
+        match self {
+            Self::Own(own) => own.takes_more(),
+        }
+    }
+
+    /// Whether the kernel has taken the complete request.
+    #[inline]
+    pub fn is_sent(&self) -> bool {
+        match self {
+            Self::Own(own) => own.is_sent(),
+        }
     }
 
     /// Ends the exchange. Returns the connection if it may be used for another request: the request was sent and the
     /// response read completely, and nothing else was received.
-    pub fn finish(mut self: Box<Self>) -> Option<UpstreamConnection> {
-        let is_sent = self.is_sent();
-        let is_reusable = self.reader.is_reusable(self.unread.len() + self.lent.len());
-        let is_clean = is_sent && is_reusable && !self.is_closed;
-        if !is_clean || !self.is_silent() {
-            return None;
+    #[inline]
+    pub fn finish(self) -> Option<UpstreamConnection> {
+        match self {
+            Self::Own(own) => own.finish(),
         }
-        // An idle connection holds no buffer.
-        self.first = Bytes::new();
-        self.queue = VecDeque::new();
-        self.unread = Vec::new();
-        // Nor the receiver of the messages of a response in records, which refers to its request.
-        if self.reader.is_in_records() {
-            self.reader = AnswerReader::new(RequestKind::Plain, 0);
-        }
-        Some(UpstreamConnection(self))
     }
 
     /// After a 101: the socket, and the bytes after the head.
+    #[inline]
     pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
-        (self.stream, self.unread)
+        match self {
+            Self::Own(own) => own.into_tunnel(),
+        }
     }
 
     /// Bytes sent (`$upstream_bytes_sent`).
+    #[inline]
     pub fn sent(&self) -> u64 {
-        self.sent
+        match self {
+            Self::Own(own) => own.sent(),
+        }
     }
 
     /// See [`AnswerReader::beside_head`].
+    #[inline]
     pub fn beside_head(&self) -> u64 {
-        self.reader.beside_head()
+        match self {
+            Self::Own(own) => own.beside_head(),
+        }
     }
 
     /// Bytes received (`$upstream_bytes_received`).
+    #[inline]
     pub fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// Whether something was received or the server has closed. Asks the kernel only if the loop's last events say so.
-    fn has_answer(&self) -> bool {
-        !self.unread.is_empty() || !self.lent.is_empty() || !self.is_silent()
-    }
-
-    /// Whether the socket is open, without unread bytes.
-    fn is_silent(&self) -> bool {
-        !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
-    }
-
-    /// Waits until `read` has a result, and sends the queue in the meantime.
-    fn poll_io<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        timeout: Duration,
-        mut read: impl FnMut(&mut Exchange) -> io::Result<T>,
-    ) -> Poll<Result<T, ExchangeError>> {
-        loop {
-            if self.write_queue().is_err() {
-                self.stop_sending(); // the answer, or the lack of one, says what is wrong
-            }
-            match read(self) {
-                Ok(found) => {
-                    if std::mem::take(&mut self.is_waiting) {
-                        self.timer.disarm();
-                    }
-                    return Poll::Ready(Ok(found));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(ExchangeError::Receive(error))),
-            }
-            let stream = &self.stream;
-            let mut either = stream.poll_readable(cx);
-            if either.is_pending() && !self.is_all_written() {
-                either = stream.poll_writable(cx);
-            }
-            if let Poll::Ready(outcome) = either {
-                outcome.map_err(ExchangeError::Receive)?;
-                continue;
-            }
-            if !std::mem::replace(&mut self.is_waiting, true) {
-                self.timer.arm(timeout);
-            }
-            ready!(self.timer.poll_expired(cx));
-            return Poll::Ready(Err(ExchangeError::Timeout));
+        match self {
+            Self::Own(own) => own.received(),
         }
     }
-
-    fn read_once(&mut self, max: usize) -> io::Result<()> {
-        let owner = Rc::clone(&self.owner);
-        let mut scratch = owner.scratch.borrow_mut();
-        let len = scratch.len().min(max);
-        let count = self.stream.try_read(&mut scratch[..len])?;
-        self.received += count as u64;
-        self.is_closed |= count == 0;
-        self.keep(&owner, &mut scratch, 0..count);
-        Ok(())
-    }
-
-    /// All data of the body received so far, in one piece, as far as this turn may examine it.
-    fn take_data(&mut self) -> Bytes {
-        let lent = std::mem::take(&mut self.lent);
-        if !lent.is_empty() {
-            match self.reader.advance(&lent) {
-                Ok((used, Event::Data(range))) => {
-                    self.unread.extend_from_slice(&lent[used..]); // what nobody asked for
-                    return lent.slice(range);
-                }
-                Ok((used, _)) => self.unread.extend_from_slice(&lent[used..]),
-                Err(fault) => self.fault = Some(fault),
-            }
-        }
-        let mut data = Vec::new();
-        let mut at = 0;
-        while self.fault.is_none()
-            && !self.reader.is_ended()
-            && at < self.unread.len()
-            && turn::may_go_on()
-        {
-            let before = at;
-            match self.reader.advance(&self.unread[at..]) {
-                Ok((0, _)) => break,
-                Ok((used, Event::Data(range))) => {
-                    if range.len() == self.unread.len() {
-                        return std::mem::take(&mut self.unread).into(); // nothing but data: no copy
-                    }
-                    data.extend_from_slice(&self.unread[at..][range]);
-                    at += used;
-                }
-                Ok((used, _)) => at += used,
-                Err(fault) => self.fault = Some(fault),
-            }
-            turn::spend_part(at - before);
-        }
-        self.unread.drain(..at);
-        data.into()
-    }
-
-    fn closed(&mut self) -> ExchangeError {
-        let fault = self.reader.close().err();
-        fault.unwrap_or(AnswerFault::Closed).into()
-    }
-}
-
-fn is_would_block(outcome: io::Result<usize>) -> bool {
-    matches!(outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

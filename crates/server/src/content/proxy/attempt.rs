@@ -41,7 +41,7 @@ pub(super) struct Try {
     /// Bytes of the interim heads.
     pub interim_bytes: u64,
     /// The connection, once there is one. Boxed: it is large, and handed on to the response's body.
-    pub exchange: Option<Box<Exchange>>,
+    pub exchange: Option<Exchange>,
     /// The rest of the body, where the server answered before it had read all of it.
     rest: Option<Box<Pieces>>,
 }

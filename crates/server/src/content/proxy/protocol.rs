@@ -25,7 +25,7 @@ pub fn begin(
     name: &Arc<str>,
     connection: UpstreamConnection,
     head_bytes_max: usize,
-) -> Box<Exchange> {
+) -> Exchange {
     let head = order.head.clone();
     if order.family != Family::Fastcgi {
         let reader = AnswerReader::of_gateway(order.asked, head_bytes_max);

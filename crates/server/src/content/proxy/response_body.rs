@@ -35,7 +35,7 @@ pub(super) const READING: &str = "reading upstream";
 /// A body that is being received.
 pub struct Flow {
     /// The exchange, until it has ended.
-    exchange: Option<Box<Exchange>>,
+    exchange: Option<Exchange>,
     trailers: Vec<Header>,
     /// A piece that was taken and returned.
     begun: Bytes,
@@ -53,7 +53,7 @@ pub struct Beginning {
     /// The upstream request.
     pub order: Rc<Order>,
     /// The exchange, whose head has arrived.
-    pub exchange: Box<Exchange>,
+    pub exchange: Exchange,
     /// The part of the body that was read already.
     pub begun: Bytes,
     /// The choice that holds the peer.
@@ -423,7 +423,7 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
 }
 
 /// Keeps the connection of a response that was read for the next request, or closes it.
-pub fn keep(order: &Order, exchange: Box<Exchange>, like: ConnectionKey) {
+pub fn keep(order: &Order, exchange: Exchange, like: ConnectionKey) {
     if let Some(connection) = exchange.finish() {
         let loop_ = order.about.loop_();
         KeepalivePool::of(loop_).put(&order.upstream, connection, like, loop_);

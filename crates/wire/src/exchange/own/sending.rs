@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use message::Header;
 
-use super::{Exchange, ExchangeError, Flushed};
+use super::OwnExchange;
+use crate::exchange::{ExchangeError, Flushed};
 use crate::http1::request_writer::RequestFault;
 
 /// Maximum number of buffers in one write.
@@ -18,7 +19,7 @@ const BUFFERS_MAX: usize = 16;
 /// The framing around a piece of a chunked body takes less than this number of bytes.
 const CHUNK_HEAD_TYPICAL: usize = 24;
 
-impl Exchange {
+impl OwnExchange {
     /// Queues a piece of the request body. To avoid holding the whole body in memory, flush between the pieces.
     ///
     /// # Errors
