@@ -1,11 +1,7 @@
-//! The end of a request: the rest of its body, its log lines, and whether the connection is kept.
-
-use std::pin::pin;
-use std::time::Duration;
+//! The end of a request: the rest of its body, what follows it, its log lines.
 
 use logs::Level;
 use message::Framing;
-use runtime::Waiting;
 use runtime::timing::current_request;
 
 use crate::Response;
@@ -15,8 +11,7 @@ use crate::responder::Responder;
 use crate::status_zone;
 use crate::transport::BodyStop;
 
-use super::directives::Lingering;
-use super::{Left, post_action};
+use super::post_action;
 
 /// Maximum of reads of a body before its request is answered.
 const READS_AHEAD_MAX: usize = 8;
@@ -58,22 +53,19 @@ impl After {
     }
 }
 
-/// Writes the log lines, reads the rest of the body, and returns the connection. One that is not kept has finished
-/// lingering.
-pub(super) async fn finish<R: Responder>(
-    mut request: Box<Request>,
-    mut after: After,
-) -> Option<Left> {
+/// Ends the work for an answered request: reads the rest of its body, runs what follows it, writes its log lines. Returns
+/// what becomes of its connection.
+pub(super) async fn finish<R: Responder>(request: &mut Request, mut after: After) -> After {
     if after == After::Keep && !request.transport.is_body_over() {
-        after = discard(&mut request).await;
+        after = discard(request).await;
     }
-    if post_action::is_wanted(&request) {
-        Box::pin(post_action::run::<R>(&mut request)).await;
+    if post_action::is_wanted(request) {
+        Box::pin(post_action::run::<R>(request)).await;
     }
     request.tell_answered();
     current_request::behind(current_request::Phase::Logging);
-    log(&request).await;
-    status_zone::count(&request);
+    log(request).await;
+    status_zone::count(request);
     current_request::end();
     if after != After::Keep {
         // A client that has left does not check the log on seeing the connection's end.
@@ -84,55 +76,9 @@ pub(super) async fn finish<R: Responder>(
         }
     }
     if after == After::close() && request.work_behind.is_some() {
-        Box::pin(let_work_end(&mut request)).await;
+        Box::pin(let_work_end(request)).await;
     }
-    let generation = request.generation.clone();
-    let settings = &generation.settings.location(request.location).settings;
-    let (total, between) = (
-        settings.closing.lingering_time.duration(),
-        settings.closing.lingering_timeout.duration(),
-    );
-    let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
-    let at_least = settings.keepalive.keepalive_min_timeout.duration();
-    let http1 = request.transport.into_http1()?;
-    let is_body_over = http1.is_body_over();
-    let mut link = http1.into_link();
-    let wire = &mut link.wire;
-    match after {
-        After::Keep => {
-            let keepalive = match at_least.is_zero() {
-                true => Some(timeout),
-                // Boxed: few requests have it.
-                false => Box::pin(hold(wire, timeout, at_least)).await,
-            };
-            return Some(Left { link, keepalive });
-        }
-        After::Reset => drop(wire.stream.set_reset_on_close()),
-        After::Close {
-            is_timeout: true, ..
-        } if settings.closing.reset_timedout_connection => {
-            let _ = wire.stream.set_reset_on_close();
-        }
-        After::Close {
-            is_timeout: true, ..
-        } => {}
-        After::Close { must_linger, .. } => {
-            let is_due = match settings.closing.lingering_close {
-                Lingering::Off => false,
-                Lingering::On => {
-                    must_linger || !is_body_over || wire.has_unread() || wire.may_have_more()
-                }
-                Lingering::Always => true,
-            };
-            if is_due {
-                let lingering = Box::pin(wire.linger(total, between));
-                link.place
-                    .wait_for(Waiting::Lingering, pin!(lingering))
-                    .await;
-            }
-        }
-    }
-    Some(Left::to_close(link))
+    after
 }
 
 /// Delays the close until the update behind a stale response has ended, as nginx: a client that asks again after the
@@ -156,21 +102,6 @@ pub(super) fn has_told_end(request: &Request) -> bool {
     };
     let has_body = !request.is_head() && !matches!(response.status, 204 | 304);
     request.transport.tells_end(response, has_body)
-}
-
-/// Keeps a connection, which cannot be told to close yet, for `at_least` or until the next request comes. Returns the
-/// rest of `timeout`, if the connection goes on.
-async fn hold(
-    wire: &mut wire::Connection,
-    timeout: Duration,
-    at_least: Duration,
-) -> Option<Duration> {
-    let at_least = at_least.min(timeout);
-    match wire.wait(at_least).await {
-        Ok(()) => Some(timeout),
-        Err(wire::Error::Timeout) if at_least < timeout => Some(timeout - at_least),
-        Err(_) => None,
-    }
 }
 
 /// Whether there is a chunked body that was not read.
