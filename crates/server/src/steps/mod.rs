@@ -9,6 +9,8 @@ pub mod before;
 pub mod content;
 pub mod judges;
 pub mod respond;
+#[cfg(test)]
+mod tests;
 
 use crate::Response;
 use crate::outcome::{Outcome, Start};

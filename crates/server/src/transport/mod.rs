@@ -7,6 +7,8 @@
 
 mod detached;
 pub mod http1;
+#[cfg(test)]
+mod test_client;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,6 +24,8 @@ use crate::Response;
 
 pub use detached::{Detached, Leave};
 pub use http1::Http1;
+#[cfg(test)]
+pub use test_client::TestClient;
 
 /// What a request came on, and its response goes out on.
 pub enum Transport {
@@ -29,6 +33,9 @@ pub enum Transport {
     Http1(Http1),
     /// None: a sub-request, or one that goes on after its response was sent.
     None(Detached),
+    /// No socket, but the client of a test.
+    #[cfg(test)]
+    Test(Box<TestClient>),
 }
 
 /// The reason why no more of a body can be read.
@@ -102,6 +109,8 @@ macro_rules! on {
         match $self {
             Self::Http1($transport) => $call,
             Self::None(_) => $none,
+            #[cfg(test)]
+            Self::Test($transport) => $call,
         }
     };
 }
@@ -154,6 +163,8 @@ impl Transport {
         match self {
             Self::Http1(it) => it.is_pipelined(),
             Self::None(detached) => detached.is_pipelined,
+            #[cfg(test)]
+            Self::Test(it) => it.is_pipelined(),
         }
     }
 
@@ -168,6 +179,8 @@ impl Transport {
         match self {
             Self::Http1(it) => it.peer_closed().await,
             Self::None(detached) => detached.peer_closed().await,
+            #[cfg(test)]
+            Self::Test(it) => it.peer_closed().await,
         }
     }
 
@@ -227,6 +240,8 @@ impl Transport {
         match self {
             Self::Http1(it) => it.is_persistent(),
             Self::None(detached) => detached.is_persistent,
+            #[cfg(test)]
+            Self::Test(it) => it.is_persistent(),
         }
     }
 
@@ -235,6 +250,8 @@ impl Transport {
         match self {
             Self::Http1(it) => it.close_after_response(),
             Self::None(detached) => detached.is_persistent = false,
+            #[cfg(test)]
+            Self::Test(it) => it.close_after_response(),
         }
     }
 
@@ -365,6 +382,8 @@ impl Transport {
                 disk.send(file, offset, end, &sink, access).await
             }
             Self::None(_) => Err(disk::Error::Socket(io::ErrorKind::NotConnected.into())),
+            #[cfg(test)]
+            Self::Test(it) => disk.send(file, offset, end, &**it, access).await,
         }
     }
 
@@ -384,7 +403,10 @@ impl Transport {
 
     /// The client's side of a tunnel, which takes the place of a body; `None`: there is no client.
     pub fn tunnel(&mut self) -> Option<ClientSide<'_>> {
-        on!(self, it => Some(it.tunnel()), none => None)
+        match self {
+            Self::Http1(it) => Some(it.tunnel()),
+            _ => None,
+        }
     }
 
     /// The HTTP/1 connection, taken out.
@@ -392,7 +414,7 @@ impl Transport {
     pub fn into_http1(self) -> Option<Http1> {
         match self {
             Self::Http1(it) => Some(it),
-            Self::None(_) => None,
+            _ => None,
         }
     }
 }
