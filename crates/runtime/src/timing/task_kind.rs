@@ -7,8 +7,6 @@ pub enum Kind {
     Accept,
     /// Serves one connection.
     Connection,
-    /// Fetches a response from an origin for a cache.
-    Fill,
     /// Carries out the worker's commands: new settings, shutdown, metrics.
     Control,
     /// The timeout wheel.
@@ -17,11 +15,7 @@ pub enum Kind {
     Log,
     /// Closes idle connections to upstreams.
     Upstream,
-    /// Mirrors one request.
-    Mirror,
-    /// Stores one response as a file.
-    Store,
-    /// A task of a module built outside this crate.
+    /// A task of a module, by its name.
     Module(&'static str),
 }
 
@@ -30,12 +24,7 @@ impl Kind {
     pub(super) fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection
-            | Self::Fill
-            | Self::Upstream
-            | Self::Mirror
-            | Self::Store
-            | Self::Module(_) => false,
+            Self::Connection | Self::Upstream | Self::Module(_) => false,
         }
     }
 
@@ -45,11 +34,8 @@ impl Kind {
         match self {
             Self::Accept => "accept",
             Self::Connection => "connection",
-            Self::Fill => "fill",
             Self::Control => "control",
             Self::Upstream => "upstream",
-            Self::Mirror => "mirror",
-            Self::Store => "store",
             Self::Timers => "timers",
             Self::Log => "log",
             Self::Module(name) => name,

@@ -122,7 +122,7 @@ fn send(request: &Request, mut mirror: Box<Request>) {
         });
         return;
     };
-    drop(spawn(Kind::Mirror, async move {
+    drop(spawn(Kind::Module("mirror"), async move {
         let _seat = seat;
         drop(subrequest::ask_for_head(mirror, &SUBREQUESTS).await);
     }));

@@ -253,7 +253,7 @@ fn start(
         filling,
     };
     let errand = loop_.begin_errand();
-    spawn_begun(Kind::Fill, async move {
+    spawn_begun(Kind::Module("fill"), async move {
         let _errand = errand;
         fill::run(task).await;
     });

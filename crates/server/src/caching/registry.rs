@@ -88,7 +88,7 @@ impl Cache {
             .and_then(|store| store.note(&loop_.disk, known));
         let Some(deletion) = deletion else { return };
         let (cache, errand) = (Arc::clone(self), loop_.begin_errand());
-        drop(spawn(Kind::Fill, async move {
+        drop(spawn(Kind::Module("fill"), async move {
             let _errand = errand;
             if let Err(error) = deletion.await {
                 cache.tell("what gave way cannot be deleted", &error);

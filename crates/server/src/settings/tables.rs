@@ -2,7 +2,7 @@
 //!
 //! To add a module's directives, add its group to the level where it belongs.
 
-use config::{Section, Table, blocks, sections};
+use config::{Section, Table, blocks, default_paths, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::absolute_redirect::Redirects;
@@ -258,6 +258,40 @@ pub fn all() -> Vec<&'static Table> {
     tables.extend(ProcessErrorLog::tables());
     tables
 }
+
+/// Directories that are used without being named: the directives that need them, the directive that names another one
+/// for all of `http`, and the path.
+pub const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
+    (
+        &[
+            "proxy_pass",
+            "fastcgi_pass",
+            "uwsgi_pass",
+            "scgi_pass",
+            "mirror",
+            "dav_methods",
+            "client_body_early_read",
+        ],
+        "client_body_temp_path",
+        default_paths::CLIENT_BODY_TEMP,
+    ),
+    (
+        &["proxy_pass"],
+        "proxy_temp_path",
+        default_paths::PROXY_TEMP,
+    ),
+    (
+        &["fastcgi_pass"],
+        "fastcgi_temp_path",
+        default_paths::FASTCGI_TEMP,
+    ),
+    (
+        &["uwsgi_pass"],
+        "uwsgi_temp_path",
+        default_paths::UWSGI_TEMP,
+    ),
+    (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
+];
 
 /// The variables of all modules.
 const VARIABLES: &[&[VariableEntry]] = &[

@@ -148,7 +148,7 @@ pub async fn body(
     };
     match body {
         Coming::Whole(whole) => {
-            drop(spawn(Kind::Store, keep(whole.clone(), saving)));
+            drop(spawn(Kind::Module("store"), keep(whole.clone(), saving)));
             Ok(match whole.is_empty() {
                 true => Body::Empty,
                 false => Body::bytes(whole),
@@ -166,10 +166,13 @@ pub async fn body(
                 Some(Err(_)) => {}
                 Some(Ok(bytes)) => {
                     let begun = bytes.clone();
-                    drop(spawn(Kind::Store, carry(flow, begun, saving, pieces)));
+                    drop(spawn(
+                        Kind::Module("store"),
+                        carry(flow, begun, saving, pieces),
+                    ));
                 }
                 None => drop(spawn(
-                    Kind::Store,
+                    Kind::Module("store"),
                     carry(flow, Bytes::new(), saving, pieces),
                 )),
             }
