@@ -31,6 +31,7 @@ pub mod memory;
 pub mod module_metrics;
 pub mod monitoring;
 pub mod name_map;
+pub mod observe;
 pub mod outcome;
 pub mod password;
 pub mod path;

@@ -10,7 +10,6 @@ use crate::request::Request;
 
 use super::lines::Lines;
 use super::report::Report;
-use super::walk::chain;
 
 /// Lines that add to an answer's head.
 const ADDED: &[&str] = &[
@@ -41,7 +40,7 @@ pub fn tell_answer(
     lines: &Lines<'_>,
     report: &mut Report,
 ) {
-    let chain = chain(request, lines);
+    let chain = lines.chain(request);
     absolute_redirect::complete(request, &mut response);
     let mut head = Vec::new();
     let context = response_writer::HeadContext {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
+use crate::request::Request;
 use crate::settings::tables;
 
 /// Maximum depth of variables that are made of other variables.
@@ -44,6 +45,11 @@ impl<'a> Lines<'a> {
             descend(&self.tree.directives, place, &mut chain);
         }
         chain
+    }
+
+    /// The blocks around the request's location.
+    pub fn chain(&self, request: &Request) -> Vec<&'a Directive> {
+        self.around(request.location().place.as_ref())
     }
 
     /// The lines of these names that hold in the innermost block of `chain`.

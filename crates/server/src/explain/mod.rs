@@ -1,16 +1,16 @@
 //! `freewheel -t --explain-url URL`: the fate of a request, and the lines of the configuration that decide it.
 //!
-//! The steps that choose are the server's own, run for a request that comes over a socket pair inside this process:
-//! reading, server, location, rewriting, access, `try_files`, `index`, files, error pages, header lines. Nothing is
-//! sent, no other server is asked and nothing is written. Not here: those steps. Invariant: a step that would ask
-//! another server, or change a file, is reported and not carried out.
+//! The steps are the server's own ([`crate::steps`]) with an observer, run for a request that comes over a socket pair
+//! inside this process. Nothing is sent, no other server is asked and nothing is written. Not here: those steps.
+//! Invariant: a step that would ask another server, or change a file, is reported and not carried out.
 
 mod answer;
+mod findings;
 mod lines;
+mod observer;
 mod passing;
 mod report;
 mod values;
-mod walk;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +25,7 @@ use runtime::{Ledger, Listener, Loop, Shared, SocketType};
 use crate::connection::{self, Client, Scheme, Started};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
+use crate::outcome::Start;
 use crate::process::load::Loaded;
 use crate::process::pools::define_pools;
 use crate::request::Request;
@@ -32,9 +33,11 @@ use crate::responder::Responder as _;
 use crate::route::ServerId;
 use crate::status_zone;
 use crate::steps::Steps;
+use crate::steps::respond::respond;
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
 use lines::Lines;
+use observer::Observer;
 use report::{Report, shown};
 
 /// Maximum bytes of a request that is explained; it must fit into a socket's buffer.
@@ -232,13 +235,30 @@ async fn told(
     request.capture_server_name();
     tell_server(&request, server, &lines, &mut report);
     match start {
-        Started::Fresh => walk::walk(&mut request, &lines, &mut report).await,
+        Started::Fresh => report = observed(&mut request, &lines, report).await,
         Started::Refused { status, why, .. } | Started::Silent { status, why } => {
             report.say("refused", format!("{status}: {why}"));
         }
     }
     values::tell(&request, &lines, &mut report);
     Ok(report.into_text())
+}
+
+/// Runs the steps, reports them and the response.
+async fn observed(request: &mut Request, lines: &Lines<'_>, report: Report) -> Report {
+    let observer = Observer::new(request, lines, report);
+    let response = respond(request, Start::Fresh, &observer).await;
+    let (mut report, is_made) = observer.into_report();
+    match (response, request.silent_status) {
+        (Some(response), _) => answer::tell_answer(request, response, lines, &mut report),
+        (None, Some(status)) if is_made => {
+            let text = format!("none: the connection is closed (logs say {status})");
+            report.say("answer", text);
+        }
+        // The response is not known.
+        (None, _) => request.silent_status = None,
+    }
+    report
 }
 
 /// Reports the server, and the address and name that chose it.

@@ -18,7 +18,6 @@ use crate::upstream::Upstream;
 use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;
 use super::report::{Report, shown};
-use super::walk::chain;
 
 /// Maximum number of servers of a group that are named.
 const PEERS_TOLD: usize = 16;
@@ -26,7 +25,7 @@ const PEERS_TOLD: usize = 16;
 /// Reports where the request is passed on to.
 pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     request.is_passed_on = true;
-    let chain = chain(request, lines);
+    let chain = lines.chain(request);
     let family = family(request);
     let passed = of(lines, &chain, family, &["proxy_pass"]);
     report.say_by("content", "passed on", &passed);
@@ -163,7 +162,7 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
 
 /// Reports the cache, the key, the file and the thread pool.
 fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
-    let chain = chain(request, lines);
+    let chain = lines.chain(request);
     let caching = &request.location().settings.caching;
     let family = family(request);
     let made = of(lines, &chain, family, &["proxy_cache"]);
@@ -215,7 +214,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 
 /// Reports whether the response is stored, and for how long.
 fn tell_storing(request: &Request, lines: &Lines<'_>, family: Family, report: &mut Report) {
-    let chain = chain(request, lines);
+    let chain = lines.chain(request);
     let caching = &request.location().settings.caching;
     if caching.proxy_no_cache.hold(request) {
         let made = of(lines, &chain, family, &["proxy_no_cache"]);

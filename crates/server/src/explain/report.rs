@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 use config::Directive;
 
 use super::lines;
-use super::values::Named;
 
 /// Columns of the titles.
 const TITLE: usize = 11;
+
+/// A variable's name, and its value as it is shown.
+pub type Named = (String, String);
 
 /// A line that was reported, and the variables that it used.
 pub struct Use {

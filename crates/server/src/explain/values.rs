@@ -11,16 +11,12 @@ use config::{Directive, VariableIndex};
 use crate::request::Request;
 
 use super::lines::{self, Lines};
-use super::report::{Report, Use, shown};
-use super::walk::chain;
+use super::report::{Named, Report, Use, shown};
 
 /// Maximum bytes of a value that are shown.
 const VALUE_BYTES_MAX: usize = 400;
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
-
-/// A variable's name, and its value as it is shown.
-pub type Named = (String, String);
 
 /// The variables that an instruction is about to use; `None` as a value: it is known only after the instruction ran.
 pub struct Before(Vec<(String, Option<String>)>);
@@ -103,7 +99,7 @@ pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
         }
     }
     let known: BTreeSet<&String> = told.iter().map(|(name, _)| name).collect();
-    let others = lines.variables(&chain(request, lines));
+    let others = lines.variables(&lines.chain(request));
     title = "others";
     for name in others.iter().filter(|name| !known.contains(name)) {
         if let Some(index) = lines.index(name) {
@@ -117,7 +113,7 @@ pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 fn tell_maker(request: &Request, name: &str, lines: &Lines<'_>, report: &mut Report) {
     let mut makers: Vec<_> = lines.maker(name).into_iter().collect();
     if let Some((entry, _)) = request.settings().variable_tables.find(name) {
-        makers.extend(lines.of_each(&chain(request, lines), entry.made_by));
+        makers.extend(lines.of_each(&lines.chain(request), entry.made_by));
     }
     for maker in makers {
         report.by_text(&format!("{}: {}", maker.place(), lines::text(maker)));

@@ -13,6 +13,7 @@ use crate::before::{
 };
 use crate::find_location;
 use crate::headers_more;
+use crate::observe::Observe;
 use crate::outcome::Outcome;
 use crate::realpath_root;
 use crate::request::{Arrival, Request};
@@ -20,72 +21,72 @@ use crate::settings::Location;
 
 use super::judges;
 
+/// Runs a step; its outcome is the list's, if it has one.
+macro_rules! step {
+    ($observer:ident, $request:ident, $name:literal: $run:expr) => {
+        if $observer.lets($name, $request) {
+            let outcome: Option<Outcome> = $run;
+            $observer.ran($name, $request, outcome.as_ref());
+            if outcome.is_some() {
+                return outcome;
+            }
+        }
+    };
+}
+
 /// Runs the steps; `None`: go on with the content.
-pub async fn run(request: &mut Request, arrival: Arrival) -> Option<Outcome> {
+pub async fn run<O: Observe>(
+    request: &mut Request,
+    arrival: Arrival,
+    observer: O,
+) -> Option<Outcome> {
     current_request::phase(current_request::Phase::Before);
     match arrival {
         Arrival::Lost => return Some(Outcome::Failed(Failure::new(500))),
-        Arrival::Named => {}
+        Arrival::Named => observer.ran("find_location", request, None),
         Arrival::Fresh | Arrival::Redirected => {
             if arrival == Arrival::Fresh && !request.is_subrequest() {
-                if client_body_early_read::may_be_wanted(request)
-                    && let Some(early) = Box::pin(client_body_early_read::run(request)).await
-                {
-                    return Some(early);
+                if client_body_early_read::may_be_wanted(request) {
+                    step!(observer, request, "client_body_early_read": Box::pin(client_body_early_read::run(request)).await);
                 }
-                real_ip::run(request);
+                step!(observer, request, "real_ip": { real_ip::run(request); None });
             }
             realpath_root::run(request).await;
-            if let Some(early) = rewrite::run_server(request).await {
+            if let Some(early) = rewrite::run_server(request, observer).await {
                 return Some(early);
             }
-            if let Some(early) = find_location::run(request) {
-                return Some(early);
-            }
+            step!(observer, request, "find_location": find_location::run(request));
         }
     }
     // At most `URI_CHANGES_MAX` times.
     loop {
         realpath_root::run(request).await;
-        if let Some(early) = client_max_body_size::run(request) {
-            return Some(early);
-        }
-        let moves = match rewrite::run_location(request).await {
+        step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
+        let moves = match rewrite::run_location(request, observer).await {
             Rewritten::Answered(outcome) => return Some(outcome),
             Rewritten::Stays => false,
             Rewritten::Moves => true,
         };
         // `headers_more` of the location where the rewriting ends applies, whether or not the URI moves on to another
         // one.
-        if request.location().settings.headers_more.has_input()
-            && let Err(failure) = headers_more::input::run(request)
-        {
-            return Some(Outcome::Failed(failure));
+        if request.location().settings.headers_more.has_input() {
+            step!(observer, request, "headers_more": headers_more::input::run(request).err().map(Outcome::Failed));
         }
         if !moves {
             break;
         }
-        if let Some(early) = find_location::run(request) {
-            return Some(early);
-        }
+        step!(observer, request, "find_location": find_location::run(request));
     }
     if !request.location().has_steps_before {
         return None;
     }
-    real_ip::run(request);
-    if let Some(early) = limit_req::run(request).await {
-        return Some(early);
-    }
-    if let Some(early) = limit_conn::run(request) {
-        return Some(early);
-    }
-    if let Some(early) = judges::run(request).await {
-        return Some(early);
-    }
-    if let Some(early) = try_files::run(request).await {
-        return Some(early);
-    }
-    mirror::run(request).await
+    step!(observer, request, "real_ip": { real_ip::run(request); None });
+    step!(observer, request, "limit_req": limit_req::run(request).await);
+    step!(observer, request, "limit_conn": limit_conn::run(request));
+    step!(observer, request, "satisfy": judges::run(request, observer).await);
+    step!(observer, request, "try_files": try_files::run(request).await);
+    step!(observer, request, "mirror": mirror::run(request).await);
+    None
 }
 
 /// Whether any step has something to do at a location for a request without a body. Found out once, when the

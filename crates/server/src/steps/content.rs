@@ -10,59 +10,74 @@ use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
     static_files, status, tunnel_pass,
 };
+use crate::observe::{Observe, not_made};
 use crate::outcome::Outcome;
 use crate::request::Request;
 
+/// Lets content be made; it may leave that to the next kind.
+macro_rules! may_make {
+    ($observer:ident, $request:ident, $name:literal: $make:expr) => {{
+        if !$observer.makes($name, $request) {
+            return not_made();
+        }
+        let outcome: Option<Outcome> = $make;
+        $observer.made($name, $request, outcome.as_ref());
+        if let Some(outcome) = outcome {
+            return outcome;
+        }
+    }};
+}
+
+/// Lets content be made; nothing comes behind it.
+macro_rules! must_make {
+    ($observer:ident, $request:ident, $name:literal: $make:expr) => {{
+        if !$observer.makes($name, $request) {
+            return not_made();
+        }
+        let outcome: Outcome = $make;
+        $observer.made($name, $request, Some(&outcome));
+        return outcome;
+    }};
+}
+
 /// Makes the content of a request that passed the steps before it.
-pub async fn make(request: &mut Request) -> Outcome {
+pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
     if let Some(handler) = request.location().handler.clone() {
-        return module::make(request, &handler).await;
+        must_make!(observer, request, "module": module::make(request, &handler).await);
     }
     if let Some(shown) = request.location().shown {
-        return Box::pin(status::make(request, shown)).await;
+        must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
     }
     if request.location().settings.empty_gif.empty_gif.is_some() {
-        return empty_gif::make(request);
+        must_make!(observer, request, "empty_gif": empty_gif::make(request));
     }
-    if flv::is_on(request)
-        && let Some(outcome) = Box::pin(flv::make(request)).await
-    {
-        return outcome;
+    if flv::is_on(request) {
+        may_make!(observer, request, "flv": Box::pin(flv::make(request)).await);
     }
-    if mp4::is_on(request)
-        && let Some(outcome) = Box::pin(mp4::make(request)).await
-    {
-        return outcome;
+    if mp4::is_on(request) {
+        may_make!(observer, request, "mp4": Box::pin(mp4::make(request)).await);
     }
     if request.location().passing.is_some() {
-        return proxy::make(request).await;
+        must_make!(observer, request, "proxy": proxy::make(request).await);
     }
     if let Some(leading) = request.location().tunnelling.clone() {
-        return Box::pin(tunnel_pass::make(request, &leading)).await;
+        must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
     }
-    if let Some(outcome) = dav::make(request).await {
-        return outcome;
-    }
+    may_make!(observer, request, "dav": dav::make(request).await);
     if request.uri.ends_with(b"/") {
-        if random_index::is_on(request)
-            && let Some(outcome) = Box::pin(random_index::make(request)).await
-        {
-            return outcome;
+        if random_index::is_on(request) {
+            may_make!(observer, request, "random_index": Box::pin(random_index::make(request)).await);
         }
-        if let Some(outcome) = index::make(request).await {
-            return outcome;
-        }
-        if let Some(outcome) = autoindex::make(request, charset::of_pages).await {
-            return outcome;
-        }
-        return index::forbid(request);
+        may_make!(observer, request, "index": index::make(request).await);
+        may_make!(observer, request, "autoindex": autoindex::make(request, charset::of_pages).await);
+        must_make!(observer, request, "index": index::forbid(request));
     }
     if request.location().settings.precompressed.is_on() {
         // Boxed, so that a step that is not taken needs no space in every request.
-        return Box::pin(precompressed_or_not(request)).await;
+        must_make!(observer, request, "gzip_static": Box::pin(precompressed_or_not(request)).await);
     }
-    static_files::make(request).await
+    must_make!(observer, request, "static_files": static_files::make(request).await)
 }
 
 /// A file, precompressed if such a file exists and the client accepts it.

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 
 use crate::Failure;
 use crate::before::{access, auth_basic, auth_request};
+use crate::observe::Observe;
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::satisfy::{self, Verdicts};
+use crate::satisfy::{self, Verdict, Verdicts};
 use crate::settings::Location;
 
 /// Whether anybody judges at a location.
@@ -17,30 +18,37 @@ pub fn is_any(location: &Location) -> bool {
 }
 
 /// Asks the judges; `Some`: the client is refused.
-pub async fn run(request: &mut Request) -> Option<Outcome> {
+pub async fn run<O: Observe>(request: &mut Request, observer: O) -> Option<Outcome> {
     if request.is_subrequest() || !is_any(request.location()) {
         return None;
     }
-    let failure = ask(request).await?;
+    let failure = ask(request, observer).await?;
     Some(satisfy::refuse(request, failure).await)
 }
 
-async fn ask(request: &mut Request) -> Option<Failure> {
-    let mut verdicts = Verdicts::on(request);
-    if let ControlFlow::Break(decision) = verdicts.add(access::judge(request)) {
-        return decision;
-    }
-    if auth_basic::is_on(request.location()) {
-        let verdict = Box::pin(auth_basic::judge(request)).await;
-        if let ControlFlow::Break(decision) = verdicts.add(verdict) {
+/// Asks a judge; the decision, if no other one is asked, is the list's.
+macro_rules! judge {
+    ($observer:ident, $request:ident, $verdicts:ident, $name:literal: $judge:expr) => {{
+        let verdict = if $observer.lets($name, $request) {
+            $judge
+        } else {
+            Verdict::Passed
+        };
+        $observer.judged($name, $request, &verdict);
+        if let ControlFlow::Break(decision) = $verdicts.add(verdict) {
             return decision;
         }
+    }};
+}
+
+async fn ask<O: Observe>(request: &mut Request, observer: O) -> Option<Failure> {
+    let mut verdicts = Verdicts::on(request);
+    judge!(observer, request, verdicts, "access": access::judge(request));
+    if auth_basic::is_on(request.location()) {
+        judge!(observer, request, verdicts, "auth_basic": Box::pin(auth_basic::judge(request)).await);
     }
     if auth_request::is_on(request.location()) {
-        let verdict = auth_request::judge(request).await;
-        if let ControlFlow::Break(decision) = verdicts.add(verdict) {
-            return decision;
-        }
+        judge!(observer, request, verdicts, "auth_request": auth_request::judge(request).await);
     }
     verdicts.decide(request)
 }

@@ -22,7 +22,7 @@ pub enum Steps {}
 
 impl Responder for Steps {
     fn respond(request: &mut Request, start: Start) -> impl Future<Output = Option<Box<Response>>> {
-        respond::respond(request, start)
+        respond::respond(request, start, ())
     }
 
     fn finish(request: &mut Request, response: Box<Response>) -> Result<Box<Response>, Outcome> {

@@ -5,6 +5,7 @@
 
 use crate::content::hot_files;
 use crate::error_page::{self, Cover};
+use crate::observe::Observe;
 use crate::outcome::{Outcome, Settled, Start};
 use crate::request::{Arrival, Request, URI_CHANGES_MAX};
 use crate::{Failure, Response};
@@ -15,16 +16,20 @@ use super::{after, before, content};
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
 
 /// Makes the response to a request; `None` closes the connection without a byte.
-pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response>> {
+pub async fn respond<O: Observe>(
+    request: &mut Request,
+    start: Start,
+    observer: O,
+) -> Option<Box<Response>> {
     let mut outcome = match start {
         Start::Fresh => match hot_files::answer(request) {
             Some(response) => Outcome::Answer(response),
-            None => pass(request, Arrival::Fresh).await,
+            None => pass(request, Arrival::Fresh, observer).await,
         },
-        Start::Content => content::make(request).await,
+        Start::Content => content::make(request, observer).await,
         Start::Elsewhere(target) => {
             let arrival = request.redirect(*target);
-            Box::pin(pass(request, arrival)).await
+            Box::pin(pass(request, arrival, observer)).await
         }
         Start::Refused(status) => {
             request.transport.close_after_response();
@@ -32,46 +37,53 @@ pub async fn respond(request: &mut Request, start: Start) -> Option<Box<Response
         }
     };
     for _ in 0..ROUNDS_MAX {
-        outcome = match settle(request, outcome) {
+        outcome = match settle(request, outcome, observer) {
             Settled::Response(response) => return Some(response),
             Settled::Close(status) => {
                 request.silent_status = Some(status);
                 return None;
             }
-            Settled::Redirect(target) if request.may_change_uri() => {
+            Settled::Redirect(target) => {
+                let may_go_on = request.may_change_uri();
+                observer.goes_on(request, &target, !may_go_on);
+                if !may_go_on {
+                    request.log_cycle(&target);
+                    outcome = Outcome::Failed(Failure::new(500));
+                    continue;
+                }
                 let arrival = request.redirect(target);
                 // Boxed, so that the many requests that are not redirected need no space for it.
-                Box::pin(pass(request, arrival)).await
-            }
-            Settled::Redirect(target) => {
-                request.log_cycle(&target);
-                Outcome::Failed(Failure::new(500))
+                Box::pin(pass(request, arrival, observer)).await
             }
         }
     }
     None
 }
 
-async fn pass(request: &mut Request, arrival: Arrival) -> Outcome {
-    match before::run(request, arrival).await {
+async fn pass<O: Observe>(request: &mut Request, arrival: Arrival, observer: O) -> Outcome {
+    observer.begins(request);
+    match before::run(request, arrival, observer).await {
         Some(early) => early,
-        None => content::make(request).await,
+        None => content::make(request, observer).await,
     }
 }
 
 /// Turns the outcome into a response: by the error pages if it failed, and always through the steps after the
 /// content.
-pub fn settle(request: &mut Request, mut outcome: Outcome) -> Settled {
+fn settle<O: Observe>(request: &mut Request, mut outcome: Outcome, observer: O) -> Settled {
     loop {
         let response = match outcome {
             Outcome::Answer(response) => response,
             Outcome::Redirect(target) => return Settled::Redirect(target),
             Outcome::Close(status) => return Settled::Close(status),
-            Outcome::Failed(failure) => match error_page::cover(request, failure) {
-                Cover::Redirect(target) => return Settled::Redirect(target),
-                Cover::Answer(response) => response,
-                Cover::Close(status) => return Settled::Close(status),
-            },
+            Outcome::Failed(failure) => {
+                observer.fails(request, &failure);
+                match error_page::cover(request, failure) {
+                    Cover::Redirect(target) => return Settled::Redirect(target),
+                    Cover::Answer(response) => response,
+                    Cover::Close(status) => return Settled::Close(status),
+                }
+            }
         };
         match after::apply(request, response) {
             Ok(response) => return Settled::Response(response),

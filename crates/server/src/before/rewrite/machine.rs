@@ -9,6 +9,7 @@ use logs::template::{self, Quoting, is_true};
 
 use crate::Failure;
 use crate::before::return_;
+use crate::observe::{Obeyed, Observe};
 use crate::outcome::Outcome;
 use crate::realpath_root;
 use crate::regex::Regex;
@@ -30,10 +31,10 @@ pub enum Ended {
 }
 
 /// Runs a program that tests no files.
-pub fn run(request: &mut Request, program: &Program) -> Ended {
+pub fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
-        if let Some(ended) = machine.step(request, false) {
+        if let Some(ended) = machine.run_next(request, false, observer) {
             return ended;
         }
     }
@@ -41,7 +42,11 @@ pub fn run(request: &mut Request, program: &Program) -> Ended {
 
 /// Runs a program that tests files, or one of a configuration with `$realpath_root`, whose value may change at every
 /// step.
-pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
+pub async fn run_waiting<O: Observe>(
+    request: &mut Request,
+    program: &Program,
+    observer: O,
+) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
         realpath_root::run(request).await;
@@ -52,17 +57,17 @@ pub async fn run_waiting(request: &mut Request, program: &Program) -> Ended {
                 Err(failure) => return Ended::Answered(Outcome::Failed(failure)),
             },
         };
-        if let Some(ended) = machine.step(request, is_met) {
+        if let Some(ended) = machine.run_next(request, is_met, observer) {
             return ended;
         }
     }
 }
 
 /// A running program.
-pub struct Machine<'a> {
+struct Machine<'a> {
     program: &'a Program,
     /// The next instruction.
-    pub at: usize,
+    at: usize,
     is_moved: bool,
     /// `rewrite_log`, of the location that the program belongs to.
     is_logged: bool,
@@ -72,8 +77,7 @@ pub struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// At the first instruction.
-    #[must_use]
-    pub fn new(request: &Request, program: &'a Program) -> Self {
+    fn new(request: &Request, program: &'a Program) -> Self {
         Self {
             program,
             at: 0,
@@ -84,8 +88,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The file test that the next step needs.
-    #[must_use]
-    pub fn file_test(&self) -> Option<&'a FileTest> {
+    fn file_test(&self) -> Option<&'a FileTest> {
         match self.program.at(self.at)? {
             Instruction::If { condition, .. } => match &**condition {
                 Condition::File(test) => Some(test),
@@ -95,8 +98,27 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// As [`Machine::step`], observed.
+    fn run_next<O: Observe>(
+        &mut self,
+        request: &mut Request,
+        is_met: bool,
+        observer: O,
+    ) -> Option<Ended> {
+        let at = self.at;
+        observer.obeys(request, at);
+        let ended = self.step(request, is_met);
+        let obeyed = Obeyed {
+            at,
+            next: self.at,
+            has_answered: matches!(ended, Some(Ended::Answered(_))),
+        };
+        observer.obeyed(request, &obeyed);
+        ended
+    }
+
     /// Executes one instruction; `is_met` is the result of the file test, if it needs one.
-    pub fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
+    fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
         let Some(instruction) = self.program.at(self.at) else {
             return Some(Ended::Whole {
                 is_moved: self.is_moved,

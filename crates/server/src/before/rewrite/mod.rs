@@ -17,6 +17,7 @@ use logs::Level;
 
 use crate::Failure;
 use crate::before::return_::{self, Return};
+use crate::observe::{Obeyed, Observe};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::variables;
@@ -156,20 +157,20 @@ pub enum Rewritten {
 }
 
 /// Runs the server's program, before a location is searched.
-pub async fn run_server(request: &mut Request) -> Option<Outcome> {
-    match run(request).await {
+pub async fn run_server<O: Observe>(request: &mut Request, observer: O) -> Option<Outcome> {
+    match run(request, observer).await {
         Rewritten::Stays | Rewritten::Moves => None,
         Rewritten::Answered(outcome) => Some(outcome),
     }
 }
 
 /// Runs the location's program.
-pub async fn run_location(request: &mut Request) -> Rewritten {
+pub async fn run_location<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
     // The server's program has run already, if no location was found.
     if request.location == request.server().location {
         return Rewritten::Stays;
     }
-    match run(request).await {
+    match run(request, observer).await {
         Rewritten::Moves if !request.may_change_uri() => {
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(b"rewrite or internal redirection cycle while processing \"");
@@ -182,7 +183,7 @@ pub async fn run_location(request: &mut Request) -> Rewritten {
     }
 }
 
-async fn run(request: &mut Request) -> Rewritten {
+async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
     if request.location().program.is_none() {
         return Rewritten::Stays;
     }
@@ -191,13 +192,21 @@ async fn run(request: &mut Request) -> Rewritten {
         return Rewritten::Stays;
     };
     if let Some(decided) = program.only_return() {
-        return Rewritten::Answered(return_::answer(request, decided));
+        observer.obeys(request, 0);
+        let outcome = return_::answer(request, decided);
+        let obeyed = Obeyed {
+            at: 0,
+            next: 1,
+            has_answered: true,
+        };
+        observer.obeyed(request, &obeyed);
+        return Rewritten::Answered(outcome);
     }
     let ended = if program.waits() || generation.settings.uses_realpath {
         // Boxed: few programs test files.
-        Box::pin(machine::run_waiting(request, program)).await
+        Box::pin(machine::run_waiting(request, program, observer)).await
     } else {
-        machine::run(request, program)
+        machine::run(request, program, observer)
     };
     match ended {
         Ended::Whole { is_moved: true } => Rewritten::Moves,
