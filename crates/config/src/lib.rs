@@ -106,6 +106,7 @@ pub use load::{
     load_checked, parse_bytes,
 };
 pub use section::group::Group;
+pub use section::own::{Finder, Groups, Own};
 pub use section::{Renamed, Section};
 pub use syntax::error::{Error, Problem, Voice};
 pub use syntax::lexer::{WORD_BYTES_MAX, WORDS_MAX};

@@ -81,6 +81,8 @@ impl Raw {
     }
 }
 
+config::own!(Root);
+
 /// By hand, since `root` and `alias` are one value that is inherited as one.
 impl Section for Root {
     type Raw = Raw;

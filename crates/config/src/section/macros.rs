@@ -104,6 +104,8 @@ macro_rules! directives {
                 }
             }
 
+            $crate::own!($Section);
+
             impl $crate::Renamed for $Section {
                 #[allow(unused_variables)]
                 fn set_as(
@@ -184,6 +186,20 @@ macro_rules! sections {
                     scope: &mut $crate::Scope,
                 ) -> ::core::result::Result<Self, $crate::Error> {
                     Ok(Self { $($field: raw.$field.finish(scope)?,)+ })
+                }
+            }
+
+            impl $crate::Groups for $Sections {}
+
+            impl $Sections {
+                /// Makes this the list in which groups are found by their types.
+                #[allow(dead_code)]
+                pub fn register() {
+                    $(<$Section as $crate::Own>::finder().get_or_init(|| |groups: &(dyn $crate::Groups + 'static)| {
+                        let groups: &dyn ::core::any::Any = groups;
+                        let all = groups.downcast_ref::<$Sections>();
+                        &all.expect("a program has one list of groups").$field
+                    });)+
                 }
             }
         };

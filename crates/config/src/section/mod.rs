@@ -6,6 +6,7 @@
 
 pub(crate) mod group;
 mod macros;
+pub(crate) mod own;
 
 use crate::syntax::error::Error;
 use crate::syntax::tree::Directive;

@@ -41,7 +41,7 @@ impl Addition {
 /// Whether bodies are added to those of a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.addition.is_any()
+    location.own::<Addition>().is_any()
 }
 
 /// Prepares the head for a body with others around it, if there are to be any. This comes before all other filters:

@@ -27,13 +27,13 @@ const WINDOW_BITS: u8 = 15;
 /// Whether answers are decompressed at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.gunzip.gunzip
+    location.own::<Gunzip>().gunzip
 }
 
 /// Has an answer decompressed, if that is due.
 pub fn decide(request: &Request, response: &mut Response, test: &mut GzipTest, steps: &mut Steps) {
     let encoding = response.content_encoding.as_deref();
-    if !request.location().settings.gunzip.gunzip
+    if !request.location().own::<Gunzip>().gunzip
         || !encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip"))
     {
         return;

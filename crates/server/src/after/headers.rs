@@ -82,6 +82,8 @@ pub struct HeaderLines {
     pub lines: Lines,
 }
 
+config::own!(HeaderLines);
+
 /// Implemented by hand, since `add_header_inherit` decides how `add_header` is inherited.
 impl Section for HeaderLines {
     type Raw = <Lines as Section>::Raw;
@@ -214,9 +216,9 @@ pub fn plan_trailers(request: &mut Request, settings: &HeaderLines, status: u16)
 /// Adds the trailers after the body, evaluated now: each may refer to those before it (`$sent_trailer_…`).
 fn add_trailers(request: &mut Request) {
     let generation = Rc::clone(&request.generation);
-    let settings = &generation.settings.location(request.location).settings;
+    let settings = generation.settings.location(request.location).groups();
     let is_safe = is_safe(request.status());
-    let lines = settings.headers.lines.add_trailer.iter();
+    let lines = settings.own::<HeaderLines>().lines.add_trailer.iter();
     for line in lines.filter(|line| is_safe || line.is_always) {
         let value = request.evaluate(&line.value);
         if let Some(response) = &mut request.response

@@ -5,6 +5,7 @@
 use config::directives;
 use message::conditional::{self, IfModifiedSince, Verdict};
 
+use crate::caching::directives::Caching;
 use crate::request::Request;
 use crate::{Failure, Response};
 
@@ -42,7 +43,7 @@ pub fn apply(
     if response.status != 200 || !response.conditional {
         return Ok(());
     }
-    let caching = &request.location().settings.caching;
+    let caching = request.location().own::<Caching>();
     let rule = match settings.if_modified_since {
         _ if caching.proxy_cache_rfc9111 && caching.is_on() => IfModifiedSince::Yields,
         Comparison::Off => IfModifiedSince::Off,

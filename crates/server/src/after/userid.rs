@@ -208,7 +208,7 @@ impl State for Known {
 /// `$uid_got`: `name=value` in hexadecimal digits.
 #[must_use]
 pub fn got(request: &Request) -> Option<Bytes> {
-    let settings = &request.location().settings.userid;
+    let settings = request.location().own::<UserId>();
     if settings.userid.what == Use::Off {
         return None;
     }
@@ -218,7 +218,7 @@ pub fn got(request: &Request) -> Option<Bytes> {
 /// `$uid_set`: the same for the value sent.
 #[must_use]
 pub fn set(request: &Request) -> Option<Bytes> {
-    let settings = &request.location().settings.userid;
+    let settings = request.location().own::<UserId>();
     if !settings.sets() {
         return None;
     }
@@ -231,8 +231,7 @@ pub fn apply(request: &mut Request) {
     let settings = &generation
         .settings
         .location(request.location)
-        .settings
-        .userid;
+        .own::<UserId>();
     let uids = decided(request);
     let Some(uid) = uids.set.flatten() else {
         return;
@@ -260,7 +259,7 @@ fn known(request: &Request) -> Uids {
 }
 
 fn read(request: &Request) -> Uids {
-    let name = &request.location().settings.userid.userid_name;
+    let name = &request.location().own::<UserId>().userid_name;
     let mut uids = Uids::default();
     let Some(value) = request.head.cookie(name) else {
         return uids;
@@ -299,7 +298,7 @@ fn decided(request: &Request) -> Uids {
     if uids.set.is_some() {
         return uids;
     }
-    let settings = &request.location().settings.userid;
+    let settings = request.location().own::<UserId>();
     uids.set = Some(match uids.got {
         Some(uid) if !is_reset(request, settings, &uid) => {
             let Mark(wanted) = settings.userid_mark;

@@ -51,6 +51,8 @@ pub struct Access {
     pub rules: Vec<Rule>,
 }
 
+config::own!(Access);
+
 /// Implemented by hand, since two directives fill one list.
 impl Section for Access {
     type Raw = Option<Vec<Rule>>;
@@ -114,17 +116,17 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
 /// Whether there are rules at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    !location.settings.access.rules.is_empty()
+    !location.own::<Access>().rules.is_empty()
 }
 
 /// 403 for clients that a rule denies.
 pub fn judge(request: &Request) -> Verdict {
-    let settings = &request.location().settings;
-    match is_allowed(&settings.access.rules, request.client.ip()) {
+    let location = request.location();
+    match is_allowed(&location.own::<Access>().rules, request.client.ip()) {
         None => Verdict::Silent,
         Some(true) => Verdict::Passed,
         Some(false) => {
-            if settings.admission.satisfy == Satisfy::All {
+            if location.settings.admission.satisfy == Satisfy::All {
                 satisfy::log_forbidden(request);
             }
             Verdict::Refused(Failure::new(403))

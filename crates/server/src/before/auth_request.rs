@@ -69,7 +69,7 @@ directives! {
 /// Whether a sub-request judges at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.auth_request.auth_request.is_some()
+    location.own::<AuthRequest>().auth_request.is_some()
 }
 
 /// What its sub-requests are counted as.
@@ -87,7 +87,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 pub async fn judge(request: &mut Request) -> Verdict {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);
-    let settings = &location.settings.auth_request;
+    let settings = location.own::<AuthRequest>();
     let Some(uri) = &settings.auth_request.0 else {
         return Verdict::Silent;
     };

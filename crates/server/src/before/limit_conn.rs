@@ -98,12 +98,12 @@ crate::variables! {
 /// Whether requests are limited at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    !location.settings.limit_conn.limit_conn.0.is_empty()
+    !location.own::<LimitConn>().limit_conn.0.is_empty()
 }
 
 /// Counts the request; `Some`: it is refused.
 pub fn run(request: &Request) -> Option<Outcome> {
-    let settings = &request.location().settings.limit_conn;
+    let settings = request.location().own::<LimitConn>();
     if settings.limit_conn.0.is_empty() {
         return None;
     }

@@ -118,12 +118,12 @@ crate::variables! {
 /// Whether requests are limited at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    !location.settings.limit_req.limit_req.0.is_empty()
+    !location.own::<LimitReq>().limit_req.0.is_empty()
 }
 
 /// Checks the zones; `Some`: the request is refused, or its client left during the delay.
 pub async fn run(request: &Request) -> Option<Outcome> {
-    let settings = &request.location().settings.limit_req;
+    let settings = request.location().own::<LimitReq>();
     if settings.limit_req.0.is_empty() || request.limited().paced.get().is_some() {
         return None;
     }
@@ -133,8 +133,8 @@ pub async fn run(request: &Request) -> Option<Outcome> {
 
 async fn ask(request: &Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
-    let settings = &generation.settings.location(request.location).settings;
-    let settings = &settings.limit_req;
+    let settings = generation.settings.location(request.location).groups();
+    let settings = settings.own::<LimitReq>();
     let said = weigh(request, &settings.limit_req.0)?;
     let is_dry = settings.limit_req_dry_run;
     tell(request, settings, &said);

@@ -74,7 +74,7 @@ directives! {
 /// Whether a location has mirrors.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.mirroring.mirror.is_any()
+    location.own::<Mirroring>().mirror.is_any()
 }
 
 /// What its sub-requests are counted as.
@@ -92,7 +92,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);
-    let settings = &location.settings.mirroring;
+    let settings = location.own::<Mirroring>();
     if !settings.mirror.is_any() || request.is_subrequest() {
         return None;
     }

@@ -89,7 +89,7 @@ pub fn settle(
     resolve: &mut dyn FnMut(&str) -> Vec<IpAddr>,
 ) -> Result<(), Error> {
     for location in locations {
-        for line in location.settings.real_ip.set_real_ip_from.iter() {
+        for line in location.own::<RealIp>().set_real_ip_from.iter() {
             let settled = line.value.settle(resolve);
             settled.map_err(|sentence| line.error(sentence))?;
         }
@@ -100,12 +100,12 @@ pub fn settle(
 /// Whether a location has trusted proxies.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    !location.settings.real_ip.set_real_ip_from.is_empty()
+    !location.own::<RealIp>().set_real_ip_from.is_empty()
 }
 
 /// Replaces the client's address, if a trusted client names another one.
 pub fn run(request: &mut Request) {
-    let settings = &request.location().settings.real_ip;
+    let settings = request.location().own::<RealIp>();
     let is_done = || of_connection(request).is_some();
     if settings.set_real_ip_from.is_empty() || is_done() {
         return;
@@ -162,7 +162,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     families: FAMILIES,
     show: |shown, page| {
         let counts = sums(&shown.loops::<NamedCounters>(), |counters| &counters.0);
-        let uses = |location: &Location| !location.settings.real_ip.set_real_ip_from.is_empty();
+        let uses = |location: &Location| !location.own::<RealIp>().set_real_ip_from.is_empty();
         if counts != [0; Named::ALL.len()] || shown.is_any_location(uses) {
             for (came, count) in Named::ALL.iter().zip(counts) {
                 page.whole(&REAL_IP, &[came.name()], count);

@@ -88,14 +88,14 @@ directives! {
 /// Whether a location has candidates.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.trying.try_files.is_some()
+    location.own::<Trying>().try_files.is_some()
 }
 
 /// Looks for the candidates; `None` when one was found (or there are none to try).
 pub async fn run(request: &mut Request) -> Option<Outcome> {
     let generation = request.generation.clone();
     let location = generation.settings.location(request.location);
-    let trying = location.settings.trying.try_files.as_ref()?;
+    let trying = location.own::<Trying>().try_files.as_ref()?;
     let alias = location.settings.root.alias;
     for candidate in &trying.candidates {
         match look(request, candidate, alias).await {

@@ -20,6 +20,8 @@ use super::fill;
 use super::registry::Cache;
 use crate::Failure;
 use crate::content::files;
+use crate::content::proxy::Proxy;
+use crate::content::proxy::ProxyAnswers;
 use crate::content::proxy::directives::IgnoreHeaders;
 use crate::content::proxy::families::Family;
 use crate::content::proxy::proxy_pass::Target;
@@ -69,7 +71,7 @@ impl<'a> Inquiry<'a> {
         Self {
             cache,
             store,
-            caching: &location.settings.caching,
+            caching: location.own::<Caching>(),
             rules,
             main: Key::of(&key_text),
             key_text,
@@ -124,8 +126,8 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
 /// A location's freshness rules.
 pub fn rules(location: &Location) -> &Rules {
     location.cache_rules.get_or_init(|| {
-        let settings = &location.settings;
-        let ignored = settings.proxy_answers.proxy_ignore_headers;
+        let settings = location.groups();
+        let ignored = settings.own::<ProxyAnswers>().proxy_ignore_headers;
         let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
         let ignored = IgnoredHeaders {
             accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
@@ -134,7 +136,7 @@ pub fn rules(location: &Location) -> &Rules {
             set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
             vary: ignores(IgnoreHeaders::VARY),
         };
-        Box::new(settings.caching.rules(ignored))
+        Box::new(settings.own::<Caching>().rules(ignored))
     })
 }
 
@@ -143,7 +145,7 @@ pub fn rules(location: &Location) -> &Rules {
 /// gateway nothing is made, as in nginx.)
 #[must_use]
 pub fn key_text(request: &Request) -> Bytes {
-    if let Some(template) = &request.location().settings.caching.proxy_cache_key {
+    if let Some(template) = &request.location().own::<Caching>().proxy_cache_key {
         return request.evaluate(template);
     }
     let passing = request.location().passing.as_ref();
@@ -196,7 +198,7 @@ pub fn asks_as_get(request: &Request) -> bool {
     let location = request.location();
     let passing = location.passing.as_ref();
     request.method == Method::Head
-        && location.settings.proxy.proxy_cache_convert_head
+        && location.own::<Proxy>().proxy_cache_convert_head
         && passing.is_some_and(|passing| passing.family == Family::Proxy)
 }
 
@@ -207,7 +209,7 @@ pub fn is_head_alone(request: &Request) -> bool {
     let location = request.location();
     let passing = location.passing.as_ref();
     let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
-    let key = location.settings.caching.proxy_cache_key.as_ref();
+    let key = location.own::<Caching>().proxy_cache_key.as_ref();
     let names_method =
         |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
     request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)

@@ -347,7 +347,7 @@ pub type RulesSlot = OnceLock<Box<Rules>>;
 /// The name of a request's cache; None: it has none.
 #[must_use]
 pub fn name(request: &Request) -> Option<Bytes> {
-    let caching = &request.location().settings.caching;
+    let caching = request.location().own::<Caching>();
     let template = caching.proxy_cache.value.on()?;
     Some(request.evaluate(template))
 }

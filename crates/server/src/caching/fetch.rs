@@ -27,6 +27,7 @@ use super::serve::{serve, with_age};
 use super::{cache_state, follow};
 use crate::Failure;
 use crate::content::proxy;
+use crate::content::proxy::Hints;
 use crate::content::proxy::exchange::Answer as Answered;
 use crate::content::proxy::response_head::{self, Origin};
 use crate::content::proxy::upstream_request::{Order, Variation};
@@ -275,7 +276,7 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
         return Fetched::Pass;
     };
     let (storing, question) = storing(inquiry, &want);
-    let wants_hints = !request.location().settings.hints.early_hints.is_empty();
+    let wants_hints = !request.location().own::<Hints>().early_hints.is_empty();
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
     let wants_switch = request.head.get(HeaderId::Upgrade).is_some();
     let (send_switched, switched) = wants_switch.then(oneshot::channel).unzip();

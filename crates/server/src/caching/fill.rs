@@ -31,6 +31,7 @@ use super::registry::Cache;
 use super::write_entry::{self, Saving};
 use super::write_pace::{self, DISK_PATIENCE};
 use super::write_permits::Turn;
+use crate::caching::directives::Caching;
 use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnswer, Step};
 use crate::content::proxy::upstream_request::Order;
 use crate::content::proxy::{Passing, SWITCHING, accel};
@@ -250,8 +251,7 @@ impl Filling {
         };
         let is_wanted = self
             .location()
-            .settings
-            .caching
+            .own::<Caching>()
             .proxy_cache_use_stale
             .has(kind);
         let failure = freshness::Failure::Status(status);

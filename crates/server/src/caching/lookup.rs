@@ -44,7 +44,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
 
 async fn through(request: &mut Request, generation: &Generation) -> Option<Outcome> {
     let location = generation.settings.location(request.location);
-    let caching = &location.settings.caching;
+    let caching = location.own::<Caching>();
     let name = request.evaluate(caching.proxy_cache.value.on()?);
     if name.is_empty() || name == "off" {
         return None;

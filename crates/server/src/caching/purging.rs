@@ -12,6 +12,7 @@ use super::cache_request::{Inquiry, local};
 use super::{cache_request, cache_state, directives};
 use crate::Failure;
 use crate::Response;
+use crate::caching::directives::Caching;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
@@ -73,7 +74,7 @@ async fn purge_tags(inquiry: &Inquiry<'_>, local: &Local, tags: &[Vec<u8>]) -> R
 pub async fn invalidate(request: &mut Request, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
-    let caching = &location.settings.caching;
+    let caching = location.own::<Caching>();
     if !caching.is_on() || !cache_request::rules(location).invalidates {
         return;
     }

@@ -180,14 +180,13 @@ impl Zones {
 fn pool_for(zone: &[u8], locations: &[Location], pools: &[Bytes]) -> Option<Bytes> {
     let mut found: Option<Bytes> = None;
     for location in locations {
-        let settings = &location.settings;
-        let Some(cache) = settings.caching.proxy_cache.value.on() else {
+        let Some(cache) = location.own::<Caching>().proxy_cache.value.on() else {
             continue;
         };
         let Some(binding) = bind(cache, zone) else {
             continue;
         };
-        let Aio::Pool(pool) = &settings.files.aio.value else {
+        let Aio::Pool(pool) = &location.settings.files.aio.value else {
             return None;
         };
         let name = fill_in(pool, &binding).filter(|name| pools.contains(name))?;

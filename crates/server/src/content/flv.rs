@@ -27,7 +27,7 @@ directives! {
 /// Whether the location serves such films.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
-    request.location().settings.flv.flv.is_some()
+    request.location().own::<Flv>().flv.is_some()
 }
 
 /// Responds with the film of the request's URI; `None` if the URI does not name a file.

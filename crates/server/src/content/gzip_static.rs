@@ -10,6 +10,7 @@ use config::directives;
 use disk::{Errno, Kind, OpenFile};
 use message::Method;
 
+use crate::after::compression::accept::Accepting;
 use crate::after::compression::{Coding, accept};
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
@@ -72,8 +73,8 @@ pub async fn make(request: &Request) -> Found {
     if !matches!(request.method, Method::Get | Method::Head) {
         return found;
     }
-    let settings = &request.location().settings;
-    for (coding, suffix, when) in settings.precompressed.in_order() {
+    let settings = request.location().groups();
+    for (coding, suffix, when) in settings.own::<Precompressed>().in_order() {
         if when == Use::Off {
             continue;
         }
@@ -82,7 +83,7 @@ pub async fn make(request: &Request) -> Found {
                 Coding::Gzip => accept::takes_gzip(request, None),
                 other => accept::takes(request, other),
             };
-        if !is_taken && !settings.accepting.gzip_vary {
+        if !is_taken && !settings.own::<Accepting>().gzip_vary {
             continue;
         }
         let mut mapped = Mapped::default();
@@ -98,7 +99,7 @@ pub async fn make(request: &Request) -> Found {
                 return found;
             }
         };
-        found.varies |= when == Use::On && settings.accepting.gzip_vary;
+        found.varies |= when == Use::On && settings.own::<Accepting>().gzip_vary;
         if is_taken {
             found.answer = Some(answer(request, &file, &mapped, coding, found.varies).await);
             return found;

@@ -13,6 +13,7 @@ use message::{Body, Framing, Method};
 use runtime::direct_mapped::Places;
 
 use crate::Response;
+use crate::content::gzip_static::Precompressed;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 
@@ -110,6 +111,6 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && !server.has_steps_before
         && !location.has_steps_before
         && location.settings.root.path.literal().is_some()
-        && !location.settings.precompressed.is_on()
+        && !location.own::<Precompressed>().is_on()
         && request.generation.stale_files(request.location).is_none()
 }

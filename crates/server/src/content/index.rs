@@ -68,8 +68,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     let names = &generation
         .settings
         .location(request.location)
-        .settings
-        .index
+        .own::<Index>()
         .index
         .0;
     let mut mapped = Mapped::default();

@@ -25,7 +25,7 @@ directives! {
 /// Whether a random file is wanted.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
-    request.location().settings.random_index.random_index
+    request.location().own::<RandomIndex>().random_index
         && matches!(request.method, Method::Get | Method::Head | Method::Post)
 }
 

@@ -6,12 +6,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Placed, Problem, Scope, Value, Word, directives};
+use config::{Error, Groups, Placed, Problem, Scope, Value, Word, directives};
 use message::{Body, Chunk, HeaderId, Method};
 use runtime::loops::sums::{self, LoopSum};
 
 use crate::Response;
 use crate::after::compression::accept::names_gzip;
+use crate::content::empty_gif::EmptyGif;
+use crate::content::proxy::Proxy;
+use crate::content::proxy::gateways::FastcgiPass;
+use crate::content::proxy::gateways::ScgiPass;
+use crate::content::proxy::gateways::UwsgiPass;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::failure::Failure;
@@ -19,7 +24,6 @@ use crate::monitoring::accept;
 use crate::monitoring::thread::{self, Shape};
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::settings::LocationSettings;
 use crate::variables::append::number;
 
 /// A directive without a value: it is there or not.
@@ -92,8 +96,8 @@ pub enum Shown {
 ///
 /// # Errors
 /// Several directives that make its content stand there: figures, `empty_gif`, `proxy_pass`.
-pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
-    let status = &settings.status;
+pub fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
+    let status = settings.own::<Status>();
     let all = [
         (
             status.stub_status.is_some(),
@@ -111,15 +115,31 @@ pub fn build(settings: &LocationSettings) -> Result<Option<Shown>, Error> {
             Some(Shown::Dashboard),
             "dashboard",
         ),
-        (settings.empty_gif.empty_gif.is_some(), None, "empty_gif"),
-        (settings.proxy.proxy_pass.is_some(), None, "proxy_pass"),
         (
-            settings.fastcgi_pass.fastcgi_pass.is_some(),
+            settings.own::<EmptyGif>().empty_gif.is_some(),
+            None,
+            "empty_gif",
+        ),
+        (
+            settings.own::<Proxy>().proxy_pass.is_some(),
+            None,
+            "proxy_pass",
+        ),
+        (
+            settings.own::<FastcgiPass>().fastcgi_pass.is_some(),
             None,
             "fastcgi_pass",
         ),
-        (settings.uwsgi_pass.uwsgi_pass.is_some(), None, "uwsgi_pass"),
-        (settings.scgi_pass.scgi_pass.is_some(), None, "scgi_pass"),
+        (
+            settings.own::<UwsgiPass>().uwsgi_pass.is_some(),
+            None,
+            "uwsgi_pass",
+        ),
+        (
+            settings.own::<ScgiPass>().scgi_pass.is_some(),
+            None,
+            "scgi_pass",
+        ),
     ];
     let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
     let Some((_, shown, name)) = wanted.next() else {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{
-    Error, Flag, Msec, Number, Placed, Problem, Scope, Size, Template, Value, Word, directives,
+    Error, Flag, Groups, Msec, Number, Placed, Problem, Scope, Size, Template, Value, Word,
+    directives,
 };
 use logs::Level;
 use message::{Body, Method};
@@ -20,7 +21,6 @@ use wire::connect::{ConnectError, Options};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};
-use crate::settings::LocationSettings;
 use crate::upstream::next_upstream::PeerFailure;
 use crate::upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 use crate::{Failure, Response};
@@ -112,11 +112,8 @@ pub enum Leading {
 ///
 /// # Errors
 /// A server that is not found, at its place.
-pub fn build(
-    settings: &LocationSettings,
-    upstreams: &mut Upstreams,
-) -> Result<Option<Leading>, Error> {
-    let Some(pass) = &settings.tunnelling.tunnel_pass else {
+pub fn build(settings: &dyn Groups, upstreams: &mut Upstreams) -> Result<Option<Leading>, Error> {
+    let Some(pass) = &settings.own::<Tunnelling>().tunnel_pass else {
         return Ok(None);
     };
     let Some(text) = pass.value.0.literal() else {
@@ -191,7 +188,7 @@ struct Opening {
 
 impl Opening {
     fn new(request: &Request, upstream: Arc<Upstream>) -> Opening {
-        let settings = &request.location().settings.tunnelling;
+        let settings = request.location().own::<Tunnelling>();
         let session = upstream.sticky().map(|sticky| sticky.session(request));
         let asker = upstream.asker(request.client.ip(), session.as_ref(), request);
         let mut choice = upstream.choose(&asker);
@@ -249,7 +246,7 @@ impl Opening {
     }
 
     fn settings(&self) -> &Tunnelling {
-        &self.about.location().settings.tunnelling
+        &self.about.location().own::<Tunnelling>()
     }
 
     fn no_peer(&self) -> u16 {
@@ -350,7 +347,7 @@ impl Behind for Connected {
     }
 
     fn patience(&self) -> Patience {
-        let settings = &self.about.location().settings.tunnelling;
+        let settings = self.about.location().own::<Tunnelling>();
         Patience {
             silence: settings.tunnel_read_timeout.duration(),
             taking: settings.tunnel_send_timeout.duration(),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use config::Directive;
 
 use crate::before::access;
+use crate::before::access::Access;
 use crate::content::files;
 use crate::outcome::{Outcome, Target};
 use crate::path;
@@ -88,7 +89,7 @@ pub fn tell_long_body(request: &Request, lines: &Lines<'_>, report: &mut Report)
 
 /// Reports the rule that is about the client's address.
 pub fn tell_access(request: &Request, lines: &Lines<'_>, report: &mut Report) {
-    let rules = &request.location().settings.access.rules;
+    let rules = &request.location().own::<Access>().rules;
     if rules.is_empty() {
         return;
     }

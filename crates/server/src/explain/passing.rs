@@ -6,6 +6,7 @@ use std::rc::Rc;
 use cache::Key;
 use config::Directive;
 
+use crate::caching::directives::Caching;
 use crate::caching::{cache_request, directives};
 use crate::content::proxy;
 use crate::content::proxy::Passing;
@@ -163,7 +164,7 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
 /// Reports the cache, the key, the file and the thread pool.
 fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = lines.chain(request);
-    let caching = &request.location().settings.caching;
+    let caching = request.location().own::<Caching>();
     let family = family(request);
     let made = of(lines, &chain, family, &["proxy_cache"]);
     let Some(name) = directives::name(request).filter(|name| !name.is_empty() && name != "off")
@@ -215,7 +216,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 /// Reports whether the response is stored, and for how long.
 fn tell_storing(request: &Request, lines: &Lines<'_>, family: Family, report: &mut Report) {
     let chain = lines.chain(request);
-    let caching = &request.location().settings.caching;
+    let caching = request.location().own::<Caching>();
     if caching.proxy_no_cache.hold(request) {
         let made = of(lines, &chain, family, &["proxy_no_cache"]);
         return report.say_by("stored", "nothing: a condition holds", &made);

@@ -11,6 +11,7 @@ use message::{Field, HeaderId, RequestHead, Span, host};
 
 use super::{Change, Mode};
 use crate::Failure;
+use crate::headers_more::HeadersMore;
 use crate::request::Request;
 
 /// The bytes that the head of a request may have with what lines put into it.
@@ -21,7 +22,7 @@ const HEAD_BYTES_MAX: usize = 16 << 20;
 /// # Errors
 /// A `Host` that is none, a value that is no line, or a head too long: 500.
 pub fn run(request: &mut Request) -> Result<(), Failure> {
-    let commands = Arc::clone(&request.location().settings.headers_more.input);
+    let commands = Arc::clone(&request.location().own::<HeadersMore>().input);
     for command in commands.iter() {
         let of_body = request.head.get(HeaderId::ContentType);
         let is_type = |known: &Bytes| of_body.is_some_and(|of_body| known[..] == *of_body);

@@ -96,6 +96,8 @@ impl HeadersMore {
     }
 }
 
+config::own!(HeadersMore);
+
 /// By hand, since the order of different directives counts.
 impl Section for HeadersMore {
     type Raw = Self;

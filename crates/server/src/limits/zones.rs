@@ -12,6 +12,8 @@ use super::connections::Connections;
 use super::metrics::{Kind, LimitFigures, of};
 use super::requests::Requests;
 use super::table::TooLarge;
+use crate::before::limit_conn::LimitConn;
+use crate::before::limit_req::LimitReq;
 use crate::settings::Location;
 
 /// Maximum number of zones of each kind in one configuration.
@@ -137,11 +139,11 @@ impl Zones {
     /// A zone that is not declared.
     pub fn settle(&self, locations: &[Location]) -> Result<(), Error> {
         for location in locations {
-            for limit in &location.settings.limit_req.limit_req.0 {
+            for limit in &location.own::<LimitReq>().limit_req.0 {
                 let is_other = place(&self.connections, &limit.zone.name).is_some();
                 limit.zone.settle(&self.requests, is_other)?;
             }
-            for limit in &location.settings.limit_conn.limit_conn.0 {
+            for limit in &location.own::<LimitConn>().limit_conn.0 {
                 let is_other = place(&self.requests, &limit.zone.name).is_some();
                 limit.zone.settle(&self.connections, is_other)?;
             }

@@ -22,8 +22,10 @@ use crate::before::rewrite::Program;
 use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
+use crate::content::status::Status;
 use crate::limits;
 use crate::process::circumstances::Circumstances;
+use crate::resolver::Resolving;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::status_zone::ZONES_MAX;
 use crate::steps;
@@ -31,11 +33,12 @@ use crate::upstream::Upstreams;
 use crate::upstream::block::UpstreamBlocks;
 use crate::variables::{Definitions, referer};
 
+use super::core::CoreSettings;
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
-use super::tables::{self, LocationSettings};
+use super::tables::{self, LocationSettings, all_of_mut};
 use super::{Server, Settings};
 
 /// Maximum number of servers of one configuration.
@@ -94,6 +97,7 @@ impl Settings {
         scope: &mut Scope,
         surroundings: &Surroundings,
     ) -> Result<Self, Error> {
+        LocationSettings::register();
         let hosts = &surroundings.circumstances.hosts;
         let mut host = hosts.asking();
         let mut http = Http::default();
@@ -169,7 +173,7 @@ impl Settings {
     /// Looks up the name servers that are named by name.
     fn settle_resolvers(&self) -> Result<(), Error> {
         for location in &self.locations {
-            if let Some(line) = &location.settings.resolving.resolver {
+            if let Some(line) = &location.own::<Resolving>().resolver {
                 let settled = line.value.settle(&mut self.upstreams.hosts().asking());
                 settled.map_err(|sentence| line.error(sentence))?;
             }
@@ -181,7 +185,7 @@ impl Settings {
     fn number_zones(&mut self) -> Result<(), Error> {
         let zones = &mut self.status_zones;
         for location in &mut self.locations {
-            let Some(name) = &location.settings.status.status_zone else {
+            let Some(name) = &location.own::<Status>().status_zone else {
                 continue;
             };
             let text = label(&name.value).into_owned();
@@ -294,7 +298,7 @@ impl Settings {
 }
 
 /// A key that is the same for locations that have their log lines from the same level.
-fn log_lines(settings: &LocationSettings) -> (*const AccessLog, *const ErrorLog) {
+fn log_lines(settings: &CoreSettings) -> (*const AccessLog, *const ErrorLog) {
     (
         Arc::as_ptr(&settings.access_log),
         Arc::as_ptr(&settings.error_log),
@@ -446,7 +450,7 @@ fn finish_server(
     all.locations[itself as usize].inner = inner;
     let mut made = referer::Made::default();
     for location in &mut all.locations[itself as usize..] {
-        let referers = &mut location.settings.referers;
+        let referers = &mut all_of_mut(location).referers;
         if referers.is_any() {
             Arc::make_mut(referers).settle(&finished.server_name, &mut made)?;
         }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
-use crate::content::proxy::{families, proxy_pass};
+use crate::content::proxy::families::{self, Policies};
+use crate::content::proxy::proxy_pass;
 use crate::content::{status, tunnel_pass};
 use crate::path::{self, Alias};
 use crate::regex::Regex;
@@ -248,7 +249,7 @@ pub fn add(
         Some(place) => error.or_at(place),
         None => error,
     };
-    families::settle(&mut settings, family, all.zones, scope).map_err(here)?;
+    families::settle(&mut policies(&mut settings), family, all.zones, scope).map_err(here)?;
     let passing = proxy_pass::build(&settings, family, level.kind, &level.name, all.upstreams)?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings).map_err(here)?;
@@ -256,7 +257,8 @@ pub fn add(
         name: level.name,
         has_filters: false,
         has_steps_before: false,
-        settings,
+        settings: settings.core(),
+        groups: Box::new(settings),
         passing,
         tunnelling,
         inner: Locations::default(),
@@ -274,6 +276,19 @@ pub fn add(
         cache_rules: OnceLock::new(),
     });
     Ok(id)
+}
+
+fn policies(settings: &mut LocationSettings) -> Policies<'_> {
+    Policies {
+        asking: &mut settings.asking,
+        answers: &mut settings.proxy_answers,
+        store: &mut settings.proxy_store,
+        caching: &mut settings.caching,
+        rewrites: &mut settings.proxy_rewrites,
+        fastcgi: &settings.fastcgi,
+        uwsgi: &settings.uwsgi,
+        scgi: &settings.scgi,
+    }
 }
 
 /// The named locations of a server.

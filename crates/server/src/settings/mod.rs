@@ -5,6 +5,7 @@
 //! modules that obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
 
 pub mod build;
+pub mod core;
 pub mod locations;
 mod order;
 pub mod scopes;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
-use config::VariableIndex;
+use config::{Groups, Own, VariableIndex};
 use disk::Pool;
 use hashbrown::HashMap;
 use logs::format::Formats;
@@ -24,6 +25,7 @@ use logs::{AccessLogs, ErrorLogs};
 use runtime::listen;
 use wire::http1::request_parser::Limits;
 
+pub use self::core::CoreSettings;
 use crate::after::charset::Charsets;
 use crate::before::rewrite::Program;
 use crate::caching::Cache;
@@ -183,6 +185,19 @@ impl Server {
 static NO_LOGS: LazyLock<Arc<(AccessLogs, ErrorLogs)>> = LazyLock::new(Default::default);
 
 impl Location {
+    /// Its settings for a module.
+    #[inline]
+    #[must_use]
+    pub fn own<S: Own>(&self) -> &S {
+        self.groups.own()
+    }
+
+    /// Its settings for all modules.
+    #[must_use]
+    pub fn groups(&self) -> &dyn Groups {
+        &*self.groups
+    }
+
     /// Its logs of requests.
     #[must_use]
     pub fn access_logs(&self) -> &AccessLogs {
@@ -201,8 +216,10 @@ impl Location {
 pub struct Location {
     /// As written, without its modifier; empty for the server itself.
     pub name: Bytes,
-    /// Its settings.
-    pub settings: LocationSettings,
+    /// Its settings for the core.
+    pub settings: CoreSettings,
+    /// Its settings for modules.
+    groups: Box<dyn Groups>,
     /// The locations inside.
     pub inner: Locations,
     /// Its rewrite instructions.

@@ -2,6 +2,9 @@
 //!
 //! To add a module's directives, add its group to the level where it belongs.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use config::{Section, Table, blocks, default_paths, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
@@ -73,6 +76,8 @@ use crate::variables::messages::RewriteMessages;
 use crate::variables::referer::Referers;
 use crate::variables::secure_link::SecureLink;
 
+use super::Location;
+use super::core::CoreSettings;
 use super::server::ServerSettings;
 use super::types::Types;
 
@@ -216,6 +221,48 @@ sections! {
         /// [`ErrorLog`].
         error_log: ErrorLog,
     }
+}
+
+impl LocationSettings {
+    /// What they say to the core.
+    #[must_use]
+    pub fn core(&self) -> CoreSettings {
+        CoreSettings {
+            root: Arc::clone(&self.root),
+            types: Arc::clone(&self.types),
+            files: Arc::clone(&self.files),
+            static_files: Arc::clone(&self.static_files),
+            error_pages: Arc::clone(&self.error_pages),
+            client_body: Arc::clone(&self.client_body),
+            keepalive: Arc::clone(&self.keepalive),
+            sending: Arc::clone(&self.sending),
+            closing: Arc::clone(&self.closing),
+            post_action: Arc::clone(&self.post_action),
+            access_log: Arc::clone(&self.access_log),
+            error_log: Arc::clone(&self.error_log),
+            redirects: Arc::clone(&self.redirects),
+            identity: Arc::clone(&self.identity),
+            subrequests: Arc::clone(&self.subrequests),
+            rewrite_messages: Arc::clone(&self.rewrite_messages),
+            admission: Arc::clone(&self.admission),
+        }
+    }
+}
+
+/// The reason why the groups of a location are these.
+const ONE_LIST: &str = "there is one list of groups";
+
+/// All settings of a location, by name.
+#[must_use]
+pub fn all_of(location: &Location) -> &LocationSettings {
+    let groups: &dyn Any = location.groups();
+    groups.downcast_ref().expect(ONE_LIST)
+}
+
+/// [`all_of`], to be changed while the configuration is built; not for what the core obeys.
+pub fn all_of_mut(location: &mut Location) -> &mut LocationSettings {
+    let groups: &mut dyn Any = &mut *location.groups;
+    groups.downcast_mut().expect(ONE_LIST)
 }
 
 blocks! {

@@ -36,6 +36,8 @@ pub struct Raw {
     default_type: Option<Bytes>,
 }
 
+config::own!(Types);
+
 /// By hand, since `types` is a block of data.
 impl Section for Types {
     type Raw = Raw;

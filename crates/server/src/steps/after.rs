@@ -16,6 +16,7 @@ use crate::content::proxy::accel;
 use crate::headers_more;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::tables::all_of;
 use crate::settings::{Location, LocationSettings};
 
 /// Finishes a response.
@@ -26,7 +27,7 @@ use crate::settings::{Location, LocationSettings};
 pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Outcome> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
-    let settings = &location.settings;
+    let settings = all_of(location);
     request.take_over_status(&mut response);
     accel::give(request, &mut response);
     request.take_over_lines(&mut response);
@@ -75,7 +76,7 @@ pub fn has_filters(charsets: &Charsets, location: &Location) -> bool {
         || charset::is_on(charsets, location)
         || ssi::is_on(location)
         || addition::is_on(location)
-        || compression::is_on(&location.settings)
+        || compression::is_on(location.groups())
 }
 
 /// Lets each filter decide by the head whether it will change the body, in nginx's order: gunzip, sub_filter, charset,

@@ -13,6 +13,7 @@ use crate::before::{
 };
 use crate::find_location;
 use crate::headers_more;
+use crate::headers_more::HeadersMore;
 use crate::observe::Observe;
 use crate::outcome::Outcome;
 use crate::realpath_root;
@@ -69,7 +70,7 @@ pub async fn run<O: Observe>(
         };
         // `headers_more` of the location where the rewriting ends applies, whether or not the URI moves on to another
         // one.
-        if request.location().settings.headers_more.has_input() {
+        if request.location().own::<HeadersMore>().has_input() {
             step!(observer, request, "headers_more": headers_more::input::run(request).err().map(Outcome::Failed));
         }
         if !moves {
@@ -96,7 +97,7 @@ pub fn is_any(location: &Location) -> bool {
     location.is_internal
         || location.is_conditional
         || location.program.is_some()
-        || location.settings.headers_more.has_input()
+        || location.own::<HeadersMore>().has_input()
         || real_ip::is_on(location)
         || limit_req::is_on(location)
         || limit_conn::is_on(location)

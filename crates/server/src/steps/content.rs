@@ -6,6 +6,8 @@ use message::Header;
 use runtime::timing::current_request;
 
 use crate::after::charset;
+use crate::content::empty_gif::EmptyGif;
+use crate::content::gzip_static::Precompressed;
 use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
     static_files, status, tunnel_pass,
@@ -49,7 +51,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     if let Some(shown) = request.location().shown {
         must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
     }
-    if request.location().settings.empty_gif.empty_gif.is_some() {
+    if request.location().own::<EmptyGif>().empty_gif.is_some() {
         must_make!(observer, request, "empty_gif": empty_gif::make(request));
     }
     if flv::is_on(request) {
@@ -73,7 +75,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
         may_make!(observer, request, "autoindex": autoindex::make(request, charset::of_pages).await);
         must_make!(observer, request, "index": index::forbid(request));
     }
-    if request.location().settings.precompressed.is_on() {
+    if request.location().own::<Precompressed>().is_on() {
         // Boxed, so that a step that is not taken needs no space in every request.
         must_make!(observer, request, "gzip_static": Box::pin(precompressed_or_not(request)).await);
     }

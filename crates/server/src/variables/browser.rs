@@ -196,12 +196,12 @@ crate::variables! {
 
 fn ancient(request: &Request) -> Option<Bytes> {
     let agent = request.head.get(HeaderId::UserAgent);
-    Some(request.location().settings.browser.ancient(agent))
+    Some(request.location().own::<Browser>().ancient(agent))
 }
 
 fn modern(request: &Request) -> Option<Bytes> {
     let agent = request.head.get(HeaderId::UserAgent);
-    Some(request.location().settings.browser.modern(agent))
+    Some(request.location().own::<Browser>().modern(agent))
 }
 
 fn msie(request: &Request) -> Option<Bytes> {
@@ -217,6 +217,8 @@ fn msie(request: &Request) -> Option<Bytes> {
 pub struct Browser {
     settings: Browsers,
 }
+
+config::own!(Browser);
 
 /// By hand, since what one level lists is put in order when it is merged.
 impl Section for Browser {

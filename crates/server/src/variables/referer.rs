@@ -69,6 +69,8 @@ struct Valid {
     regexes: Option<Arc<Vec<Regex>>>,
 }
 
+config::own!(Referers);
+
 /// By hand, since the lines of a level fill one table.
 impl Section for Referers {
     type Raw = Raw;
@@ -230,7 +232,7 @@ crate::variables! {
 
 /// `$invalid_referer`: `1` or empty.
 fn value(request: &Request) -> Bytes {
-    let Some(valid) = &request.location().settings.referers.valid else {
+    let Some(valid) = &request.location().own::<Referers>().valid else {
         return Bytes::new();
     };
     match valid.takes(request.head.get(HeaderId::Referer)) {

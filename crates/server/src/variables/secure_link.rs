@@ -35,6 +35,8 @@ pub struct SecureLink {
     links: Links,
 }
 
+config::own!(SecureLink);
+
 /// By hand, since a secret takes the place of the two others of the levels around it, and they take its.
 impl Section for SecureLink {
     type Raw = <Links as Section>::Raw;
@@ -95,7 +97,7 @@ const MADE_BY: &[&str] = &["secure_link", "secure_link_md5", "secure_link_secret
 
 /// `$secure_link`; `None`: the link was not made with the secret.
 fn value(request: &Request) -> Option<Bytes> {
-    let links = &request.location().settings.secure_link.links;
+    let links = &request.location().own::<SecureLink>().links;
     if let Some(secret) = &links.secure_link_secret {
         return link_of(request.head.target(), &secret.value).map(Bytes::copy_from_slice);
     }
@@ -115,7 +117,7 @@ fn value(request: &Request) -> Option<Bytes> {
 
 /// `$secure_link_expires`: the time as the request said it.
 fn expires(request: &Request) -> Option<Bytes> {
-    let links = &request.location().settings.secure_link.links;
+    let links = &request.location().own::<SecureLink>().links;
     if links.secure_link_secret.is_some() || links.secure_link_md5.is_none() {
         return None;
     }

@@ -95,10 +95,10 @@ impl Charset {
 /// A map is missing, at the place of the charset.
 pub fn settle(charsets: &mut Charsets, locations: &[Location]) -> Result<(), Error> {
     for location in locations {
-        for (name, _) in location.settings.charset.names() {
+        for (name, _) in location.own::<Charset>().names() {
             charsets.add(name);
         }
-        check(charsets, &location.settings.charset)?;
+        check(charsets, location.own::<Charset>())?;
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ fn check(charsets: &Charsets, settings: &Charset) -> Result<(), Error> {
 /// The charset that pages made here declare; `None`: none.
 #[must_use]
 pub fn of_pages(request: &Request) -> Option<Bytes> {
-    match request.location().settings.charset.charset.0.as_ref()? {
+    match request.location().own::<Charset>().charset.0.as_ref()? {
         Name::Known(name, _) => Some(name.clone()),
         Name::Variable(index) => {
             let mut name = Vec::new();
@@ -138,7 +138,7 @@ pub fn of_pages(request: &Request) -> Option<Bytes> {
 #[must_use]
 pub fn is_on(charsets: &Charsets, location: &Location) -> bool {
     // A part of an answer is recoded whatever server it comes from, and an upstream may name a charset itself.
-    charsets.is_any() || location.settings.charset.charset.0.is_some()
+    charsets.is_any() || location.own::<Charset>().charset.0.is_some()
 }
 
 /// Declares the charset of an answer in its head, and has it recoded if necessary.
@@ -150,7 +150,7 @@ pub fn begin(
     response: &mut Response,
     steps: &mut Steps,
 ) -> Result<(), Outcome> {
-    if !request.settings().charsets.is_any() && !has_variables(&request.location().settings.charset)
+    if !request.settings().charsets.is_any() && !has_variables(request.location().own::<Charset>())
     {
         return Ok(());
     }
@@ -158,7 +158,7 @@ pub fn begin(
         return Ok(());
     };
     let own = response.declared_charset();
-    let source = match &request.location().settings.charset.source_charset {
+    let source = match &request.location().own::<Charset>().source_charset {
         _ if !own.is_empty() => own,
         None => {
             say(request, response, target);
@@ -214,7 +214,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
         });
         return Ok(None);
     }
-    let settings = &request.location().settings.charset;
+    let settings = request.location().own::<Charset>();
     let Some(name) = &settings.charset.0 else {
         return Ok(None);
     };

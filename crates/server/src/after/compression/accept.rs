@@ -122,7 +122,7 @@ directives! {
 /// of the answer that is known.
 #[must_use]
 pub fn takes_gzip(request: &Request, response: Option<&Response>) -> bool {
-    let settings = &request.location().settings.accepting;
+    let settings = request.location().own::<Accepting>();
     let head = &request.head;
     if request.is_subrequest() {
         return false;
@@ -169,7 +169,7 @@ fn is_msie6(agent: &[u8]) -> bool {
 
 /// Whether `gzip_proxied` allows compressing an answer.
 fn may_go_to_proxy(request: &Request, response: Option<&Response>) -> bool {
-    let proxied = request.location().settings.accepting.gzip_proxied;
+    let proxied = request.location().own::<Accepting>().gzip_proxied;
     let on = |flag: Proxied| proxied.contains(flag);
     if on(Proxied::OFF) {
         return false;

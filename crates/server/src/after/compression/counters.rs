@@ -7,8 +7,12 @@ use runtime::{families, label_values};
 use slots::slotted;
 
 use super::Coding;
+use crate::after::compression::brotli::Brotli;
+use crate::after::compression::gzip::Gzip;
+use crate::after::compression::zstd::Zstd;
+use crate::after::gunzip::Gunzip;
 use crate::module_metrics::{ModuleMetrics, Shown};
-use crate::settings::LocationSettings;
+use config::Groups;
 
 families! {
     /// The families of these counters.
@@ -82,7 +86,7 @@ fn show(shown: &Shown<'_>, page: &mut Page) {
     for codec in Codec::ALL {
         let sum = |number: fn(&OfCodec) -> &Number| loops.sum(|all| number(all.of(codec)));
         let responses = sum(|counters| &counters.responses);
-        let is_used = || shown.is_any_location(|location| uses(&location.settings, codec));
+        let is_used = || shown.is_any_location(|location| uses(location.groups(), codec));
         if responses == 0 && !is_used() {
             continue;
         }
@@ -96,11 +100,11 @@ fn show(shown: &Shown<'_>, page: &mut Page) {
     }
 }
 
-fn uses(settings: &LocationSettings, codec: Codec) -> bool {
+fn uses(settings: &dyn Groups, codec: Codec) -> bool {
     match codec {
-        Codec::Gzip => settings.gzip.gzip,
-        Codec::Brotli => settings.brotli.brotli,
-        Codec::Zstd => settings.zstd.zstd,
-        Codec::Gunzip => settings.gunzip.gunzip,
+        Codec::Gzip => settings.own::<Gzip>().gzip,
+        Codec::Brotli => settings.own::<Brotli>().brotli,
+        Codec::Zstd => settings.own::<Zstd>().zstd,
+        Codec::Gunzip => settings.own::<Gunzip>().gunzip,
     }
 }

@@ -17,12 +17,15 @@ pub use counters::METRICS;
 
 use std::rc::Rc;
 
-use ::config::{Bufs, Problem, Scope, Size, Value, Word};
+use ::config::{Bufs, Groups, Problem, Scope, Size, Value, Word};
 use bytes::Bytes;
 
 use crate::Response;
+use crate::after::compression::accept::Accepting;
+use crate::after::compression::brotli::Brotli;
+use crate::after::compression::gzip::Gzip;
+use crate::after::compression::zstd::Zstd;
 use crate::request::Request;
-use crate::settings::LocationSettings;
 
 use super::body_filter::Steps;
 use super::media_types::MediaTypes;
@@ -89,19 +92,19 @@ impl Value for Unused {
 
 /// Whether a level compresses.
 #[must_use]
-pub fn is_on(settings: &LocationSettings) -> bool {
-    settings.zstd.zstd || settings.brotli.brotli || settings.gzip.gzip
+pub fn is_on(settings: &dyn Groups) -> bool {
+    settings.own::<Zstd>().zstd || settings.own::<Brotli>().brotli || settings.own::<Gzip>().gzip
 }
 
 /// Records that clients that accept other codings would get another answer (`gzip_vary`).
 pub fn mark_varying(request: &Request, response: &mut Response) {
-    response.vary_accept_encoding |= request.location().settings.accepting.gzip_vary;
+    response.vary_accept_encoding |= request.location().own::<Accepting>().gzip_vary;
 }
 
 /// Has an answer compressed, if that is due.
 pub fn decide(
     request: &mut Request,
-    settings: &LocationSettings,
+    settings: &dyn Groups,
     response: &mut Response,
     test: &mut GzipTest,
     steps: &mut Steps,
@@ -112,32 +115,32 @@ pub fn decide(
         return;
     }
     let len = response.content_length;
-    if settings.zstd.zstd {
-        let zstd = &settings.zstd;
+    if settings.own::<Zstd>().zstd {
+        let zstd = settings.own::<Zstd>();
         if may_compress(response, zstd.zstd_min_length, &zstd.zstd_types) {
             mark_varying(request, response);
             if accept::takes(request, Coding::Zstd) {
-                let make = move |settings: &LocationSettings| settings.zstd.coder(len);
+                let make = move |settings: &dyn Groups| settings.own::<Zstd>().coder(len);
                 return compress(request, response, Coding::Zstd, make, steps);
             }
         }
     }
-    if settings.brotli.brotli {
-        let brotli = &settings.brotli;
+    if settings.own::<Brotli>().brotli {
+        let brotli = settings.own::<Brotli>();
         if may_compress(response, brotli.brotli_min_length, &brotli.brotli_types) {
             mark_varying(request, response);
             if accept::takes(request, Coding::Brotli) {
-                let make = move |settings: &LocationSettings| settings.brotli.coder(len);
+                let make = move |settings: &dyn Groups| settings.own::<Brotli>().coder(len);
                 return compress(request, response, Coding::Brotli, make, steps);
             }
         }
     }
-    if settings.gzip.gzip {
-        let gzip = &settings.gzip;
+    if settings.own::<Gzip>().gzip {
+        let gzip = settings.own::<Gzip>();
         if may_compress(response, gzip.gzip_min_length, &gzip.gzip_types) {
             mark_varying(request, response);
             if test.takes(request, response) {
-                let make = |settings: &LocationSettings| settings.gzip.coder();
+                let make = |settings: &dyn Groups| settings.own::<Gzip>().coder();
                 compress(request, response, Coding::Gzip, make, steps);
             }
         }
@@ -154,7 +157,7 @@ fn compress<C: Coder>(
     request: &mut Request,
     response: &mut Response,
     coding: Coding,
-    make: impl FnOnce(&LocationSettings) -> C + 'static,
+    make: impl FnOnce(&dyn Groups) -> C + 'static,
     steps: &mut Steps,
 ) {
     response.content_encoding = Some(Bytes::from_static(coding.name().as_bytes()));
@@ -162,7 +165,7 @@ fn compress<C: Coder>(
     let ratio = Rc::new(Ratio::new(coding));
     request.states.put(Rc::clone(&ratio));
     steps.push(|request, body| {
-        let coder = make(&request.location().settings);
+        let coder = make(request.location().groups());
         coded::body(request, body, coder, Some(ratio))
     });
 }

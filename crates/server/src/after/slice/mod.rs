@@ -77,7 +77,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     families: &[],
     show: |shown, page| {
         SUBREQUESTS.show(shown, page, |location| {
-            location.settings.slicing.slice.0 > 0
+            location.own::<Slicing>().slice.0 > 0
         });
     },
 };
@@ -85,7 +85,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 /// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
 /// client's range begins.
 fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
-    let size = request.location().settings.slicing.slice.0;
+    let size = request.location().own::<Slicing>().slice.0;
     let start = match start_of(request) {
         Some(start) => start,
         None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
@@ -129,7 +129,7 @@ pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>
     let Some(start) = asked.filter(|_| response.status == 206) else {
         return Ok(None);
     };
-    let size = request.location().settings.slicing.slice.0;
+    let size = request.location().own::<Slicing>().slice.0;
     let asked = Asked {
         start,
         size,

@@ -49,7 +49,7 @@ directives! {
 /// Whether commands in bodies run at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.ssi.ssi
+    location.own::<Ssi>().ssi
 }
 
 /// What its sub-requests are counted as.

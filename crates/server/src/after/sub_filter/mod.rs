@@ -138,7 +138,7 @@ directives! {
 /// Whether bodies are searched at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.sub_filter.sub_filter.is_any()
+    location.own::<SubFilter>().sub_filter.is_any()
 }
 
 /// Has the body of an answer searched, if it is to be.

@@ -6,6 +6,7 @@ use runtime::timing::counters::{COUNTERS, sums};
 use runtime::{families, label_values};
 use slots::slotted;
 
+use crate::before::auth_basic::AuthBasic;
 use crate::module_metrics::{ModuleMetrics, Shown};
 
 families! {
@@ -62,7 +63,7 @@ fn show(shown: &Shown<'_>, page: &mut Page) {
     let loops = shown.loops::<PasswordCounters>();
     let found = sums(&loops, |counters| &counters.found);
     let is_used =
-        || shown.is_any_location(|location| location.settings.auth_basic.auth_basic.is_some());
+        || shown.is_any_location(|location| location.own::<AuthBasic>().auth_basic.is_some());
     if found == [0; Password::ALL.len()] && !is_used() {
         return;
     }

@@ -63,12 +63,12 @@ struct Said {
 /// Whether a password is asked for at a location.
 #[must_use]
 pub fn is_on(location: &Location) -> bool {
-    location.settings.auth_basic.auth_basic.is_some()
+    location.own::<AuthBasic>().auth_basic.is_some()
 }
 
 /// Judges the client by its name and password.
 pub async fn judge(request: &Request) -> Verdict {
-    let settings = &request.location().settings.auth_basic;
+    let settings = request.location().own::<AuthBasic>();
     let (Some(realm), Some(file)) = (&settings.auth_basic, &settings.auth_basic_user_file) else {
         return Verdict::Silent;
     };

@@ -85,6 +85,8 @@ pub enum Line {
 #[derive(Debug, Clone)]
 pub struct Rewriting;
 
+config::own!(Rewriting);
+
 /// Implemented by hand, since the order of different directives counts. They are not inherited.
 impl Section for Rewriting {
     type Raw = Vec<Line>;

@@ -52,7 +52,7 @@ pub type CharsetOf = fn(&Request) -> Option<Bytes>;
 
 /// Lists the directory of the request's URI; `None` where listings are off.
 pub async fn make(request: &mut Request, charset: CharsetOf) -> Option<Outcome> {
-    let is_on = request.location().settings.autoindex.autoindex;
+    let is_on = request.location().own::<Autoindex>().autoindex;
     if !is_on || !matches!(request.method, Method::Get | Method::Head) {
         return None;
     }
@@ -63,7 +63,7 @@ pub async fn make(request: &mut Request, charset: CharsetOf) -> Option<Outcome> 
 }
 
 async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure> {
-    let settings = &request.location().settings.autoindex;
+    let settings = request.location().own::<Autoindex>();
     let callback = match settings.autoindex_format {
         Format::Jsonp => callback(request)?,
         _ => None,

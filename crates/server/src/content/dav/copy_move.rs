@@ -6,6 +6,7 @@ use logs::Level;
 use message::{HeaderId, uri};
 
 use crate::Failure;
+use crate::content::dav::Dav;
 use crate::path::Alias;
 use crate::request::Request;
 
@@ -251,7 +252,7 @@ async fn file(request: &Request, wanted: &Wanted, pool: &Pool) -> Result<u16, Fa
     let done = match wanted.purpose {
         CopyPurpose::Copy => disk.copy_file(&wanted.from, &wanted.to, pool).await,
         CopyPurpose::Move => {
-            let mode = request.location().settings.dav.dav_access.of_directories();
+            let mode = request.location().own::<Dav>().dav_access.of_directories();
             disk.move_file(&wanted.from, &wanted.to, mode, pool).await
         }
     };

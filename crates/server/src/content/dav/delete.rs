@@ -4,6 +4,7 @@ use disk::{Errno, Kind, Pool};
 use logs::Level;
 
 use crate::Failure;
+use crate::content::dav::Dav;
 use crate::request::Request;
 
 use super::Depth;
@@ -103,7 +104,7 @@ pub async fn make_collection(request: &Request) -> Result<u16, Failure> {
     }
     let mapped = super::map(request)?;
     let path = without_slash(&mapped.path);
-    let mode = request.location().settings.dav.dav_access.of_directories();
+    let mode = request.location().own::<Dav>().dav_access.of_directories();
     let disk = &request.client.loop_.disk;
     let pool = super::pool(request)?;
     match disk.make_new_directory(path, mode, &pool).await {
@@ -114,7 +115,7 @@ pub async fn make_collection(request: &Request) -> Result<u16, Failure> {
 
 /// `min_delete_depth`.
 fn check_depth_of_uri(request: &Request) -> Result<(), Failure> {
-    let least = request.location().settings.dav.min_delete_depth.0;
+    let least = request.location().own::<Dav>().min_delete_depth.0;
     let depth = depth_of(&request.uri, least);
     match depth {
         None => Ok(()),

@@ -59,7 +59,7 @@ directives! {
 
 /// Does what the request's method asks for; `None`: the location does not obey it.
 pub async fn make(request: &mut Request) -> Option<Outcome> {
-    let allowed = request.location().settings.dav.dav_methods;
+    let allowed = request.location().own::<Dav>().dav_methods;
     if allowed == DavMethods::OFF {
         return None;
     }

@@ -6,6 +6,7 @@ use logs::Level;
 use message::{HeaderId, date};
 
 use crate::Failure;
+use crate::content::dav::Dav;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body;
@@ -26,12 +27,13 @@ pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
     let path = Bytes::copy_from_slice(&path.path);
     let pool = super::pool(request).map_err(Outcome::Failed)?;
     let disk = request.client.loop_.disk.clone();
-    let settings = &request.location().settings;
-    let place = settings
+    let location = request.location();
+    let place = location
+        .settings
         .client_body
         .client_body_temp_path
         .place(request.settings());
-    let dav = &settings.dav;
+    let dav = location.own::<Dav>();
     let putting = PutOptions {
         mode: Some(dav.dav_access.of_files()),
         mtime: request.head.get(HeaderId::Date).and_then(date::parse),

@@ -53,7 +53,7 @@ directives! {
 /// Whether the location serves films.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
-    request.location().settings.mp4.mp4.is_some()
+    request.location().own::<Mp4>().mp4.is_some()
 }
 
 /// Responds with the film of the request's URI, or a part of it; `None` if the URI does not name a file.
@@ -134,7 +134,7 @@ fn wish(request: &Request) -> Option<Wish> {
     let time = |name: &[u8]| uri::arg(&request.args, name).and_then(milliseconds);
     let (start, end) = (time(b"start"), time(b"end").filter(|end| *end > 0));
     let start_ms = start.or(end.map(|_| 0))?;
-    let settings = &request.location().settings.mp4;
+    let settings = request.location().own::<Mp4>();
     Some(Wish {
         start_ms,
         length_ms: end.map_or(0, |end| end.saturating_sub(start_ms)),

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
+use crate::content::proxy::ProxyAnswers;
+use crate::content::proxy::ProxyRewrites;
 use crate::outcome::{Outcome, Target};
 use crate::request::Request;
 use crate::request::state::State;
@@ -31,8 +33,7 @@ struct Kept {
 pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
     let ignored = request
         .location()
-        .settings
-        .proxy_answers
+        .own::<ProxyAnswers>()
         .proxy_ignore_headers;
     ignored.is_some_and(|ignored| ignored.contains(line))
 }
@@ -58,7 +59,7 @@ pub struct Elsewhere {
 /// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
 pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
-    let ignored = location.settings.proxy_answers.proxy_ignore_headers;
+    let ignored = location.own::<ProxyAnswers>().proxy_ignore_headers;
     head.get(HeaderId::XAccelRedirect).is_some()
         && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
 }
@@ -66,7 +67,7 @@ pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
 /// Whether a response may be read ahead of its client, by the location and the response (`X-Accel-Buffering`).
 #[must_use]
 pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
-    let settings = &location.settings.proxy_answers;
+    let settings = location.own::<ProxyAnswers>();
     let ignored = settings.proxy_ignore_headers;
     match head.get(HeaderId::XAccelBuffering) {
         Some(value)
@@ -135,7 +136,7 @@ impl State for Kept {
 }
 
 fn kept(request: &Request, head: &ResponseHead) -> Kept {
-    let rewrites = &request.location().settings.proxy_rewrites;
+    let rewrites = request.location().own::<ProxyRewrites>();
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     for field in &head.fields {
         match field.id {

@@ -2,20 +2,21 @@
 
 use message::{Header, HeaderId, HopByHop, ResponseHead};
 
+use crate::content::proxy::Hints;
 use crate::request::Request;
 
 const EARLY_HINTS: u16 = 103;
 
 /// Passes a head on. A client that takes nothing is noticed later.
 pub async fn pass(request: &mut Request, head: &ResponseHead) {
-    let settings = &request.location().settings;
+    let location = request.location();
     let is_wanted = head.status == EARLY_HINTS
         && request.transport.takes_interim()
-        && settings.hints.early_hints.hold(request);
+        && location.own::<Hints>().early_hints.hold(request);
     let Some(passing) = request.location().passing.clone().filter(|_| is_wanted) else {
         return;
     };
-    let timeout = settings.sending.send_timeout.duration();
+    let timeout = location.settings.sending.send_timeout.duration();
     let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
     let passed_on = head.fields.iter().filter(|field| {
         let name = field.name.of(&head.bytes);

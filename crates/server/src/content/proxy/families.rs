@@ -15,7 +15,6 @@ use config::{
 
 use crate::caching::directives::Caching;
 use crate::caching::zone::{self, Zones};
-use crate::settings::LocationSettings;
 use crate::settings::locations::Raw;
 use config::default_paths;
 
@@ -146,6 +145,8 @@ macro_rules! shared {
             #[derive(Debug, Clone)]
             pub struct $Shared(Policy);
 
+            config::own!($Shared);
+
             impl Section for $Shared {
                 type Raw = RawPolicy;
 
@@ -264,42 +265,55 @@ pub fn settle_stores(raw: &mut Raw) {
     settle(&mut raw.scgi);
 }
 
+/// The settings of a location that depend on the family that passes its requests on.
+#[expect(missing_docs, reason = "each is the group of its name")]
+pub struct Policies<'a> {
+    pub asking: &'a mut Arc<Asking>,
+    pub answers: &'a mut Arc<ProxyAnswers>,
+    pub store: &'a mut Arc<ProxyStore>,
+    pub caching: &'a mut Arc<Caching>,
+    pub rewrites: &'a mut Arc<ProxyRewrites>,
+    pub fastcgi: &'a Fastcgi,
+    pub uwsgi: &'a Uwsgi,
+    pub scgi: &'a Scgi,
+}
+
 /// Replaces the lines of `proxy_…` by those of the family that passes the location's requests on, and checks those that
 /// are not obeyed. Returns that family, if there is one.
 ///
 /// # Errors
 /// The directives contradict each other.
 pub fn settle(
-    settings: &mut LocationSettings,
+    policies: &mut Policies<'_>,
     chosen: Option<Family>,
     zones: &Zones,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     check(
         Family::Proxy,
-        &settings.proxy_answers,
-        &settings.proxy_store,
-        &settings.caching,
+        policies.answers,
+        policies.store,
+        policies.caching,
     )?;
-    zones.check(Family::Proxy, &settings.caching)?;
+    zones.check(Family::Proxy, policies.caching)?;
     for family in Family::OTHERS {
         let said = match family {
             Family::Proxy => continue,
-            Family::Fastcgi => &settings.fastcgi.0,
-            Family::Uwsgi => &settings.uwsgi.0,
-            Family::Scgi => &settings.scgi.0,
+            Family::Fastcgi => &policies.fastcgi.0,
+            Family::Uwsgi => &policies.uwsgi.0,
+            Family::Scgi => &policies.scgi.0,
         };
         check(family, &said.answers, &said.store, &said.caching)?;
         zones.check(family, &said.caching)?;
         if chosen == Some(family) {
             let policy = said.clone();
             warn_of_key(family, &policy.caching, scope);
-            settings.asking = policy.asking;
-            settings.proxy_answers = policy.answers;
-            settings.proxy_store = policy.store;
-            settings.caching = policy.caching;
+            *policies.asking = policy.asking;
+            *policies.answers = policy.answers;
+            *policies.store = policy.store;
+            *policies.caching = policy.caching;
             // A gateway's response is its own: nothing in it is rewritten.
-            settings.proxy_rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
+            *policies.rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
         }
     }
     Ok(())

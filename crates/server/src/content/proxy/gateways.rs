@@ -154,7 +154,7 @@ crate::variables! {
 
 /// `$fastcgi_script_name`
 fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
-    let settings = &request.location().settings.fastcgi_pass;
+    let settings = request.location().own::<FastcgiPass>();
     let (script, _) = split(request, settings);
     out.extend_from_slice(script);
     if let (true, Some(index)) = (script.ends_with(b"/"), &settings.fastcgi_index) {
@@ -165,7 +165,7 @@ fn script_name(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// `$fastcgi_path_info`
 fn path_info(request: &Request, out: &mut Vec<u8>) -> bool {
-    let (_, info) = split(request, &request.location().settings.fastcgi_pass);
+    let (_, info) = split(request, request.location().own::<FastcgiPass>());
     out.extend_from_slice(info);
     true
 }

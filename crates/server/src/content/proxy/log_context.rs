@@ -10,6 +10,7 @@ use message::{HeaderId, Span};
 use runtime::Loop;
 
 use crate::connection::Client;
+use crate::content::proxy::ProxyAnswers;
 use crate::generation::Generation;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
@@ -70,7 +71,7 @@ impl About {
     pub fn temporary_place(&self) -> disk::TemporaryPlace {
         let location = self.location();
         let family = location.passing.as_ref().map(|passing| passing.family);
-        let answers = &location.settings.proxy_answers;
+        let answers = location.own::<ProxyAnswers>();
         answers.temporary_place(family.unwrap_or(Family::Proxy), &self.generation.settings)
     }
 

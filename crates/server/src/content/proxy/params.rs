@@ -7,12 +7,16 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
+use config::Groups;
 use message::{Framing, HeaderId};
 use wire::fastcgi;
 use wire::gateway::{self, Unsendable};
 
+use crate::content::proxy::Asking;
+use crate::content::proxy::gateways::FastcgiPass;
+use crate::content::proxy::gateways::ScgiPass;
+use crate::content::proxy::gateways::UwsgiPass;
 use crate::request::Request;
-use crate::settings::LocationSettings;
 use crate::variables::request::host_and_port;
 
 use super::families::Family;
@@ -84,18 +88,18 @@ type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
 impl Params {
     /// The parameters of a location.
     #[must_use]
-    pub fn new(family: Family, settings: &LocationSettings) -> Params {
+    pub fn new(family: Family, settings: &dyn Groups) -> Params {
         let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
         let (packing, set) = match family {
             Family::Uwsgi => {
-                let own = &settings.uwsgi_pass;
+                let own = settings.own::<UwsgiPass>();
                 let modifiers = (small(own.uwsgi_modifier1.0), small(own.uwsgi_modifier2.0));
                 let behind = own.uwsgi_string.clone().unwrap_or_default();
                 (Packing::Uwsgi { modifiers, behind }, &own.uwsgi_param)
             }
-            Family::Scgi => (Packing::Scgi, &settings.scgi_pass.scgi_param),
+            Family::Scgi => (Packing::Scgi, &settings.own::<ScgiPass>().scgi_param),
             Family::Fastcgi | Family::Proxy => {
-                let own = &settings.fastcgi_pass;
+                let own = settings.own::<FastcgiPass>();
                 let packing = Packing::Fastcgi {
                     keeps_connection: own.fastcgi_keep_conn,
                     caught: own.fastcgi_catch_stderr.to_vec(),
@@ -108,7 +112,7 @@ impl Params {
             lines: Vec::new(),
             replaced: Vec::new(),
             sends_host: true,
-            sends_headers: settings.asking.proxy_pass_request_headers,
+            sends_headers: settings.own::<Asking>().proxy_pass_request_headers,
         };
         set.iter().for_each(|line| params.add(line));
         if params.sends_host {

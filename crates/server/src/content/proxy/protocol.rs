@@ -2,6 +2,7 @@
 //!
 //! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
 
+use crate::content::proxy::ProxyAnswers;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -51,8 +52,7 @@ pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
     let rate = &order
         .about
         .location()
-        .settings
-        .proxy_answers
+        .own::<ProxyAnswers>()
         .proxy_limit_rate;
     let may_be_whole = match order.family {
         Family::Proxy => matches!(head.framing, ResponseFraming::Length(_)),

@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Origin, Place, Placed, Template};
+use config::{Error, Groups, Origin, Place, Placed, Template};
 use message::HeaderId;
 
-use crate::settings::LocationSettings;
+use crate::content::proxy::Proxy;
+use crate::content::proxy::ProxyRewrites;
+use crate::content::proxy::gateways::FastcgiPass;
+use crate::content::proxy::gateways::ScgiPass;
+use crate::content::proxy::gateways::UwsgiPass;
 use crate::settings::locations::Kind;
 use crate::upstream::{Upstream, Upstreams};
 
@@ -105,8 +109,8 @@ pub enum Target {
 
 /// The directive that passes a location's requests on. With several lines the last one counts, as in nginx.
 #[must_use]
-pub fn chosen(settings: &LocationSettings) -> Option<Family> {
-    let proxy = settings.proxy.proxy_pass.as_ref();
+pub fn chosen(settings: &dyn Groups) -> Option<Family> {
+    let proxy = settings.own::<Proxy>().proxy_pass.as_ref();
     let mut all = vec![(Family::Proxy, proxy.map(|pass| &pass.place))];
     let others = Family::OTHERS.into_iter();
     all.extend(others.map(|family| (family, to(family, settings).map(|pass| &pass.place))));
@@ -119,12 +123,12 @@ pub fn chosen(settings: &LocationSettings) -> Option<Family> {
 }
 
 /// The address of a gateway's line.
-fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> {
+fn to(family: Family, settings: &dyn Groups) -> Option<&Placed<Template>> {
     match family {
         Family::Proxy => None,
-        Family::Fastcgi => settings.fastcgi_pass.fastcgi_pass.as_ref(),
-        Family::Uwsgi => settings.uwsgi_pass.uwsgi_pass.as_ref(),
-        Family::Scgi => settings.scgi_pass.scgi_pass.as_ref(),
+        Family::Fastcgi => settings.own::<FastcgiPass>().fastcgi_pass.as_ref(),
+        Family::Uwsgi => settings.own::<UwsgiPass>().uwsgi_pass.as_ref(),
+        Family::Scgi => settings.own::<ScgiPass>().scgi_pass.as_ref(),
     }
 }
 
@@ -133,7 +137,7 @@ fn to(family: Family, settings: &LocationSettings) -> Option<&Placed<Template>> 
 /// # Errors
 /// The error, at its place: a server that is not found, buffers that do not fit together.
 pub fn build(
-    settings: &LocationSettings,
+    settings: &dyn Groups,
     family: Option<Family>,
     kind: Option<&Kind>,
     name: &Bytes,
@@ -148,7 +152,7 @@ pub fn build(
 
 fn of_gateway(
     family: Family,
-    settings: &LocationSettings,
+    settings: &dyn Groups,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
     let Some(pass) = to(family, settings) else {
@@ -175,7 +179,7 @@ fn of_gateway(
         lines: Vec::new(),
         replaced: Names::default(),
         replaced_for_cache: Names::default(),
-        hidden: hidden(family, &settings.proxy_answers),
+        hidden: hidden(family, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
     })))
 }
@@ -204,12 +208,12 @@ fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
 }
 
 fn of_proxy(
-    settings: &LocationSettings,
+    settings: &dyn Groups,
     kind: Option<&Kind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
-    let Some(pass) = &settings.proxy.proxy_pass else {
+    let Some(pass) = &settings.own::<Proxy>().proxy_pass else {
         return Ok(None);
     };
     let is_prefix = matches!(kind, Some(Kind::Prefix { .. } | Kind::Exact));
@@ -241,7 +245,7 @@ fn of_proxy(
         lines: Vec::new(),
         replaced: Names::of(OWN_LINES),
         replaced_for_cache: Names::of(OWN_LINES),
-        hidden: hidden(Family::Proxy, &settings.proxy_answers),
+        hidden: hidden(Family::Proxy, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
     };
     CACHE_LINES.iter().for_each(|id| {
@@ -251,7 +255,7 @@ fn of_proxy(
     });
     passing.redirects =
         redirects(&passing.target, name, settings).map_err(|sentence| pass.error(sentence))?;
-    for line in &settings.proxy.proxy_set_header.0 {
+    for line in &settings.own::<Proxy>().proxy_set_header.0 {
         passing.add_line(line);
     }
     Ok(Some(Arc::new(passing)))
@@ -297,7 +301,7 @@ impl Passing {
 fn redirects(
     target: &Target,
     location: &Bytes,
-    settings: &LocationSettings,
+    settings: &dyn Groups,
 ) -> Result<Vec<Rule>, &'static str> {
     let default = || match target {
         Target::Made(_) => None,
@@ -307,7 +311,7 @@ fn redirects(
         }
         Target::Fixed { url, .. } => Some(Rule::literal(url.whole.clone(), location.clone())),
     };
-    let Some(lines) = &settings.proxy_rewrites.proxy_redirect else {
+    let Some(lines) = &settings.own::<ProxyRewrites>().proxy_redirect else {
         return Ok(default().into_iter().collect());
     };
     let rule = |line: &Redirect| {

@@ -8,6 +8,7 @@
 //! server is held back. Besides the piece that is being sent, memory holds `proxy_buffers`, and somewhat more only
 //! while a part is being written, so that a server is not held for the time until a pool's thread gets to that part.
 
+use crate::content::proxy::ProxyAnswers;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -80,7 +81,7 @@ pub(super) struct Ahead {
 impl Ahead {
     pub(super) fn of(trying: &Trying) -> Ahead {
         let about = &trying.order.about;
-        let settings = &about.location().settings.proxy_answers;
+        let settings = about.location().own::<ProxyAnswers>();
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let buffers = settings.proxy_buffers.value;
         let memory = bytes(buffers.count.saturating_mul(buffers.size));

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use runtime::listen::Address;
 use wire::Wheel;
 
+use crate::resolver::Resolving;
 use crate::settings::Location;
 use crate::upstream::{Upstream, Upstreams};
 
@@ -68,7 +69,7 @@ impl Unresolved {
         wheel: &Rc<Wheel>,
     ) -> Result<Arc<Upstream>, String> {
         let Self { name, port, text } = self;
-        let settings = &location.settings.resolving;
+        let settings = location.own::<Resolving>();
         let Some(resolver) = settings.get() else {
             return Err(format!("no resolver defined to resolve {name}"));
         };

@@ -22,6 +22,8 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
+use crate::content::proxy::Asking;
+use crate::content::proxy::Proxy;
 use crate::request::Request;
 use crate::upstream::keepalive::ConnectionKey;
 use crate::upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
@@ -211,7 +213,7 @@ impl Flow {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
-        let settings = &self.try_.order.about.location().settings.asking;
+        let settings = self.try_.order.about.location().own::<Asking>();
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
         Poll::Ready(match outcome {
@@ -349,7 +351,7 @@ impl Flow {
         };
         self.try_.settle(&exchange);
         let order = &self.try_.order;
-        let settings = &order.about.location().settings.proxy;
+        let settings = order.about.location().own::<Proxy>();
         if settings.proxy_pass_trailers {
             self.trailers = exchange.trailers();
             *order.record.trailers.borrow_mut() = self.trailers.clone();

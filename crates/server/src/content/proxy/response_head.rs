@@ -12,6 +12,9 @@ use message::response::{ClientAbort, Ranges};
 use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
 
 use crate::caching::cache_state::Note;
+use crate::content::proxy::Asking;
+use crate::content::proxy::ProxyAnswers;
+use crate::content::proxy::ProxyRewrites;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::{Failure, Response};
@@ -90,11 +93,11 @@ pub fn shape(
 
 /// A response that an error page is to replace (`proxy_intercept_errors`).
 fn intercepted(request: &Request, head: &ResponseHead) -> Option<Failure> {
-    let settings = &request.location().settings;
-    if head.status < 300 || !settings.proxy_answers.proxy_intercept_errors {
+    let location = request.location();
+    if head.status < 300 || !location.own::<ProxyAnswers>().proxy_intercept_errors {
         return None;
     }
-    let pages = settings.error_pages.error_page.as_ref()?;
+    let pages = location.settings.error_pages.error_page.as_ref()?;
     if !pages.0.iter().any(|page| page.status == head.status) {
         return None;
     }
@@ -128,12 +131,12 @@ fn copy(
     };
     response.body = body;
     response.conditional = origin != Origin::Server;
-    let ignores_abort = request.location().settings.asking.proxy_ignore_client_abort;
+    let ignores_abort = request.location().own::<Asking>().proxy_ignore_client_abort;
     response.client_abort = match request.states.get::<Note>().is_some() || ignores_abort {
         true => ClientAbort::Ignored,
         false => ClientAbort::EndsBody,
     };
-    let forces_ranges = request.location().settings.proxy_answers.proxy_force_ranges;
+    let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
     if forces_ranges {
         response.ranges = ranges(origin);
     }
@@ -207,7 +210,7 @@ impl Copying<'_> {
                 response.headers.push(name, moved.unwrap_or(value));
             }
             HeaderId::SetCookie => {
-                let settings = &self.request.location().settings.proxy_rewrites;
+                let settings = self.request.location().own::<ProxyRewrites>();
                 let moved = cookies::rewrite(self.request, settings, &value);
                 response.headers.push(name, moved.unwrap_or(value));
             }

@@ -119,8 +119,8 @@ pub fn check(family: Family, store: &ProxyStore, caching: &Caching) -> Result<()
 /// Whether a response to this request may be stored. If so, the client is not watched for leaving.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
-    let settings = &request.location().settings;
-    !matches!(settings.proxy_store.proxy_store.value, StoreTo::Off)
+    let settings = request.location().groups();
+    !matches!(settings.own::<ProxyStore>().proxy_store.value, StoreTo::Off)
 }
 
 /// Whether this response is to be stored.
@@ -371,8 +371,8 @@ impl Saving {
     }
 
     fn access(&self) -> Permissions {
-        let settings = &self.about.location().settings;
-        settings.proxy_store.proxy_store_access
+        let settings = self.about.location().groups();
+        settings.own::<ProxyStore>().proxy_store_access
     }
 
     /// Waits for the disk for a limited time; a timeout is logged.
@@ -407,8 +407,8 @@ impl Saving {
 
 /// The path for the response to the request; none: it is not stored.
 fn place(request: &Request) -> Option<Bytes> {
-    let settings = &request.location().settings;
-    let path = match &settings.proxy_store.proxy_store.value {
+    let settings = request.location().groups();
+    let path = match &settings.own::<ProxyStore>().proxy_store.value {
         StoreTo::Off => return None,
         StoreTo::Place => {
             let mut mapped = path::Mapped::default();

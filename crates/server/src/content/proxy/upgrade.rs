@@ -14,6 +14,7 @@ use logs::Level;
 use wire::Stream;
 
 use crate::connection::Tunnel;
+use crate::content::proxy::Asking;
 use crate::request::Request;
 
 use super::attempt::shown;
@@ -158,7 +159,7 @@ impl Behind for Flow {
     }
 
     fn patience(&self) -> Patience {
-        let settings = &self.order().about.location().settings.asking;
+        let settings = self.order().about.location().own::<Asking>();
         Patience {
             silence: settings.proxy_read_timeout.duration(),
             taking: settings.proxy_send_timeout.duration(),

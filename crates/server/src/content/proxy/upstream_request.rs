@@ -17,6 +17,9 @@ use wire::http1::head_buffers;
 use wire::http1::request_writer::{self, Outgoing};
 
 use crate::Failure;
+use crate::content::proxy::Asking;
+use crate::content::proxy::Proxy;
+use crate::content::proxy::ProxyAnswers;
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::upstream::sticky::StickySession;
@@ -119,8 +122,8 @@ impl Order {
                 (head, 0..0, request.method == Method::Head)
             }
         };
-        let settings = &request.location().settings.asking;
-        let rate = &request.location().settings.proxy_answers.proxy_limit_rate;
+        let settings = request.location().own::<Asking>();
+        let rate = &request.location().own::<ProxyAnswers>().proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Rc::new(Order {
@@ -218,8 +221,8 @@ impl Writing<'_> {
     /// Appends the head; returns the position of the URI in it, and the method's length.
     fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
         let request = self.request;
-        let settings = &request.location().settings;
-        let (settings, asking) = (&settings.proxy, &settings.asking);
+        let settings = request.location().groups();
+        let (settings, asking) = (settings.own::<Proxy>(), settings.own::<Asking>());
         let method = self.method();
         let target = self.target();
         if target.is_empty() {
@@ -262,7 +265,7 @@ impl Writing<'_> {
     }
 
     fn method(&self) -> Cow<'_, [u8]> {
-        let settings = &self.request.location().settings.proxy;
+        let settings = self.request.location().own::<Proxy>();
         if self.variation.as_get {
             return Cow::Borrowed(b"GET");
         }
