@@ -2,14 +2,15 @@
 //!
 //! Invariant: their number is bounded at the source ([`logs::recent`], [`runtime::metrics::stalls`]).
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use logs::recent::{self, Line};
 use runtime::Ledger;
-use runtime::metrics::json;
+use runtime::metrics::json::StallObject;
 use runtime::metrics::stalls::Stall;
+
+use super::event::event;
 
 /// The state of the lines that were sent.
 #[derive(Debug, Default)]
@@ -47,25 +48,11 @@ impl Lines {
 }
 
 fn of_errors(lines: &[Arc<Line>]) -> Bytes {
-    event("errors", lines, |line, out| {
-        // A String takes all that is written.
-        let _ = write!(out, "[\"{}\",", line.level.name());
-        json::string(&line.text, out);
-        out.push(']');
-    })
+    let lines = lines.iter().map(|line| (line.level.name(), &line.text));
+    event("errors", &lines.collect::<Vec<_>>())
 }
 
 fn of_stalls(stalls: &[Arc<Stall>]) -> Bytes {
-    event("stalls", stalls, json::stall)
-}
-
-/// An event whose data is a list.
-fn event<T>(name: &str, all: &[Arc<T>], each: impl Fn(&T, &mut String)) -> Bytes {
-    let mut out = format!("event: {name}\ndata: [");
-    for (nth, one) in all.iter().enumerate() {
-        out.push_str(if nth == 0 { "" } else { "," });
-        each(one, &mut out);
-    }
-    out.push_str("]\n\n");
-    out.into()
+    let stalls = stalls.iter().map(|stall| StallObject::of(stall));
+    event("stalls", &stalls.collect::<Vec<_>>())
 }

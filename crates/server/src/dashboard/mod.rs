@@ -2,6 +2,7 @@
 //!
 //! * [`document`]: the page itself, whose sources lie in `page/`.
 //! * [`series`]: the series that are made of the figures, and their samples.
+//! * `event`: the form in which they are sent.
 //! * [`history`]: the samples that are kept, and the clients that get new ones; [`sampler`]: the thread that takes
 //!   them.
 //! * [`stream`]: the samples as the body of a response.
@@ -10,6 +11,7 @@
 //! once, by one thread, however many clients watch; text of requests is string data, never a part of the page.
 
 pub mod document;
+mod event;
 pub mod history;
 pub mod lines;
 pub mod sampler;

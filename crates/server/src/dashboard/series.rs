@@ -10,15 +10,15 @@
 //!
 //! Invariant: at most [`SERIES_MAX`] places; families with few series get them first.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 use disk::metrics::Times;
 use hashbrown::HashMap;
 use runtime::metrics::families::{Family, Kind};
-use runtime::metrics::json;
+use runtime::metrics::json::Labels;
 use runtime::metrics::page::{Page, Sample, Value};
+use serde::Serialize;
 
+use super::event::event;
 use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
 
 /// Labels whose values are names, of which a configuration or a machine may have any number; the sums have no such
@@ -59,10 +59,33 @@ pub struct Taken {
     pub all: Option<Bytes>,
 }
 
+/// The number of a series in a sample.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+enum Number {
+    /// The series is not in it.
+    Missing,
+    Whole(u64),
+    Real(f64),
+    /// Number, p50, p99 and the longest, in microseconds.
+    Times(u64, u64, u64, u64),
+}
+
+/// The value of the event of a sample.
+#[derive(Debug, Serialize)]
+struct SampleEvent<'a> {
+    /// Time in milliseconds since 1970.
+    t: u64,
+    /// Series that have no place, or none of their own.
+    out: u64,
+    /// The numbers, by place.
+    v: &'a [Number],
+}
+
 /// The numbers of a sample while it is taken.
 #[derive(Debug, Default)]
 struct Taking {
-    numbers: Vec<String>,
+    numbers: Vec<Number>,
     /// Places of series that are new.
     added: Vec<usize>,
     /// Series that have no place, or none of their own.
@@ -74,7 +97,7 @@ impl Series {
     pub fn take(&mut self, page: &Page, now_ms: u64) -> Taken {
         self.taken += 1;
         let mut taking = Taking {
-            numbers: vec!["null".to_owned(); self.places.len()],
+            numbers: vec![Number::Missing; self.places.len()],
             ..Taking::default()
         };
         let mut families: Vec<_> = page.families().collect();
@@ -84,13 +107,14 @@ impl Series {
             is_crowded.then_some(family.name)
         });
         self.crowded = crowded.collect();
-        let (numbers, left_out) = (taking.numbers.join(","), taking.left_out);
-        let sample = format!(
-            "event: sample\ndata: {{\"t\":{now_ms},\"out\":{left_out},\"v\":[{numbers}]}}\n\n"
-        );
+        let sample = SampleEvent {
+            t: now_ms,
+            out: taking.left_out,
+            v: &taking.numbers,
+        };
         let is_same = taking.added.is_empty();
         Taken {
-            sample: sample.into(),
+            sample: event("sample", &sample),
             all: (!is_same).then(|| self.event(0..self.places.len())),
             added: (!is_same).then(|| self.event(taking.added.into_iter())),
         }
@@ -137,7 +161,7 @@ impl Series {
             return;
         };
         if index >= taking.numbers.len() {
-            taking.numbers.push(String::new());
+            taking.numbers.push(Number::Missing);
         }
         let place = &mut self.places[index];
         taking.numbers[index] = number(family.kind, &place.last, &sample.value);
@@ -190,26 +214,16 @@ impl Series {
 
     /// These series as an event: place, name, kind, labels.
     fn event(&self, indices: impl Iterator<Item = usize>) -> Bytes {
-        let mut out = String::from("event: series\ndata: [");
-        for (nth, index) in indices.enumerate() {
+        let series = indices.map(|index| {
             let Place { family, labels, .. } = &self.places[index];
-            out.push_str(if nth == 0 { "" } else { "," });
-            // A String takes all that is written.
-            let _ = write!(
-                out,
-                "[{index},\"{}\",\"{}\",{{",
+            (
+                index,
                 family.name,
-                family.kind.name()
-            );
-            for (nth, (name, value)) in family.labels.iter().zip(labels).enumerate() {
-                out.push_str(if nth == 0 { "" } else { "," });
-                let _ = write!(out, "\"{name}\":");
-                json::string(value, &mut out);
-            }
-            out.push_str("}]");
-        }
-        out.push_str("]\n\n");
-        out.into()
+                family.kind.name(),
+                Labels(family, labels),
+            )
+        });
+        event("series", &series.collect::<Vec<_>>())
     }
 }
 
@@ -236,35 +250,30 @@ fn add_up(family: &Family, sample: &Sample, sums: &mut Vec<Sample>) {
     }
 }
 
-fn number(kind: Kind, last: &Value, now: &Value) -> String {
+fn number(kind: Kind, last: &Value, now: &Value) -> Number {
     match (kind, last, now) {
         (Kind::Counter, Value::Whole(last), Value::Whole(now)) => {
-            now.saturating_sub(*last).to_string()
+            Number::Whole(now.saturating_sub(*last))
         }
         (Kind::Counter, Value::Real(last), Value::Real(now)) => short((now - last).max(0.0)),
         (_, Value::Times(last), Value::Times(now)) => times(&now.since(last)),
-        (_, _, Value::Whole(now)) => now.to_string(),
+        (_, _, Value::Whole(now)) => Number::Whole(*now),
         (_, _, Value::Real(now)) => short(*now),
         (_, _, Value::Times(now)) => times(now),
     }
 }
 
-/// A number to the microsecond, if it is in seconds. A value that is not a number cannot be written in JSON.
-fn short(real: f64) -> String {
-    let short = (real * 1e6).round() / 1e6;
-    if short.is_finite() {
-        short.to_string()
-    } else {
-        "null".to_owned()
-    }
+/// A number to the microsecond, if it is in seconds. A value that is not a number becomes `null`.
+fn short(real: f64) -> Number {
+    Number::Real((real * 1e6).round() / 1e6)
 }
 
-fn times(times: &Times) -> String {
+fn times(times: &Times) -> Number {
     match times.count() {
-        0 => "0".to_owned(),
+        0 => Number::Whole(0),
         count => {
             let us = |share: f64| times.quantile_ns(share) / 1000;
-            format!("[{count},{},{},{}]", us(0.5), us(0.99), us(1.0))
+            Number::Times(count, us(0.5), us(0.99), us(1.0))
         }
     }
 }
@@ -308,7 +317,7 @@ mod tests {
         );
         let all = "event: series\ndata: [[0,\"example_blocked_seconds\",\"histogram\",{\"loop\":\"0\"}],\
                    [1,\"example_requests\",\"counter\",{\"loop\":\"0\"}],\
-                   [2,\"example_queue\",\"gauge\",{\"pool\":\"a\\\"\\u000a\",\"lane\":\"read\"}]]\n\n";
+                   [2,\"example_queue\",\"gauge\",{\"pool\":\"a\\\"\\n\",\"lane\":\"read\"}]]\n\n";
         assert_eq!(first.all.as_ref().map(text), Some(all));
         times.record(1_500_000);
         let second = series.take(&page(107, 2, &times, "b"), 9);

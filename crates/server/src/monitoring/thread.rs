@@ -90,16 +90,16 @@ fn answer_all(asked: &mpsc::Receiver<Ask>) {
     }
 }
 
-fn write(ledger: &Ledger, page: &Page, shape: Shape) -> String {
+fn write(ledger: &Ledger, page: &Page, shape: Shape) -> Vec<u8> {
     match shape {
-        Shape::Text(format) => text::write(page, format),
+        Shape::Text(format) => text::write(page, format).into_bytes(),
         Shape::Json => json::write(page, &ledger.stalls.last()),
     }
 }
 
 /// Splits a text. Each piece has memory of its own, so that freeing one on a loop gives back little at a time.
-fn in_pieces(text: &str) -> Vec<Bytes> {
-    let pieces = text.as_bytes().chunks(PIECE_BYTES);
+fn in_pieces(text: &[u8]) -> Vec<Bytes> {
+    let pieces = text.chunks(PIECE_BYTES);
     pieces.map(Bytes::copy_from_slice).collect()
 }
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_long_text_lies_in_pieces_of_memory_of_their_own() {
         let text = "0123456789".repeat(PIECE_BYTES / 4);
-        let pieces = in_pieces(&text);
+        let pieces = in_pieces(text.as_bytes());
         assert_eq!(pieces.len(), text.len().div_ceil(PIECE_BYTES));
         assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
         assert_eq!(pieces.concat(), text.as_bytes());
