@@ -13,7 +13,7 @@ use super::syslog;
 use crate::wall_clock::Clock;
 
 /// How many `error_log` lines one level of the configuration may hold.
-pub const LOGS_MAX: usize = 64;
+pub(crate) const LOGS_MAX: usize = 64;
 
 /// The error logs in force somewhere: of the process, of a server, of a location.
 #[derive(Debug, Clone)]

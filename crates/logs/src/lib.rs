@@ -11,6 +11,8 @@
 //! Not here: which lines are written when; it knows neither a request nor a loop. Invariant: no loop ever writes to a
 //! log, or waits for one without a bound.
 
+#![warn(unreachable_pub)]
+
 mod access;
 pub mod directives;
 mod error;

@@ -18,7 +18,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Of the calling thread.
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         Self {
             pid: std::process::id(),
             tid: rustix::thread::gettid().as_raw_nonzero().get(),
@@ -26,7 +26,7 @@ impl Process {
     }
 
     /// Appends a whole line, newline included; `write` appends the text and its context.
-    pub fn error_line(
+    pub(crate) fn error_line(
         self,
         clock: &Clock,
         level: Level,

@@ -30,7 +30,7 @@ pub struct OpenLogFileCache {
 }
 
 /// How many paths a cache remembers, whatever the configuration says.
-pub const CACHE_FILES_MAX: usize = 65_536;
+pub(crate) const CACHE_FILES_MAX: usize = 65_536;
 
 /// See the module.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Open {
 }
 
 impl Named {
-    pub fn new(cache: Option<OpenLogFileCache>) -> Self {
+    pub(crate) fn new(cache: Option<OpenLogFileCache>) -> Self {
         Self {
             cache,
             files: Mutex::default(),
@@ -56,12 +56,12 @@ impl Named {
     }
 
     /// Closes all files.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.files.lock().clear();
     }
 
     /// Writes a line that has the root's and the log's path in front of it.
-    pub fn write(&self, bytes: &[u8], (root, path): (u16, u16)) -> Result<(), Complaint> {
+    pub(crate) fn write(&self, bytes: &[u8], (root, path): (u16, u16)) -> Result<(), Complaint> {
         let (root, rest) = bytes.split_at(usize::from(root));
         let (path, line) = rest.split_at(usize::from(path));
         self.check_root(root)?;

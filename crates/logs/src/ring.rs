@@ -25,14 +25,14 @@ use crate::wall_clock::Clock;
 pub const RING_BYTES: usize = 16 << 20;
 /// Maximum bytes of lines that a loop gathers before it hands them over; at the latest it does so at the end of an
 /// iteration.
-pub const LOCAL_BYTES: usize = 64 << 10;
+pub(crate) const LOCAL_BYTES: usize = 64 << 10;
 /// Maximum time that the end of a request waits for room.
 pub const ROOM_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time that the end of a connection waits for its lines to be written, so that a client that has seen it close
 /// finds them in the file.
 pub const SETTLE_WAIT: Duration = Duration::from_millis(20);
 /// Maximum bytes of a line; a longer one is cut.
-pub const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of emptied buffers that are kept for the next lines.
 const SPARE_MAX: usize = 64;
 
@@ -56,7 +56,7 @@ pub(super) struct Run {
 
 impl Batch {
     /// Appends the line in `line`.
-    pub fn push(&mut self, target: &Target, line: &[u8], names: (u16, u16)) {
+    pub(crate) fn push(&mut self, target: &Target, line: &[u8], names: (u16, u16)) {
         self.bytes.extend_from_slice(line);
         if !target.keeps_lines_apart()
             && let Some(run) = self.runs.last_mut()
@@ -134,7 +134,7 @@ struct Full {
 }
 
 impl Ring {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             queue: Mutex::new(Queue {
                 items: Vec::new(),
@@ -174,7 +174,7 @@ impl Ring {
     }
 
     /// Gives the thread an order; wakes it from a nap too.
-    pub fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: Order) {
         self.queue.lock().items.push(Item::Order(order));
         self.work.notify_one();
     }
@@ -191,7 +191,7 @@ impl Ring {
     }
 
     /// Waits for work, at most until `deadline`. Called by the thread.
-    pub fn wait(&self, deadline: Option<Instant>) -> Work {
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Work {
         let mut queue = self.queue.lock();
         while queue.items.is_empty() && !queue.draining && !queue.ending {
             queue.state = State::Asleep;
@@ -216,7 +216,7 @@ impl Ring {
     }
 
     /// Lets lines gather for `span`; cut short when something must be done at once. Called by the thread.
-    pub fn nap(&self, span: Duration) {
+    pub(crate) fn nap(&self, span: Duration) {
         let mut queue = self.queue.lock();
         if !queue.draining && !queue.ending {
             queue.state = State::Napping;
@@ -230,7 +230,7 @@ impl Ring {
     }
 
     /// The thread has written this work: there is room again.
-    pub fn done(&self, work: Work) {
+    pub(crate) fn done(&self, work: Work) {
         let mut bytes = 0;
         let mut emptied = Vec::with_capacity(work.items.len());
         for item in work.items {
@@ -258,7 +258,7 @@ impl Ring {
 
     /// Waits until all lines so far are written, buffered logs too. Blocks, so never called on a loop. Returns whether
     /// it was done in time.
-    pub fn drain(&self, longest: Duration) -> bool {
+    pub(crate) fn drain(&self, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         let mut queue = self.queue.lock();
         queue.draining = true;
@@ -272,13 +272,13 @@ impl Ring {
     }
 
     /// Ends the thread after it has written all.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.queue.lock().ending = true;
         self.work.notify_one();
     }
 
     /// Lines from a thread that is no loop: handed over at once, dropped when there is no room.
-    pub fn push_now(&self, mut batch: Batch) {
+    pub(crate) fn push_now(&self, mut batch: Batch) {
         if batch.bytes.is_empty() {
             return;
         }

@@ -251,7 +251,7 @@ struct Socket {
 }
 
 impl Syslog {
-    pub fn new(peer: &Peer) -> Self {
+    pub(crate) fn new(peer: &Peer) -> Self {
         let mut rest = vec![b' '];
         if peer.hostname {
             // nginx lower-cases the machine's name.
@@ -274,7 +274,7 @@ impl Syslog {
     }
 
     /// Sends one message, header included.
-    pub fn send(&self, packet: &[u8]) -> Result<(), Complaint> {
+    pub(crate) fn send(&self, packet: &[u8]) -> Result<(), Complaint> {
         let mut socket = self.socket.lock();
         let sent = match &socket.open {
             Some(open) => Ok(open),

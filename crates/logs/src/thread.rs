@@ -51,7 +51,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new(ring: Arc<Ring>, targets: Arc<Targets>) -> Self {
+    pub(crate) fn new(ring: Arc<Ring>, targets: Arc<Targets>) -> Self {
         Self {
             ring,
             targets,
@@ -68,7 +68,7 @@ impl Writer {
     }
 
     /// Runs until the ring ends.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         self.process = Process::current();
         let mut pace = Pace {
             credits: CREDITS_MAX,

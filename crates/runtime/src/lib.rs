@@ -10,6 +10,8 @@
 //! Not here: any protocol (of `wire` only the clock, timers and buffers of a loop are used), and any configuration but
 //! `listen`. Invariant: a loop never waits for anything but events.
 
+#![warn(unreachable_pub)]
+
 pub mod cpu_pool;
 pub mod direct_mapped;
 pub mod listen;
@@ -19,7 +21,8 @@ pub mod timing;
 
 pub use loops::ledger::{Ledger, PARTS};
 pub use loops::{
-    Accepted, Berth, Configuration, Crew, Datagrams, Errand, Idle, IdleEntry, IdleList, LOOP,
-    LOOPS_MAX, Listener, Loop, Seat, Service, Serving, Shared, SocketType, Stage, Start, Waiting,
+    Accepted, Configuration, Datagrams, Errand, Idle, IdleEntry, IdleList, LOOP, LOOPS_MAX,
+    Listener, Loop, LoopHandle, LoopThreads, Seat, Service, Serving, Shared, SocketType, Stage,
+    Start, Waiting,
 };
 pub use timing::{Kind, LoopFigures, spawn, spawn_begun};

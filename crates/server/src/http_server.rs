@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use runtime::loops::loop_threads::{self, Crew};
+use runtime::loops::loop_threads::{self, LoopThreads};
 use runtime::{Accepted, Configuration, Datagrams, Ledger, Loop, Service, Serving, Shared, Start};
 
 use crate::connection;
@@ -39,7 +39,7 @@ pub struct Plan {
 
 /// The loops of a worker with their service. Lives on the worker's main thread, which may block.
 pub struct HttpServer {
-    threads: Crew,
+    threads: LoopThreads,
     ledger: Arc<Ledger>,
 }
 
@@ -50,7 +50,7 @@ impl HttpServer {
         let ledger = Arc::clone(&shared.ledger);
         let start = start(Arc::clone(&ledger));
         Self {
-            threads: Crew::new(start, shared),
+            threads: LoopThreads::new(start, shared),
             ledger,
         }
     }

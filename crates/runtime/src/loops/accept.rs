@@ -24,9 +24,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
-use super::loop_threads::Order;
+use super::loop_threads::Command;
 use super::{
-    Accepted, Berth, Datagrams, Kind, Listener, Loop, REUSED_AT_ONCE_MAX, Seat, ServingLoop,
+    Accepted, Datagrams, Kind, Listener, Loop, LoopHandle, REUSED_AT_ONCE_MAX, Seat, ServingLoop,
     SocketType, spawn,
 };
 
@@ -159,7 +159,7 @@ fn place(host: &ServingLoop, source: &Source, socket: OwnedFd, peer: Option<Sock
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
     let other = less_loaded(loop_);
     let accepted = Accepted {
-        seat: Seat::at(other.as_ref().unwrap_or(&loop_.berth)),
+        seat: Seat::at(other.as_ref().unwrap_or(&loop_.handle)),
         socket,
         peer,
         listener: Arc::clone(&source.listener),
@@ -168,20 +168,20 @@ fn place(host: &ServingLoop, source: &Source, socket: OwnedFd, peer: Option<Sock
     let Some(other) = other else {
         return seat(host, accepted);
     };
-    if let Err(back) = other.inbox.send(Order::Keep(accepted)) {
+    if let Err(back) = other.inbox.send(Command::Keep(accepted)) {
         // That loop has just ended.
-        if let Order::Keep(mut accepted) = back.0 {
-            accepted.seat = Seat::at(&loop_.berth);
+        if let Command::Keep(mut accepted) = back.0 {
+            accepted.seat = Seat::at(&loop_.handle);
             seat(host, accepted);
         }
     }
 }
 
 /// A loop that should rather keep the next connection: one with 1/8 fewer, and at least 2 fewer.
-fn less_loaded(loop_: &Loop) -> Option<Arc<Berth>> {
-    let berths = loop_.berths.borrow();
-    let mine = loop_.berth.connections();
-    let least = berths.iter().min_by_key(|berth| berth.connections())?;
+fn less_loaded(loop_: &Loop) -> Option<Arc<LoopHandle>> {
+    let handles = loop_.handles.borrow();
+    let mine = loop_.handle.connections();
+    let least = handles.iter().min_by_key(|handle| handle.connections())?;
     let theirs = least.connections();
     (mine > theirs + 1 + theirs / 8).then(|| Arc::clone(least))
 }
@@ -189,13 +189,13 @@ fn less_loaded(loop_: &Loop) -> Option<Arc<Berth>> {
 /// Whether connections must be closed to make room for others.
 fn is_nearly_full(loop_: &Loop) -> bool {
     let max = loop_.connections_max.get();
-    max.saturating_sub(loop_.berth.connections()) <= max / 16
+    max.saturating_sub(loop_.handle.connections()) <= max / 16
 }
 
 /// Serves a connection that is counted at this loop already, unless `worker_connections` is reached.
 pub(super) fn seat(host: &ServingLoop, accepted: Accepted) {
     let loop_ = &host.loop_;
-    let before = loop_.berth.connections().saturating_sub(1);
+    let before = loop_.handle.connections().saturating_sub(1);
     let max = loop_.connections_max.get();
     let leaving = loop_.idle.leaving();
     let taken = before.saturating_sub(u32::try_from(leaving).unwrap_or(u32::MAX));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use slots::{SharedTable, Slotted};
 
-use super::Berth;
+use super::LoopHandle;
 use crate::metrics::stalls::Stalls;
 use crate::timing::LoopFigures;
 use crate::timing::counters::{Counters, PerLoop};
@@ -33,17 +33,17 @@ pub struct Ledger {
 pub(super) struct Entry {
     pub(super) figures: Arc<LoopFigures>,
     /// The part of the loop that other threads see, while it runs.
-    berth: Weak<Berth>,
+    handle: Weak<LoopHandle>,
 }
 
 impl Entry {
     pub(super) fn is_alive(&self) -> bool {
-        self.berth.strong_count() > 0
+        self.handle.strong_count() > 0
     }
 
     pub(super) fn connections(&self) -> u64 {
-        let berth = self.berth.upgrade();
-        berth.map_or(0, |berth| u64::from(berth.connections()))
+        let handle = self.handle.upgrade();
+        handle.map_or(0, |handle| u64::from(handle.connections()))
     }
 }
 
@@ -68,27 +68,27 @@ impl Ledger {
         let figures = Arc::new(LoopFigures::new(index, loops.len(), stalls));
         loops.push(Entry {
             figures: Arc::clone(&figures),
-            berth: Weak::new(),
+            handle: Weak::new(),
         });
         figures
     }
 
     /// The loop with these figures runs.
-    pub fn run_loop(&self, figures: &Arc<LoopFigures>, berth: &Arc<Berth>) {
+    pub fn run_loop(&self, figures: &Arc<LoopFigures>, handle: &Arc<LoopHandle>) {
         let mut loops = self.loops.lock();
         let entry = loops
             .iter_mut()
             .find(|entry| Arc::ptr_eq(&entry.figures, figures));
         if let Some(entry) = entry {
-            entry.berth = Arc::downgrade(berth);
+            entry.handle = Arc::downgrade(handle);
         }
     }
 
     /// Memory is scarce: tells each loop to give up what it can do without.
     pub fn tell_loops_to_shed(&self) {
         let loops = self.loops.lock().clone();
-        for berth in loops.iter().filter_map(|entry| entry.berth.upgrade()) {
-            berth.tell_to_shed();
+        for handle in loops.iter().filter_map(|entry| entry.handle.upgrade()) {
+            handle.tell_to_shed();
         }
     }
 

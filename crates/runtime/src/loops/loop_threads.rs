@@ -1,6 +1,6 @@
 //! The loops of a worker: their threads, and the commands that they get.
 //!
-//! Not here: where a configuration comes from ([`crate::process`]), what a connection does. Invariant: while the worker
+//! Not here: where a configuration comes from, what a connection does. Invariant: while the worker
 //! serves, every socket is watched by one loop. A loop lets go of a socket only after another one watches it, and
 //! closes none that the next configuration listens on (closing one of a SO_REUSEPORT group resets the connections
 //! queued at it).
@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::accept::{self, Source};
-use super::{Accepted, Berth, Configuration, Ledger, Loop, ServingLoop, Shared, Stage, Start};
+use super::{Accepted, Configuration, Ledger, Loop, LoopHandle, ServingLoop, Shared, Stage, Start};
 use super::{SocketType, malloc_arena, shed};
 use crate::timing::poll_timing::{self, spawn, timed};
 use crate::timing::{Kind, tsc_clock};
@@ -31,10 +31,10 @@ use crate::timing::{Kind, tsc_clock};
 const LEAVING_TICK: Duration = Duration::from_millis(10);
 /// Maximum time that the worker waits for a loop to carry out a command, of those that a loop carries out without
 /// waiting.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A command to one loop.
-pub(super) enum Order {
+pub(super) enum Command {
     /// Serve a connection that another loop accepted; it is counted already.
     Keep(Accepted),
     /// Take a configuration, and watch these sockets and no others.
@@ -47,7 +47,7 @@ pub(super) enum Order {
     ShutDown,
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Keep(_) => "Keep",
@@ -65,7 +65,7 @@ pub(super) struct Take {
     configuration: Configuration,
     connections_max: u32,
     sources: Vec<Source>,
-    berths: Vec<Arc<Berth>>,
+    handles: Vec<Arc<LoopHandle>>,
     /// CPUs that the loop may run on; empty: all.
     cpus: Vec<usize>,
 }
@@ -90,30 +90,30 @@ pub struct Plan {
 }
 
 /// The loops of a worker. Lives on the worker's main thread, which may block; no loop ever waits for it.
-pub struct Crew {
+pub struct LoopThreads {
     start: Start,
     shared: Shared,
-    members: Vec<Member>,
+    members: Vec<LoopThread>,
     /// Loops that are ending.
-    retired: Vec<Member>,
+    retired: Vec<LoopThread>,
     /// Configurations that connections may still use. Kept so that the last reference is dropped here: freeing a large
     /// one, and closing its files, takes longer than a loop may be blocked.
     configurations: Vec<Configuration>,
 }
 
 #[derive(Debug)]
-struct Member {
-    berth: Arc<Berth>,
+struct LoopThread {
+    handle: Arc<LoopHandle>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Member {
-    fn order(&self, order: Order) -> bool {
-        self.berth.inbox.send(order).is_ok()
+impl LoopThread {
+    fn command(&self, command: Command) -> bool {
+        self.handle.inbox.send(command).is_ok()
     }
 }
 
-impl Crew {
+impl LoopThreads {
     /// No loops yet; `start` makes the service of each.
     #[must_use]
     pub fn new(start: Start, shared: Shared) -> Self {
@@ -138,7 +138,7 @@ impl Crew {
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
         let surplus = self.members.split_off(wanted.min(self.members.len()));
         while self.members.len() < wanted {
-            let member = self.hire(self.members.len(), plan);
+            let member = self.start_one(self.members.len(), plan);
             match member {
                 Ok(member) => self.members.push(member),
                 Err(error) => {
@@ -154,21 +154,21 @@ impl Crew {
         }
         let (done, retired) = mpsc::channel();
         for member in surplus {
-            member.order(Order::Retire(done.clone()));
+            member.command(Command::Retire(done.clone()));
             self.retired.push(member);
         }
         drop(done);
-        while retired.recv_timeout(ORDER_TIMEOUT).is_ok() {}
+        while retired.recv_timeout(COMMAND_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
         self.shared.ledger.stalls.configure(plan.stall_ns);
         Ok(())
     }
 
     fn hand_out(&self, plan: &Plan) -> io::Result<()> {
-        let berths: Vec<_> = self
+        let handles: Vec<_> = self
             .members
             .iter()
-            .map(|member| Arc::clone(&member.berth))
+            .map(|member| Arc::clone(&member.handle))
             .collect();
         let (done, taken) = mpsc::channel();
         for (index, member) in self.members.iter().enumerate() {
@@ -183,26 +183,26 @@ impl Crew {
                 configuration: Arc::clone(&plan.configuration),
                 connections_max: plan.connections_max,
                 sources: share(&plan.sources, index, self.members.len()),
-                berths: if berths.len() > 1 {
-                    berths.clone()
+                handles: if handles.len() > 1 {
+                    handles.clone()
                 } else {
                     Vec::new()
                 },
                 cpus,
             };
-            member.order(Order::Take(Box::new(take), done.clone()));
+            member.command(Command::Take(Box::new(take), done.clone()));
         }
         drop(done);
         for _ in 0..self.members.len() {
-            let answer = taken.recv_timeout(ORDER_TIMEOUT);
+            let answer = taken.recv_timeout(COMMAND_TIMEOUT);
             answer.map_err(|_| io::Error::other("a loop does not answer"))??;
         }
         Ok(())
     }
 
-    fn hire(&self, index: usize, plan: &Plan) -> io::Result<Member> {
-        let (inbox, orders) = unbounded_channel();
-        let berth = Arc::new(Berth {
+    fn start_one(&self, index: usize, plan: &Plan) -> io::Result<LoopThread> {
+        let (inbox, commands) = unbounded_channel();
+        let handle = Arc::new(LoopHandle {
             connections: AtomicU32::new(0),
             is_shedding: AtomicBool::new(false),
             inbox,
@@ -219,14 +219,14 @@ impl Crew {
         let thread = thread::Builder::new()
             .name(format!("loop {index}"))
             .spawn({
-                let berth = Arc::clone(&berth);
+                let handle = Arc::clone(&handle);
                 move || {
-                    run(first, berth, &start, shared, orders, &started);
+                    run(first, handle, &start, shared, commands, &started);
                 }
             })?;
-        let answer = is_started.recv_timeout(ORDER_TIMEOUT);
+        let answer = is_started.recv_timeout(COMMAND_TIMEOUT);
         answer.map_err(|_| io::Error::other("a loop does not start"))??;
-        Ok(Member { berth, thread })
+        Ok(LoopThread { handle, thread })
     }
 
     /// The metrics.
@@ -258,7 +258,7 @@ impl Crew {
     /// Tells all loops to finish and end.
     pub fn shut_down(&mut self) {
         for member in self.members.iter().chain(&self.retired) {
-            member.order(Order::ShutDown);
+            member.command(Command::ShutDown);
         }
     }
 
@@ -304,10 +304,10 @@ struct First {
 /// The main function of a loop thread.
 fn run(
     first: First,
-    berth: Arc<Berth>,
+    handle: Arc<LoopHandle>,
     start: &Start,
     shared: Shared,
-    orders: UnboundedReceiver<Order>,
+    commands: UnboundedReceiver<Command>,
     started: &mpsc::Sender<io::Result<()>>,
 ) {
     malloc_arena::reserve();
@@ -329,17 +329,17 @@ fn run(
         connections_max,
     } = first;
     let figures = shared.ledger.begin_loop(index);
-    shared.ledger.run_loop(&figures, &berth);
+    shared.ledger.run_loop(&figures, &handle);
     poll_timing::enter(Arc::clone(&figures));
     let _ = started.send(Ok(()));
     runtime.block_on(timed(Kind::Control, async move {
-        let loop_ = Loop::new(index, berth, connections_max, &shared, figures);
+        let loop_ = Loop::new(index, handle, connections_max, &shared, figures);
         let service = start(&loop_, number, configuration);
         let host = ServingLoop {
             loop_: Rc::clone(&loop_),
             service,
         };
-        obey(Rc::new(host), orders).await;
+        obey(Rc::new(host), commands).await;
         // The log lines of the last requests must not be lost.
         while !loop_.feed.hand_over() {
             tokio::time::sleep(LEAVING_TICK).await;
@@ -348,41 +348,41 @@ fn run(
 }
 
 /// Carries out commands until the loop ends.
-async fn obey(host: Rc<ServingLoop>, mut orders: UnboundedReceiver<Order>) {
+async fn obey(host: Rc<ServingLoop>, mut commands: UnboundedReceiver<Command>) {
     let loop_ = &host.loop_;
     let mut watches = Watches::default();
     while loop_.stage.get() == Stage::Serving {
-        let Some(order) = orders.recv().await else {
+        let Some(command) = commands.recv().await else {
             return;
         };
-        follow(&host, &mut watches, order);
+        carry_out(&host, &mut watches, command);
     }
     while loop_.is_busy() {
-        let next = tokio::time::timeout(LEAVING_TICK, orders.recv());
-        if let Ok(Some(order)) = next.await {
-            follow(&host, &mut watches, order);
+        let next = tokio::time::timeout(LEAVING_TICK, commands.recv());
+        if let Ok(Some(command)) = next.await {
+            carry_out(&host, &mut watches, command);
         }
     }
 }
 
-fn follow(host: &Rc<ServingLoop>, watches: &mut Watches, order: Order) {
+fn carry_out(host: &Rc<ServingLoop>, watches: &mut Watches, command: Command) {
     let loop_ = &host.loop_;
-    match order {
-        Order::Keep(accepted) => accept::seat(host, accepted),
-        Order::Take(take, done) => {
+    match command {
+        Command::Keep(accepted) => accept::seat(host, accepted),
+        Command::Take(take, done) => {
             let _ = done.send(take_over(host, watches, *take));
         }
-        Order::Shed => {
-            loop_.berth.is_shedding.store(false, Ordering::Relaxed);
+        Command::Shed => {
+            loop_.handle.is_shedding.store(false, Ordering::Relaxed);
             drop(spawn(Kind::Control, shed::run(Rc::clone(loop_))));
         }
-        Order::Retire(done) => {
+        Command::Retire(done) => {
             loop_.stage.set(Stage::Retiring);
             watches.stop();
             loop_.close_spares();
             let _ = done.send(());
         }
-        Order::ShutDown => {
+        Command::ShutDown => {
             loop_.stage.set(Stage::ShuttingDown);
             watches.close(host);
             loop_.idle.close_all();
@@ -397,7 +397,7 @@ fn take_over(host: &Rc<ServingLoop>, watches: &mut Watches, take: Take) -> io::R
     set_cpus(&take.cpus);
     host.service.configure(take.number, take.configuration);
     loop_.connections_max.set(take.connections_max);
-    *loop_.berths.borrow_mut() = take.berths.into();
+    *loop_.handles.borrow_mut() = take.handles.into();
     watches.keep_only(host, &take.sources);
     Ok(())
 }

@@ -11,7 +11,7 @@
 //!
 //! Not here: what a connection does, what the loops are told to do, and how tasks are timed ([`crate::timing`]). A loop
 //! knows no protocol.
-//! Invariant: everything in a [`Loop`] belongs to its thread; only its [`Berth`] is shared.
+//! Invariant: everything in a [`Loop`] belongs to its thread; only its [`LoopHandle`] is shared.
 
 pub mod accept;
 pub mod idle;
@@ -41,7 +41,7 @@ use crate::listen::Address;
 use crate::timing::{Kind, LoopFigures, poll_timing, spawn};
 pub use idle::{Idle, IdleEntry, IdleList, Waiting};
 pub use ledger::{Ledger, PARTS};
-pub use loop_threads::Crew;
+pub use loop_threads::LoopThreads;
 pub use service::{Configuration, Datagrams, Service, Serving, Start};
 
 /// Maximum of waiting connections told to close at once when `worker_connections` or descriptors run out, as in nginx.
@@ -121,19 +121,19 @@ pub enum Stage {
 /// The part of a loop that other threads see.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Berth {
-    /// Current connections, including those on their way in [`Berth::inbox`].
+pub struct LoopHandle {
+    /// Current connections, including those on their way in [`LoopHandle::inbox`].
     connections: AtomicU32,
-    inbox: UnboundedSender<loop_threads::Order>,
+    inbox: UnboundedSender<loop_threads::Command>,
     /// Whether the loop was told to free memory and has not begun.
     is_shedding: AtomicBool,
 }
 
-impl Berth {
+impl LoopHandle {
     /// Tells the loop that memory is scarce; at most once until the loop has seen it.
     pub fn tell_to_shed(&self) {
         if !self.is_shedding.swap(true, Ordering::Relaxed) {
-            let _ = self.inbox.send(loop_threads::Order::Shed);
+            let _ = self.inbox.send(loop_threads::Command::Shed);
         }
     }
 
@@ -173,9 +173,9 @@ pub struct Loop {
     errands: Cell<u32>,
     /// The second in which it was last logged that idle connections are closed to make room.
     reuse_told: Cell<Option<u64>>,
-    berth: Arc<Berth>,
+    handle: Arc<LoopHandle>,
     /// All loops that accept, for spreading; empty with a single loop.
-    berths: RefCell<Rc<[Arc<Berth>]>>,
+    handles: RefCell<Rc<[Arc<LoopHandle>]>>,
     random: RefCell<Random>,
 }
 
@@ -199,7 +199,7 @@ impl Loop {
     /// The loop of this thread, inside its runtime. Starts the tasks that every loop has.
     fn new(
         index: usize,
-        berth: Arc<Berth>,
+        handle: Arc<LoopHandle>,
         connections_max: u32,
         shared: &Shared,
         figures: Arc<LoopFigures>,
@@ -219,8 +219,8 @@ impl Loop {
             stage: Stage::Serving.into(),
             errands: Cell::new(0),
             reuse_told: Cell::new(None),
-            berth,
-            berths: RefCell::new(Vec::new().into()),
+            handle,
+            handles: RefCell::new(Vec::new().into()),
             random: RefCell::new(Random {
                 bytes: [0; RANDOM_BYTES],
                 used: RANDOM_BYTES,
@@ -235,14 +235,14 @@ impl Loop {
     #[must_use]
     pub fn alone(shared: &Shared) -> Rc<Self> {
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
-        let berth = Arc::new(Berth {
+        let handle = Arc::new(LoopHandle {
             connections: AtomicU32::new(0),
             is_shedding: AtomicBool::new(false),
             inbox,
         });
         let figures = shared.ledger.begin_loop(0);
         poll_timing::enter(Arc::clone(&figures));
-        Self::new(0, berth, 1, shared, figures)
+        Self::new(0, handle, 1, shared, figures)
     }
 
     /// 16 random bytes, from getrandom(2), which waits only before the kernel has its first entropy.
@@ -278,7 +278,7 @@ impl Loop {
     /// Current connections of this loop.
     #[must_use]
     pub fn connections(&self) -> u32 {
-        self.berth.connections()
+        self.handle.connections()
     }
 
     /// A place among this loop's connections; `None`: there are `worker_connections` of them.
@@ -293,7 +293,7 @@ impl Loop {
     /// The same, however many there are.
     #[must_use]
     pub fn seat(&self) -> Seat {
-        Seat::at(&self.berth)
+        Seat::at(&self.handle)
     }
 
     /// Closes descriptors that are open without need, since descriptors have run out. `false`: there are none.
@@ -324,8 +324,11 @@ impl Loop {
 
     /// Closes descriptors that are kept for later use. `false`: there are none.
     fn close_spares(&self) -> bool {
-        let spares = self.spares.borrow();
-        spares.iter().fold(false, |any, close| close(self) || any)
+        let mut has_any = false;
+        for close in self.spares.borrow().iter() {
+            has_any |= close(self);
+        }
+        has_any
     }
 
     /// Work that this loop finishes before it ends.
@@ -350,12 +353,12 @@ struct ServingLoop {
 /// A connection's place in the count of its loop, or that of other work that the worker waits for when it leaves.
 /// Released before the socket is closed, so that a client that sees the close finds the connection counted on no loop.
 #[derive(Debug)]
-pub struct Seat(Arc<Berth>);
+pub struct Seat(Arc<LoopHandle>);
 
 impl Seat {
-    fn at(berth: &Arc<Berth>) -> Self {
-        berth.connections.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(berth))
+    fn at(handle: &Arc<LoopHandle>) -> Self {
+        handle.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(handle))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::accept::Source;
-use super::loop_threads::{Crew, Plan};
+use super::loop_threads::{LoopThreads, Plan};
 use super::sums;
 use super::{
     Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
@@ -113,7 +113,7 @@ fn plan(configuration: Configuration, loops: usize, sources: Vec<Source>) -> Pla
 }
 
 struct Site {
-    crew: Crew,
+    threads: LoopThreads,
     plan: Plan,
     address: SocketAddr,
 }
@@ -128,10 +128,10 @@ fn open(loops: usize, sockets: usize) -> Site {
     };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
     let plan = plan(Arc::new(()), loops, sources);
-    let mut crew = Crew::new(tells_index(), shared());
-    crew.apply(&plan).unwrap();
+    let mut threads = LoopThreads::new(tells_index(), shared());
+    threads.apply(&plan).unwrap();
     Site {
-        crew,
+        threads,
         plan,
         address,
     }
@@ -190,7 +190,7 @@ fn loops_shrink_and_grow_and_no_request_is_lost() {
             loops,
             ..site.plan.clone()
         };
-        site.crew.apply(&plan).unwrap();
+        site.threads.apply(&plan).unwrap();
         site.plan = plan;
         let asked: Vec<_> = (0..64)
             .map(|_| {
@@ -211,9 +211,9 @@ fn shutdown_closes_idle_connections_and_ends_all_loops() {
     let mut site = open(2, 2);
     let mut client = TcpStream::connect(site.address).unwrap();
     ask(&mut client).unwrap();
-    site.crew.shut_down();
+    site.threads.shut_down();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    wait_until("all loops end", || !site.crew.is_running());
+    wait_until("all loops end", || !site.threads.is_running());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn when_places_run_out_the_longest_idle_connection_is_closed() {
         connections_max: 2,
         ..site.plan.clone()
     };
-    site.crew.apply(&plan).unwrap();
+    site.threads.apply(&plan).unwrap();
     let mut clients: Vec<_> = (0..3)
         .map(|_| {
             let mut client = TcpStream::connect(site.address).unwrap();
@@ -243,7 +243,7 @@ fn figures_count_connections_and_polls() {
     for _ in 0..100 {
         ask(&mut client).unwrap();
     }
-    let report = &sums::by_number(site.crew.ledger())[&0];
+    let report = &sums::by_number(site.threads.ledger())[&0];
     assert_eq!((report.connections, report.accepted), (1, 1));
     assert!(report.polls.count() > 2);
     assert!(report.blocked.quantile_ns(0.5) <= report.blocked.quantile_ns(0.99));
@@ -267,7 +267,7 @@ fn each_loop_receives_the_datagrams_of_its_own_sockets() {
         }
     });
     site.plan.sources.extend(sources);
-    site.crew.apply(&site.plan).unwrap();
+    site.threads.apply(&site.plan).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -279,6 +279,6 @@ fn each_loop_receives_the_datagrams_of_its_own_sockets() {
         byte[0]
     };
     assert_eq!([0, 1, 0].map(|at| ask(&sockets[at])), [0, 1, 0]);
-    site.crew.shut_down();
-    wait_until("all loops end", || !site.crew.is_running());
+    site.threads.shut_down();
+    wait_until("all loops end", || !site.threads.is_running());
 }

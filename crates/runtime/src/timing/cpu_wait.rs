@@ -125,7 +125,7 @@ fn unserved_ns() -> Option<u64> {
 /// Time that a thread was ready without a processor, in nanoseconds, from the kernel's text about it
 /// (`sched-stats.rst`): the second of three numbers.
 #[must_use]
-pub fn unserved_in(told: &[u8]) -> Option<u64> {
+pub(crate) fn unserved_in(told: &[u8]) -> Option<u64> {
     let number = told.split(|byte| *byte == b' ').nth(1)?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
