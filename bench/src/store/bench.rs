@@ -1,8 +1,8 @@
 //! A loop, a pool and a store on a directory.
 
 use bytes::Bytes;
-use cache::entry::Description;
-use cache::index::KnownKey;
+use cache::Description;
+use cache::KnownKey;
 use cache::store::{Found, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};

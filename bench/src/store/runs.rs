@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::bench::{Bench, block_on, cpu, now};
 use bytes::Bytes;
-use cache::index::{Index, KeyState, KnownKey};
+use cache::{Index, KeyState, KnownKey};
 use cache::{Key, Store};
 use std::cell::Cell;
 use std::rc::Rc;

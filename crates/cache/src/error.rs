@@ -49,7 +49,7 @@ pub enum Error {
     InUse,
 }
 
-/// As many rules as may be ([`crate::purge::RULES_MAX`]) are pending: nothing was purged, and the purge should be tried
+/// As many rules as may be (`purge::RULES_MAX`) are pending: nothing was purged, and the purge should be tried
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} purges are pending already")]

@@ -2,38 +2,39 @@
 //!
 //! * [`Key`], [`variant`]: the name of an entry. [`freshness`]: which responses may be stored, and how long they may be
 //!   used.
-//! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. Its parts are [`entry`] (the format of a
-//!   file), [`Index`] (what is known without asking the disk), [`Journal`] (the index on the disk) and [`Space`] (room,
+//! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. Its parts are `entry` (the format of a
+//!   file), [`Index`] (what is known without asking the disk), `journal` (the index on the disk) and `space` (room,
 //!   reserved before it is written).
-//! * [`purge`]: an entry that was requested before a purge, and that its rule covers, is invalid.
+//! * `purge`: an entry that was requested before a purge, and that its rule covers, is invalid.
 //! * [`Fill`]: one request to the origin, and all requests that wait for its response.
 //!
 //! Never here: sockets and directives. Invariants: keys and paths are nginx's, so that a directory that nginx filled
 //! can be taken over; no stored byte is trusted before its checksum was verified; all work on files is done in a pool
 //! of `disk`.
 
+#![warn(unreachable_pub)]
+
 mod codec;
-pub mod entry;
+mod entry;
 mod error;
 pub mod fill;
 pub mod freshness;
-pub mod index;
-pub mod journal;
+mod index;
+mod journal;
 mod key;
 mod lifetime;
-pub mod purge;
-pub mod space;
+mod purge;
+mod space;
 pub mod store;
 mod vary;
 
-pub use entry::Entry;
+pub use entry::{CHECKSUM_BYTES, Description, Entry};
 pub use error::{Error, Fault, TooManyPurges};
 pub use fill::{Fill, Fills};
-pub use index::Index;
-pub use journal::Journal;
+pub use index::{Index, KeyState, KnownKey};
+pub use journal::FOLDER as JOURNAL_FOLDER;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
-pub use purge::FetchMoment;
-pub use space::Space;
+pub use purge::{FetchMoment, tags_of};
 pub use store::Store;
-pub use vary::{variant, vary_names};
+pub use vary::variant;

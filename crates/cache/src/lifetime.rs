@@ -52,13 +52,13 @@ impl Lifetime {
 
     /// Is `now` within the window of stale-while-revalidate? (True also while it is fresh.)
     #[must_use]
-    pub fn is_within_updating(&self, now: Seconds) -> bool {
+    pub(crate) fn is_within_updating(&self, now: Seconds) -> bool {
         self.expires.saturating_add(i64::from(self.updating)) >= now
     }
 
     /// Is `now` within the window of stale-if-error? (True also while it is fresh.)
     #[must_use]
-    pub fn is_within_error(&self, now: Seconds) -> bool {
+    pub(crate) fn is_within_error(&self, now: Seconds) -> bool {
         self.expires.saturating_add(i64::from(self.error)) >= now
     }
 

@@ -76,7 +76,7 @@ impl Space {
 
     /// Is there a `min_free`, so that the free blocks of the file system matter?
     #[must_use]
-    pub fn has_min_free(&self) -> bool {
+    pub(crate) fn has_min_free(&self) -> bool {
         self.0.min_free.load(Relaxed) > 0
     }
 
@@ -120,7 +120,7 @@ impl Space {
     }
 
     /// Sets the free blocks as statvfs(3) reports them (`f_bavail`). To be called regularly if there is a `min_free`.
-    pub fn set_free(&self, blocks: u64) {
+    pub(crate) fn set_free(&self, blocks: u64) {
         let mut count = self.0.count.lock();
         let pending = signed(count.pending);
         count.free = Some(signed(blocks) - pending);
@@ -191,7 +191,7 @@ impl Reservation {
     ///
     /// # Errors
     /// [`NoRoom`]; it keeps what it had.
-    pub fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
+    pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
         let more = self.space.blocks(bytes).saturating_sub(self.blocks);
         if more == 0 {
             return Ok(());
@@ -213,13 +213,13 @@ impl Reservation {
 
     /// Takes over the blocks of an entry that was removed from the index. Its file must be deleted before more is
     /// written than fits beside it.
-    pub fn absorb(&mut self, blocks: u64) {
+    pub(crate) fn absorb(&mut self, blocks: u64) {
         self.blocks += blocks;
     }
 
     /// Changes the reservation to `blocks`, whether they fit or not: what is on the disk already turned out to be more,
     /// or less.
-    pub fn recount(&mut self, blocks: u64) {
+    pub(crate) fn recount(&mut self, blocks: u64) {
         let mut count = self.space.0.count.lock();
         count.used = count.used.saturating_sub(self.blocks) + blocks;
         self.blocks = blocks;

@@ -9,7 +9,7 @@ const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-langu
 /// The names in all `Vary` lines of a response: in lower case, in order, separated by `,`. None if one of them is `*`:
 /// then no later request can be known to match (RFC 9111, 4.1).
 #[must_use]
-pub fn vary_names<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+pub(crate) fn vary_names<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut names = Vec::new();
     for name in lines.flat_map(members) {
         if name == b"*" {
@@ -23,7 +23,7 @@ pub fn vary_names<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> 
     Some(names)
 }
 
-/// The key of the variant that a request asks for. `names` as written by [`vary_names`], `fields` the request's header
+/// The key of the variant that a request asks for. `names` as written by `vary_names`, `fields` the request's header
 /// lines; a name that the request lacks counts as empty.
 #[must_use]
 pub fn variant<'a, I>(main: Key, names: &[u8], fields: I) -> Key

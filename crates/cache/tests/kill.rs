@@ -273,7 +273,7 @@ fn entries_of_a_killed_process_are_right_or_absent() {
             }
             let mut known = bench.store.index().len();
             let left = files(dir.path());
-            let journal = dir.path().join(cache::journal::FOLDER);
+            let journal = dir.path().join(cache::JOURNAL_FOLDER);
             let entries = left
                 .iter()
                 .filter(|file| !file.starts_with(&journal))
@@ -281,7 +281,7 @@ fn entries_of_a_killed_process_are_right_or_absent() {
             // A key that was only requested is known too.
             known -= (0..KEYS)
                 .filter_map(|key| bench.store.index().peek(&Key::of(key_text(key).as_bytes())))
-                .filter(|known| known.state != cache::index::KeyState::Stored)
+                .filter(|known| known.state != cache::KeyState::Stored)
                 .count();
             assert_eq!(entries, known, "every file is known: {left:?}");
             assert_eq!(bench.store.counters().damaged, 0);

@@ -89,6 +89,8 @@
 //! # }
 //! ```
 
+#![warn(unreachable_pub)]
+
 mod advice;
 pub mod default_paths;
 mod grammar;

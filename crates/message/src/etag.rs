@@ -40,7 +40,7 @@ impl ETag {
     }
 
     /// The weak form of the tag, for a filter that rewrites the body; `None` for a text that is not a quoted tag.
-    pub fn weakened(&self) -> Option<ETag> {
+    pub(crate) fn weakened(&self) -> Option<ETag> {
         match self {
             ETag::File { mtime, size, .. } => Some(ETag::File {
                 mtime: *mtime,
@@ -56,7 +56,7 @@ impl ETag {
     }
 
     /// Passes the tag's text to `look`, without an allocation.
-    pub fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+    pub(crate) fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             ETag::File { mtime, size, weak } => {
                 let text = TagText::of_file(*mtime, *size, *weak);
@@ -119,7 +119,7 @@ impl TagText {
 
 /// Whether `tag` is in the list of an `If-Match` (strong) or `If-None-Match` (`weakly`). `*` matches anything, even no
 /// tag.
-pub fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
+pub(crate) fn list_matches(list: &[u8], tag: Option<&ETag>, weakly: bool) -> bool {
     if list == b"*" {
         return true;
     }

@@ -3,6 +3,8 @@
 //! The crate knows no sockets, paths or clocks: times are passed in as arguments, and file handles stay opaque (`F`).
 //! `wire` parses the bytes; what a message *means* is decided here, by nginx's rules where configurations rely on them.
 
+#![warn(unreachable_pub)]
+
 pub mod base64;
 pub mod body;
 pub mod conditional;

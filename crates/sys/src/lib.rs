@@ -8,6 +8,7 @@
     unsafe_code,
     reason = "the one crate where raw system calls stand; see each SAFETY comment"
 )]
+#![warn(unreachable_pub)]
 
 mod lease;
 mod mapping;

@@ -26,7 +26,7 @@ use crate::turn;
 
 /// Maximum length in bytes of a body that is copied behind its head; a longer one is sent from its own memory, in the
 /// same system call.
-pub const BODY_COPIED_MAX: usize = 4096;
+pub(crate) const BODY_COPIED_MAX: usize = 4096;
 /// Capacity in bytes that the out buffer keeps between responses.
 const OUT_KEPT: usize = 64 * 1024;
 

@@ -5,9 +5,11 @@
 //! `exchange` connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything
 //! read is bounded.
 
+#![warn(unreachable_pub)]
+
 pub mod answer;
-pub mod connection;
-pub mod event_loop;
+mod connection;
+mod event_loop;
 pub mod exchange;
 pub mod fastcgi;
 pub mod gateway;
@@ -15,8 +17,8 @@ pub mod http1;
 pub mod loop_clock;
 pub mod rate;
 mod read_buffers;
-pub mod stream;
-pub mod timers;
+mod stream;
+mod timers;
 pub mod turn;
 
 pub use connection::{Connection, Error};

@@ -17,16 +17,16 @@ use disk::memory::level::level;
 use disk::memory::{self, Charge, Holder, Level, charge};
 
 /// Size in bytes of the scratch buffer that all connections of a loop read into.
-pub const SCRATCH: usize = 128 * 1024;
+pub(crate) const SCRATCH: usize = 128 * 1024;
 /// Maximum number of buffers lent out at a time.
 const BUFFERS_MAX: usize = 16;
 /// Minimum number of bytes to lend a buffer for; copying fewer costs less.
-pub const LENT_MIN: usize = 16 * 1024;
+pub(crate) const LENT_MIN: usize = 16 * 1024;
 
 type Buffers = Mutex<Vec<Box<[u8]>>>;
 
 /// The read buffers of a loop.
-pub struct ReadBuffers {
+pub(crate) struct ReadBuffers {
     /// The buffers that are not lent out. Locked, because another thread, which wrote the bytes to a disk, may drop
     /// them.
     free: Arc<Buffers>,
@@ -62,7 +62,7 @@ struct LentBuffer {
 
 impl ReadBuffers {
     /// Lends out `scratch` as the bytes of `part`, and puts another buffer in its place; `None`: there is no other.
-    pub fn lend(&self, scratch: &mut Box<[u8]>, part: Range<usize>) -> Option<Bytes> {
+    pub(crate) fn lend(&self, scratch: &mut Box<[u8]>, part: Range<usize>) -> Option<Bytes> {
         let other = self.another()?;
         let lent = LentBuffer {
             bytes: mem::replace(scratch, other),
@@ -81,7 +81,7 @@ impl ReadBuffers {
     }
 
     /// Frees the buffers that are not lent out.
-    pub fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         let freed = std::mem::take(&mut *self.free.lock());
         self.count(self.made.get() - freed.len());
     }

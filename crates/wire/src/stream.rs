@@ -100,7 +100,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::try_write`].
-    pub fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         self.try_io(Interest::WRITABLE, bytes.len(), || {
             Ok(send(self, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
         })
@@ -122,7 +122,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and the error of the call.
-    pub fn try_write_with(
+    pub(crate) fn try_write_with(
         &self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
@@ -133,7 +133,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::try_read`].
-    pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         // A peek asks for the state of the socket, whatever is left of the turn.
         self.call(Interest::READABLE, 0, || {
             let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
@@ -149,7 +149,7 @@ impl Stream {
 
     /// Whether a read may find something (or the end). Consults the loop's last events, not the kernel, and registers
     /// no waker.
-    pub fn may_be_readable(&self) -> bool {
+    pub(crate) fn may_be_readable(&self) -> bool {
         // `try_io` runs the closure only if the socket is marked ready.
         on_socket!(self, socket => socket.try_io(Interest::READABLE, || Ok(()))).is_ok()
     }
@@ -222,7 +222,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of shutdown(2).
-    pub fn shutdown_write(&self) -> io::Result<()> {
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         Ok(shutdown(self, Shutdown::Write)?)
     }
 
@@ -329,7 +329,7 @@ impl Listener {
     }
 
     /// The next connection, if one is pending (`multi_accept`).
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
         match self {
             Listener::Tcp(socket) => socket
                 .poll_accept(cx)

@@ -155,7 +155,7 @@ fn next_share(share_ns: u64, busy_ns: u64) -> u64 {
 
 /// Counts a part of the input, of this number of bytes including its framing.
 #[inline]
-pub fn spend_part(bytes: usize) {
+pub(crate) fn spend_part(bytes: usize) {
     spend(bytes.saturating_add(PART_BYTES));
 }
 

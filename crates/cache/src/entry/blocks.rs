@@ -9,7 +9,7 @@ pub const CHECKSUM_BYTES: u64 = 4;
 
 /// Computes the table while a body passes in pieces of any size.
 #[derive(Clone, Debug)]
-pub struct Checksums {
+pub(crate) struct Checksums {
     shift: u8,
     table: Vec<u8>,
     block: crc32fast::Hasher,
@@ -21,7 +21,7 @@ pub struct Checksums {
 impl Checksums {
     /// For blocks of `1 << shift` bytes.
     #[must_use]
-    pub fn new(shift: u8) -> Self {
+    pub(crate) fn new(shift: u8) -> Self {
         Self {
             shift,
             table: Vec::new(),
@@ -32,7 +32,7 @@ impl Checksums {
     }
 
     /// Adds the next bytes of the body.
-    pub fn update(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         self.len += bytes.len() as u64;
         while !bytes.is_empty() {
             let room = (1 << self.shift) - self.filled;
@@ -48,19 +48,13 @@ impl Checksums {
 
     /// Bytes of the body so far.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Were there no bytes so far?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The table of the whole body.
     #[must_use]
-    pub fn finish(mut self) -> Bytes {
+    pub(crate) fn finish(mut self) -> Bytes {
         if self.filled > 0 {
             self.end_block();
         }
@@ -81,14 +75,14 @@ impl Checksums {
 
 /// The table of an entry, read back and verified.
 #[derive(Clone, Debug)]
-pub struct Table(Bytes);
+pub(crate) struct Table(Bytes);
 
 impl Table {
     /// Decodes the bytes at [`Entry::table`].
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Fault> {
+    pub(crate) fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Fault> {
         let range = entry.table();
         if bytes.len() as u64 != range.end - range.start
             || crc32fast::hash(bytes) != entry.prologue.table_crc
@@ -102,7 +96,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn verify(&self, index: u32, block: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn verify(&self, index: u32, block: &[u8]) -> Result<(), Fault> {
         let at = index as usize * CHECKSUM_BYTES as usize;
         let crc = self.0.get(at..at + CHECKSUM_BYTES as usize);
         if crc != Some(&crc32fast::hash(block).to_le_bytes()) {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use message::HeaderId;
 
 /// Minimum of free bytes behind a head, for its lines to grow in place ([`Entry::patch`](super::Entry::patch)).
-pub const HEAD_ROOM: usize = 64;
+pub(crate) const HEAD_ROOM: usize = 64;
 
 /// The description of an entry, known once the head of the response is there.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Description<'a> {
     pub tag: u32,
     /// The text of `proxy_cache_key`.
     pub key_text: &'a [u8],
-    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
+    /// The names in `Vary`, as `vary_names` writes them; empty if there are none.
     pub vary: &'a [u8],
     /// The status code.
     pub status: u16,
@@ -40,7 +40,7 @@ pub struct Description<'a> {
 /// If the front is written before the body is complete, it is [`Encoder::front`], and [`Finished::front`] is written
 /// over it at the end.
 #[derive(Clone, Debug)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     prologue: Prologue,
     /// The head, behind free bytes for the prologue.
     front: Vec<u8>,
@@ -49,7 +49,7 @@ pub struct Encoder {
 
 /// A finished entry without its body.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// To be written before the body, or over the bytes there; only the prologue at its start differs.
     pub front: Bytes,
     /// To be written behind the body.
@@ -63,7 +63,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`Fault::Unstorable`].
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         description: &Description<'_>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
     ) -> Result<Self, Fault> {
@@ -101,7 +101,7 @@ impl Encoder {
     /// The first bytes of the file, up to the body, as long as the body is incomplete: they mark the entry as
     /// incomplete.
     #[must_use]
-    pub fn front(&self) -> Bytes {
+    pub(crate) fn front(&self) -> Bytes {
         front(self.prologue, self.front.clone())
     }
 
@@ -109,7 +109,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`Fault::Unstorable`] beyond [`BODY_BYTES_MAX`].
-    pub fn body(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn body(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         if self.checksums.len() + bytes.len() as u64 > BODY_BYTES_MAX {
             return Err(Fault::Unstorable("too long a body"));
         }
@@ -119,13 +119,13 @@ impl Encoder {
 
     /// Bytes of the body so far.
     #[must_use]
-    pub fn body_len(&self) -> u64 {
+    pub(crate) fn body_len(&self) -> u64 {
         self.checksums.len()
     }
 
     /// Length of the file if the body ends at `body_len`, for the reservation of space.
     #[must_use]
-    pub fn entry_len(&self, body_len: u64) -> u64 {
+    pub(crate) fn entry_len(&self, body_len: u64) -> u64 {
         let prologue = Prologue {
             body_len,
             ..self.prologue
@@ -135,7 +135,7 @@ impl Encoder {
 
     /// Finishes the entry, whose body is complete.
     #[must_use]
-    pub fn finish(&mut self) -> Finished {
+    pub(crate) fn finish(&mut self) -> Finished {
         let checksums = std::mem::replace(&mut self.checksums, Checksums::new(BLOCK_SHIFT));
         let body_len = checksums.len();
         let table = checksums.finish();
@@ -155,7 +155,7 @@ impl Encoder {
 
 /// Fills in the prologue and pads the head up to the start of the body. `front` is the head, behind free bytes for the
 /// prologue.
-pub fn front(mut prologue: Prologue, mut front: Vec<u8>) -> Bytes {
+pub(super) fn front(mut prologue: Prologue, mut front: Vec<u8>) -> Bytes {
     prologue.head_len = (front.len() - PROLOGUE_BYTES) as u32;
     front.resize(prologue.body_offset as usize, 0);
     prologue.head_crc = crc32fast::hash(&front[PROLOGUE_BYTES..]);

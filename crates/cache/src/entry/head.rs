@@ -9,20 +9,20 @@ use message::field::{Field, Span};
 use message::{HeaderId, ResponseFraming, ResponseHead, Version};
 
 /// Maximum length of a head, room to grow included. (An upstream's head is bounded by `proxy_buffer_size` long before.)
-pub const HEAD_BYTES_MAX: usize = 1 << 20;
+pub(crate) const HEAD_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of header lines.
-pub const FIELDS_MAX: usize = 4096;
+pub(crate) const FIELDS_MAX: usize = 4096;
 /// Maximum length of a key's text.
-pub const KEY_TEXT_MAX: usize = 64 << 10;
+pub(crate) const KEY_TEXT_MAX: usize = 64 << 10;
 /// Maximum length of the names in `Vary`. (nginx: 128; a response with more is not stored.)
-pub const VARY_BYTES_MAX: usize = 1024;
+pub(crate) const VARY_BYTES_MAX: usize = 1024;
 /// Maximum length of a status line.
 const STATUS_LINE_MAX: usize = 1024;
 /// Length that the part before the body does not exceed in most entries.
 const FRONT_TYPICAL: usize = 640;
 
 /// Encodes a head, behind free bytes for the prologue.
-pub fn encode<'a>(
+pub(super) fn encode<'a>(
     key_text: &[u8],
     vary: &[u8],
     status_line: &[u8],
@@ -72,7 +72,7 @@ fn is_one_line(text: &[u8]) -> bool {
 }
 
 /// Decodes a head. The checksum of `bytes` was verified; lengths are checked all the same.
-pub fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
+pub(super) fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
     const DAMAGED: Fault = Fault::Damaged("head");
     let mut from = Reader::new(&bytes);
     let key_text = take(&mut from, KEY_TEXT_MAX).ok_or(DAMAGED)?;

@@ -19,10 +19,12 @@ mod prologue;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::{CHECKSUM_BYTES, Checksums, Table};
-pub use encoder::{Description, Encoder, Finished, HEAD_ROOM};
-pub use head::{FIELDS_MAX, HEAD_BYTES_MAX, KEY_TEXT_MAX, VARY_BYTES_MAX};
-pub use prologue::PROLOGUE_BYTES;
+pub use blocks::CHECKSUM_BYTES;
+pub(crate) use blocks::Table;
+pub use encoder::Description;
+pub(crate) use encoder::{Encoder, Finished};
+pub(crate) use head::VARY_BYTES_MAX;
+pub(crate) use prologue::PROLOGUE_BYTES;
 
 use crate::error::Fault;
 use crate::key::Key;
@@ -33,17 +35,17 @@ use prologue::Prologue;
 use std::ops::Range;
 
 /// Version of the format that is written. A change that older programs cannot read gets the next number.
-pub const FORMAT_VERSION: u16 = 1;
+pub(crate) const FORMAT_VERSION: u16 = 1;
 /// A block has `1 << BLOCK_SHIFT` bytes (64 KiB); the last one has the rest.
-pub const BLOCK_SHIFT: u8 = 16;
+pub(crate) const BLOCK_SHIFT: u8 = 16;
 /// Block sizes that can be read: from 64 KiB to 256 KiB.
-pub const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
+pub(crate) const BLOCK_SHIFTS: std::ops::RangeInclusive<u8> = 16..=18;
 /// Maximum of bytes before the body for an entry to be patched: a page.
-pub const PATCH_BYTES_MAX: usize = 4096;
+pub(crate) const PATCH_BYTES_MAX: usize = 4096;
 /// Maximum of bytes that an entry's head may keep in memory beside itself.
 const BESIDE_MAX: usize = 1024;
 /// Maximum length of a body; a longer one is not stored (its table alone would have 16 MiB).
-pub const BODY_BYTES_MAX: u64 = 256 << 30;
+pub(crate) const BODY_BYTES_MAX: u64 = 256 << 30;
 
 /// An entry without its body.
 #[derive(Clone, Debug)]
@@ -150,7 +152,7 @@ impl Entry {
         &self.key_text
     }
 
-    /// The names in `Vary`, as written by [`crate::vary_names`]; empty if there are none.
+    /// The names in `Vary`, as written by `vary_names`; empty if there are none.
     #[must_use]
     pub fn vary(&self) -> &Bytes {
         &self.vary
@@ -205,7 +207,7 @@ impl Entry {
 
     /// The blocks that a range of the body touches.
     #[must_use]
-    pub fn blocks_of(&self, range: &Range<u64>) -> Range<u32> {
+    pub(crate) fn blocks_of(&self, range: &Range<u64>) -> Range<u32> {
         let shift = self.prologue.block_shift;
         let end = range.end.min(self.body_len());
         if range.start >= end {

@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::lifetime::{LIFETIME_BYTES, Lifetime};
 
 /// Length of the prologue.
-pub const PROLOGUE_BYTES: usize = 128;
+pub(crate) const PROLOGUE_BYTES: usize = 128;
 
 const MAGIC: &[u8; 8] = b"\x89fw\r\n\x1a\x00\x01";
 /// Bytes before the prologue's own checksum, which comes last.
@@ -19,7 +19,7 @@ const COMPLETE: u8 = 1;
 
 /// The fixed part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prologue {
+pub(super) struct Prologue {
     pub is_complete: bool,
     pub block_shift: u8,
     pub status: u16,
@@ -36,7 +36,7 @@ pub struct Prologue {
 }
 
 impl Prologue {
-    pub fn encode(&self) -> [u8; PROLOGUE_BYTES] {
+    pub(super) fn encode(&self) -> [u8; PROLOGUE_BYTES] {
         let mut out = Vec::with_capacity(PROLOGUE_BYTES);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -64,7 +64,7 @@ impl Prologue {
         out.try_into().expect("it was resized to this length")
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let bytes = bytes.get(..PROLOGUE_BYTES);
         let bytes = bytes.ok_or(Fault::Needs(PROLOGUE_BYTES))?;
         let mut from = Reader::new(bytes);
@@ -121,13 +121,13 @@ impl Prologue {
         Ok(())
     }
 
-    pub fn blocks(&self) -> u32 {
+    pub(super) fn blocks(&self) -> u32 {
         let blocks = self.body_len.div_ceil(1 << self.block_shift);
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
     /// Length of the whole entry.
-    pub fn entry_len(&self) -> Option<u64> {
+    pub(crate) fn entry_len(&self) -> Option<u64> {
         let table = u64::from(self.blocks()) * CHECKSUM_BYTES;
         u64::from(self.body_offset)
             .checked_add(self.body_len)?

@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// Metadata of a response that is being stored.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
+    /// The names in `Vary`, as `vary_names` writes them; empty if there are none.
     pub vary: Bytes,
     /// The key of its variant ([`crate::variant`]); without meaning if `vary` is empty.
     pub variant: Key,

@@ -415,12 +415,6 @@ impl Fill {
         followers.any(|follower| follower.kind != FollowerKind::Writer && follower.at < state.start)
     }
 
-    /// Number of followers, the writer included.
-    #[must_use]
-    pub fn followers(&self) -> usize {
-        self.0.state.lock().followers.iter().flatten().count()
-    }
-
     /// Is the body complete?
     #[must_use]
     pub fn is_complete(&self) -> bool {

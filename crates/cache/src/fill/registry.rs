@@ -120,7 +120,7 @@ impl Fills {
 }
 
 impl Registry {
-    pub fn count_complete(&self, more: isize) {
+    pub(crate) fn count_complete(&self, more: isize) {
         if more != 0 {
             self.complete.fetch_add(more, Relaxed);
         }
@@ -128,7 +128,7 @@ impl Registry {
 
     /// Lists a fill that was alone, unless a newer complete one is listed. (If any fill was forgotten since this one
     /// began, it may have been this one: it is not listed.)
-    pub fn list(&self, fill: &Fill) {
+    pub(super) fn list(&self, fill: &Fill) {
         let mut running = self.running.lock();
         if fill.0.number.forgotten != self.forgotten.load(Relaxed) {
             return;
@@ -141,7 +141,7 @@ impl Registry {
     }
 
     /// Removes a fill from the list; a fill that replaced it stays.
-    pub fn remove(&self, fill: &Fill) {
+    pub(super) fn remove(&self, fill: &Fill) {
         let key = fill.key().0;
         let mut running = self.running.lock();
         if running.get(&key).is_some_and(|running| running.is(fill)) {

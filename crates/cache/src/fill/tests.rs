@@ -10,7 +10,7 @@ mod futures_of {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    pub fn now<F: Future>(future: F) -> Option<F::Output> {
+    pub(super) fn now<F: Future>(future: F) -> Option<F::Output> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(future).poll(&mut context) {
             Poll::Ready(output) => Some(output),
@@ -18,7 +18,7 @@ mod futures_of {
         }
     }
 
-    pub fn is_pending<F: Future>(future: F) -> bool {
+    pub(super) fn is_pending<F: Future>(future: F) -> bool {
         now(future).is_none()
     }
 }

@@ -7,7 +7,7 @@ pub const DELTA_MAX: u32 = AGE_MAX;
 
 /// A number of seconds, as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delta {
+pub(super) enum Delta {
     Seconds(u32),
     Invalid,
 }
@@ -24,7 +24,7 @@ impl Delta {
     }
 
     /// A malformed number makes the response stale (RFC 9111, 4.2.1).
-    pub fn or_zero(self) -> u32 {
+    pub(crate) fn or_zero(self) -> u32 {
         match self {
             Self::Seconds(seconds) => seconds,
             Self::Invalid => 0,
@@ -42,7 +42,7 @@ impl Delta {
 }
 
 /// Digits as a number that saturates at [`DELTA_MAX`]; None for anything else.
-pub fn seconds(digits: &[u8]) -> Option<u32> {
+pub(super) fn seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -54,7 +54,7 @@ pub fn seconds(digits: &[u8]) -> Option<u32> {
 
 /// The directives of all `Cache-Control` lines of a response together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CacheControl {
+pub(super) struct CacheControl {
     pub no_store: bool,
     pub no_cache: bool,
     pub private: bool,
@@ -70,7 +70,7 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    pub fn read(&mut self, line: &[u8]) {
+    pub(super) fn read(&mut self, line: &[u8]) {
         for directive in directives(line) {
             self.take(directive);
         }
@@ -113,17 +113,17 @@ impl CacheControl {
     }
 
     /// May a response to a request with `Authorization` be shared (RFC 9111, 3.5)?
-    pub fn allows_authorized(&self) -> bool {
+    pub(crate) fn allows_authorized(&self) -> bool {
         self.public || self.must_revalidate || self.s_maxage.is_some()
     }
 
     /// Is a shared cache forbidden to use it stale (RFC 9111, 4.2.4)?
-    pub fn is_never_stale(&self) -> bool {
+    pub(crate) fn is_never_stale(&self) -> bool {
         self.must_revalidate || self.proxy_revalidate || self.s_maxage.is_some()
     }
 
     /// Is one of the numbers malformed?
-    pub fn has_invalid(&self) -> bool {
+    pub(crate) fn has_invalid(&self) -> bool {
         let windows = [self.stale_while_revalidate, self.stale_if_error];
         let ages = [self.max_age, self.s_maxage];
         ages.iter()
@@ -132,7 +132,7 @@ impl CacheControl {
     }
 
     /// Can it be parsed as a structured field (RFC 9213, 2.1), as far as its numbers go?
-    pub fn is_structured(&self) -> bool {
+    pub(crate) fn is_structured(&self) -> bool {
         !self.has_invalid()
     }
 }

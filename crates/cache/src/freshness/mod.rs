@@ -58,7 +58,7 @@ pub enum Verdict {
 pub struct Storable {
     /// How long it may be used.
     pub lifetime: Lifetime,
-    /// The names in `Vary`, as [`crate::vary_names`] writes them; empty if there are none.
+    /// The names in `Vary`, as `vary_names` writes them; empty if there are none.
     pub vary: Vec<u8>,
     /// Names of fields that may not be stored (`no-cache="f"`, `private="f"`; RFC 9111, 5.2.2.4 and 5.2.2.7), in lower
     /// case.

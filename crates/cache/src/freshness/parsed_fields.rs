@@ -8,7 +8,7 @@ use message::date::{self, Seconds};
 
 /// `X-Accel-Expires`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accel {
+pub(super) enum Accel {
     /// `0`.
     Off,
     /// A number of seconds.
@@ -19,13 +19,13 @@ pub enum Accel {
 
 /// `Expires`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expires {
+pub(super) enum Expires {
     At(Seconds),
     Invalid,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ParsedFields {
+pub(super) struct ParsedFields {
     pub accel: Option<Accel>,
     pub control: CacheControl,
     /// Is `control` from `CDN-Cache-Control`?
@@ -40,7 +40,7 @@ pub struct ParsedFields {
 }
 
 impl ParsedFields {
-    pub fn of<'a, I>(fields: I, rules: &Rules) -> Self
+    pub(super) fn of<'a, I>(fields: I, rules: &Rules) -> Self
     where
         I: Iterator<Item = Line<'a>> + Clone,
     {

@@ -1,7 +1,7 @@
 //! The index: what is known of every key without asking the disk. One for each `keys_zone`, shared by all loops.
 //!
 //! It lies in memory, in shards with a lock each that is held for well under a microsecond, and takes at most
-//! [`ENTRY_BYTES_MAX`] bytes a key. It is bounded: when it is full, the least recently used key is evicted, and no
+//! 100 bytes a key. It is bounded: when it is full, the least recently used key is evicted, and no
 //! operation fails.
 //!
 //! Not here: files, and the space on the disk (`space`). A caller that gets an evicted key deletes its file. Invariant:
@@ -13,7 +13,8 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use slot::{Extent, KeyState, KnownKey, Varies};
+pub(crate) use slot::{Extent, Varies};
+pub use slot::{KeyState, KnownKey};
 
 use crate::entry::VARY_BYTES_MAX;
 use crate::key::Key;
@@ -26,20 +27,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Maximum memory of a key in bytes, everything counted (in an index of more than a few thousand keys).
-pub const ENTRY_BYTES_MAX: usize = 100;
+#[cfg(test)]
+pub(crate) const ENTRY_BYTES_MAX: usize = 100;
 /// Bytes of a `keys_zone` that nginx needs for a key: its node has 120, its allocator hands out 128. A zone of 1 MiB
 /// holds 8192 keys, as its manual says ("about 8 thousand").
-pub const ZONE_BYTES_OF_KEY: u64 = 128;
+pub(crate) const ZONE_BYTES_OF_KEY: u64 = 128;
 /// Number of shards.
-pub const SHARDS: usize = 32;
+pub(crate) const SHARDS: usize = 32;
 /// Keys of the smallest index.
-pub const KEYS_MIN: usize = SHARDS;
+pub(crate) const KEYS_MIN: usize = SHARDS;
 /// Maximum of different Vary values that are kept; for others, the names are in the entry only.
-pub const VARY_MAX: usize = 4096;
+pub(crate) const VARY_MAX: usize = 4096;
 /// The number of a Vary value that is not kept: the names are in the entry.
-pub const VARY_UNKNOWN: u16 = u16::MAX;
+pub(crate) const VARY_UNKNOWN: u16 = u16::MAX;
 /// Maximum of keys that one call of [`Index::scan`] or [`Index::evict_inactive`] returns.
-pub const STEP_MAX: usize = 1024;
+pub(crate) const STEP_MAX: usize = 1024;
 
 /// The index of one cache; see the module.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub struct Displaced {
 }
 
 impl Index {
-    /// An index for `keys_max` keys, at least [`KEYS_MIN`].
+    /// An index for `keys_max` keys, at least `KEYS_MIN`.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         let part = || LockedShard {
@@ -95,7 +97,7 @@ impl Index {
 
     /// The index for `keys_zone=NAME:SIZE`: as many keys as nginx has room for in `bytes`.
     #[must_use]
-    pub fn of_zone(bytes: u64) -> Self {
+    pub(crate) fn of_zone(bytes: u64) -> Self {
         Self::new(usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX))
     }
 
@@ -197,12 +199,12 @@ impl Index {
     }
 
     /// Notes that all bytes of the entry with this tag have been verified.
-    pub fn set_verified(&self, key: &Key, tag: u32) -> bool {
+    pub(crate) fn set_verified(&self, key: &Key, tag: u32) -> bool {
         self.change(key, tag, |known| known.is_verified = true)
     }
 
     /// Notes that the entry with this tag is not covered by any purge up to this one.
-    pub fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
+    pub(crate) fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
         self.change(key, tag, |known| known.clean_of = number)
     }
 
@@ -236,7 +238,7 @@ impl Index {
     }
 
     /// Removes the entry with this tag; one that replaced it stays.
-    pub fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
+    pub(crate) fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
         self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
     }
 
@@ -265,9 +267,9 @@ impl Index {
         }
     }
 
-    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` ([`STEP_MAX`]).
+    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` (`STEP_MAX`).
     #[must_use = "their files are to be deleted"]
-    pub fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
+    pub(crate) fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let mut evicted = Vec::new();
         while evicted.len() < max.min(STEP_MAX) {
             let Some(known) = self.take_oldest_before(seconds(before)) else {
@@ -306,7 +308,7 @@ impl Index {
         }
     }
 
-    /// The next keys of a scan, at most `max` ([`STEP_MAX`]); none at its end. A key that comes or goes meanwhile may
+    /// The next keys of a scan, at most `max` (`STEP_MAX`); none at its end. A key that comes or goes meanwhile may
     /// be missed, a key that stays is returned once.
     pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<KnownKey> {
         let mut found = Vec::new();
@@ -344,7 +346,7 @@ impl Index {
     /// The number for the names in `Vary` (as written by [`crate::vary_names`]): 0 for none, [`VARY_UNKNOWN`] if no
     /// more are kept.
     #[must_use]
-    pub fn vary_number(&self, names: &[u8]) -> u16 {
+    pub(crate) fn vary_number(&self, names: &[u8]) -> u16 {
         if names.is_empty() {
             return 0;
         }
@@ -365,7 +367,7 @@ impl Index {
 
     /// The names for a number; None for 0 and [`VARY_UNKNOWN`].
     #[must_use]
-    pub fn vary_names(&self, number: u16) -> Option<Arc<[u8]>> {
+    pub(crate) fn vary_names(&self, number: u16) -> Option<Arc<[u8]>> {
         let index = usize::from(number).checked_sub(1)?;
         self.vary.read().get(index).cloned()
     }

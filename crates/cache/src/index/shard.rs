@@ -10,7 +10,7 @@ use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
 #[derive(Debug)]
-pub struct Shard {
+pub(super) struct Shard {
     slabs: Slabs,
     /// Randomly seeded, so that which keys share a bucket cannot be foreseen from outside.
     hasher: DefaultHashBuilder,
@@ -46,12 +46,12 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 
 impl Shard {
     /// Number of slots, free ones included.
-    pub fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.slabs.slots()
     }
 
     /// Bytes of memory that it holds.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.slabs.memory()
     }
 
@@ -121,17 +121,17 @@ impl Shard {
         }
     }
 
-    pub fn get(&self, key: &Key) -> Option<&Slot> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Slot> {
         Some(self.slot(self.find(key)?))
     }
 
-    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Slot> {
+    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Slot> {
         let number = self.find(key)?;
         Some(self.slot_mut(number))
     }
 
     /// The slot of a key, counted as used at `now`.
-    pub fn touch(&mut self, key: &Key, now: u32) -> Option<&Slot> {
+    pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<&Slot> {
         let number = self.find(key)?;
         // Within a second the order does not matter, and most uses of a hot key fall into the same one.
         if self.slot(number).used < now {
@@ -143,7 +143,7 @@ impl Shard {
     }
 
     /// Overwrites the record of a key, or takes a new slot for it. Returns the former record.
-    pub fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
+    pub(super) fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
         if let Some(number) = self.find(&known.key) {
             let was = self.slot(number).unpack();
             self.slot_mut(number).pack(known);
@@ -158,7 +158,7 @@ impl Shard {
         None
     }
 
-    pub fn remove(&mut self, key: &Key) -> Option<KnownKey> {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<KnownKey> {
         let number = self.find(key)?;
         self.leave(number);
         self.unlink(number);
@@ -171,18 +171,18 @@ impl Shard {
     }
 
     /// The least recently used slot.
-    pub fn oldest(&self) -> Option<&Slot> {
+    pub(super) fn oldest(&self) -> Option<&Slot> {
         (self.oldest != NONE).then(|| self.slot(self.oldest))
     }
 
     /// The record in a slot; None if it is free.
-    pub fn at(&self, number: usize) -> Option<KnownKey> {
+    pub(super) fn at(&self, number: usize) -> Option<KnownKey> {
         let slot = self.slot(number as u32);
         (!slot.is_free()).then(|| slot.unpack())
     }
 
     /// Sorts all slots by their last use.
-    pub fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         let slots = 0..self.slots() as u32;
         let mut numbers: Vec<u32> = slots.filter(|slot| !self.slot(*slot).is_free()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use std::mem::MaybeUninit;
 
 /// Slots of a slab.
-pub const SLOTS: usize = 32;
+pub(super) const SLOTS: usize = 32;
 /// Buckets of a slab: one for two slots.
-pub const BUCKETS: usize = SLOTS / 2;
+pub(super) const BUCKETS: usize = SLOTS / 2;
 /// Slabs that are requested from the kernel at once (about 1 MiB).
 const SLABS_AT_ONCE: usize = 360;
 
@@ -31,7 +31,7 @@ impl Slab {
 
 /// The slabs of one shard.
 #[derive(Debug, Default)]
-pub struct Slabs(Vec<&'static mut Slab>);
+pub(super) struct Slabs(Vec<&'static mut Slab>);
 
 /// Unused slabs, for all indexes of the process.
 static SPARE: Mutex<Spare> = Mutex::new(Spare {
@@ -46,40 +46,40 @@ struct Spare {
 
 impl Slabs {
     /// Number of slots.
-    pub fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.0.len() * SLOTS
     }
 
     /// Number of buckets.
-    pub fn buckets(&self) -> usize {
+    pub(super) fn buckets(&self) -> usize {
         self.0.len() * BUCKETS
     }
 
     /// Bytes of memory that they hold.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.0.len() * size_of::<Slab>() + self.0.capacity() * size_of::<&Slab>()
     }
 
     /// Adds a slab: its slots are free, its buckets empty.
-    pub fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         self.0.push(Spare::take());
     }
 
-    pub fn slot(&self, number: u32) -> &Slot {
+    pub(super) fn slot(&self, number: u32) -> &Slot {
         let number = number as usize;
         &self.0[number / SLOTS].slots[number % SLOTS]
     }
 
-    pub fn slot_mut(&mut self, number: u32) -> &mut Slot {
+    pub(crate) fn slot_mut(&mut self, number: u32) -> &mut Slot {
         let number = number as usize;
         &mut self.0[number / SLOTS].slots[number % SLOTS]
     }
 
-    pub fn bucket(&self, number: usize) -> u32 {
+    pub(super) fn bucket(&self, number: usize) -> u32 {
         self.0[number / BUCKETS].buckets[number % BUCKETS]
     }
 
-    pub fn bucket_mut(&mut self, number: usize) -> &mut u32 {
+    pub(crate) fn bucket_mut(&mut self, number: usize) -> &mut u32 {
         &mut self.0[number / BUCKETS].buckets[number % BUCKETS]
     }
 }

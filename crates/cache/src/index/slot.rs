@@ -72,7 +72,7 @@ pub struct KnownKey {
     pub used: Seconds,
     /// Have all its bytes been verified since this process started (or were they written by it)?
     pub is_verified: bool,
-    /// The last purge that it is known not to be covered by ([`crate::purge`]).
+    /// The last purge that it is known not to be covered by (`purge`).
     pub clean_of: u32,
     /// What it could be purged by.
     pub purge_filter: PurgeFilter,
@@ -99,11 +99,11 @@ impl KnownKey {
 }
 
 /// No slot.
-pub const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A [`KnownKey`] in 88 bytes, links included.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     key: [u8; 16],
     date: u32,
     expires: u32,
@@ -135,7 +135,7 @@ const VERIFIED: u8 = 4;
 const TAKEN: u8 = 8;
 
 impl Slot {
-    pub const FREE: Self = Self {
+    pub(super) const FREE: Self = Self {
         key: [0; 16],
         date: 0,
         expires: 0,
@@ -161,29 +161,29 @@ impl Slot {
         flags: 0,
     };
 
-    pub fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         Key(self.key)
     }
 
-    pub fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.flags & TAKEN == 0
     }
 
-    pub fn is_stored(&self) -> bool {
+    pub(super) fn is_stored(&self) -> bool {
         self.state == KeyState::Stored
     }
 
-    pub fn extent(&self) -> Extent {
+    pub(super) fn extent(&self) -> Extent {
         self.extent
     }
 
     /// Counts a use at `now`.
-    pub fn count(&mut self, now: u32) {
+    pub(super) fn count(&mut self, now: u32) {
         self.uses = self.uses.saturating_add(1);
         self.used = self.used.max(now);
     }
 
-    pub fn unpack(&self) -> KnownKey {
+    pub(super) fn unpack(&self) -> KnownKey {
         KnownKey {
             key: Key(self.key),
             state: self.state,
@@ -212,7 +212,7 @@ impl Slot {
     }
 
     /// Packs a record into the slot; the links stay.
-    pub fn pack(&mut self, known: &KnownKey) {
+    pub(super) fn pack(&mut self, known: &KnownKey) {
         let KnownKey { lifetime, .. } = known;
         let verified = if known.is_verified { VERIFIED } else { 0 };
         *self = Self {
@@ -243,6 +243,6 @@ impl Slot {
 }
 
 /// Seconds since 1970 in 32 bits; times after 2106 become 2106.
-pub fn seconds(time: Seconds) -> u32 {
+pub(super) fn seconds(time: Seconds) -> u32 {
     u32::try_from(time.max(0)).unwrap_or(u32::MAX)
 }

@@ -30,7 +30,7 @@ pub(super) struct JournalFiles {
 }
 
 impl JournalFiles {
-    pub async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
+    pub(super) async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
         let mut files = Self::default();
         for entry in local.readdir(folder, &Access::new(pool)).await? {
             let name = str::from_utf8(&entry.name).unwrap_or_default();
@@ -61,13 +61,13 @@ impl JournalFiles {
         Ok(files)
     }
 
-    pub fn last(&self) -> u64 {
+    pub(super) fn last(&self) -> u64 {
         let last = self.logs.last().map(|log| log.0);
         let last = last.max(self.snapshots.last().copied());
         last.unwrap_or_default()
     }
 
-    pub fn names(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn names(&self, folder: &[u8]) -> Vec<Vec<u8>> {
         let logs = self.logs.iter().map(|log| log_name(folder, log.0));
         let snapshots = self.snapshots.iter();
         let snapshots = snapshots.map(|number| snapshot::name(folder, *number));

@@ -5,11 +5,11 @@ use crate::codec::Reader;
 use bytes::Bytes;
 
 /// Maximum bytes of records in a frame.
-pub const FRAME_BYTES_MAX: usize = 64 << 10;
+pub(super) const FRAME_BYTES_MAX: usize = 64 << 10;
 /// Length of a frame's header.
-pub const FRAME_HEADER_BYTES: usize = 24;
+pub(super) const FRAME_HEADER_BYTES: usize = 24;
 /// Length of a file's header.
-pub const FILE_HEADER_BYTES: usize = 28;
+pub(super) const FILE_HEADER_BYTES: usize = 28;
 
 const FILE_MAGIC: &[u8; 8] = b"\x89fwj\r\n\x1a\x00";
 /// Has a zero byte, which no text in a record has.
@@ -19,14 +19,14 @@ const FILE_VERSION: u32 = 2;
 
 /// The header of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileHeader {
+pub(super) struct FileHeader {
     /// The number of the log or snapshot; both count up.
     pub generation: u64,
     pub is_snapshot: bool,
 }
 
 impl FileHeader {
-    pub fn encode(&self) -> Bytes {
+    pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(FILE_MAGIC);
         out.extend_from_slice(&FILE_VERSION.to_le_bytes());
@@ -37,7 +37,7 @@ impl FileHeader {
         out.into()
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
         let (checked, crc) = bytes.split_at(FILE_HEADER_BYTES - 4);
         let mut from = Reader::new(checked);
@@ -54,7 +54,7 @@ impl FileHeader {
 
 /// Records for one frame, behind room for its header.
 #[derive(Debug)]
-pub struct Batch(Vec<u8>);
+pub(super) struct Batch(Vec<u8>);
 
 /// Length that most frames do not exceed: a stored entry, and the ends of some others.
 const FRAME_TYPICAL: usize = 384;
@@ -68,21 +68,21 @@ impl Default for Batch {
 }
 
 impl Batch {
-    pub fn push(&mut self, record: &Record) {
+    pub(super) fn push(&mut self, record: &Record) {
         record.encode(&mut self.0);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.len() == FRAME_HEADER_BYTES
     }
 
     /// Is there less room than a record may need?
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.0.len() - FRAME_HEADER_BYTES + RECORD_BYTES_MAX > FRAME_BYTES_MAX
     }
 
     /// The frame, with this number.
-    pub fn frame(mut self, number: u64) -> Bytes {
+    pub(super) fn frame(mut self, number: u64) -> Bytes {
         let (header, records) = self.0.split_at_mut(FRAME_HEADER_BYTES);
         let (checked, crc) = header.split_at_mut(FRAME_HEADER_BYTES - 4);
         checked[..4].copy_from_slice(&FRAME_MAGIC);
@@ -96,14 +96,14 @@ impl Batch {
 
 /// A frame with a correct checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(super) struct Frame {
     pub number: u64,
     pub records: Bytes,
 }
 
 impl Frame {
     /// Its records; None ends them if the rest is malformed.
-    pub fn records(&self) -> impl Iterator<Item = Option<Record>> {
+    pub(super) fn records(&self) -> impl Iterator<Item = Option<Record>> {
         let mut from = Reader::new(&self.records);
         let mut is_over = false;
         std::iter::from_fn(move || {
@@ -119,26 +119,26 @@ impl Frame {
 
 /// Finds frames in bytes that come in pieces. Other bytes are skipped, which it remembers.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub(super) struct Scanner {
     bytes: Vec<u8>,
     at: usize,
     is_damaged: bool,
 }
 
 impl Scanner {
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Has anything been skipped?
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
     /// The next frame in the bytes so far. With `is_end`, no more bytes come.
-    pub fn next(&mut self, is_end: bool) -> Option<Frame> {
+    pub(super) fn next(&mut self, is_end: bool) -> Option<Frame> {
         while self.at < self.bytes.len() {
             let left = &self.bytes[self.at..];
             match look(left) {

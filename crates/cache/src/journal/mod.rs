@@ -19,8 +19,8 @@ mod snapshot;
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
 
-pub use record::Record;
-pub use replay::Recovered;
+pub(crate) use record::Record;
+pub(crate) use replay::Recovered;
 
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
@@ -39,17 +39,17 @@ use tokio::sync::Notify;
 /// The directory of the journal, below the cache directory.
 pub const FOLDER: &str = ".freewheel";
 /// Length from which a log is compacted (a quarter of a million fills of one small entry each).
-pub const LOG_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of logs per entry from which they are compacted, if they are longer than [`LOG_BYTES_MIN`]. A snapshot has as
 /// many bytes per entry, so compaction makes a fill about a hundredth more expensive, and a start reads at most twice
 /// what it needs.
-pub const LOG_BYTES_OF_ENTRY: u64 = 128;
+pub(crate) const LOG_BYTES_OF_ENTRY: u64 = 128;
 /// Length up to which a log is not compacted.
-pub const LOG_BYTES_MIN: u64 = 1 << 20;
+pub(crate) const LOG_BYTES_MIN: u64 = 1 << 20;
 /// Number of logs above which they are compacted: each start begins one.
-pub const LOGS_MAX: usize = 8;
+pub(crate) const LOGS_MAX: usize = 8;
 /// Maximum of records of one ticket.
-pub const TICKET_RECORDS_MAX: usize = 16;
+pub(crate) const TICKET_RECORDS_MAX: usize = 16;
 /// Maximum of deferred records (of changes already made) that a ticket takes beside its own.
 const LATER_MAX: usize = 12;
 
@@ -59,7 +59,7 @@ const FOLDER_MODE: u32 = 0o700;
 
 /// The journal of one cache directory. Cheap to clone; any loop may use it with its own [`Local`].
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Inner>);
+pub(crate) struct Journal(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -113,7 +113,7 @@ struct JournalState {
 /// index has the change too.
 #[derive(Debug)]
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
-pub struct Ticket {
+pub(crate) struct Ticket {
     frame: Bytes,
     log: Output,
     writer: Option<Arc<()>>,
@@ -143,13 +143,13 @@ impl JournalState {
 impl Ticket {
     /// The step that appends the records to the log.
     #[must_use]
-    pub fn step(&self) -> BatchStep {
+    pub(crate) fn step(&self) -> BatchStep {
         BatchStep::Append(self.log.clone(), vec![self.frame.clone()])
     }
 
     /// The log and the bytes to append to it, for a caller that groups several tickets.
     #[must_use]
-    pub fn record(&mut self) -> (Output, Bytes) {
+    pub(crate) fn record(&mut self) -> (Output, Bytes) {
         (self.log.clone(), std::mem::take(&mut self.frame))
     }
 }
@@ -167,7 +167,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::InUse`]; [`Error::Disk`] if a file cannot be opened or read, or the new log cannot be written.
-    pub async fn open(
+    pub(crate) async fn open(
         local: &Local,
         directory: &[u8],
         levels: Levels,
@@ -236,7 +236,7 @@ impl Journal {
     }
 
     /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that the caller's job appends.
-    pub fn ticket(&self, records: &[Record]) -> Ticket {
+    pub(crate) fn ticket(&self, records: &[Record]) -> Ticket {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = Batch::default();
         let mut state = self.0.state.lock();
@@ -269,13 +269,13 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]: the next start may not know of them, and will know that something is missing.
-    pub async fn write(&self, local: &Local, records: &[Record]) -> Result<(), Error> {
+    pub(crate) async fn write(&self, local: &Local, records: &[Record]) -> Result<(), Error> {
         let ticket = self.ticket(records);
         Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
     }
 
     /// Notes that a fill has no temp file any more. The next ticket records it.
-    pub fn ended(&self, key: Key, tag: u32) {
+    pub(crate) fn ended(&self, key: Key, tag: u32) {
         let mut state = self.0.state.lock();
         if state.begun.remove(&(key.0, tag)) {
             state.later.push(Record::Ended { key, tag });
@@ -283,7 +283,7 @@ impl Journal {
     }
 
     /// Notes an entry that the journal did not know. The next ticket records it.
-    pub fn found(&self, known: KnownKey, vary: Bytes) {
+    pub(crate) fn found(&self, known: KnownKey, vary: Bytes) {
         let (key, tag) = (known.key, known.extent.file);
         let later = &mut self.0.state.lock().later;
         later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
@@ -291,7 +291,7 @@ impl Journal {
 
     /// Notes that an entry's file is gone. The next ticket records it; without that record, the entry is forgotten
     /// when its file is not found.
-    pub fn gone(&self, key: Key, tag: u32) {
+    pub(crate) fn gone(&self, key: Key, tag: u32) {
         self.0.state.lock().later.push(Record::Remove { key, tag });
     }
 
@@ -299,7 +299,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`].
-    pub async fn write_rest(&self, local: &Local) -> Result<(), Error> {
+    pub(crate) async fn write_rest(&self, local: &Local) -> Result<(), Error> {
         while !self.0.state.lock().later.is_empty() {
             self.write(local, &[]).await?;
         }
@@ -311,7 +311,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`].
-    pub async fn walked(&self, local: &Local, foreign: u64) -> Result<(), Error> {
+    pub(crate) async fn walked(&self, local: &Local, foreign: u64) -> Result<(), Error> {
         {
             let mut state = self.0.state.lock();
             (state.is_walked, state.foreign) = (true, foreign);
@@ -323,7 +323,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]; to be tried again.
-    pub async fn sync(&self, local: &Local) -> Result<(), Error> {
+    pub(crate) async fn sync(&self, local: &Local) -> Result<(), Error> {
         let log = {
             let mut state = self.0.state.lock();
             if !std::mem::take(&mut state.is_to_sync) {
@@ -342,7 +342,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]: the next start compares once more.
-    pub async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
+    pub(crate) async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
         let ticket = self.ticket(&[Record::Purged { number }]);
         let steps = vec![BatchStep::Sync(ticket.log.clone()), ticket.step()];
         Ok(local.change(steps, &self.0.pool).await?)
@@ -350,19 +350,19 @@ impl Journal {
 
     /// The number of the current log: higher with each start.
     #[must_use]
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.0.state.lock().generation
     }
 
     /// May this fill have a temp file?
     #[must_use]
-    pub fn is_running(&self, key: &Key, tag: u32) -> bool {
+    pub(crate) fn is_running(&self, key: &Key, tag: u32) -> bool {
         self.0.state.lock().begun.contains(&(key.0, tag))
     }
 
     /// Is it time for [`Journal::compact`], with so many entries? (Not soon after a failure.)
     #[must_use]
-    pub fn is_long(&self, entries: usize) -> bool {
+    pub(crate) fn is_long(&self, entries: usize) -> bool {
         let bytes = entries as u64 * LOG_BYTES_OF_ENTRY;
         let bytes = bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
         let state = self.0.state.lock();
@@ -372,13 +372,13 @@ impl Journal {
 
     /// When the last snapshot was written; None: there is none.
     #[must_use]
-    pub fn snapshot_at(&self) -> Option<SystemTime> {
+    pub(crate) fn snapshot_at(&self) -> Option<SystemTime> {
         self.0.state.lock().snapshot_at
     }
 
     /// Bytes of all its files, to be counted in the directory's space.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let state = self.0.state.lock();
         state.log_bytes + state.snapshot_bytes
     }
@@ -388,23 +388,23 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]; the next start will find what was written before.
-    pub async fn close(self, local: &Local, index: &Index) -> Result<(), Error> {
+    pub(crate) async fn close(self, local: &Local, index: &Index) -> Result<(), Error> {
         self.compact(local, index).await?;
         self.write(local, &[Record::Closed]).await
     }
 }
 
 /// Bytes that [`push_temp`] adds.
-pub const TEMP_BYTES: usize = disk::ENDING_BYTES;
+pub(crate) const TEMP_BYTES: usize = disk::ENDING_BYTES;
 
 /// Turns an entry's path into that of a fill's temp file, `PATH.TAG`.
-pub fn push_temp(path: &mut Vec<u8>, tag: u32) {
+pub(crate) fn push_temp(path: &mut Vec<u8>, tag: u32) {
     path.extend_from_slice(&temp_ending(tag));
 }
 
 /// The end of the name of a fill's temp file.
 #[must_use]
-pub fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
+pub(crate) fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
     let mut ending = [b'.'; TEMP_BYTES];
     for (byte, shift) in ending[1..].iter_mut().zip((0..u32::BITS).step_by(4).rev()) {
         *byte = b"0123456789abcdef"[(tag >> shift & 15) as usize];
@@ -414,7 +414,7 @@ pub fn temp_ending(tag: u32) -> [u8; TEMP_BYTES] {
 
 /// The fill that a temp file belongs to, by its name without directories; None for other files.
 #[must_use]
-pub fn temp_of(name: &[u8]) -> Option<(Key, u32)> {
+pub(crate) fn temp_of(name: &[u8]) -> Option<(Key, u32)> {
     let (key, tag) = str::from_utf8(name).ok()?.split_once('.')?;
     let is_tag = tag.len() == 8;
     let tag = u32::from_str_radix(tag, 16).ok()?;

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use message::date::Seconds;
 
 /// Maximum length of a record.
-pub const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
+pub(super) const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 
 /// A record. The order on the disk is: `Begin` or `Put` before a temp file is created, `Put` before it is renamed,
 /// `Ended` when there is no temp file any more, `Remove` after an entry's file is gone. So the journal never knows less
 /// than the disk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub(crate) enum Record {
     /// A temp file for an incomplete entry is about to be created.
     Begin {
         /// The entry's key.

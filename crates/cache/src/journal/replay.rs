@@ -35,13 +35,13 @@ pub struct Recovered {
 
 /// Maximum bytes of a log's frames that are held until they are in order. Concurrent jobs write their frames in any
 /// order; this is as much as some ten thousand jobs write.
-pub const HELD_BYTES_MAX: usize = 4 << 20;
+pub(super) const HELD_BYTES_MAX: usize = 4 << 20;
 /// Approximate memory of a frame beside its records.
 const HELD_FRAME_BYTES: usize = 128;
 
 /// Collects the records of the files.
 #[derive(Debug)]
-pub struct Replay<'a> {
+pub(super) struct Replay<'a> {
     index: &'a Index,
     found: Recovered,
     is_walked: bool,
@@ -62,7 +62,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    pub fn new(index: &'a Index) -> Self {
+    pub(super) fn new(index: &'a Index) -> Self {
         Self {
             index,
             found: Recovered::default(),
@@ -80,7 +80,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Plays a frame of the snapshot, which comes before all logs.
-    pub fn snapshot(&mut self, frame: &Frame) {
+    pub(crate) fn snapshot(&mut self, frame: &Frame) {
         for record in frame.records() {
             match record {
                 Some(Record::Complete { entries, is_walked }) => {
@@ -99,7 +99,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes a frame of a log. Loops append as their jobs end, so the numbers give the order.
-    pub fn log(&mut self, frame: Frame) {
+    pub(super) fn log(&mut self, frame: Frame) {
         if self.next.is_some_and(|next| frame.number < next) {
             // Too late: later frames have been played. A walk repairs the effects.
             self.found.is_damaged = true;
@@ -146,7 +146,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    pub fn set_damaged(&mut self) {
+    pub(crate) fn set_damaged(&mut self) {
         self.found.is_damaged = true;
     }
 
@@ -157,7 +157,7 @@ impl<'a> Replay<'a> {
     /// Missing frames are no reason for doubt: a process that was killed before it wrote one had not yet made the
     /// change that it describes (see [`Record`]). After a crash of the kernel, a change may have been made whose frame
     /// was lost.
-    pub fn finish(
+    pub(super) fn finish(
         mut self,
         needed: u64,
         logs: &[(u64, u64)],

@@ -25,7 +25,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]; nothing is lost, the old files stay.
-    pub async fn compact(&self, local: &Local, index: &Index) -> Result<bool, Error> {
+    pub(crate) async fn compact(&self, local: &Local, index: &Index) -> Result<bool, Error> {
         if std::mem::replace(&mut self.0.state.lock().is_compacting, true) {
             return Ok(false);
         }

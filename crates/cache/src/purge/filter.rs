@@ -26,7 +26,7 @@ pub(crate) struct FilterQuery {
 impl PurgeFilter {
     /// The filter of the main key and the key's text.
     #[must_use]
-    pub fn of_key(main: Key, key_text: &[u8]) -> Self {
+    pub(crate) fn of_key(main: Key, key_text: &[u8]) -> Self {
         let purge_filter = slashes(key_text).fold(0, |purge_filter, end| {
             purge_filter | bits(PREFIX, &key_text[..end])
         });
@@ -35,13 +35,13 @@ impl PurgeFilter {
 
     /// Adds the tags in a header line.
     #[must_use]
-    pub fn and_line(self, name: &[u8], value: &[u8]) -> Self {
+    pub(crate) fn and_line(self, name: &[u8], value: &[u8]) -> Self {
         Self(tags_of(name, value).fold(self.0, |purge_filter, tag| purge_filter | bits(TAG, tag)))
     }
 }
 
 impl FilterQuery {
-    pub fn of(rule: &PurgeRule) -> Self {
+    pub(crate) fn of(rule: &PurgeRule) -> Self {
         let (mask, value) = match rule {
             PurgeRule::Key(key) => (u64::from(u16::MAX) << FILTER_BITS, of_main(*key)),
             PurgeRule::Prefix(prefix) => {
@@ -54,7 +54,7 @@ impl FilterQuery {
         Self { mask, value }
     }
 
-    pub fn fits(self, purge_filter: PurgeFilter) -> bool {
+    pub(crate) fn fits(self, purge_filter: PurgeFilter) -> bool {
         purge_filter.0 & self.mask == self.value
     }
 }

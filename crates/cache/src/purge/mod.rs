@@ -16,8 +16,9 @@ mod rule;
 mod tests;
 
 pub(crate) use filter::FilterQuery;
-pub use filter::PurgeFilter;
-pub use rule::{PurgeRule, RULE_TEXT_MAX, tags_of};
+pub(crate) use filter::PurgeFilter;
+pub use rule::tags_of;
+pub(crate) use rule::{PurgeRule, RULE_TEXT_MAX};
 
 use crate::entry::Entry;
 use crate::error::TooManyPurges;
@@ -28,10 +29,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Maximum of pending rules. One more is refused ([`TooManyPurges`]) until a sweep has compared the oldest with every
 /// entry.
-pub const RULES_MAX: usize = 1024;
+pub(crate) const RULES_MAX: usize = 1024;
 /// Pending rules from which on fills that are older than the last rule are not stored: a fill that takes hours would
 /// keep every rule since its start.
-pub const RULES_MANY: usize = RULES_MAX / 2;
+pub(crate) const RULES_MANY: usize = RULES_MAX / 2;
 /// A rule with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NumberedRule {
@@ -104,14 +105,14 @@ impl NumberedRule {
     }
 
     /// May it cover an entry with this filter that is clean of all rules up to `since`?
-    pub fn may_cover(&self, purge_filter: PurgeFilter, since: u32) -> bool {
+    pub(crate) fn may_cover(&self, purge_filter: PurgeFilter, since: u32) -> bool {
         is_before(since, self.number) && self.query.fits(purge_filter)
     }
 }
 
 impl PurgeList {
     /// Adds a rule and removes an older one that is the same. (Rules of several loops arrive nearly in order.)
-    pub fn add(&mut self, number: u32, rule: PurgeRule) {
+    pub(crate) fn add(&mut self, number: u32, rule: PurgeRule) {
         self.pending
             .retain(|known| known.rule != rule || is_before(number, known.number));
         let is_known = self.pending.iter().any(|known| known.rule == rule);
@@ -124,25 +125,25 @@ impl PurgeList {
     }
 
     /// Notes that numbers up to this one have been used.
-    pub fn is_at_least(&mut self, number: u32) {
+    pub(crate) fn is_at_least(&mut self, number: u32) {
         if self.latest == 0 || is_before(self.latest, number) {
             self.latest = number;
         }
     }
 
     /// Forgets all rules up to this one.
-    pub fn forget(&mut self, number: u32) {
+    pub(crate) fn forget(&mut self, number: u32) {
         self.pending.retain(|known| is_before(number, known.number));
         self.is_at_least(number);
     }
 
     /// The number that an entry of unknown age is clean of: the last before the pending rules.
-    pub fn floor(&self) -> u32 {
+    pub(crate) fn floor(&self) -> u32 {
         let first = self.pending.front();
         first.map_or(self.latest, |first| first.number.wrapping_sub(1))
     }
 
-    pub fn pending(&self) -> impl Iterator<Item = &NumberedRule> {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &NumberedRule> {
         self.pending.iter()
     }
 }
@@ -177,7 +178,7 @@ impl PurgeInterval {
 }
 
 impl PurgeRules {
-    pub fn new(purges: PurgeList) -> Self {
+    pub(crate) fn new(purges: PurgeList) -> Self {
         Self {
             latest: AtomicU32::new(purges.latest),
             state: RwLock::new(RulesState {
@@ -188,7 +189,7 @@ impl PurgeRules {
     }
 
     /// Adds a rule, which holds from now on, and returns its number.
-    pub fn add(&self, rule: &PurgeRule) -> Result<u32, TooManyPurges> {
+    pub(crate) fn add(&self, rule: &PurgeRule) -> Result<u32, TooManyPurges> {
         let mut state = self.state.write();
         let is_known = || state.purges.pending().any(|known| known.rule == *rule);
         if state.purges.pending.len() >= RULES_MAX && !is_known() {
@@ -203,7 +204,7 @@ impl PurgeRules {
     }
 
     /// The number of this rule, if it is pending.
-    pub fn number_of(&self, rule: &PurgeRule) -> Option<u32> {
+    pub(crate) fn number_of(&self, rule: &PurgeRule) -> Option<u32> {
         let state = self.state.read();
         let mut pending = state.purges.pending();
         let known = pending.find(|known| known.rule == *rule)?;
@@ -211,7 +212,7 @@ impl PurgeRules {
     }
 
     /// The present moment, for an entry with this tag.
-    pub fn moment(&self, tag: u32) -> FetchMoment {
+    pub(crate) fn moment(&self, tag: u32) -> FetchMoment {
         let state = self.state.read();
         let interval = state
             .intervals
@@ -225,17 +226,17 @@ impl PurgeRules {
     }
 
     /// The number that an entry of unknown age is clean of.
-    pub fn floor(&self) -> u32 {
+    pub(crate) fn floor(&self) -> u32 {
         self.state.read().purges.floor()
     }
 
     /// Number of pending rules.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.state.read().purges.pending.len()
     }
 
     /// Is an entry that was clean of all rules up to `since` covered by a later one?
-    pub fn check(&self, entry: &Entry, purge_filter: PurgeFilter, since: u32) -> PurgeCheck {
+    pub(crate) fn check(&self, entry: &Entry, purge_filter: PurgeFilter, since: u32) -> PurgeCheck {
         let latest = self.latest.load(Ordering::Acquire);
         if latest == since {
             return PurgeCheck::Clean(since);
@@ -254,7 +255,7 @@ impl PurgeRules {
 
     /// The rules that are older than every running fetch, to be compared with every entry, and the number of the last.
     /// None: there are no such rules.
-    pub fn settled(&self) -> Option<(u32, Vec<NumberedRule>)> {
+    pub(crate) fn settled(&self) -> Option<(u32, Vec<NumberedRule>)> {
         let mut state = self.state.write();
         if state.purges.pending.len() > RULES_MANY {
             state.void_old_intervals();
@@ -277,7 +278,7 @@ impl PurgeRules {
     }
 
     /// Notes that every entry was compared with the rules up to this one.
-    pub fn forget(&self, number: u32) {
+    pub(crate) fn forget(&self, number: u32) {
         self.state.write().purges.forget(number);
     }
 }

@@ -6,11 +6,11 @@ use crate::key::Key;
 use bytes::Bytes;
 
 /// Maximum length of a prefix or a tag, in bytes.
-pub const RULE_TEXT_MAX: usize = 1024;
+pub(crate) const RULE_TEXT_MAX: usize = 1024;
 
 /// What a purge covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PurgeRule {
+pub(crate) enum PurgeRule {
     /// A key, in all its variants.
     Key(Key),
     /// Keys whose text begins with this.

@@ -229,7 +229,7 @@ impl EntryWriter {
 
     /// Offset of the body in the file.
     #[must_use]
-    pub fn body_offset(&self) -> u64 {
+    pub(crate) fn body_offset(&self) -> u64 {
         self.encoder.entry_len(0)
     }
 

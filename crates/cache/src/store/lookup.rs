@@ -327,7 +327,7 @@ impl Store {
     ///
     /// # Errors
     /// None at present: a file that cannot be deleted now is left to a sweep.
-    pub async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
+    pub(crate) async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
         let (key, known) = (&hit.known.key, Some(hit.known));
         let fault = Fault::Damaged("body");
         self.drop_damaged(local, key, known, fault).await;

@@ -137,7 +137,7 @@ struct Inner {
 
 impl Store {
     /// Opens a cache directory and locks it. On return, the index holds the keys that the journal knows. If the journal
-    /// may be incomplete ([`Recovered::is_complete`]), unknown keys are looked up on the disk until a [`Walk`] has
+    /// may be incomplete (`Recovered::is_complete`), unknown keys are looked up on the disk until a [`Walk`] has
     /// finished.
     ///
     /// # Errors

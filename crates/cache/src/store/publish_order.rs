@@ -36,7 +36,7 @@ pub(super) struct PublishTurn {
 
 #[cfg(test)]
 impl PublishOrder {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 }

@@ -25,7 +25,7 @@ const HEAD_BYTES: usize = 4096;
 
 /// A pass through the index that compares older entries with some rules.
 #[derive(Debug)]
-pub struct PurgePass {
+pub(super) struct PurgePass {
     /// The number of the last rule: entries that were compared are clean of all rules up to it.
     end: u32,
     rules: Vec<NumberedRule>,
@@ -74,7 +74,7 @@ impl Store {
     /// included. The next sweeps delete their files.
     ///
     /// # Errors
-    /// As [`Store::purge`]; [`Error::Fault`] if the prefix is longer than [`RULE_TEXT_MAX`] bytes.
+    /// As [`Store::purge`]; [`Error::Fault`] if the prefix is longer than `RULE_TEXT_MAX` bytes.
     pub async fn purge_prefix(&self, local: &Local, prefix: &[u8]) -> Result<(), Error> {
         let prefix = rule_text(prefix)?;
         self.add_rule(local, PurgeRule::Prefix(prefix)).await
@@ -90,9 +90,9 @@ impl Store {
         self.add_rule(local, PurgeRule::Tag(tag)).await
     }
 
-    /// Purges that no sweep has compared with every entry yet; at most [`crate::purge::RULES_MAX`].
+    /// Purges that no sweep has compared with every entry yet; at most `purge::RULES_MAX`.
     #[must_use]
-    pub fn purges_pending(&self) -> usize {
+    pub(crate) fn purges_pending(&self) -> usize {
         self.0.rules.len()
     }
 

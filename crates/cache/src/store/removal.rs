@@ -75,21 +75,21 @@ impl Default for Epochs {
 
 impl Epochs {
     /// A guard in the present epoch. To be taken before the index is changed.
-    pub fn begin(&self) -> EpochGuard {
+    pub(super) fn begin(&self) -> EpochGuard {
         let list = self.0.lock();
         let now = list.epochs.back().expect("the last epoch is never taken");
         EpochGuard(now.clone())
     }
 
     /// Ends the present epoch. Returns its number, for [`Epochs::is_drained`].
-    pub fn end_epoch(&self) -> u64 {
+    pub(crate) fn end_epoch(&self) -> u64 {
         let mut list = self.0.lock();
         list.epochs.push_back(Arc::default());
         list.first + list.epochs.len() as u64 - 2
     }
 
     /// Have all guards of this epoch and of older ones been dropped?
-    pub fn is_drained(&self, epoch: u64) -> bool {
+    pub(crate) fn is_drained(&self, epoch: u64) -> bool {
         let mut list = self.0.lock();
         while list.first <= epoch && Arc::get_mut(&mut list.epochs[0]).is_some() {
             list.epochs.pop_front();

@@ -16,7 +16,7 @@ use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Names that one step looks at (nginx's default for `loader_files`).
-pub const NAMES_OF_STEP: usize = 100;
+pub(super) const NAMES_OF_STEP: usize = 100;
 /// Seconds since the last write for which a temp file is left to the next walk.
 const TEMP_AGE: Seconds = 60;
 /// Bytes of a file that the first read of its head asks for.
@@ -104,8 +104,8 @@ impl Walk {
     }
 
     /// Blocks of foreign files found so far.
-    #[must_use]
-    pub fn foreign_blocks(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn foreign_blocks(&self) -> u64 {
         self.foreign_blocks
     }
 

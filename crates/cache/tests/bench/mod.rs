@@ -1,7 +1,7 @@
 //! A loop, a pool and a store on a directory, as in a worker.
 
 use bytes::Bytes;
-use cache::entry::Description;
+use cache::Description;
 use cache::freshness::Line;
 use cache::store::{Checks, Found, Hit, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};

@@ -52,7 +52,7 @@ impl Text {
 
     /// The default of a directive.
     #[must_use]
-    pub fn default_of(directive: &str, text: &str) -> Self {
+    pub(crate) fn default_of(directive: &str, text: &str) -> Self {
         let bytes = Bytes::copy_from_slice(text.as_bytes());
         Self {
             path: PathBuf::from(directive),

@@ -105,7 +105,7 @@ impl Args {
 
     /// Whether the directive opens a block.
     #[must_use]
-    pub const fn has_block(self) -> bool {
+    pub(crate) const fn has_block(self) -> bool {
         self.has_block
     }
 

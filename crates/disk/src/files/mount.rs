@@ -30,7 +30,7 @@ pub enum Filesystem {
 impl Filesystem {
     /// The kind of a file system, by the magic of statfs(2).
     #[must_use]
-    pub fn from_magic(magic: u64) -> Filesystem {
+    pub(crate) fn from_magic(magic: u64) -> Filesystem {
         match magic {
             0xEF53 | 0x5846_5342 | 0x9123_683E => Filesystem::Native,
             0x0102_1994 | 0x8584_58F6 => Filesystem::Memory,

@@ -89,7 +89,7 @@ pub struct Waited {
 impl Waited {
     /// The sum of two.
     #[must_use]
-    pub fn plus(self, other: Waited) -> Waited {
+    pub(crate) fn plus(self, other: Waited) -> Waited {
         Waited {
             disk_ns: self.disk_ns.wrapping_add(other.disk_ns),
             pool_ns: self.pool_ns.wrapping_add(other.pool_ns),

@@ -173,7 +173,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Overflow`] if the lane is full; the job is then dropped by the caller's thread.
-    pub fn submit<F, T>(&self, lane: Lane, work: F) -> Result<Pending<F, T>, Overflow>
+    pub(crate) fn submit<F, T>(&self, lane: Lane, work: F) -> Result<Pending<F, T>, Overflow>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,

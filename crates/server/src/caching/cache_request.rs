@@ -104,7 +104,7 @@ pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
     let mut access = files::reading(request.location(), files::pool(request)?);
     access.moment = request.moment;
     access.noatime = true;
-    access.unsent = cache::entry::CHECKSUM_BYTES as usize;
+    access.unsent = cache::CHECKSUM_BYTES as usize;
     // An entry's head and its checksums are read in pieces that do not suit O_DIRECT, and its body should be in memory.
     access.directio = None;
     Ok(access)

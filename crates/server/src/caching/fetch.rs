@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::Key;
+use cache::KeyState;
 use cache::fill::{Ending, Fill, Filler, Follower, Role};
 use cache::freshness::Failure as Lost;
-use cache::index::KeyState;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
 use logs::wall_clock::Moment;

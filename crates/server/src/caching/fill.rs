@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cache::FetchMoment;
 use cache::fill::{Ending, Filler, Metadata, Sharing};
 use cache::freshness::{self, Line, OriginResponse, Rules, Storable, Verdict};
-use cache::index::{KeyState, KnownKey};
-use cache::purge::FetchMoment;
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
+use cache::{KeyState, KnownKey};
 use disk::memory::Level;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;

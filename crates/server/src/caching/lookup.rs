@@ -6,8 +6,8 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use cache::KnownKey;
 use cache::freshness::ReuseDecision;
-use cache::index::KnownKey;
 use cache::store::{Found, Hit, Miss};
 use logs::Level;
 

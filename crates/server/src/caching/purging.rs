@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use cache::freshness::invalidates;
-use cache::purge::tags_of;
+use cache::tags_of;
 use cache::{Error, Key};
 use disk::Local;
 

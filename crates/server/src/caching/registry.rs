@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use cache::index::KnownKey;
+use cache::KnownKey;
 use cache::store::StoreSettings;
 use cache::{Fills, Store};
 use disk::Disk;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::entry::Description;
+use cache::Description;
+use cache::FetchMoment;
 use cache::fill::{Fill, Follower, Next, Unindexed};
 use cache::freshness::stored_fields;
-use cache::purge::FetchMoment;
 use cache::store::{EntryWriter, WRITE_BYTES};
 use cache::{Error, Key, Lifetime, Store};
 use disk::Local;

@@ -140,7 +140,7 @@ impl AnswerReader {
     }
 
     /// Whether the response comes in records (FastCGI).
-    pub fn is_in_records(&self) -> bool {
+    pub(crate) fn is_in_records(&self) -> bool {
         matches!(self.state, ReadState::Records(_))
     }
 

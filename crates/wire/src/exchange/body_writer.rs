@@ -40,14 +40,14 @@ impl BodyWriter {
     }
 
     /// Maximum size of a piece in bytes.
-    pub fn piece_max(&self) -> usize {
+    pub(crate) fn piece_max(&self) -> usize {
         match self.is_in_records {
             true => fastcgi::CONTENT_MAX,
             false => usize::MAX,
         }
     }
 
-    /// Begins a piece of `len` bytes, at most [`BodyWriter::piece_max`]: appends the framing before it to `out`, and
+    /// Begins a piece of `len` bytes, at most `piece_max`: appends the framing before it to `out`, and
     /// returns the framing after it.
     ///
     /// # Errors

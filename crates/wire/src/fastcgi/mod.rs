@@ -26,10 +26,10 @@ const REQUEST: [u8; 2] = [0, 1];
 
 /// Record types.
 mod kind {
-    pub const BEGIN_REQUEST: u8 = 1;
-    pub const END_REQUEST: u8 = 3;
-    pub const PARAMS: u8 = 4;
-    pub const STDIN: u8 = 5;
-    pub const STDOUT: u8 = 6;
-    pub const STDERR: u8 = 7;
+    pub(super) const BEGIN_REQUEST: u8 = 1;
+    pub(super) const END_REQUEST: u8 = 3;
+    pub(super) const PARAMS: u8 = 4;
+    pub(super) const STDIN: u8 = 5;
+    pub(super) const STDOUT: u8 = 6;
+    pub(super) const STDERR: u8 = 7;
 }

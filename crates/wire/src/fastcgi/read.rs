@@ -138,7 +138,7 @@ impl RecordReader {
         self.head.is_none()
     }
 
-    /// See [`crate::http1::answer_reader::AnswerReader::beside_head`].
+    /// See [`crate::exchange::AnswerReader::beside_head`].
     pub fn beside_head(&self) -> u64 {
         self.beside_head
     }
@@ -148,7 +148,7 @@ impl RecordReader {
         self.is_complete && self.keeps_connection
     }
 
-    /// Continues with `bytes`; see [`crate::http1::answer_reader::AnswerReader::advance`].
+    /// Continues with `bytes`; see [`crate::exchange::AnswerReader::advance`].
     ///
     /// # Errors
     /// The bytes are not a record, not a record of a response, or not a head.

@@ -67,7 +67,7 @@ fn length(out: &mut Vec<u8>, length: usize) {
 
 /// Begins a piece of a body, of 1 to [`super::CONTENT_MAX`] bytes: appends the framing before it, and returns the
 /// framing after it.
-pub fn body_piece(out: &mut Vec<u8>, length: usize) -> &'static [u8] {
+pub(crate) fn body_piece(out: &mut Vec<u8>, length: usize) -> &'static [u8] {
     out.extend_from_slice(&record_head(kind::STDIN, length));
     padding(length)
 }

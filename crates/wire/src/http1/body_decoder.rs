@@ -98,7 +98,7 @@ impl Decoder {
     }
 
     /// Decodes the body after a response head; a response to HEAD has none, whatever the head says.
-    pub fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
+    pub(crate) fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
         if answers_head || status::is_bodiless(head.status) {
             return Decoder::new(Framing::None, 0);
         }
@@ -145,7 +145,7 @@ impl Decoder {
     }
 
     /// Whether the connection may end here without loss.
-    pub fn may_close(&self) -> bool {
+    pub(crate) fn may_close(&self) -> bool {
         matches!(self.state, State::End | State::UntilClose)
     }
 

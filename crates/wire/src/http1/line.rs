@@ -7,7 +7,7 @@ use message::{Field, HeaderId, Method, Span, Version};
 
 /// A syntax error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A method with bytes other than upper case letters, `_` and `-`.
     Method,
     /// Another error in a request line.
@@ -22,7 +22,7 @@ pub enum Fault {
 
 /// A request line, as spans from its first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestLine {
+pub(crate) struct RequestLine {
     /// The text of the method.
     pub method_text: Span,
     /// The method.
@@ -78,7 +78,7 @@ static TARGET: [u8; 256] = {
 ///
 /// # Errors
 /// The first byte that is not allowed.
-pub fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
+pub(crate) fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
     let mut scan = Scan {
         line,
         at: 0,
@@ -324,7 +324,7 @@ static NAME: [u8; 256] = {
 
 /// A header line, and whether nginx drops it by default because of its name.
 #[derive(Clone, Copy, Debug)]
-pub struct HeaderLine {
+pub(crate) struct HeaderLine {
     /// The spans, from the line's first byte.
     pub field: Field,
     /// Whether the name has bytes other than letters, digits, `-` (and `_` if allowed).
@@ -338,7 +338,7 @@ pub struct HeaderLine {
 ///
 /// # Errors
 /// The first byte that is not allowed; an empty line.
-pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
+pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
     if line.is_empty() {
         return Err(Fault::Header(0));
     }
@@ -376,7 +376,7 @@ pub fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine,
 ///
 /// # Errors
 /// As [`parse_header`].
-pub fn check_header(line: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check_header(line: &[u8]) -> Result<(), Fault> {
     match without_returns(line) {
         [] => Ok(()),
         line => scan_name(line, true).map(|_| ()),
@@ -399,7 +399,7 @@ fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fau
 }
 
 /// The line without the carriage returns before its line feed (nginx accepts several after a header line).
-pub fn without_returns(line: &[u8]) -> &[u8] {
+pub(crate) fn without_returns(line: &[u8]) -> &[u8] {
     let mut line = line;
     while let [rest @ .., b'\r'] = line {
         line = rest;

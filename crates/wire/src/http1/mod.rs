@@ -4,7 +4,7 @@
 
 pub mod body_decoder;
 pub mod head_buffers;
-pub mod line;
+pub(crate) mod line;
 pub mod request_parser;
 pub mod request_writer;
 pub mod response_parser;

@@ -150,12 +150,12 @@ impl Parser {
     }
 
     /// Whether the request line has not begun yet.
-    pub fn is_untouched(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         !self.has_line && self.scanned == self.at
     }
 
     /// Turns the received part of an incomplete head into a refusal for the log; no response is sent.
-    pub fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
+    pub(crate) fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
         let head = self.head.take().unwrap_or_else(RequestHead::boxed);
         let mut refusal = self.refuse(bytes, *head, Stop::new(status, why));
         refusal.is_silent = true;
@@ -582,7 +582,7 @@ fn is_unique(id: HeaderId) -> bool {
 }
 
 /// Parses digits only: at least one, and a value of at most `i64::MAX`.
-pub fn parse_length(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
