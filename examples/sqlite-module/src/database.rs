@@ -30,6 +30,15 @@ pub enum Error {
     TooManyRows,
 }
 
+/// The rows of one answer.
+#[derive(Debug)]
+pub struct Found {
+    /// As JSON: an array of objects.
+    pub json: Vec<u8>,
+    /// Their number.
+    pub count: usize,
+}
+
 /// A query of a database.
 #[derive(Debug)]
 pub struct Database {
@@ -49,11 +58,11 @@ impl Database {
         }
     }
 
-    /// The rows of the query with these values, as JSON: an array of objects. **Blocks.**
+    /// The rows of the query with these values. **Blocks.**
     ///
     /// # Errors
     /// What SQLite says, or more than [`ROWS_MAX`] rows.
-    pub fn rows(&self, values: &[String]) -> Result<Vec<u8>, Error> {
+    pub fn rows(&self, values: &[String]) -> Result<Found, Error> {
         let kept = self.idle().pop();
         let connection = kept.map_or_else(|| self.open(), Ok)?;
         let rows = self.ask(&connection, values);
@@ -76,7 +85,7 @@ impl Database {
         Ok(connection)
     }
 
-    fn ask(&self, connection: &Connection, values: &[String]) -> Result<Vec<u8>, Error> {
+    fn ask(&self, connection: &Connection, values: &[String]) -> Result<Found, Error> {
         let mut statement = connection.prepare_cached(&self.sql)?;
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.query(params_from_iter(values))?;
@@ -91,7 +100,9 @@ impl Database {
             }
             found.push(Value::Object(object));
         }
-        Ok((Value::Array(found).to_string() + "\n").into_bytes())
+        let count = found.len();
+        let json = (Value::Array(found).to_string() + "\n").into_bytes();
+        Ok(Found { json, count })
     }
 }
 

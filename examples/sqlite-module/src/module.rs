@@ -3,6 +3,7 @@
 //! Not here: SQLite ([`crate::database`]). Invariant: nothing here blocks; the loop only hands over the query and later takes its
 //! answer.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,9 @@ use config::{
 use message::Method;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
 use server::outcome::Outcome;
+use server::request::state::State;
+use server::variables::append;
+use server::variables::table::VariableEntry;
 use server::{Failure, Level, Request, Response};
 
 use crate::database::Database;
@@ -48,6 +52,22 @@ directives! {
     }
 }
 
+server::variables! {
+    /// The number of rows of the answer.
+    "sqlite_rows" => fresh(append_count);
+}
+
+/// The number of rows of an answer, kept with its request.
+#[derive(Debug)]
+struct Count(usize);
+
+impl State for Count {}
+
+fn append_count(request: &Request, out: &mut Vec<u8>) -> bool {
+    let count: Option<&Count> = request.states.get();
+    count.is_some_and(|Count(rows)| append::number(*rows as u64, out))
+}
+
 /// The module.
 #[derive(Debug)]
 pub struct Sqlite;
@@ -55,6 +75,10 @@ pub struct Sqlite;
 impl Module for Sqlite {
     fn tables(&self) -> Vec<&'static Table> {
         Directives::tables()
+    }
+
+    fn variables(&self) -> &'static [VariableEntry] {
+        VARIABLES
     }
 
     fn configure(
@@ -102,17 +126,18 @@ impl Handler for Rows {
 }
 
 impl Rows {
-    async fn answer(&self, request: &Request) -> Result<Response, Failure> {
+    async fn answer(&self, request: &mut Request) -> Result<Response, Failure> {
         let text = |value| String::from_utf8_lossy(&request.evaluate(value)).into_owned();
         let values: Vec<String> = self.values.iter().map(text).collect();
         let database = Arc::clone(&self.database);
         let rows = run_in_pool(request, &self.pool, move || database.rows(&values)).await?;
-        let json = rows.map_err(|error| {
+        let found = rows.map_err(|error| {
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(format!("SQLite: {error}").as_bytes());
             });
             Failure::new(500)
         })?;
-        Ok(Response::text(200, "application/json", json))
+        request.states.put(Rc::new(Count(found.count)));
+        Ok(Response::text(200, "application/json", found.json))
     }
 }

@@ -49,6 +49,22 @@ fn rows_are_answered() {
 }
 
 #[test]
+fn the_module_has_a_variable() {
+    let line = "add_header X-Rows $sqlite_rows; add_header X-Many $many;";
+    let http = format!(
+        "map $sqlite_rows $many {{ 0 no; default yes; }}\nserver {{ listen 127.0.0.1:%PORT%; {line} {ITEM} }}"
+    );
+    let server = start("", &http);
+    let reply = server.get("/item?id=2");
+    assert_eq!(
+        (reply.header("X-Rows"), reply.header("X-Many")),
+        (Some("1"), Some("yes"))
+    );
+    assert_eq!(server.get("/item?id=3").header("X-Rows"), Some("0"));
+    assert!(refusal("", "server { set $sqlite_rows 1; }").contains("duplicate"));
+}
+
+#[test]
 fn a_failing_query_is_500_and_named_in_the_log() {
     let http =
         r#"server { listen 127.0.0.1:%PORT%; location / { sqlite_query "SELECT nowhere"; } }"#;
