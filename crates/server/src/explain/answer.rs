@@ -7,31 +7,10 @@ use wire::http1::response_writer;
 use crate::Response;
 use crate::absolute_redirect;
 use crate::request::Request;
+use crate::settings::tables::{ADDED_TO_HEADS, BODY_FILTERS};
 
 use super::lines::Lines;
 use super::report::Report;
-
-/// Lines that add to an answer's head.
-const ADDED: &[&str] = &[
-    "more_set_headers",
-    "more_clear_headers",
-    "add_header",
-    "add_trailer",
-    "expires",
-    "charset",
-    "userid",
-];
-/// Lines that change an answer's body.
-const FILTERS: &[&str] = &[
-    "gzip",
-    "brotli",
-    "zstd",
-    "gunzip",
-    "ssi",
-    "sub_filter",
-    "add_before_body",
-    "add_after_body",
-];
 
 /// The answer's head, and the lines that added to it.
 pub fn tell_answer(
@@ -58,7 +37,7 @@ pub fn tell_answer(
         .collect();
     report.pause();
     report.say("answer", shown.join("\n"));
-    let mut added = lines.of_each(&chain, ADDED);
+    let mut added = lines.of_each(&chain, &adding());
     added.retain(|line| adds(line, &shown));
     if !added.is_empty() {
         report.say_by("added", "to its head", &added);
@@ -71,23 +50,28 @@ pub fn tell_answer(
     }
 }
 
+/// The directives that add to a head.
+fn adding() -> Vec<&'static str> {
+    ADDED_TO_HEADS.iter().map(|(name, _)| *name).collect()
+}
+
 /// Did this line add to this head?
 fn adds(line: &Directive, head: &[&str]) -> bool {
     let has = |name: &str| {
         let mut names = head.iter().filter_map(|line| line.split(':').next());
         names.any(|known| known.eq_ignore_ascii_case(name))
     };
-    match &line.name.bytes()[..] {
-        b"add_header" => line.args.first().is_some_and(|name| has(&name.display())),
-        b"expires" => has("Expires") || has("Cache-Control"),
-        b"userid" => has("Set-Cookie"),
-        _ => true,
+    if line.name == "add_header" {
+        return line.args.first().is_some_and(|name| has(&name.display()));
     }
+    let mut known = ADDED_TO_HEADS.iter();
+    let known = known.find(|(directive, _)| line.name == **directive);
+    known.is_none_or(|(_, names)| names.is_empty() || names.iter().any(|name| has(name)))
 }
 
 /// The lines that may add to an answer's head or change its body.
 pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
-    let added = lines.of_each(chain, ADDED);
+    let added = lines.of_each(chain, &adding());
     if !added.is_empty() {
         report.say_by(
             "added",
@@ -112,7 +96,7 @@ pub fn tell_hidden(chain: &[&Directive], name: &str, lines: &Lines<'_>, report: 
 }
 
 fn tell_filters(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
-    let filters = lines.of_each(chain, FILTERS);
+    let filters = lines.of_each(chain, BODY_FILTERS);
     if !filters.is_empty() {
         let text = "that may change its body, as far as request and answer are for it";
         report.say_by("filters", text, &filters);

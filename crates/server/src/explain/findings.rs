@@ -12,20 +12,22 @@ use crate::outcome::{Outcome, Target};
 use crate::path;
 use crate::request::Request;
 use crate::satisfy::Verdict;
+use crate::settings::tables;
+use crate::settings::told::{How, Told};
 
 use super::lines::{self, Lines};
 use super::report::{Report, shown};
 
-/// Directives that limit.
-const LIMITS: &[&str] = &[
-    "limit_req",
-    "limit_req_status",
-    "limit_req_dry_run",
-    "limit_conn",
-    "limit_conn_status",
-    "limit_rate",
-    "limit_rate_after",
-];
+/// What is said of a step, where there is more to say than whether it lets a request pass.
+pub fn told(step: &str) -> Option<&'static Told> {
+    tables::TOLD.iter().find(|told| told.step == step)
+}
+
+/// The directives of the steps that are told in this way.
+pub fn lines_of(how: How) -> Vec<&'static str> {
+    let steps = tables::TOLD.iter().filter(|told| told.how == how);
+    steps.flat_map(|told| told.lines).copied().collect()
+}
 
 /// Reports the location, and the reason for it.
 pub fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) {
@@ -75,7 +77,7 @@ pub fn with_args(uri: &Bytes, args: &Bytes) -> String {
 
 /// Reports the limits, which only count a request that is served.
 pub fn tell_limits(request: &Request, lines: &Lines<'_>, report: &mut Report) {
-    let limits = lines.of_each(&lines.chain(request), LIMITS);
+    let limits = lines.of_each(&lines.chain(request), &lines_of(How::Limit));
     if !limits.is_empty() {
         report.say_by("limits", "counted when it is served", &limits);
     }
@@ -109,18 +111,23 @@ pub fn tell_access(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     report.say_by("access", text, &made);
 }
 
-/// Reports the verdict on a password.
-pub fn tell_password(request: &Request, verdict: &Verdict, lines: &Lines<'_>, report: &mut Report) {
+/// Reports the verdict of a judge that has words of its own.
+pub fn tell_verdict(
+    told: &Told,
+    verdict: &Verdict,
+    chain: &[&Directive],
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
+    let How::Judge(passed, refused) = told.how else {
+        return;
+    };
     let text = match verdict {
         Verdict::Silent => return,
-        Verdict::Passed => "the user and the password are right",
-        Verdict::Refused(_) => "no user with the right password",
+        Verdict::Passed => passed,
+        Verdict::Refused(_) => refused,
     };
-    let made = lines.of_each(
-        &lines.chain(request),
-        &["auth_basic", "auth_basic_user_file"],
-    );
-    report.say_by("auth_basic", text, &made);
+    report.say_by(told.step, text, &lines.of_each(chain, told.lines));
 }
 
 /// Reports which of several files exists; `before`: the URI before they were looked for.

@@ -15,6 +15,7 @@ use crate::observe::{Obeyed, Observe};
 use crate::outcome::{Outcome, Target};
 use crate::request::Request;
 use crate::satisfy::{Satisfy, Verdict};
+use crate::settings::told::How;
 
 use super::lines::{self, Lines};
 use super::report::Report;
@@ -92,23 +93,19 @@ impl Observe for &Observer<'_, '_> {
     fn lets(self, step: &'static str, request: &mut Request) -> bool {
         let seen = &mut *self.seen.borrow_mut();
         seen.uri = (request.uri.clone(), request.args.clone());
-        let chain = self.lines.chain(request);
-        match step {
-            "limit_req" | "limit_conn" => seen.tell_limits(request, self.lines),
-            "auth_request" => {
-                let text = "a sub-request is asked; taken to let pass here";
-                let made = self.lines.of(&chain, &["auth_request"]);
-                seen.report.say_by("auth", text, &made);
-            }
-            "mirror" => {
-                let text = "the request is also sent there, whose answer does not count";
-                let made = self.lines.of(&chain, &["mirror"]);
+        let Some(told) = findings::told(step) else {
+            return true;
+        };
+        match told.how {
+            How::Limit => seen.tell_limits(request, self.lines),
+            How::Instead(title, text) => {
+                let made = self.lines.of(&self.lines.chain(request), told.lines);
                 if !made.is_empty() {
-                    seen.report.say_by("mirror", text, &made);
+                    seen.report.say_by(title, text, &made);
                 }
             }
-            "client_body_early_read" => {}
-            _ => return true,
+            How::Silent => {}
+            How::Judge(..) | How::Film => return true,
         }
         false
     }
@@ -137,8 +134,9 @@ impl Observe for &Observer<'_, '_> {
         let chain = lines.chain(request);
         match judge {
             "access" => findings::tell_access(request, lines, report),
-            "auth_basic" => findings::tell_password(request, verdict, lines, report),
-            "auth_request" => {}
+            judge if let Some(told) = findings::told(judge) => {
+                findings::tell_verdict(told, verdict, &chain, lines, report);
+            }
             judge => {
                 let text = match verdict {
                     Verdict::Silent => "has no verdict".to_owned(),
@@ -205,7 +203,7 @@ impl Observe for &Observer<'_, '_> {
                 report.say_by("content", "a picture of one pixel", &made);
                 true
             }
-            "flv" | "mp4" => {
+            film if findings::told(film).is_some_and(|told| told.how == How::Film) => {
                 seen.tell_film(&chain, lines);
                 seen.tell_file(request, lines);
                 true
@@ -288,7 +286,7 @@ impl Seen<'_> {
     fn tell_film(&mut self, chain: &[&Directive], lines: &Lines<'_>) {
         if !std::mem::replace(&mut self.has_film, true) {
             let text = "a film, from the time on that the arguments say";
-            let made = lines.of(chain, &["mp4", "flv"]);
+            let made = lines.of(chain, &findings::lines_of(How::Film));
             self.report.say_by("content", text, &made);
         }
     }

@@ -11,6 +11,7 @@ mod order;
 pub mod scopes;
 pub mod server;
 pub mod tables;
+pub mod told;
 pub mod types;
 
 use std::path::PathBuf;

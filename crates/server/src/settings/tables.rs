@@ -79,6 +79,7 @@ use crate::variables::secure_link::SecureLink;
 use super::Location;
 use super::core::CoreSettings;
 use super::server::ServerSettings;
+use super::told::{How, Told};
 use super::types::Types;
 
 sections! {
@@ -338,6 +339,84 @@ pub const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
         default_paths::UWSGI_TEMP,
     ),
     (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
+];
+
+/// What `--explain-url` says of steps, where it has more to say than whether they let a request pass.
+pub const TOLD: &[Told] = &[
+    Told {
+        step: "limit_req",
+        lines: &["limit_req", "limit_req_status", "limit_req_dry_run"],
+        how: How::Limit,
+    },
+    Told {
+        step: "limit_conn",
+        lines: &["limit_conn", "limit_conn_status"],
+        how: How::Limit,
+    },
+    Told {
+        step: "limit_rate",
+        lines: &["limit_rate", "limit_rate_after"],
+        how: How::Limit,
+    },
+    Told {
+        step: "client_body_early_read",
+        lines: &[],
+        how: How::Silent,
+    },
+    Told {
+        step: "auth_request",
+        lines: &["auth_request"],
+        how: How::Instead("auth", "a sub-request is asked; taken to let pass here"),
+    },
+    Told {
+        step: "mirror",
+        lines: &["mirror"],
+        how: How::Instead(
+            "mirror",
+            "the request is also sent there, whose answer does not count",
+        ),
+    },
+    Told {
+        step: "auth_basic",
+        lines: &["auth_basic", "auth_basic_user_file"],
+        how: How::Judge(
+            "the user and the password are right",
+            "no user with the right password",
+        ),
+    },
+    Told {
+        step: "mp4",
+        lines: &["mp4"],
+        how: How::Film,
+    },
+    Told {
+        step: "flv",
+        lines: &["flv"],
+        how: How::Film,
+    },
+];
+
+/// Directives that add to a response's head, with the header lines that tell whether they did; none: always.
+pub const ADDED_TO_HEADS: &[(&str, &[&str])] = &[
+    ("more_set_headers", &[]),
+    ("more_clear_headers", &[]),
+    ("add_header", &[]),
+    ("add_trailer", &[]),
+    ("expires", &["Expires", "Cache-Control"]),
+    ("charset", &[]),
+    ("userid", &["Set-Cookie"]),
+];
+
+/// Directives that change a response's body.
+pub const BODY_FILTERS: &[&str] = &[
+    "gzip",
+    "brotli",
+    "zstd",
+    "gunzip",
+    "ssi",
+    "sub_filter",
+    "add_before_body",
+    "add_after_body",
 ];
 
 /// The variables of all modules.
