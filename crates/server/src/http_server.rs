@@ -22,7 +22,7 @@ use crate::responder::Responder as _;
 use crate::settings::Settings;
 use crate::status_zone;
 use crate::steps::Steps;
-use crate::upstream::KeepalivePool;
+use upstream::KeepalivePool;
 
 /// A configuration, for the loops and for what stands beside them.
 #[derive(Debug, Clone)]

@@ -51,11 +51,9 @@ pub mod steps;
 pub mod subrequest;
 pub mod transport;
 pub mod trusted_proxies;
-pub mod upstream;
 pub mod user_agent;
 pub mod variables;
 
-pub use ::upstream::resolver;
 pub use command_line::main;
 pub use failure::Failure;
 pub use logs::Level;

@@ -25,7 +25,7 @@ pub struct KeepaliveLimits {
 }
 
 /// A connection that can be kept.
-pub trait Reusable {
+pub(crate) trait Reusable {
     /// Whether it is open and silent.
     fn is_intact(&self) -> bool;
     /// Number of requests that went through it.
@@ -50,7 +50,7 @@ impl Reusable for UpstreamConnection {
 
 /// Reusable connections, the most recently used one in front.
 #[derive(Debug)]
-pub struct IdleConnections<C> {
+pub(crate) struct IdleConnections<C> {
     limits: KeepaliveLimits,
     list: VecDeque<IdleConnection<C>>,
 }
@@ -76,7 +76,7 @@ struct IdleConnection<C> {
 impl<C: Reusable> IdleConnections<C> {
     /// No connections yet.
     #[must_use]
-    pub fn new(limits: KeepaliveLimits) -> IdleConnections<C> {
+    pub(crate) fn new(limits: KeepaliveLimits) -> IdleConnections<C> {
         IdleConnections {
             limits,
             list: VecDeque::new(),
@@ -85,24 +85,24 @@ impl<C: Reusable> IdleConnections<C> {
 
     /// Number of connections.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Sets other limits.
-    pub fn limit(&mut self, limits: KeepaliveLimits) {
+    pub(crate) fn limit(&mut self, limits: KeepaliveLimits) {
         self.limits = limits;
         self.list.truncate(limits.count);
     }
 
     /// A matching connection. Those that turn out to be dead are closed.
-    pub fn take(&mut self, wanted: &ConnectionKey, now_ms: u64) -> Option<C> {
+    pub(crate) fn take(&mut self, wanted: &ConnectionKey, now_ms: u64) -> Option<C> {
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
             if !self.limits.allow(&entry.like, wanted) {
@@ -118,7 +118,7 @@ impl<C: Reusable> IdleConnections<C> {
     }
 
     /// Keeps a connection, or closes it where a limit requires that; the oldest one gives way to it.
-    pub fn put(&mut self, connection: C, like: ConnectionKey, now_ms: u64) {
+    pub(crate) fn put(&mut self, connection: C, like: ConnectionKey, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(connection.opened_ms());
         let limits = &self.limits;
         if limits.count == 0
@@ -137,7 +137,7 @@ impl<C: Reusable> IdleConnections<C> {
     }
 
     /// Closes those that were idle for too long, or that the server closed.
-    pub fn sweep(&mut self, now_ms: u64) {
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
         let mut list = std::mem::take(&mut self.list);
         list.retain(|entry| self.is_sound(entry, now_ms));
         self.list = list;

@@ -1,14 +1,15 @@
 //! Upstreams: groups of servers that requests are passed on to, and the connections to them.
 //!
-//! * [`upstreams`]: all upstreams of a configuration, made of [`block`]s and of the hosts of `proxy_pass`.
-//! * [`balancing`]: the choice of the peer for a request; [`sticky`]: the sessions that are bound to one.
-//! * [`resolved_peers`] and [`re_resolve`]: servers whose names are looked up again and again.
-//! * [`connect`], [`keepalive_pool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
+//! * [`Upstreams`]: all upstreams of a configuration, made of `upstream` blocks ([`block`]) and of the hosts of
+//!   `proxy_pass`. `resolved_peers`, `re_resolve`: servers whose names are resolved periodically, by the [`resolver`].
+//! * [`Choice`]: the choice of the peer for a request (`balancing`); [`sticky`]: the sessions that are bound to one.
+//! * [`connect`], [`KeepalivePool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
 //!
 //! Not here: requests, and what is sent of them. How to use it: [`Upstreams::link`] while the configuration is built, or
 //! [`Upstreams::find`] for a name made of variables; then [`Upstream::choose`], and for each attempt [`Choice::next`],
 //! [`KeepalivePool::take`] or [`connect::connect`], [`Choice::give_back`], and [`KeepalivePool::put`] when the connection
-//! is good for another request. Invariant: idle connections belong to their loop, the states of peers to all of them.
+//! is good for another request. Invariant: idle connections belong to their loop; the states of peers are shared by all
+//! loops.
 
 #![warn(unreachable_pub)]
 
@@ -17,7 +18,10 @@ mod balancing;
 pub mod block;
 #[cfg(test)]
 mod block_tests;
-pub mod keepalive;
+pub mod connect;
+mod keepalive;
+mod keepalive_pool;
+pub mod metrics;
 pub mod next_upstream;
 mod re_resolve;
 mod resolved_peers;
@@ -30,6 +34,7 @@ mod upstreams;
 #[cfg(test)]
 mod upstreams_tests;
 
-pub use balancing::{Asker, Choice, Now, Peer, PeerGroup, PeerOutcome, PeerTimes, peer_counters};
+pub use balancing::{Asker, Choice, Now, Peer, PeerGroup, PeerOutcome, PeerTimes};
 pub use keepalive::ConnectionKey;
-pub use upstreams::{Declaration, Upstream, Upstreams};
+pub use keepalive_pool::KeepalivePool;
+pub use upstreams::{Upstream, Upstreams};

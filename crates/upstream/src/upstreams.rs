@@ -32,7 +32,7 @@ pub(crate) const UPSTREAMS_MAX: usize = 10_000;
 
 /// The declaration of an upstream.
 #[derive(Debug)]
-pub struct Declaration {
+pub(crate) struct Declaration {
     /// Its name: the host in `proxy_pass`.
     pub name: Bytes,
     /// The port, where no block declares it.
@@ -178,7 +178,7 @@ impl Upstream {
 
     /// Its declaration.
     #[must_use]
-    pub fn declared(&self) -> &Declaration {
+    pub(crate) fn declared(&self) -> &Declaration {
         &self.declared
     }
 
@@ -222,7 +222,7 @@ impl Upstream {
 
     /// The key of kept connections: unique in the process, and the same after a reload.
     #[must_use]
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.live().id
     }
 

@@ -36,7 +36,7 @@ use crate::content::proxy::exchange::{Answer as Answered, Asking, Coming, NoAnsw
 use crate::content::proxy::upstream_request::Order;
 use crate::content::proxy::{Passing, SWITCHING, accel};
 use crate::settings::Location;
-use crate::upstream::next_upstream::PeerFailure;
+use upstream::next_upstream::PeerFailure;
 
 /// Bytes of a response that stay in memory for its followers.
 pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;

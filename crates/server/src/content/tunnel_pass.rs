@@ -21,9 +21,9 @@ use wire::connect::{ConnectError, Options};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving};
-use crate::upstream::next_upstream::PeerFailure;
-use crate::upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 use crate::{Failure, Response};
+use upstream::next_upstream::PeerFailure;
+use upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 
 use super::proxy::bind::Bind;
 use super::proxy::log_context::About;

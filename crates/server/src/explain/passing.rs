@@ -14,7 +14,7 @@ use crate::content::proxy::families::Family;
 use crate::content::proxy::upstream_request::{Order, Variation};
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::upstream::Upstream;
+use upstream::Upstream;
 
 use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;

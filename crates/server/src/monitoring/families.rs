@@ -9,7 +9,6 @@ use super::{disk, gather, process};
 use crate::caching;
 use crate::memory;
 use crate::status_zone;
-use crate::upstream;
 
 /// The families of each source.
 pub(super) fn tables() -> impl Iterator<Item = Families> {

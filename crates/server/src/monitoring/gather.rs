@@ -17,7 +17,6 @@ use crate::memory;
 use crate::memory::metrics::Known;
 use crate::module_metrics::Shown;
 use crate::status_zone;
-use crate::upstream;
 
 families! {
     /// The worker and its configuration.

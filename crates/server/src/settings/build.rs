@@ -25,13 +25,13 @@ use crate::content::module::Modules;
 use crate::content::status::Status;
 use crate::limits;
 use crate::process::circumstances::Circumstances;
-use crate::resolver::Resolving;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::status_zone::ZONES_MAX;
 use crate::steps;
-use crate::upstream::Upstreams;
-use crate::upstream::block::UpstreamBlocks;
 use crate::variables::{Definitions, referer};
+use upstream::Upstreams;
+use upstream::block::UpstreamBlocks;
+use upstream::resolver::Resolving;
 
 use super::core::CoreSettings;
 use super::locations::{self, Block, Growing, Level, Outer, Raw};

@@ -12,7 +12,7 @@ use crate::content::{status, tunnel_pass};
 use crate::path::{self, Alias};
 use crate::regex::Regex;
 use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
-use crate::upstream::Upstreams;
+use upstream::Upstreams;
 
 use super::build::Surroundings;
 use super::scopes;

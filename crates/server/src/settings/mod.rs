@@ -38,12 +38,12 @@ use crate::content::status::Shown;
 use crate::content::tunnel_pass::Leading;
 use crate::limits;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
-use crate::upstream::Upstreams;
 use crate::variables::Definition;
 use crate::variables::table::VariableTables;
 pub use scopes::Exception;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
+use upstream::Upstreams;
 
 /// Maximum number of roots that are probed when a configuration is taken over.
 pub const ROOTS_MAX: usize = 256;

@@ -61,7 +61,6 @@ use crate::error_page::ErrorPages;
 use crate::headers_more::HeadersMore;
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
-use crate::resolver::Resolving;
 use crate::satisfy::Admission;
 use crate::server_tokens::Identity;
 use crate::variables::block::VariableBlock;
@@ -69,6 +68,7 @@ use crate::variables::table::{VariableEntry, VariableTables};
 use crate::variables::{
     browser, connection, environment, referer, request, response, secure_link, tls,
 };
+use upstream::resolver::Resolving;
 
 use crate::subrequest::Subrequests;
 use crate::variables::browser::Browser;
@@ -301,7 +301,7 @@ pub fn all() -> Vec<&'static Table> {
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
     tables.push(crate::after::charset::maps::lines());
-    tables.extend(crate::upstream::block::tables());
+    tables.extend(upstream::block::tables());
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());
     tables

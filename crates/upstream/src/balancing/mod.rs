@@ -11,7 +11,7 @@ mod hash;
 mod least;
 mod outcome;
 mod peer;
-pub mod peer_counters;
+pub(crate) mod peer_counters;
 mod random;
 mod round_robin;
 #[cfg(test)]

@@ -13,11 +13,11 @@ use super::outcome::{PeerOutcome, PeerTimes};
 
 /// Maximum number of peers that are told apart. When a further one comes, peers that no upstream has any more are
 /// forgotten; any beyond that are counted together.
-pub const PEERS_MAX: usize = 4096;
+pub(crate) const PEERS_MAX: usize = 4096;
 
 /// The outcomes of the requests to a peer. Several loops write.
 #[derive(Debug, Default)]
-pub struct PeerCounters {
+pub(crate) struct PeerCounters {
     /// Requests that were answered.
     pub answered: Number,
     /// Requests that were answered, but went on to the next peer all the same.
@@ -46,7 +46,7 @@ impl PeerCounters {
     }
 
     /// A request has ended.
-    pub fn count(&self, outcome: PeerOutcome, times: PeerTimes) {
+    pub(crate) fn count(&self, outcome: PeerOutcome, times: PeerTimes) {
         match outcome {
             PeerOutcome::Answered => &self.answered,
             PeerOutcome::Unwanted => &self.unwanted,
@@ -68,7 +68,7 @@ static OTHERS: LazyLock<Arc<PeerCounters>> = LazyLock::new(Arc::default);
 
 /// The counters of a peer of a declared upstream.
 #[must_use]
-pub fn of(upstream: &str, peer: &str) -> Arc<PeerCounters> {
+pub(crate) fn of(upstream: &str, peer: &str) -> Arc<PeerCounters> {
     let names = (upstream.to_owned(), peer.to_owned());
     let mut peers = PEERS.lock();
     if peers.len() >= PEERS_MAX && !peers.contains_key(&names) {
@@ -82,13 +82,13 @@ pub fn of(upstream: &str, peer: &str) -> Arc<PeerCounters> {
 
 /// The shared counters of all peers without counters of their own.
 #[must_use]
-pub fn others() -> Arc<PeerCounters> {
+pub(crate) fn others() -> Arc<PeerCounters> {
     Arc::clone(&OTHERS)
 }
 
 /// All counters; last, without a name, the shared ones, once such a peer was asked.
 #[must_use]
-pub fn all() -> Vec<(Names, Arc<PeerCounters>)> {
+pub(crate) fn all() -> Vec<(Names, Arc<PeerCounters>)> {
     let peers = PEERS.lock();
     let named = peers.iter();
     let named = named.map(|(names, counters)| (names.clone(), Arc::clone(counters)));

@@ -15,10 +15,10 @@ use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use crate::content::proxy::Asking;
 use crate::content::proxy::ProxyAnswers;
 use crate::request_body::{PieceError, Pieces};
-use crate::upstream::attempts::AttemptRecord;
-use crate::upstream::keepalive::ConnectionKey;
-use crate::upstream::next_upstream::PeerFailure;
-use crate::upstream::{KeepalivePool, Peer, connect};
+use upstream::ConnectionKey;
+use upstream::attempts::AttemptRecord;
+use upstream::next_upstream::PeerFailure;
+use upstream::{KeepalivePool, Peer, connect};
 
 use super::families::Family;
 use super::protocol;

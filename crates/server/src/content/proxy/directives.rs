@@ -14,7 +14,7 @@ use crate::caching::directives::Conditions;
 use crate::connection::directives::SizeTemplate;
 use crate::request_body::directives::TempPath;
 use crate::settings::Settings;
-use crate::upstream::next_upstream::NextUpstream;
+use upstream::next_upstream::NextUpstream;
 
 use super::bind::Bind;
 use super::cookies::CookieFlags;

@@ -10,8 +10,8 @@ use logs::Level;
 use message::{BodyError, ResponseHead};
 use wire::exchange::AnswerHead;
 
-use crate::upstream::next_upstream::{AttemptProgress, NextRules, PeerFailure};
-use crate::upstream::{Choice, Now, PeerOutcome, PeerTimes};
+use upstream::next_upstream::{AttemptProgress, NextRules, PeerFailure};
+use upstream::{Choice, Now, PeerOutcome, PeerTimes};
 
 use super::attempt::{CONNECTING, READING_HEAD, Trouble, Try, shown};
 use super::protocol;

@@ -50,7 +50,7 @@ use crate::connection::Tunnel;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
-use crate::upstream::Upstream;
+use upstream::Upstream;
 
 pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
 pub use proxy_pass::Passing;

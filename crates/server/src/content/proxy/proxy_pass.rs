@@ -15,7 +15,7 @@ use crate::content::proxy::gateways::FastcgiPass;
 use crate::content::proxy::gateways::ScgiPass;
 use crate::content::proxy::gateways::UwsgiPass;
 use crate::settings::locations::Kind;
-use crate::upstream::{Upstream, Upstreams};
+use upstream::{Upstream, Upstreams};
 
 use super::directives::{ProxyAnswers, SetHeader};
 use super::families::Family;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use runtime::listen::Address;
 use wire::Wheel;
 
-use crate::resolver::Resolving;
 use crate::settings::Location;
-use crate::upstream::{Upstream, Upstreams};
+use upstream::resolver::Resolving;
+use upstream::{Upstream, Upstreams};
 
 use super::url::{Host, Url};
 

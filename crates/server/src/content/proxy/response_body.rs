@@ -25,8 +25,8 @@ use crate::content::files;
 use crate::content::proxy::Asking;
 use crate::content::proxy::Proxy;
 use crate::request::Request;
-use crate::upstream::keepalive::ConnectionKey;
-use crate::upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
+use upstream::ConnectionKey;
+use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 
 use super::attempt::shown;
 use super::read_ahead::Ahead;

@@ -22,8 +22,8 @@ use crate::content::proxy::Proxy;
 use crate::content::proxy::ProxyAnswers;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::upstream::sticky::StickySession;
-use crate::upstream::{Asker, Peer, Upstream};
+use upstream::sticky::StickySession;
+use upstream::{Asker, Peer, Upstream};
 
 use super::directives::HttpVersion;
 use super::families::Family;

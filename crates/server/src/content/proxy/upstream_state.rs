@@ -11,9 +11,9 @@ use message::{Header, ResponseHead};
 
 use crate::request::Request;
 use crate::request::state::State;
-use crate::upstream::Upstream;
-use crate::upstream::attempts::Attempts;
-use crate::upstream::sticky::{Lesson, StickySession};
+use upstream::Upstream;
+use upstream::attempts::Attempts;
+use upstream::sticky::{Lesson, StickySession};
 
 use super::accel;
 

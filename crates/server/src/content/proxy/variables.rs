@@ -11,8 +11,8 @@ use super::upstream_state::Record;
 use super::url::Url;
 use crate::caching::cache_state::Note;
 use crate::request::Request;
-use crate::upstream::attempts::Figure;
 use crate::variables::append::is_name;
+use upstream::attempts::Figure;
 
 crate::variables! {
     /// `X-Forwarded-For` of the request with the client's address appended.

@@ -1,13 +1,14 @@
 //! The metrics of peers, as they are now.
 //!
-//! Not here: counting ([`peer_counters`]).
+//! Not here: counting (`balancing::peer_counters`).
 
 use std::collections::BTreeSet;
 
 use runtime::families;
 use runtime::metrics::Page;
 
-use super::{Now, Upstreams, peer_counters};
+use super::Upstreams;
+use super::balancing::{Now, peer_counters};
 
 families! {
     /// The families of these metrics.
