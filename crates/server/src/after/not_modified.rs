@@ -5,7 +5,6 @@
 use config::directives;
 use message::conditional::{self, IfModifiedSince, Verdict};
 
-use crate::caching::directives::Caching;
 use crate::request::Request;
 use crate::{Failure, Response};
 
@@ -31,21 +30,22 @@ directives! {
     }
 }
 
-/// Turns a 200 into a 304 if the request's conditions say so.
+/// Turns a 200 into a 304 if the request's conditions say so; `yields`: whether `If-None-Match` alone counts where it
+/// stands beside `If-Modified-Since`.
 ///
 /// # Errors
 /// 412 when a precondition failed.
 pub fn apply(
     request: &Request,
     settings: &NotModified,
+    yields: impl FnOnce() -> bool,
     response: &mut Response,
 ) -> Result<(), Failure> {
     if response.status != 200 || !response.conditional {
         return Ok(());
     }
-    let caching = request.location().own::<Caching>();
     let rule = match settings.if_modified_since {
-        _ if caching.proxy_cache_rfc9111 && caching.is_on() => IfModifiedSince::Yields,
+        _ if yields() => IfModifiedSince::Yields,
         Comparison::Off => IfModifiedSince::Off,
         Comparison::Exact => IfModifiedSince::Exact,
         Comparison::Before => IfModifiedSince::Before,

@@ -25,6 +25,7 @@ use crate::content::proxy::ProxyAnswers;
 use crate::content::proxy::directives::IgnoreHeaders;
 use crate::content::proxy::families::Family;
 use crate::content::proxy::proxy_pass::Target;
+use crate::content::proxy::proxy_pass::groups;
 use crate::content::proxy::url::Url;
 use crate::content::proxy::{self, upstream_request, with_slash};
 use crate::request::Request;
@@ -145,7 +146,9 @@ pub fn rules(location: &Location) -> &Rules {
 /// gateway nothing is made, as in nginx.)
 #[must_use]
 pub fn key_text(request: &Request) -> Bytes {
-    if let Some(template) = &request.location().own::<Caching>().proxy_cache_key {
+    if let Some(groups) = groups(request.location())
+        && let Some(template) = &groups.caching.proxy_cache_key
+    {
         return request.evaluate(template);
     }
     let passing = request.location().passing.as_ref();

@@ -11,6 +11,7 @@ use config::{
 use logs::template::is_true;
 use message::Method;
 
+use crate::content::proxy::proxy_pass::groups;
 use crate::request::Request;
 
 /// Maximum of values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
@@ -347,7 +348,7 @@ pub type RulesSlot = OnceLock<Box<Rules>>;
 /// The name of a request's cache; None: it has none.
 #[must_use]
 pub fn name(request: &Request) -> Option<Bytes> {
-    let caching = request.location().own::<Caching>();
+    let caching = &groups(request.location())?.caching;
     let template = caching.proxy_cache.value.on()?;
     Some(request.evaluate(template))
 }

@@ -19,6 +19,7 @@ use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
 use super::serve::{Unusable, serve};
 use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
 use crate::Failure;
+use crate::content::proxy::proxy_pass::groups;
 use crate::generation::Generation;
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -44,7 +45,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
 
 async fn through(request: &mut Request, generation: &Generation) -> Option<Outcome> {
     let location = generation.settings.location(request.location);
-    let caching = location.own::<Caching>();
+    let caching = &groups(location)?.caching;
     let name = request.evaluate(caching.proxy_cache.value.on()?);
     if name.is_empty() || name == "off" {
         return None;

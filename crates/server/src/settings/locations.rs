@@ -7,7 +7,7 @@ use config::{Directive, Error, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
 use crate::content::proxy::families::{self, Policies};
-use crate::content::proxy::proxy_pass;
+use crate::content::proxy::proxy_pass::{self, ProxyGroups};
 use crate::content::{status, tunnel_pass};
 use crate::path::{self, Alias};
 use crate::regex::Regex;
@@ -250,7 +250,13 @@ pub fn add(
         None => error,
     };
     families::settle(&mut policies(&mut settings), family, all.zones, scope).map_err(here)?;
-    let passing = proxy_pass::build(&settings, family, level.kind, &level.name, all.upstreams)?;
+    let passing = proxy_pass::build(
+        &settings,
+        (family, || proxy_groups(&settings)),
+        level.kind,
+        &level.name,
+        all.upstreams,
+    )?;
     let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
     let shown = status::build(&settings).map_err(here)?;
     all.locations.push(Location {
@@ -276,6 +282,17 @@ pub fn add(
         cache_rules: OnceLock::new(),
     });
     Ok(id)
+}
+
+fn proxy_groups(settings: &LocationSettings) -> ProxyGroups {
+    ProxyGroups {
+        proxy: Arc::clone(&settings.proxy),
+        asking: Arc::clone(&settings.asking),
+        answers: Arc::clone(&settings.proxy_answers),
+        rewrites: Arc::clone(&settings.proxy_rewrites),
+        store: Arc::clone(&settings.proxy_store),
+        caching: Arc::clone(&settings.caching),
+    }
 }
 
 fn policies(settings: &mut LocationSettings) -> Policies<'_> {

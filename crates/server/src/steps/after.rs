@@ -39,7 +39,10 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
         return Ok(response);
     }
     let sliced = slice::begin(request, &mut response)?;
-    not_modified::apply(request, &settings.not_modified, &mut response).map_err(Outcome::Failed)?;
+    // RFC 9111, 4.3.2.
+    let yields = || settings.caching.proxy_cache_rfc9111 && settings.caching.is_on();
+    not_modified::apply(request, &settings.not_modified, yields, &mut response)
+        .map_err(Outcome::Failed)?;
     let more = &settings.headers_more;
     if more.has_output() || settings.headers.is_any() || settings.userid.sets() {
         // Their values may refer to the response (`$sent_http_content_type`, `$status`).

@@ -18,6 +18,7 @@ use crate::settings::Location;
 use crate::{Failure, Response};
 
 use super::directives::IgnoreHeaders;
+use super::proxy_pass::groups;
 use super::upstream_state::Record;
 use super::{cookies, variables};
 
@@ -28,13 +29,14 @@ struct Kept {
     lines: RefCell<Vec<Header>>,
 }
 
+fn ignored(location: &Location) -> Option<IgnoreHeaders> {
+    groups(location)?.answers.proxy_ignore_headers
+}
+
 /// Whether this line of a response has no effect.
 #[must_use]
 pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
-    let ignored = request
-        .location()
-        .own::<ProxyAnswers>()
-        .proxy_ignore_headers;
+    let ignored = ignored(request.location());
     ignored.is_some_and(|ignored| ignored.contains(line))
 }
 
@@ -59,7 +61,7 @@ pub struct Elsewhere {
 /// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
 pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
-    let ignored = location.own::<ProxyAnswers>().proxy_ignore_headers;
+    let ignored = ignored(location);
     head.get(HeaderId::XAccelRedirect).is_some()
         && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
 }

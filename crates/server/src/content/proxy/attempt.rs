@@ -12,7 +12,6 @@ use wire::answer::AnswerFault;
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 
-use crate::content::proxy::Asking;
 use crate::content::proxy::ProxyAnswers;
 use crate::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
@@ -121,7 +120,7 @@ impl Try {
 
     /// Waits until there is data to read.
     pub async fn answer_comes(&mut self) -> Result<(), Trouble> {
-        let settings = self.order.about.location().own::<Asking>();
+        let settings = &self.order.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let exchange = self.exchange.as_mut().expect(IS_SENT);
         let outcome = exchange.answer_comes(timeout).await;
@@ -130,7 +129,7 @@ impl Try {
 
     /// Waits for a head.
     pub async fn head(&mut self) -> Result<AnswerHead, Trouble> {
-        let settings = self.order.about.location().own::<Asking>();
+        let settings = &self.order.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
         let early = match self.rest {
@@ -157,7 +156,7 @@ impl Try {
     /// Sends the rest of the body, unless a head comes before; `None`: all of it is sent. (An error stream or a 1xx is
     /// no reason to stop: the server may wait for the rest.)
     async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, Trouble> {
-        let settings = self.order.about.location().own::<Asking>();
+        let settings = &self.order.passing.groups.asking;
         let timeout = settings.proxy_send_timeout.duration();
         let reading = |error| Trouble::Exchange(error, READING_HEAD);
         let exchange = self.exchange.as_mut().expect(IS_SENT);
@@ -200,7 +199,7 @@ impl Try {
     async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
         let order = &self.order;
         let loop_ = order.about.loop_();
-        let timeout = order.about.location().own::<Asking>().proxy_connect_timeout;
+        let timeout = order.passing.groups.asking.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
         connect::connect(
             &self.like.address,
@@ -264,7 +263,7 @@ impl Try {
 /// Sends head and body. Returns the rest of the body if the server answers before it has taken all of it.
 async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<Pieces>>, Trouble> {
     let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    let settings = order.about.location().own::<Asking>();
+    let settings = &order.passing.groups.asking;
     let timeout = settings.proxy_send_timeout.duration();
     let mut pieces = order.body.pieces();
     if let Some(whole) = pieces.take_memory() {

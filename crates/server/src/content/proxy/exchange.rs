@@ -110,7 +110,7 @@ impl Asking {
     /// An exchange in which no server was asked yet.
     #[must_use]
     pub fn new(order: Rc<Order>) -> Asking {
-        let settings = order.about.location().own::<super::Asking>();
+        let settings = &order.passing.groups.asking;
         let mut choice = order.upstream.choose(&order.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
             let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
@@ -212,7 +212,7 @@ impl Asking {
 
     /// Whether the next server is asked.
     fn goes_on(&self, one: &Try, failure: PeerFailure) -> bool {
-        let settings = self.order.about.location().own::<super::Asking>();
+        let settings = &self.order.passing.groups.asking;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,

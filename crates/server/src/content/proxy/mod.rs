@@ -45,7 +45,6 @@ use runtime::timing::yield_turn;
 use crate::Failure;
 use crate::caching;
 use crate::caching::cache_state::Note;
-use crate::caching::directives::Caching;
 use crate::connection::Tunnel;
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -59,7 +58,7 @@ pub use store::ProxyStore;
 use directives::HttpVersion;
 use exchange::{Answer, Coming, Step};
 use families::Family;
-use proxy_pass::Target;
+use proxy_pass::{Target, groups};
 use resolve::Unresolved;
 use response_head::Origin;
 use upgrade::ServerSide;
@@ -78,7 +77,7 @@ pub const SWITCHING: u16 = 101;
 /// other way round.
 pub async fn make(request: &mut Request) -> Outcome {
     request.is_passed_on = true;
-    let outcome = match request.location().own::<Caching>().is_on() {
+    let outcome = match is_cached(request) {
         true => Box::pin(caching::lookup::make(request)).await,
         false => {
             // The record of an earlier location, which sent the request here, is not about this one.
@@ -105,6 +104,10 @@ fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
     outcome
 }
 
+fn is_cached(request: &Request) -> bool {
+    groups(request.location()).is_some_and(|groups| groups.caching.is_on())
+}
+
 async fn pass_on(request: &mut Request) -> Outcome {
     match answered(request).await {
         Ok(answer) => taken(request, answer).await,
@@ -117,7 +120,7 @@ pub async fn taken(request: &mut Request, answer: Answer) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
         yield_turn::others_first().await;
     }
-    if request.location().own::<Caching>().is_on() {
+    if is_cached(request) {
         Box::pin(caching::purging::invalidate(request, answer.head.status)).await;
     }
     let Answer { mut head, mut body } = answer;
@@ -149,7 +152,8 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
         ..Variation::default()
     };
     let order = order(request, &variation).await?;
-    let ignores = request.location().own::<Asking>().proxy_ignore_client_abort;
+    let ignores =
+        groups(request.location()).is_some_and(|groups| groups.asking.proxy_ignore_client_abort);
     let leaving = match ignores || store::is_on(request) {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
@@ -182,22 +186,22 @@ pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Or
     {
         to.upstream = Box::pin(resolved(request, &name)).await?;
     }
-    let body = outbound(request, passing.family).await?;
+    let body = outbound(request, &passing).await?;
     Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
 
 /// The body to be sent: the configured one, else the client's.
-async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, Outcome> {
+async fn outbound(request: &mut Request, passing: &Passing) -> Result<RequestBody, Outcome> {
     let is_unread = request.body.body().is_none();
     let is_none = request.head.framing == Framing::None && is_unread;
-    let settings = request.location().groups();
-    let is_set = family == Family::Proxy && settings.own::<Proxy>().proxy_set_body.is_some();
-    if is_set || !settings.own::<Asking>().proxy_pass_request_body {
+    let (family, settings) = (passing.family, &passing.groups);
+    let is_set = family == Family::Proxy && settings.proxy.proxy_set_body.is_some();
+    if is_set || !settings.asking.proxy_pass_request_body {
         // The client's body may be part of it. One that is too large or malformed is refused, whatever is sent.
         if is_unread && !is_none {
             Box::pin(request_body::store(request)).await?;
         }
-        let own = request.location().own::<Proxy>().proxy_set_body.as_ref();
+        let own = settings.proxy.proxy_set_body.as_ref();
         let own = own.filter(|_| family == Family::Proxy);
         return Ok(own.map_or(RequestBody::None, |body| {
             RequestBody::bytes(request.evaluate(body))
@@ -207,12 +211,12 @@ async fn outbound(request: &mut Request, family: Family) -> Result<RequestBody, 
         return Ok(RequestBody::None);
     }
     let knows_no_chunks = || match family {
-        Family::Proxy => settings.own::<Proxy>().proxy_http_version == HttpVersion::Http10,
+        Family::Proxy => settings.proxy.proxy_http_version == HttpVersion::Http10,
         Family::Fastcgi => false,
         Family::Uwsgi | Family::Scgi => true,
     };
     // Without chunks the length must be known first.
-    let must_store = settings.own::<Asking>().proxy_request_buffering
+    let must_store = settings.asking.proxy_request_buffering
         || (request.head.framing == Framing::Chunked && knows_no_chunks());
     // Boxed, so that a request without a body needs no room for them.
     if must_store {

@@ -9,19 +9,22 @@ use bytes::Bytes;
 use config::{Error, Groups, Origin, Place, Placed, Template};
 use message::HeaderId;
 
+use crate::caching::directives::Caching;
 use crate::content::proxy::Proxy;
 use crate::content::proxy::ProxyRewrites;
 use crate::content::proxy::gateways::FastcgiPass;
 use crate::content::proxy::gateways::ScgiPass;
 use crate::content::proxy::gateways::UwsgiPass;
+use crate::settings::Location;
 use crate::settings::locations::Kind;
 use upstream::{Upstream, Upstreams};
 
-use super::directives::{ProxyAnswers, SetHeader};
+use super::directives::{Asking, ProxyAnswers, SetHeader};
 use super::families::Family;
 use super::header_set::Names;
 use super::params::Params;
 use super::proxy_redirect::{Redirect, Rule};
+use super::store::ProxyStore;
 use super::url::{Pass, Url};
 
 /// The port of `http`.
@@ -68,11 +71,31 @@ const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
     HeaderId::XAccelCharset,
 ];
 
+/// The groups of directives that requests are passed on by: those of the family that the location has.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "each is the group of its name")]
+pub struct ProxyGroups {
+    pub proxy: Arc<Proxy>,
+    pub asking: Arc<Asking>,
+    pub answers: Arc<ProxyAnswers>,
+    pub rewrites: Arc<ProxyRewrites>,
+    pub store: Arc<ProxyStore>,
+    pub caching: Arc<Caching>,
+}
+
+/// The groups of a location that passes requests on.
+#[must_use]
+pub fn groups(location: &Location) -> Option<&ProxyGroups> {
+    Some(&location.passing.as_ref()?.groups)
+}
+
 /// A location's directives, made ready.
 #[derive(Debug)]
 pub struct Passing {
     /// The directives' family.
     pub family: Family,
+    /// The directives themselves.
+    pub groups: ProxyGroups,
     /// The parameters that replace an HTTP head, where the protocol is not HTTP.
     pub params: Option<Box<Params>>,
     /// The upstream.
@@ -138,21 +161,22 @@ fn to(family: Family, settings: &dyn Groups) -> Option<&Placed<Template>> {
 /// The error, at its place: a server that is not found, buffers that do not fit together.
 pub fn build(
     settings: &dyn Groups,
-    family: Option<Family>,
+    (family, groups): (Option<Family>, impl FnOnce() -> ProxyGroups),
     kind: Option<&Kind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
     match family {
         None => Ok(None),
-        Some(Family::Proxy) => of_proxy(settings, kind, name, upstreams),
-        Some(family) => of_gateway(family, settings, upstreams),
+        Some(Family::Proxy) => of_proxy(settings, groups(), kind, name, upstreams),
+        Some(family) => of_gateway(family, settings, groups(), upstreams),
     }
 }
 
 fn of_gateway(
     family: Family,
     settings: &dyn Groups,
+    groups: ProxyGroups,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
     let Some(pass) = to(family, settings) else {
@@ -172,6 +196,7 @@ fn of_gateway(
     };
     Ok(Some(Arc::new(Passing {
         family,
+        groups,
         params: Some(Box::new(Params::new(family, settings))),
         target,
         prefix_len: 0,
@@ -209,6 +234,7 @@ fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
 
 fn of_proxy(
     settings: &dyn Groups,
+    groups: ProxyGroups,
     kind: Option<&Kind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
@@ -238,6 +264,7 @@ fn of_proxy(
     };
     let mut passing = Passing {
         family: Family::Proxy,
+        groups,
         params: None,
         target,
         prefix_len: if is_prefix { name.len() } else { 0 },

@@ -22,8 +22,6 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
-use crate::content::proxy::Asking;
-use crate::content::proxy::Proxy;
 use crate::request::Request;
 use upstream::ConnectionKey;
 use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
@@ -213,7 +211,7 @@ impl Flow {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
-        let settings = self.try_.order.about.location().own::<Asking>();
+        let settings = &self.try_.order.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
         Poll::Ready(match outcome {
@@ -351,7 +349,7 @@ impl Flow {
         };
         self.try_.settle(&exchange);
         let order = &self.try_.order;
-        let settings = order.about.location().own::<Proxy>();
+        let settings = &order.passing.groups.proxy;
         if settings.proxy_pass_trailers {
             self.trailers = exchange.trailers();
             *order.record.trailers.borrow_mut() = self.trailers.clone();

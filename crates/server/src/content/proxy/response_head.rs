@@ -12,9 +12,6 @@ use message::response::{ClientAbort, Ranges};
 use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
 
 use crate::caching::cache_state::Note;
-use crate::content::proxy::Asking;
-use crate::content::proxy::ProxyAnswers;
-use crate::content::proxy::ProxyRewrites;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::{Failure, Response};
@@ -74,7 +71,7 @@ pub fn shape(
     };
     let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
     record.ignores_charset.set(ignores_charset);
-    if let Some(mut failure) = intercepted(asked, head) {
+    if let Some(mut failure) = intercepted(asked, &passing, head) {
         drop(body);
         record.forget_body();
         let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
@@ -92,9 +89,9 @@ pub fn shape(
 }
 
 /// A response that an error page is to replace (`proxy_intercept_errors`).
-fn intercepted(request: &Request, head: &ResponseHead) -> Option<Failure> {
+fn intercepted(request: &Request, passing: &Passing, head: &ResponseHead) -> Option<Failure> {
     let location = request.location();
-    if head.status < 300 || !location.own::<ProxyAnswers>().proxy_intercept_errors {
+    if head.status < 300 || !passing.groups.answers.proxy_intercept_errors {
         return None;
     }
     let pages = location.settings.error_pages.error_page.as_ref()?;
@@ -131,12 +128,12 @@ fn copy(
     };
     response.body = body;
     response.conditional = origin != Origin::Server;
-    let ignores_abort = request.location().own::<Asking>().proxy_ignore_client_abort;
+    let ignores_abort = passing.groups.asking.proxy_ignore_client_abort;
     response.client_abort = match request.states.get::<Note>().is_some() || ignores_abort {
         true => ClientAbort::Ignored,
         false => ClientAbort::EndsBody,
     };
-    let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
+    let forces_ranges = passing.groups.answers.proxy_force_ranges;
     if forces_ranges {
         response.ranges = ranges(origin);
     }
@@ -210,7 +207,7 @@ impl Copying<'_> {
                 response.headers.push(name, moved.unwrap_or(value));
             }
             HeaderId::SetCookie => {
-                let settings = self.request.location().own::<ProxyRewrites>();
+                let settings = &self.passing.groups.rewrites;
                 let moved = cookies::rewrite(self.request, settings, &value);
                 response.headers.push(name, moved.unwrap_or(value));
             }

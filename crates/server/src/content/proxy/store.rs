@@ -30,6 +30,7 @@ use super::accel;
 use super::exchange::Coming;
 use super::families::Family;
 use super::log_context::About;
+use super::proxy_pass::groups;
 use super::response_body::Flow;
 use super::upstream_state::Record;
 
@@ -119,8 +120,8 @@ pub fn check(family: Family, store: &ProxyStore, caching: &Caching) -> Result<()
 /// Whether a response to this request may be stored. If so, the client is not watched for leaving.
 #[must_use]
 pub fn is_on(request: &Request) -> bool {
-    let settings = request.location().groups();
-    !matches!(settings.own::<ProxyStore>().proxy_store.value, StoreTo::Off)
+    groups(request.location())
+        .is_some_and(|groups| !matches!(groups.store.proxy_store.value, StoreTo::Off))
 }
 
 /// Whether this response is to be stored.

@@ -14,7 +14,6 @@ use logs::Level;
 use wire::Stream;
 
 use crate::connection::Tunnel;
-use crate::content::proxy::Asking;
 use crate::request::Request;
 
 use super::attempt::shown;
@@ -159,7 +158,7 @@ impl Behind for Flow {
     }
 
     fn patience(&self) -> Patience {
-        let settings = self.order().about.location().own::<Asking>();
+        let settings = &self.order().passing.groups.asking;
         Patience {
             silence: settings.proxy_read_timeout.duration(),
             taking: settings.proxy_send_timeout.duration(),

@@ -17,9 +17,6 @@ use wire::http1::head_buffers;
 use wire::http1::request_writer::{self, Outgoing};
 
 use crate::Failure;
-use crate::content::proxy::Asking;
-use crate::content::proxy::Proxy;
-use crate::content::proxy::ProxyAnswers;
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use upstream::sticky::StickySession;
@@ -40,6 +37,8 @@ pub struct Order {
     pub about: About,
     /// The family whose directives apply, and so the protocol.
     pub family: Family,
+    /// The directives that apply.
+    pub passing: Arc<Passing>,
     /// The servers; none yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     unresolved: Option<Unresolved>,
@@ -98,7 +97,7 @@ impl Order {
     /// 500 where the configuration produces something that cannot be sent; it is logged.
     pub fn new(
         request: &Request,
-        passing: &Passing,
+        passing: &Arc<Passing>,
         to: &Destination,
         variation: &Variation,
         body: RequestBody,
@@ -122,13 +121,14 @@ impl Order {
                 (head, 0..0, request.method == Method::Head)
             }
         };
-        let settings = request.location().own::<Asking>();
-        let rate = &request.location().own::<ProxyAnswers>().proxy_limit_rate;
+        let settings = &passing.groups.asking;
+        let rate = &passing.groups.answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Rc::new(Order {
             about: About::new(request),
             family: passing.family,
+            passing: Arc::clone(passing),
             asker: (to.upstream).asker(request.client.ip(), session.as_ref(), request),
             session,
             upstream: Arc::clone(&to.upstream),
@@ -221,8 +221,7 @@ impl Writing<'_> {
     /// Appends the head; returns the position of the URI in it, and the method's length.
     fn write(&self, out: &mut Vec<u8>) -> Result<(std::ops::Range<usize>, usize), Failure> {
         let request = self.request;
-        let settings = request.location().groups();
-        let (settings, asking) = (settings.own::<Proxy>(), settings.own::<Asking>());
+        let (settings, asking) = (&self.passing.groups.proxy, &self.passing.groups.asking);
         let method = self.method();
         let target = self.target();
         if target.is_empty() {
@@ -265,7 +264,7 @@ impl Writing<'_> {
     }
 
     fn method(&self) -> Cow<'_, [u8]> {
-        let settings = self.request.location().own::<Proxy>();
+        let settings = &self.passing.groups.proxy;
         if self.variation.as_get {
             return Cow::Borrowed(b"GET");
         }
