@@ -97,7 +97,7 @@ fn open(lines: &str) -> Site {
     };
     let logs = logs::Logs::start().unwrap();
     let disk = disk::Disk::new(disk::Disk::prepare());
-    let ledger = crate::monitoring::begin(logs.clone(), Arc::clone(&disk));
+    let ledger = crate::monitoring::begin(logs.clone(), Arc::clone(&disk), &[]);
     let mut server = HttpServer::new(Shared { logs, disk, ledger });
     server.apply(&plan).unwrap();
     Site { server, address }

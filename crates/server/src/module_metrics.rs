@@ -1,7 +1,8 @@
 //! How a module shows its metrics.
 //!
-//! Each module that counts has a static [`ModuleMetrics`], which stands in the list of all of them at the top. Not
-//! here: the counters, which stand beside their module ([`runtime::timing::counters`]).
+//! Each module that counts has a static [`ModuleMetrics`], which stands in the list of all of them
+//! ([`crate::settings::tables`]). Not here: the counters, which stand beside their module
+//! ([`runtime::timing::counters`]).
 
 use runtime::Ledger;
 use runtime::metrics::{Families, Page};

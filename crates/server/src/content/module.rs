@@ -16,6 +16,7 @@ use disk::Lane;
 
 use super::files;
 use crate::Failure;
+use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::build::Surroundings;
@@ -52,6 +53,12 @@ pub trait Module: Debug + Send + Sync {
     /// Its blocks of `http` that define a variable, as `map` does; their directives are in its tables.
     fn variable_blocks(&self) -> &'static [VariableBlock] {
         &[]
+    }
+
+    /// Its metrics ([`runtime::families!`]), whose counters its loops keep ([`runtime::timing::counters`]). Their names
+    /// must be new ones.
+    fn metrics(&self) -> Option<&'static ModuleMetrics> {
+        None
     }
 
     /// Makes the handler of one location (or of what a server says outside of any); `None` where files are to answer.

@@ -4,14 +4,15 @@ use runtime::loops::sums;
 use runtime::metrics::families::Kind;
 use runtime::metrics::{Families, Family, stalls};
 
-use super::modules::MODULES;
 use super::{disk, gather, process};
 use crate::caching;
+use crate::content::module::Modules;
 use crate::memory;
+use crate::settings::tables as lists;
 use crate::status_zone;
 
-/// The families of each source.
-pub(super) fn tables() -> impl Iterator<Item = Families> {
+/// The families of each source, with those of modules from outside.
+pub(super) fn tables(modules: Modules) -> impl Iterator<Item = Families> {
     let sources = [
         gather::WORKER,
         process::MEMORY,
@@ -24,13 +25,13 @@ pub(super) fn tables() -> impl Iterator<Item = Families> {
         caching::metrics::FAMILIES,
         upstream::metrics::FAMILIES,
     ];
-    let modules = MODULES.iter().map(|module| module.families);
+    let modules = lists::metrics(modules).map(|module| module.families);
     sources.into_iter().chain(modules).chain([gather::LOGS])
 }
 
-/// All families.
+/// All families of this program without modules from outside.
 pub fn all() -> impl Iterator<Item = &'static Family> {
-    tables().flatten().copied()
+    tables(&[]).flatten().copied()
 }
 
 /// The page of the manual that lists them.

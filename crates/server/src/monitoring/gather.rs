@@ -9,13 +9,14 @@ use runtime::metrics::page::Value;
 use runtime::{Ledger, families};
 
 use super::families::tables;
-use super::modules::MODULES;
 use super::process::Process;
 use super::{Monitoring, disk, of};
 use crate::caching;
+use crate::content::module::Modules;
 use crate::memory;
 use crate::memory::metrics::Known;
 use crate::module_metrics::Shown;
+use crate::settings::tables as lists;
 use crate::status_zone;
 
 families! {
@@ -39,11 +40,13 @@ families! {
 #[must_use]
 pub fn page(ledger: &Ledger) -> Page {
     let own = of(ledger);
-    let mut page = Page::in_order(tables());
+    let sources = own.sources.get();
+    let modules = sources.map_or::<Modules, _>(&[], |sources| sources.modules);
+    let mut page = Page::in_order(tables(modules));
     show_worker(own, &mut page);
     sums::show(ledger, &mut page);
     status_zone::show(ledger, &mut page);
-    if let Some(sources) = own.sources.get() {
+    if let Some(sources) = sources {
         disk::show(&sources.disk, &mut page);
         show_logs(&sources.logs, &mut page);
     }
@@ -59,7 +62,7 @@ pub fn page(ledger: &Ledger) -> Page {
     };
     memory::metrics::show(memory::of(ledger), known, &mut page);
     let shown = Shown { ledger, settings };
-    for module in MODULES {
+    for module in lists::metrics(modules) {
         (module.show)(&shown, &mut page);
     }
     if let Some(settings) = settings {

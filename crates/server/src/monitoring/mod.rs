@@ -1,8 +1,7 @@
 //! What a worker shows of itself: all metrics together, at the request of a client.
 //!
 //! * [`gather`]: makes a [`Page`](runtime::metrics::Page) of all metrics as they are now.
-//! * [`families`]: the list of all families; `docs/metrics.md` is made of it. [`modules`]: the list of the modules that
-//!   have any.
+//! * [`families`]: the list of all families; `docs/metrics.md` is made of it.
 //! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
 //! * [`accept`]: the format that a client asks for.
 //! * `process`, `disk`: the metrics of the process, and of pools and disks.
@@ -14,7 +13,6 @@ pub mod accept;
 mod disk;
 pub mod families;
 pub mod gather;
-pub mod modules;
 mod process;
 pub mod thread;
 
@@ -29,6 +27,7 @@ use runtime::timing::poll_timing;
 use runtime::{Ledger, PARTS};
 use slots::slotted;
 
+use crate::content::module::Modules;
 use crate::settings::Settings;
 use thread::Thread;
 
@@ -56,6 +55,7 @@ pub struct Monitoring {
 struct Sources {
     logs: Logs,
     disk: Arc<Disk>,
+    modules: Modules,
 }
 
 impl Default for Monitoring {
@@ -74,10 +74,14 @@ impl Default for Monitoring {
 
 /// Begins to gather: a worker's list of loops, without any.
 #[must_use]
-pub fn begin(logs: Logs, disk: Arc<Disk>) -> Arc<Ledger> {
+pub fn begin(logs: Logs, disk: Arc<Disk>, modules: Modules) -> Arc<Ledger> {
     let ledger = Arc::<Ledger>::default();
     let monitoring = of(&ledger);
-    monitoring.sources.get_or_init(|| Sources { logs, disk });
+    monitoring.sources.get_or_init(|| Sources {
+        logs,
+        disk,
+        modules,
+    });
     ledger
 }
 

@@ -53,7 +53,8 @@ fn start(master: &mut Master) -> Result<(HttpServer, Shared, Registry), String> 
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     worker::log_panics();
     let disk = Disk::new(Disk::prepare());
-    let ledger = monitoring::begin(logs.clone(), Arc::clone(&disk));
+    let modules = master.options.modules;
+    let ledger = monitoring::begin(logs.clone(), Arc::clone(&disk), modules);
     watch::begin(&ledger, Alarms::set());
     let shared = Shared { logs, disk, ledger };
     let mut server = HttpServer::new(shared.clone());

@@ -294,7 +294,7 @@ impl Worker {
             self.caches = Some(Registry::new(Arc::clone(&disk)));
             let shared = Shared {
                 logs: self.logs.clone(),
-                ledger: monitoring::begin(self.logs.clone(), Arc::clone(&disk)),
+                ledger: monitoring::begin(self.logs.clone(), Arc::clone(&disk), self.modules),
                 disk,
             };
             watch::begin(&shared.ledger, alarms);

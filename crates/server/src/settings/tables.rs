@@ -1,4 +1,4 @@
-//! The lists of what modules declare: tables of directives and of variables, blocks that define a variable.
+//! The lists of what modules declare: tables of directives and of variables, blocks that define a variable, metrics.
 //!
 //! To add a module's directives, add its group to the level where it belongs.
 
@@ -15,7 +15,7 @@ use crate::after::compression::accept::Accepting;
 use crate::after::compression::brotli::Brotli;
 use crate::after::compression::gzip::Gzip;
 use crate::after::compression::zstd::Zstd;
-use crate::after::compression::{brotli, gzip, zstd};
+use crate::after::compression::{self, brotli, gzip, zstd};
 use crate::after::gunzip::Gunzip;
 use crate::after::headers::HeaderLines;
 use crate::after::not_modified::NotModified;
@@ -24,7 +24,7 @@ use crate::after::slice::Slicing;
 use crate::after::ssi::Ssi;
 use crate::after::sub_filter::SubFilter;
 use crate::after::userid::UserId;
-use crate::after::{slice, ssi, userid};
+use crate::after::{addition, slice, ssi, userid};
 use crate::before::access::Access;
 use crate::before::auth_basic::AuthBasic;
 use crate::before::auth_request::AuthRequest;
@@ -34,11 +34,12 @@ use crate::before::mirror::Mirroring;
 use crate::before::real_ip::RealIp;
 use crate::before::rewrite::Rewriting;
 use crate::before::try_files::Trying;
-use crate::before::{auth_basic, limit_conn, limit_req, real_ip};
+use crate::before::{auth_basic, auth_request, limit_conn, limit_req, mirror, real_ip};
 use crate::caching::cache_state;
 use crate::caching::directives::Caching;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::connection::post_action::PostAction;
+use crate::connection::{post_action, proxy_protocol};
 use crate::content::autoindex::Autoindex;
 use crate::content::dav::Dav;
 use crate::content::empty_gif::EmptyGif;
@@ -59,9 +60,10 @@ use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
 use crate::headers_more::HeadersMore;
+use crate::module_metrics::ModuleMetrics;
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
-use crate::satisfy::Admission;
+use crate::satisfy::{self, Admission};
 use crate::server_tokens::Identity;
 use crate::variables::block::VariableBlock;
 use crate::variables::table::{VariableEntry, VariableTables};
@@ -70,7 +72,7 @@ use crate::variables::{
 };
 use upstream::resolver::Resolving;
 
-use crate::subrequest::Subrequests;
+use crate::subrequest::{self, Subrequests};
 use crate::variables::browser::Browser;
 use crate::variables::messages::RewriteMessages;
 use crate::variables::referer::Referers;
@@ -447,6 +449,23 @@ const VARIABLES: &[&[VariableEntry]] = &[
     status::VARIABLES,
 ];
 
+/// The metrics of all modules, in the order in which they are shown.
+const METRICS: &[&ModuleMetrics] = &[
+    &crate::limits::metrics::METRICS,
+    &compression::METRICS,
+    &auth_basic::METRICS,
+    &satisfy::METRICS,
+    &subrequest::METRICS,
+    &auth_request::METRICS,
+    &mirror::METRICS,
+    &slice::METRICS,
+    &addition::METRICS,
+    &ssi::METRICS,
+    &post_action::METRICS,
+    &proxy_protocol::METRICS,
+    &real_ip::METRICS,
+];
+
 /// The blocks of all modules that define a variable.
 const BLOCKS: &[VariableBlock] = &[
     crate::map::BLOCK,
@@ -458,6 +477,12 @@ const BLOCKS: &[VariableBlock] = &[
 pub fn variable_blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
     let outside = modules.iter().flat_map(|module| module.variable_blocks());
     BLOCKS.iter().chain(outside)
+}
+
+/// The metrics of built-in modules, and of those from outside.
+pub fn metrics(modules: Modules) -> impl Iterator<Item = &'static ModuleMetrics> {
+    let outside = modules.iter().filter_map(|module| module.metrics());
+    METRICS.iter().copied().chain(outside)
 }
 
 /// The built-in variables, and those of modules from outside.
