@@ -1,7 +1,7 @@
 //! The server: nginx's configuration and behaviour on event loops that never wait for a disk.
 //!
 //! A library with a thin `main`, so that other programs can add modules (`content::module`). The path of a request is
-//! [`steps::respond`]; the processes are in [`process`], the loops in [`loops`].
+//! [`steps::respond`]; the processes are in [`process`], the loops in the crate [`runtime`].
 
 pub mod absolute_redirect;
 pub mod after;

@@ -5,9 +5,9 @@
 //! so a look-up is one load, an index and a comparison of types. Not here: what is kept, or when it is forgotten.
 //! Invariant: a table holds at most one value of a type.
 
-mod shared;
+mod shared_table;
 
-pub use shared::SharedTable;
+pub use shared_table::SharedTable;
 
 use std::any::Any;
 use std::cell::OnceCell;

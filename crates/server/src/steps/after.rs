@@ -1,6 +1,6 @@
 //! The steps after the content, in the order in which nginx's header filters run.
 //!
-//! To add a step, add a line to [`apply`]; a step that changes bodies goes into [`filter`] and [`has_filters`], see
+//! To add a step, add a line to [`apply`]; a step that changes bodies goes into `filter` and `has_filters`, see
 //! [`body_filter`](crate::after::body_filter).
 
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! The judges of a client: those whose verdicts `satisfy` combines. nginx-drop-in 49.
 //!
-//! To add a judge, add it to [`ask`], in nginx's order, and to [`is_any`]. Sub-requests are not judged.
+//! To add a judge, add it to `ask`, in nginx's order, and to `is_any`. Sub-requests are not judged.
 
 use std::ops::ControlFlow;
 
