@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
-use wire::fastcgi::{RecordReader, Told};
+use wire::fastcgi::{RecordReader, StderrNotice};
 use wire::answer::Event;
 use wire::exchange::AnswerReader;
 
@@ -26,9 +26,9 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, switches: u8) -> String 
     let told = Rc::new(RefCell::new(Vec::new()));
     let heard = Rc::clone(&told);
     let keeps_connection = switches & 1 != 0;
-    let tell = Box::new(move |one: Told<'_>| {
+    let tell = Box::new(move |one: StderrNotice<'_>| {
         heard.borrow_mut().push(format!("{one:?}"));
-        !matches!(one, Told::Stderr([b'!', ..]))
+        !matches!(one, StderrNotice::Stderr([b'!', ..]))
     });
     let records = RecordReader::new(switches & 2 != 0, HEAD_BYTES_MAX, keeps_connection, tell);
     let mut reader = AnswerReader::of_records(records);

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use message::RequestHead;
-use wire::http1::request_parser::{Limits, Parsed, Parser, parse_head};
+use wire::http1::request_parser::{HeadLimits, ParsedRequest, RequestParser, parse_head};
 
 fuzz_target!(|input: &[u8]| {
     let [step, switches, text @ ..] = input else {
@@ -11,10 +11,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let limits = limits(*switches);
     let whole = parse_head(text, &limits);
-    if let Parsed::Complete(head, length) = &whole {
+    if let ParsedRequest::Complete(head, length) = &whole {
         check(head, *length, text, &limits);
     }
-    if let Parsed::Refused(refusal) = &whole {
+    if let ParsedRequest::Refused(refusal) = &whole {
         assert!(
             matches!(refusal.status, 400 | 405 | 414 | 494 | 501 | 505),
             "{}",
@@ -29,9 +29,9 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// Small buffers and few headers, so that an input can exceed them.
-fn limits(switches: u8) -> Limits {
+fn limits(switches: u8) -> HeadLimits {
     let is_on = |bit: u8| switches & (1 << bit) != 0;
-    Limits {
+    HeadLimits {
         client_header_buffer_size: if is_on(0) { 64 } else { 1024 },
         large_buffers: if is_on(1) { 1 } else { 4 },
         large_buffer_size: if is_on(2) { 96 } else { 8192 },
@@ -43,19 +43,19 @@ fn limits(switches: u8) -> Limits {
     }
 }
 
-fn in_pieces(text: &[u8], step: usize, limits: &Limits) -> Parsed {
-    let mut parser = Parser::new(limits);
+fn in_pieces(text: &[u8], step: usize, limits: &HeadLimits) -> ParsedRequest {
+    let mut parser = RequestParser::new(limits);
     let mut end = 0;
     loop {
         end = text.len().min(end + step);
         match parser.advance(&text[..end], &mut |_| None) {
-            Parsed::Partial if end < text.len() => {}
+            ParsedRequest::Partial if end < text.len() => {}
             outcome => return outcome,
         }
     }
 }
 
-fn check(head: &RequestHead, length: usize, text: &[u8], limits: &Limits) {
+fn check(head: &RequestHead, length: usize, text: &[u8], limits: &HeadLimits) {
     assert!(length <= text.len() && head.bytes[..] == text[..length]);
     assert!(head.fields.len() <= limits.max_headers);
     for (name, value, _) in head.iter() {
@@ -98,16 +98,16 @@ fn check(head: &RequestHead, length: usize, text: &[u8], limits: &Limits) {
 }
 
 /// A line that is not complete is only checked now and then, so its fault may be found when more of it has come.
-fn is_noticed_later(cut: &Parsed, whole: &Parsed, text: &[u8]) -> bool {
-    matches!((cut, whole), (Parsed::Partial, Parsed::Refused(_))) && text.last() != Some(&b'\n')
+fn is_noticed_later(cut: &ParsedRequest, whole: &ParsedRequest, text: &[u8]) -> bool {
+    matches!((cut, whole), (ParsedRequest::Partial, ParsedRequest::Refused(_))) && text.last() != Some(&b'\n')
 }
 
 /// What an answer depends on.
-fn summary(parsed: &Parsed) -> String {
+fn summary(parsed: &ParsedRequest) -> String {
     match parsed {
-        Parsed::Partial => "partial".to_owned(),
-        Parsed::Complete(head, length) => format!("{length} {head:?}"),
+        ParsedRequest::Partial => "partial".to_owned(),
+        ParsedRequest::Complete(head, length) => format!("{length} {head:?}"),
         // Of several faults another one may be found first.
-        Parsed::Refused(_) => "refused".to_owned(),
+        ParsedRequest::Refused(_) => "refused".to_owned(),
     }
 }

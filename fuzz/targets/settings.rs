@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config::{Directive, Source};
+use config::{Directive, TextSource};
 use libfuzzer_sys::fuzz_target;
 use server::process::circumstances::Circumstances;
 use server::process::load::{Origin, load};
@@ -14,7 +14,7 @@ use server::process::load::{Origin, load};
 /// The text alone: there is nothing to include.
 struct Text<'a>(&'a [u8]);
 
-impl Source for Text<'_> {
+impl TextSource for Text<'_> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         if path == Path::new("/fuzz/nginx.conf") {
             return Ok(self.0.to_vec());

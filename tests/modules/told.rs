@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Error, Scope, Section, Table, Template, directives};
+use config::{DirectiveTable, Error, Scope, Section, Template, directives};
 use message::Body;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
 use server::outcome::Outcome;
@@ -32,7 +32,7 @@ directives! {
 struct Told;
 
 impl Module for Told {
-    fn tables(&self) -> Vec<&'static Table> {
+    fn tables(&self) -> Vec<&'static DirectiveTable> {
         Directives::tables()
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::Description;
 use cache::KnownKey;
-use cache::store::{Found, StoreSettings};
+use cache::store::{LookupOutcome, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use message::HeaderId;
@@ -123,7 +123,7 @@ impl Bench {
             .find(&self.local, &access, key_text, none, now())
             .await?
         {
-            Found::Hit(hit) => {
+            LookupOutcome::Hit(hit) => {
                 let body = hit.entry.body();
                 let len = (body.end - body.start) as usize;
                 let bytes = self.local.read(&hit.file, body.start, len, &access).await?;

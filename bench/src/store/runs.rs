@@ -144,7 +144,7 @@ pub fn start(options: &Options) -> Result<(), String> {
             );
         }
         if known < options.entries {
-            let mut walk = cache::store::Walk::new(&store);
+            let mut walk = cache::store::DirectoryWalk::new(&store);
             let access = disk::Access::new(&bench.pool);
             while !walk
                 .step(&bench.local, &access, now())

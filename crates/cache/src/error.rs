@@ -2,7 +2,7 @@
 
 /// Why bytes are no entry, or a response cannot become one. A damaged entry is dropped and fetched again, never served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum EntryFault {
     /// The first bytes are not ours: a foreign file (of nginx, perhaps).
     #[error("not an entry of this cache")]
     Foreign,
@@ -31,7 +31,7 @@ pub enum Error {
     Disk(#[from] disk::Error),
     /// Stored bytes are damaged, or a response cannot be stored.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] EntryFault),
     /// No space is left, and none can be made.
     #[error(transparent)]
     NoRoom(#[from] crate::space::NoRoom),

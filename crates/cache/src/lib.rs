@@ -29,7 +29,7 @@ pub mod store;
 mod vary;
 
 pub use entry::{CHECKSUM_BYTES, Description, Entry};
-pub use error::{Error, Fault, TooManyPurges};
+pub use error::{EntryFault, Error, TooManyPurges};
 pub use fill::{Fill, Fills};
 pub use index::{Index, KeyState, KnownKey};
 pub use journal::FOLDER as JOURNAL_FOLDER;

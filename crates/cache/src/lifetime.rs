@@ -3,7 +3,7 @@
 //!
 //! Reads no clock: every question comes with its `now`, in seconds since 1970.
 
-use crate::codec::Reader;
+use crate::codec::FieldReader;
 use message::date::Seconds;
 
 /// Length of its encoding.
@@ -71,7 +71,7 @@ impl Lifetime {
         out.push(self.reuse as u8);
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn decode(from: &mut FieldReader<'_>) -> Option<Self> {
         Some(Self {
             date: from.i64()?,
             expires: from.i64()?,

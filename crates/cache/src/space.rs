@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The limits of a cache directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SpaceLimits {
     /// Bytes of a block of the file system (`f_bsize` of statvfs(3)); at least 512.
     pub block_bytes: u32,
     /// `max_size`, in bytes; None: no limit.
@@ -25,19 +25,19 @@ pub struct NoRoom(pub u64);
 
 /// The account of one cache directory. Cheap to clone; its lock is held for a few additions.
 #[derive(Clone, Debug)]
-pub struct Space(Arc<Inner>);
+pub struct Space(Arc<SpaceInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SpaceInner {
     block_bytes: u64,
     max: AtomicU64,
     min_free: AtomicU64,
-    count: Mutex<Count>,
+    count: Mutex<BlockCounts>,
 }
 
 /// The counts, in blocks.
 #[derive(Clone, Copy, Debug)]
-struct Count {
+struct BlockCounts {
     /// Held by entries, by files being written, and by files being deleted.
     used: u64,
     /// Those of them that are not on the disk yet.
@@ -49,13 +49,13 @@ struct Count {
 impl Space {
     /// An empty account.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &SpaceLimits) -> Self {
         let block_bytes = u64::from(limits.block_bytes.max(512));
-        let space = Self(Arc::new(Inner {
+        let space = Self(Arc::new(SpaceInner {
             block_bytes,
             max: AtomicU64::new(u64::MAX),
             min_free: AtomicU64::new(0),
-            count: Mutex::new(Count {
+            count: Mutex::new(BlockCounts {
                 used: 0,
                 pending: 0,
                 free: None,
@@ -153,7 +153,7 @@ impl Space {
     }
 
     /// Blocks that are missing for `blocks` more.
-    fn lacking(&self, count: &Count, blocks: u64) -> u64 {
+    fn lacking(&self, count: &BlockCounts, blocks: u64) -> u64 {
         let max = self.0.max.load(Relaxed);
         let over = count.used.saturating_add(blocks).saturating_sub(max);
         let min_free = self.0.min_free.load(Relaxed);
@@ -269,7 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn space(max_blocks: u64, min_free_blocks: u64) -> Space {
-        Space::new(&Limits {
+        Space::new(&SpaceLimits {
             block_bytes: 4096,
             max_bytes: Some(max_blocks * 4096),
             min_free_bytes: min_free_blocks * 4096,

@@ -12,7 +12,7 @@ use crate::syntax::suggest;
 use crate::syntax::tree::{Directive, Tree, Word};
 use crate::table::args::Args;
 use crate::table::context::Context;
-use crate::table::{DirectiveEntry, Table};
+use crate::table::{DirectiveEntry, DirectiveTable};
 
 crate::blocks! {
     /// Including files.
@@ -44,7 +44,7 @@ struct Warnings {
 impl Grammar {
     /// The grammar of these tables. `include` is always part of it.
     #[must_use]
-    pub fn new(tables: impl IntoIterator<Item = &'static Table>) -> Self {
+    pub fn new(tables: impl IntoIterator<Item = &'static DirectiveTable>) -> Self {
         let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
         for entry in [include()]
             .into_iter()
@@ -193,7 +193,7 @@ fn is_off(directive: &Directive) -> bool {
 ///
 /// Directives that nginx does not know do not count, nor does a module of nginx none of whose contexts is implemented.
 #[must_use]
-pub fn differences(tables: &[&Table]) -> Vec<String> {
+pub fn differences(tables: &[&DirectiveTable]) -> Vec<String> {
     let mut found = Vec::new();
     for row in known::all() {
         let entries = tables

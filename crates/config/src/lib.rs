@@ -1,6 +1,6 @@
 //! nginx's configuration language: words, blocks, directive tables, inheritance, errors, the manual.
 //!
-//! Pure: it opens no file, resolves no name and binds no socket. Texts come from a [`Source`]; what they mean for
+//! Pure: it opens no file, resolves no name and binds no socket. Texts come from a [`TextSource`]; what they mean for
 //! sockets, files and host names is up to the server. The steps:
 //!
 //! 1. [`load_checked`] reads the texts into a [`Tree`] and checks it against the [`Grammar`] of all tables.
@@ -104,7 +104,7 @@ mod value;
 
 pub use grammar::{Grammar, differences};
 pub use load::{
-    DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded, Source, load,
+    DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded, TextSource, load,
     load_checked, parse_bytes,
 };
 pub use section::group::Group;
@@ -114,16 +114,16 @@ pub use syntax::error::{Error, Problem, Voice};
 pub use syntax::lexer::{WORD_BYTES_MAX, WORDS_MAX};
 pub use syntax::severity::Severity;
 pub use syntax::suggest;
-pub use syntax::text::{Origin, Place, Span, Text};
+pub use syntax::text::{Text, TextOrigin, TextPlace, TextSpan};
 pub use syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
 pub use table::args::{ANY, Args, FLAG};
 pub use table::context::Context;
-pub use table::{DirectiveEntry, Inherit, Level, Table};
+pub use table::{DirectiveEntry, DirectiveTable, Inherit, InheritanceLevel};
 #[doc(hidden)]
 pub use value::choice::not_one_of;
 pub use value::scope::{Assignable, Scope, VARIABLES_MAX, Variable, VariableIndex};
 pub use value::template::{Template, TemplatePart};
 pub use value::{
-    Append, Bufs, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff, PathText,
-    Placed, Sec, Size, Slot, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
+    Append, Bufs, DirectiveSlot, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff,
+    PathText, Placed, Sec, Size, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,
 };

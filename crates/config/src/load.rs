@@ -1,6 +1,6 @@
 //! Loads texts into a tree: nests blocks, follows `include`.
 //!
-//! Does no I/O itself: a [`Source`] does, which is the file system in the master, and in the worker a map of the files
+//! Does no I/O itself: a [`TextSource`] does, which is the file system in the master, and in the worker a map of the files
 //! that the master read. Invariants: a file is read once, however often it is included; every recursion and list has a
 //! limit, so that files that include themselves, or double with every include, end in an error.
 
@@ -17,7 +17,7 @@ use crate::advice;
 use crate::grammar::Grammar;
 use crate::syntax::error::{Error, Problem};
 use crate::syntax::lexer::{Lexer, Statement};
-use crate::syntax::text::{Place, Span, Text};
+use crate::syntax::text::{Text, TextPlace, TextSpan};
 use crate::syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
 
 /// Maximum size of one file in bytes.
@@ -30,7 +30,7 @@ pub const INCLUDES_MAX: usize = 65_536;
 pub const DIRECTIVES_MAX: usize = 8_000_000;
 
 /// A source of the texts of a configuration.
-pub trait Source {
+pub trait TextSource {
     /// Reads a file.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Recorded {
     }
 }
 
-impl Source for Recorded {
+impl TextSource for Recorded {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(bytes.to_vec())
@@ -92,7 +92,7 @@ impl Tree {
 ///
 /// # Errors
 /// The first error of syntax, or a file that cannot be read.
-pub fn load(root: &Path, source: &mut dyn Source) -> Result<Tree, Error> {
+pub fn load(root: &Path, source: &mut dyn TextSource) -> Result<Tree, Error> {
     let (tree, outcome) = read(root, None, source);
     outcome.map(|()| tree)
 }
@@ -105,7 +105,7 @@ pub fn load(root: &Path, source: &mut dyn Source) -> Result<Tree, Error> {
 pub fn load_checked(
     root: &Path,
     globals: Option<&[u8]>,
-    source: &mut dyn Source,
+    source: &mut dyn TextSource,
     grammar: &Grammar,
 ) -> Result<(Tree, Vec<Error>), Error> {
     let (tree, outcome) = read(root, globals, source);
@@ -122,7 +122,7 @@ pub fn load_checked(
 /// The first error of syntax.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Tree, Error> {
     struct Alone<'a>(&'a [u8]);
-    impl Source for Alone<'_> {
+    impl TextSource for Alone<'_> {
         fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
             if path == Path::new("nginx.conf") {
                 Ok(self.0.to_vec())
@@ -138,7 +138,11 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Tree, Error> {
 }
 
 /// Reads as far as possible: the tree holds everything before the error.
-fn read(root: &Path, globals: Option<&[u8]>, source: &mut dyn Source) -> (Tree, Result<(), Error>) {
+fn read(
+    root: &Path,
+    globals: Option<&[u8]>,
+    source: &mut dyn TextSource,
+) -> (Tree, Result<(), Error>) {
     let directory = root.parent().unwrap_or(Path::new("")).to_owned();
     let mut loader = Loader {
         source,
@@ -160,7 +164,7 @@ fn read(root: &Path, globals: Option<&[u8]>, source: &mut dyn Source) -> (Tree, 
 }
 
 struct Loader<'a> {
-    source: &'a mut dyn Source,
+    source: &'a mut dyn TextSource,
     directory: PathBuf,
     tree: Tree,
     by_path: HashMap<PathBuf, Arc<Text>>,
@@ -373,13 +377,13 @@ fn closed(lexer: &Lexer<'_>, within: Within<'_>, at: u32) -> Result<(), Error> {
     match within {
         Within::Block(_) => Ok(()),
         Within::File | Within::Globals => {
-            let span = Span {
+            let span = TextSpan {
                 start: at,
                 end: at + 1,
             };
             let error = Error::at(
                 "unexpected \"}\"",
-                &Place {
+                &TextPlace {
                     text: Arc::clone(lexer.text()),
                     span,
                 },
@@ -397,7 +401,7 @@ fn ended(lexer: &Lexer<'_>, within: Within<'_>) -> Result<(), Error> {
     let hint = format!("this block \"{}\" is never closed", name.display());
     let error = Error::at("unexpected end of file, expecting \"}\"", &name.place());
     Err(error
-        .on_line_of(Span::new(end, end).end)
+        .on_line_of(TextSpan::new(end, end).end)
         .with_hint(Some(&hint)))
 }
 

@@ -10,7 +10,7 @@ use crate::known::{self, Fate, KnownDirective};
 use crate::syntax::suggest;
 use crate::table::args::Args;
 use crate::table::context::Context;
-use crate::table::{DirectiveEntry, Inherit, Table};
+use crate::table::{DirectiveEntry, DirectiveTable, Inherit};
 
 /// The first line of every generated page.
 pub const GENERATED: &str =
@@ -22,7 +22,7 @@ const IGNORED: &str = "Ignored: ";
 /// Every page of the reference, as file name and text: `README.md` (the index), one page per heading of tables, and
 /// `compatibility.md`. Adds `include`.
 #[must_use]
-pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
+pub fn pages(tables: &[&DirectiveTable]) -> Vec<(String, String)> {
     let tables = with_include(tables);
     let mut by_file: BTreeMap<String, String> = BTreeMap::new();
     for table in &tables {
@@ -41,7 +41,7 @@ pub fn pages(tables: &[&Table]) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// The sentence for an unknown name, with a suggestion where one is near.
-pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
+pub fn explain(tables: &[&DirectiveTable], name: &str) -> Result<String, String> {
     let tables = with_include(tables);
     let mut out = String::new();
     for entry in tables.iter().flat_map(|table| table.named(name.as_bytes())) {
@@ -79,14 +79,14 @@ pub fn explain(tables: &[&Table], name: &str) -> Result<String, String> {
     )
 }
 
-fn with_include<'a>(tables: &[&'a Table]) -> Vec<&'a Table> {
+fn with_include<'a>(tables: &[&'a DirectiveTable]) -> Vec<&'a DirectiveTable> {
     let mut all = vec![crate::grammar::include()];
     all.extend_from_slice(tables);
     all
 }
 
 /// The file name, from the heading: "Static files" has the page `static-files.md`.
-fn file_name(table: &Table) -> String {
+fn file_name(table: &DirectiveTable) -> String {
     let heading = heading(table).0.to_ascii_lowercase();
     let words = heading
         .split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -95,7 +95,7 @@ fn file_name(table: &Table) -> String {
 }
 
 /// The first sentence of the doc comment without its full stop, and the rest.
-fn heading(table: &Table) -> (String, String) {
+fn heading(table: &DirectiveTable) -> (String, String) {
     let text = paragraphs(table.doc);
     let (first, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
     (
@@ -113,7 +113,7 @@ fn paragraphs(doc: &str) -> String {
 }
 
 /// What a table adds below the heading.
-fn part_of_page(table: &Table) -> String {
+fn part_of_page(table: &DirectiveTable) -> String {
     let (_, text) = heading(table);
     let mut out = String::new();
     if !text.is_empty() {
@@ -167,7 +167,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn index(tables: &[&Table]) -> String {
+fn index(tables: &[&DirectiveTable]) -> String {
     let mut out = format!(
         "{GENERATED}\n# Reference\n\nWhat differs from nginx: [compatibility](compatibility.md).\n"
     );
@@ -195,7 +195,7 @@ fn index(tables: &[&Table]) -> String {
 }
 
 /// Why a directive in a table has no effect, taken from its text.
-fn without_effect<'a>(tables: &[&'a Table], row: &KnownDirective) -> Option<&'a str> {
+fn without_effect<'a>(tables: &[&'a DirectiveTable], row: &KnownDirective) -> Option<&'a str> {
     let mut entries = tables
         .iter()
         .flat_map(|table| table.named(row.name.as_bytes()))
@@ -204,7 +204,7 @@ fn without_effect<'a>(tables: &[&'a Table], row: &KnownDirective) -> Option<&'a 
 }
 
 /// Whether tables have the directive in every context in which nginx's module has it.
-fn is_built(tables: &[&Table], row: &KnownDirective) -> bool {
+fn is_built(tables: &[&DirectiveTable], row: &KnownDirective) -> bool {
     let entries = tables
         .iter()
         .flat_map(|table| table.named(row.name.as_bytes()));
@@ -227,7 +227,7 @@ fn fate(row: &KnownDirective) -> String {
     }
 }
 
-fn compatibility(tables: &[&Table]) -> String {
+fn compatibility(tables: &[&DirectiveTable]) -> String {
     let (built, others): (Vec<&KnownDirective>, Vec<&KnownDirective>) =
         known::all().iter().partition(|row| is_built(tables, row));
     let (idle, built): (Vec<&KnownDirective>, Vec<&KnownDirective>) = built
@@ -292,7 +292,7 @@ fn compatibility(tables: &[&Table]) -> String {
 }
 
 /// The column of a directive in [`counts`], by what becomes of it.
-fn column(tables: &[&Table], row: &KnownDirective) -> usize {
+fn column(tables: &[&DirectiveTable], row: &KnownDirective) -> usize {
     match row.fate {
         _ if is_built(tables, row) => usize::from(without_effect(tables, row).is_some()),
         Fate::Ignored(_) => 1,
@@ -303,7 +303,7 @@ fn column(tables: &[&Table], row: &KnownDirective) -> usize {
 
 /// The table of how many directives are implemented, ignored, refused and planned, in total and for each module of
 /// nginx. A name counts once for each module that knows it.
-fn counts(tables: &[&Table]) -> String {
+fn counts(tables: &[&DirectiveTable]) -> String {
     const COLUMNS: usize = 4;
     let mut modules: BTreeMap<&str, [usize; COLUMNS]> = BTreeMap::new();
     let mut sums = [0; COLUMNS];

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use config::{Grammar, List, Section, Source, Template, load_checked};
+use config::{Grammar, List, Section, Template, TextSource, load_checked};
 
 config::directives! {
     /// Files.
@@ -41,7 +41,7 @@ config::blocks! {
 
 struct One<'a>(&'a str);
 
-impl Source for One<'_> {
+impl TextSource for One<'_> {
     fn read(&mut self, _path: &Path) -> std::io::Result<Vec<u8>> {
         Ok(self.0.as_bytes().to_vec())
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config::{Grammar, Source, Tree, load, load_checked};
+use config::{Grammar, TextSource, Tree, load, load_checked};
 
 /// Files in memory. Patterns match by prefix and suffix around one `*`.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Files {
     }
 }
 
-impl Source for Files {
+impl TextSource for Files {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         self.asked.push(path.to_owned());
         self.texts

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use config::manual::{explain, pages};
-use config::{Flag, List, Section, Table, Template};
+use config::{DirectiveTable, Flag, List, Section, Template};
 
 config::directives! {
     /// Static files.
@@ -30,7 +30,7 @@ config::blocks! {
     }
 }
 
-fn tables() -> Vec<&'static Table> {
+fn tables() -> Vec<&'static DirectiveTable> {
     let mut tables = StaticFiles::tables();
     tables.push(blocks());
     tables

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use config::{
-    Bufs, Directive, Error, Flag, List, Msec, Number, Offset, OrOff, PathText, Placed, Scope, Sec,
-    Section, Size, Slot, Template, Words, parse_bytes,
+    Bufs, Directive, DirectiveSlot, Error, Flag, List, Msec, Number, Offset, OrOff, PathText,
+    Placed, Scope, Sec, Section, Size, Template, Words, parse_bytes,
 };
 
 config::choices! {
@@ -306,7 +306,7 @@ fn slots_know_the_line_that_set_them() {
     let mut outer = level("\nroot a;", &mut scope).unwrap();
     Both::fill(&mut outer, &mut scope).unwrap();
     let kinds = outer.kinds.get().unwrap();
-    let place = |slot: &Slot<Template>| slot.place.as_ref().unwrap().to_string();
+    let place = |slot: &DirectiveSlot<Template>| slot.place.as_ref().unwrap().to_string();
     assert_eq!(place(&kinds.root), "nginx.conf:2");
     assert!(kinds.etag.place.is_none() && kinds.etag.value == Some(true));
     let inner = Both::merge(&outer, level("\n\npage x;", &mut scope).unwrap());

@@ -3,7 +3,7 @@
 //! `cargo run -p disk --example send_file -- /srv/www 127.0.0.1:8000`, then `echo /index.html | nc 127.0.0.1 8000`.
 //! No loop ever waits for a disk: data in memory goes out at once, the pool `files` reads the rest.
 
-use disk::{Access, Disk, Kind, Local, Pool};
+use disk::{Access, Disk, FileKind, Local, Pool};
 use std::rc::Rc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -61,7 +61,7 @@ async fn answer(
     let file = local
         .open(format!("{root}{name}").as_bytes(), &access)
         .await?;
-    if file.meta().kind != Kind::File {
+    if file.meta().kind != FileKind::File {
         return Err("no regular file".into());
     }
     match file.body() {

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 
 /// Whether disk work may wait on the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum AioMode {
     /// Never: whatever is not in memory goes to the pool.
     #[default]
     Pool,
@@ -20,7 +20,7 @@ pub struct Access<'a> {
     /// The pool for everything that would wait.
     pub pool: &'a Pool,
     /// Whether it may wait on the loop.
-    pub mode: Mode,
+    pub mode: AioMode,
     /// `disable_symlinks`.
     pub symlinks: Symlinks,
     /// `directio SIZE`: files of at least this many bytes are read with O_DIRECT. None: off.
@@ -55,7 +55,7 @@ impl<'a> Access<'a> {
     pub fn new(pool: &'a Pool) -> Access<'a> {
         Access {
             pool,
-            mode: Mode::Pool,
+            mode: AioMode::Pool,
             symlinks: Symlinks::Follow,
             directio: None,
             directio_alignment: 512,

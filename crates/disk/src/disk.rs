@@ -3,7 +3,7 @@
 use crate::files::mount::{self, Filesystem, Mounts};
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
-use crate::metrics::counters::{Count, Counters, OPERATIONS};
+use crate::metrics::counters::{LoopCounters, OPERATIONS, OperationCount};
 use crate::pool::{self, Hold, Pool, PoolCounters};
 use crate::residency::window::Windows;
 use parking_lot::Mutex;
@@ -93,7 +93,7 @@ impl fmt::Display for Probe {
 
 /// Descriptors that must be opened before privileges are dropped.
 #[derive(Debug, Default)]
-pub struct Prepared {
+pub struct PreparedDisk {
     pub(crate) pagemap: Option<OwnedFd>,
 }
 
@@ -110,7 +110,7 @@ pub struct Disk {
     /// How often descriptors have run out.
     scarcity: AtomicU32,
     /// The counters of each loop, also of those that have ended.
-    counters: Mutex<Vec<Arc<Counters>>>,
+    counters: Mutex<Vec<Arc<LoopCounters>>>,
 }
 
 impl Disk {
@@ -118,17 +118,17 @@ impl Disk {
     /// and exec (a pagemap belongs to one address space) and **before** setuid. A process that was executed as its
     /// final user may call it at any time.
     #[must_use]
-    pub fn prepare() -> Prepared {
+    pub fn prepare() -> PreparedDisk {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         #[expect(clippy::disallowed_methods, reason = "procfs, before any loop runs")]
         let pagemap = rustix::fs::open("/proc/self/pagemap", flags, Mode::empty()).ok();
-        Prepared { pagemap }
+        PreparedDisk { pagemap }
     }
 
     /// The disk layer, with the descriptors of [`Disk::prepare`]. Reads the table of mounts, follows it in a thread of
     /// its own, and tries what the kernel permits. Once per process, before its loops run.
     #[must_use]
-    pub fn new(prepared: Prepared) -> Arc<Disk> {
+    pub fn new(prepared: PreparedDisk) -> Arc<Disk> {
         let mounts = Mounts::default();
         mounts.refresh();
         let disk = Arc::new(Disk {
@@ -308,21 +308,21 @@ impl Disk {
     }
 
     /// Counters for a new loop: those of a loop that has ended, if there is one.
-    pub(crate) fn begin_counters(&self) -> Arc<Counters> {
+    pub(crate) fn begin_counters(&self) -> Arc<LoopCounters> {
         let mut all = self.counters.lock();
-        let is_free = |counters: &mut Arc<Counters>| Arc::get_mut(counters).is_some();
+        let is_free = |counters: &mut Arc<LoopCounters>| Arc::get_mut(counters).is_some();
         if let Some(index) = all.iter_mut().position(is_free) {
             return Arc::clone(&all[index]);
         }
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::<LoopCounters>::default();
         all.push(Arc::clone(&counters));
         counters
     }
 
     /// The sums over all loops, in the order of [`OPERATIONS`].
     #[must_use]
-    pub fn counts(&self) -> [Count; OPERATIONS.len()] {
-        let mut sums = [Count::default(); OPERATIONS.len()];
+    pub fn counts(&self) -> [OperationCount; OPERATIONS.len()] {
+        let mut sums = [OperationCount::default(); OPERATIONS.len()];
         for counters in self.counters.lock().iter() {
             for (sum, count) in sums.iter_mut().zip(counters.get()) {
                 sum.add(count);

@@ -17,7 +17,7 @@
 //! interface.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
-//! [`Mode::Inline`], or the crate was built with the feature `open_inline`, which only `bench/spikes` does.
+//! [`AioMode::Inline`], or the crate was built with the feature `open_inline`, which only `bench/spikes` does.
 
 #![warn(unreachable_pub)]
 
@@ -39,7 +39,7 @@ mod sending;
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
 
-pub use access::{Access, Mode};
+pub use access::{Access, AioMode};
 pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile};
 pub use changing::group_commit::GroupCommit;
 pub use changing::move_file::{PutOptions, PutOutcome};
@@ -47,22 +47,23 @@ pub use changing::replace::ReplaceOptions;
 pub use changing::temporary::{LEVELS_MAX, Retention, Spooled, Temporary, TemporaryPlace};
 pub use changing::tree::{CopyPurpose, TREE_DEPTH_MAX, TREE_ERRORS_MAX, TreeError, TreeErrors};
 pub use changing::write::{Create, Output};
-pub use disk::{Disk, POOLS_MAX, Prepared, Probe};
+pub use disk::{Disk, POOLS_MAX, PreparedDisk, Probe};
 pub use files::error::{Error, STEPS_MAX, WouldBlock, message as errno_text};
 pub use files::mount::{Filesystem, MOUNTS_MAX};
-pub use files::open_file::{Kind, Meta, OpenFile};
+pub use files::open_file::{FileKind, Meta, OpenFile};
 pub use keeping::open_file_cache::{OpenFileCache, OpenFileCacheSettings};
 pub use keeping::walk::Symlinks;
 pub use local::{Local, SWEEP_EVERY};
 pub use metrics::counters::{
-    Count, OPERATIONS, Operation, Waited, forget_last_operation, last_operation, set_waited, waited,
+    OPERATIONS, Operation, OperationCount, WaitTimes, forget_last_operation, last_operation,
+    set_waited, waited,
 };
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
 pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
-pub use reading::readdir::{DirEntry, NAMES_MAX, Name, READDIR_MAX};
+pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};
 pub use residency::mappings::MAPPED_MAX;
 pub use residency::window::WINDOW;
 pub use rustix::io::Errno;

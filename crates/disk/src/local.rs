@@ -4,8 +4,8 @@ use crate::disk::Disk;
 use crate::files::open_file::OpenFile;
 use crate::keeping::open_files::OpenFiles;
 use crate::keeping::path_guards::PathGuards;
-use crate::memory::{self, Level};
-use crate::metrics::counters::{Count, Counters, OPERATIONS, Operation};
+use crate::memory::{self, MemoryLevel};
+use crate::metrics::counters::{LoopCounters, OPERATIONS, Operation, OperationCount};
 use crate::pool;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ pub struct Local(pub(crate) Rc<LocalInner>);
 #[derive(Debug)]
 pub(crate) struct LocalInner {
     pub disk: Arc<Disk>,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<LoopCounters>,
     pub files: RefCell<OpenFiles>,
     pub guards: RefCell<PathGuards>,
     /// The moment for which inotify events were last read.
@@ -86,7 +86,7 @@ impl Local {
 
     /// This loop's counts, in the order of [`OPERATIONS`].
     #[must_use]
-    pub fn counts(&self) -> [Count; OPERATIONS.len()] {
+    pub fn counts(&self) -> [OperationCount; OPERATIONS.len()] {
         self.0.counters.get()
     }
 
@@ -102,7 +102,7 @@ impl Local {
     pub fn shed(&self, count: usize) -> bool {
         let mut files = self.0.files.borrow_mut();
         let has_bodies = files.shed_bodies(count);
-        if memory::level::level() < Level::Files {
+        if memory::level::level() < MemoryLevel::Files {
             return has_bodies;
         }
         let kept = files.len();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::{
-    List, Place, Problem, Scope, Template, Value, Word, parse_msec, parse_sec, parse_size,
+    List, Problem, Scope, Template, TextPlace, Value, Word, parse_msec, parse_sec, parse_size,
 };
 
 use super::format::{COMBINED, Format, Formats};
@@ -131,7 +131,7 @@ pub struct AccessTo {
     /// `if=`.
     pub condition: Option<Template>,
     /// Where it was written.
-    pub place: Place,
+    pub place: TextPlace,
 }
 
 /// Which format.
@@ -140,7 +140,7 @@ pub enum FormatName {
     /// The one that is always there.
     Combined(Arc<Format>),
     /// One that the configuration names, and where it does.
-    Named(Bytes, Place),
+    Named(Bytes, TextPlace),
 }
 
 /// `open_log_file_cache`; `None` is `off`.

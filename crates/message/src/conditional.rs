@@ -23,7 +23,7 @@ pub enum IfModifiedSince {
 
 /// The outcome of the conditions of a request for a 200 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionalVerdict {
     /// Send it.
     Send,
     /// 304.
@@ -38,30 +38,30 @@ pub fn judge(
     last_modified: Option<Seconds>,
     tag: Option<&ETag>,
     rule: IfModifiedSince,
-) -> Verdict {
+) -> ConditionalVerdict {
     if let Some(since) = head.get(HeaderId::IfUnmodifiedSince)
         && !is_unmodified(since, last_modified)
     {
-        return Verdict::Failed;
+        return ConditionalVerdict::Failed;
     }
     if let Some(list) = head.get(HeaderId::IfMatch)
         && !etag::list_matches(list, tag, false)
     {
-        return Verdict::Failed;
+        return ConditionalVerdict::Failed;
     }
     let list = head.get(HeaderId::IfNoneMatch);
     let yields = rule == IfModifiedSince::Yields && list.is_some();
     let since = head.get(HeaderId::IfModifiedSince).filter(|_| !yields);
     if since.is_none() && list.is_none() {
-        return Verdict::Send;
+        return ConditionalVerdict::Send;
     }
     if since.is_some_and(|since| is_modified(since, last_modified, rule)) {
-        return Verdict::Send;
+        return ConditionalVerdict::Send;
     }
     if list.is_some_and(|list| !etag::list_matches(list, tag, true)) {
-        return Verdict::Send;
+        return ConditionalVerdict::Send;
     }
-    Verdict::NotModified
+    ConditionalVerdict::NotModified
 }
 
 fn is_unmodified(since: &[u8], last_modified: Option<Seconds>) -> bool {
@@ -118,25 +118,37 @@ mod tests {
         );
         use IfModifiedSince::*;
         for (fields, rule, verdict) in [
-            (&[][..], Exact, Verdict::Send),
-            (&[(ims, SAME)], Exact, Verdict::NotModified),
-            (&[(ims, NEW)], Exact, Verdict::Send),
-            (&[(ims, NEW)], Before, Verdict::NotModified),
-            (&[(ims, OLD)], Before, Verdict::Send),
-            (&[(ims, SAME)], Off, Verdict::Send),
-            (&[(inm, "W/\"a\"")], Exact, Verdict::NotModified),
-            (&[(inm, "\"b\"")], Exact, Verdict::Send),
-            (&[(ims, SAME), (inm, "\"b\"")], Exact, Verdict::Send),
-            (&[(ims, OLD), (inm, "\"a\"")], Exact, Verdict::Send),
-            (&[(ims, SAME), (inm, "\"a\"")], Exact, Verdict::NotModified),
-            (&[(ius, OLD)], Exact, Verdict::Failed),
-            (&[(ius, NEW)], Exact, Verdict::Send),
-            (&[(ius, "nonsense")], Exact, Verdict::Failed),
-            (&[(im, "W/\"a\"")], Exact, Verdict::Failed),
+            (&[][..], Exact, ConditionalVerdict::Send),
+            (&[(ims, SAME)], Exact, ConditionalVerdict::NotModified),
+            (&[(ims, NEW)], Exact, ConditionalVerdict::Send),
+            (&[(ims, NEW)], Before, ConditionalVerdict::NotModified),
+            (&[(ims, OLD)], Before, ConditionalVerdict::Send),
+            (&[(ims, SAME)], Off, ConditionalVerdict::Send),
+            (&[(inm, "W/\"a\"")], Exact, ConditionalVerdict::NotModified),
+            (&[(inm, "\"b\"")], Exact, ConditionalVerdict::Send),
+            (
+                &[(ims, SAME), (inm, "\"b\"")],
+                Exact,
+                ConditionalVerdict::Send,
+            ),
+            (
+                &[(ims, OLD), (inm, "\"a\"")],
+                Exact,
+                ConditionalVerdict::Send,
+            ),
+            (
+                &[(ims, SAME), (inm, "\"a\"")],
+                Exact,
+                ConditionalVerdict::NotModified,
+            ),
+            (&[(ius, OLD)], Exact, ConditionalVerdict::Failed),
+            (&[(ius, NEW)], Exact, ConditionalVerdict::Send),
+            (&[(ius, "nonsense")], Exact, ConditionalVerdict::Failed),
+            (&[(im, "W/\"a\"")], Exact, ConditionalVerdict::Failed),
             (
                 &[(im, "\"a\""), (inm, "\"a\"")],
                 Exact,
-                Verdict::NotModified,
+                ConditionalVerdict::NotModified,
             ),
         ] {
             assert_eq!(
@@ -147,11 +159,11 @@ mod tests {
         }
         assert_eq!(
             judge(&head(&[(ius, NEW)]), None, None, Exact),
-            Verdict::Failed
+            ConditionalVerdict::Failed
         );
         assert_eq!(
             judge(&head(&[(ims, SAME)]), None, None, Exact),
-            Verdict::Send
+            ConditionalVerdict::Send
         );
     }
 

@@ -92,7 +92,7 @@ pub fn format_for_cookie(time: Seconds) -> Vec<u8> {
 /// Ignores what follows the time of day or, in the third format, the year.
 pub fn parse(text: &[u8]) -> Option<Seconds> {
     let end_of_day = text.iter().position(|c| matches!(c, b',' | b' '))?;
-    let mut scan = Scan(&text[end_of_day + 1..]);
+    let mut scan = DateScan(&text[end_of_day + 1..]);
     scan.blanks();
     let (year, month, day, clock);
     if text[end_of_day] == b',' {
@@ -154,9 +154,9 @@ impl Date {
     }
 }
 
-struct Scan<'a>(&'a [u8]);
+struct DateScan<'a>(&'a [u8]);
 
-impl Scan<'_> {
+impl DateScan<'_> {
     fn blanks(&mut self) {
         while let [b' ', rest @ ..] = self.0 {
             self.0 = rest;

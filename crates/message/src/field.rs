@@ -169,10 +169,10 @@ const fn slot_of(name: &[u8]) -> usize {
 const LONGEST: usize = 24;
 
 /// A name of at most `LONGEST` bytes as 64-bit words, padded with zeros.
-type Words = [u64; LONGEST / 8];
+type NameWords = [u64; LONGEST / 8];
 
 /// Every name, with a mask of the bits to compare: all bits but, in letters, the one that differs between the cases.
-static WORDS: [(Words, Words); NAMES.len()] = {
+static WORDS: [(NameWords, NameWords); NAMES.len()] = {
     let mut words = [([0; LONGEST / 8], [!0; LONGEST / 8]); NAMES.len()];
     let mut index = 0;
     while index < NAMES.len() {
@@ -192,7 +192,7 @@ static WORDS: [(Words, Words); NAMES.len()] = {
     words
 };
 
-fn words_of(name: &[u8]) -> Words {
+fn words_of(name: &[u8]) -> NameWords {
     let mut bytes = [0; LONGEST];
     bytes[..name.len()].copy_from_slice(name);
     let mut words = [0; LONGEST / 8];

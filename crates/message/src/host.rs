@@ -13,15 +13,15 @@ pub struct Host<'a> {
 
 /// The text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalid;
+pub struct InvalidHost;
 
 /// Parses the value of `Host`, or the authority of a request target.
 ///
 /// # Errors
-/// [`Invalid`]: not a host and port by RFC 3986, 3.2.2 and 3.2.3.
-pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
+/// [`InvalidHost`]: not a host and port by RFC 3986, 3.2.2 and 3.2.3.
+pub fn parse(text: &[u8]) -> Result<Host<'_>, InvalidHost> {
     let (name, behind) = if text.first() == Some(&b'[') {
-        let end = text.iter().position(|c| *c == b']').ok_or(Invalid)? + 1;
+        let end = text.iter().position(|c| *c == b']').ok_or(InvalidHost)? + 1;
         (&text[..end], &text[end..])
     } else {
         text.split_at(text.iter().position(|c| *c == b':').unwrap_or(text.len()))
@@ -29,7 +29,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     let port = match behind {
         [] => None,
         [b':', digits @ ..] => parse_port(digits)?,
-        _ => return Err(Invalid),
+        _ => return Err(InvalidHost),
     };
     let inner = name
         .strip_prefix(b"[")
@@ -40,7 +40,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     for c in inner.unwrap_or(name) {
         let kind = BYTES[*c as usize];
         if kind & allowed == 0 || kind & before & DOT != 0 {
-            return Err(Invalid);
+            return Err(InvalidHost);
         }
         seen |= kind;
         before = kind;
@@ -48,7 +48,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
     if inner.is_some_and(|inner| !is_address(inner))
         || (seen & ESCAPE != 0 && !escapes_are_whole(name))
     {
-        return Err(Invalid);
+        return Err(InvalidHost);
     }
     let name = if is_literal {
         name
@@ -56,7 +56,7 @@ pub fn parse(text: &[u8]) -> Result<Host<'_>, Invalid> {
         name.strip_suffix(b".").unwrap_or(name)
     };
     if name.is_empty() {
-        return Err(Invalid);
+        return Err(InvalidHost);
     }
     let name = if seen & UPPER == 0 {
         Cow::Borrowed(name)
@@ -126,19 +126,19 @@ fn escapes_are_whole(name: &[u8]) -> bool {
     behind.all(|text| text.len() >= 2 && text[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-fn parse_port(digits: &[u8]) -> Result<Option<u16>, Invalid> {
+fn parse_port(digits: &[u8]) -> Result<Option<u16>, InvalidHost> {
     if digits.is_empty() {
         return Ok(None);
     }
     let mut port: u16 = 0;
     for digit in digits {
         if !digit.is_ascii_digit() {
-            return Err(Invalid);
+            return Err(InvalidHost);
         }
         port = port
             .checked_mul(10)
             .and_then(|port| port.checked_add(u16::from(digit - b'0')))
-            .ok_or(Invalid)?;
+            .ok_or(InvalidHost)?;
     }
     // nginx stores "no port" as 0 and therefore ignores an explicit port 0.
     Ok((port != 0).then_some(port))
@@ -202,7 +202,7 @@ mod tests {
             "[a..b]",
             "a\0",
         ] {
-            assert_eq!(parse(text.as_bytes()), Err(Invalid), "{text:?}");
+            assert_eq!(parse(text.as_bytes()), Err(InvalidHost), "{text:?}");
         }
     }
 }

@@ -19,10 +19,10 @@ pub struct NormalPath {
 
 /// Not a valid path: a broken escape, `%00`, or a path that climbs above the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalid;
+pub struct InvalidUri;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PathState {
     Name,
     Slash,
     Dot,
@@ -33,11 +33,11 @@ enum State {
 /// arguments.
 ///
 /// # Errors
-/// [`Invalid`]: a broken escape, a zero byte, or a path that climbs above the root.
-pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, Invalid> {
+/// [`InvalidUri`]: a broken escape, a zero byte, or a path that climbs above the root.
+pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, InvalidUri> {
     let mut path = Path {
         out: Vec::with_capacity(raw.len() + 1),
-        state: State::Name,
+        state: PathState::Name,
         extension: None,
         merge_slashes,
     };
@@ -57,11 +57,11 @@ pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, Invalid>
             }
             b'#' => break,
             b'%' => {
-                let high = raw.get(at).copied().and_then(hex).ok_or(Invalid)?;
-                let low = raw.get(at + 1).copied().and_then(hex).ok_or(Invalid)?;
+                let high = raw.get(at).copied().and_then(hex).ok_or(InvalidUri)?;
+                let low = raw.get(at + 1).copied().and_then(hex).ok_or(InvalidUri)?;
                 at += 2;
                 match high << 4 | low {
-                    0 => return Err(Invalid),
+                    0 => return Err(InvalidUri),
                     literal @ (b'%' | b'#' | b'?') => path.push_literal(literal),
                     decoded => path.push(decoded)?,
                 }
@@ -82,70 +82,70 @@ pub fn normalise(raw: &[u8], merge_slashes: bool) -> Result<NormalPath, Invalid>
 
 struct Path {
     out: Vec<u8>,
-    state: State,
+    state: PathState,
     extension: Option<usize>,
     merge_slashes: bool,
 }
 
 impl Path {
-    fn push(&mut self, byte: u8) -> Result<(), Invalid> {
+    fn push(&mut self, byte: u8) -> Result<(), InvalidUri> {
         match (self.state, byte) {
-            (State::Name, b'/') => {
+            (PathState::Name, b'/') => {
                 self.extension = None;
-                self.state = State::Slash;
+                self.state = PathState::Slash;
                 self.out.push(byte);
             }
-            (State::Name, b'.') => {
+            (PathState::Name, b'.') => {
                 self.out.push(byte);
                 self.extension = Some(self.out.len());
             }
-            (State::Name, _) => self.out.push(byte),
-            (State::Slash, b'/') => {
+            (PathState::Name, _) => self.out.push(byte),
+            (PathState::Slash, b'/') => {
                 if !self.merge_slashes {
                     self.out.push(byte);
                 }
             }
-            (State::Slash, b'.') => {
-                self.state = State::Dot;
+            (PathState::Slash, b'.') => {
+                self.state = PathState::Dot;
                 self.out.push(byte);
             }
-            (State::Dot, b'/') => {
+            (PathState::Dot, b'/') => {
                 self.out.pop();
-                self.state = State::Slash;
+                self.state = PathState::Slash;
             }
-            (State::Dot, b'.') => {
-                self.state = State::DotDot;
+            (PathState::Dot, b'.') => {
+                self.state = PathState::DotDot;
                 self.out.push(byte);
             }
-            (State::DotDot, b'/') => {
+            (PathState::DotDot, b'/') => {
                 self.climb()?;
-                self.state = State::Slash;
+                self.state = PathState::Slash;
             }
-            (State::Slash | State::Dot | State::DotDot, _) => self.push_literal(byte),
+            (PathState::Slash | PathState::Dot | PathState::DotDot, _) => self.push_literal(byte),
         }
         Ok(())
     }
 
     fn push_literal(&mut self, byte: u8) {
-        self.state = State::Name;
+        self.state = PathState::Name;
         self.out.push(byte);
     }
 
     /// Removes `/..` and the segment before it, but not the slash before that segment.
-    fn climb(&mut self) -> Result<(), Invalid> {
+    fn climb(&mut self) -> Result<(), InvalidUri> {
         self.out.truncate(self.out.len() - 3);
-        let slash = memchr::memrchr(b'/', &self.out).ok_or(Invalid)?;
+        let slash = memchr::memrchr(b'/', &self.out).ok_or(InvalidUri)?;
         self.out.truncate(slash + 1);
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Invalid> {
+    fn end(&mut self) -> Result<(), InvalidUri> {
         match self.state {
-            State::Dot => {
+            PathState::Dot => {
                 self.out.pop();
             }
-            State::DotDot => self.climb()?,
-            State::Name | State::Slash => {}
+            PathState::DotDot => self.climb()?,
+            PathState::Name | PathState::Slash => {}
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    fn path(raw: &str, merge: bool) -> Result<String, Invalid> {
+    fn path(raw: &str, merge: bool) -> Result<String, InvalidUri> {
         normalise(raw.as_bytes(), merge).map(|normal| String::from_utf8(normal.path).unwrap())
     }
 
@@ -250,7 +250,7 @@ mod tests {
             "/..?a",
             "/..#",
         ] {
-            assert_eq!(path(raw, true), Err(Invalid), "{raw}");
+            assert_eq!(path(raw, true), Err(InvalidUri), "{raw}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Table, Template, Value, blocks};
+use config::{Directive, DirectiveTable, Error, Problem, Scope, Section, Template, Value, blocks};
 use logs::Level;
 
 use crate::Failure;
@@ -87,7 +87,7 @@ config::own!(Root);
 impl Section for Root {
     type Raw = Raw;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

@@ -67,7 +67,7 @@ fn each_extension_has_one_type() {
 /// The files as they lie in the repository.
 struct Files;
 
-impl config::Source for Files {
+impl config::TextSource for Files {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
     }

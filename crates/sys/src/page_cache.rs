@@ -28,7 +28,7 @@ pub struct CacheStat {
 }
 
 #[repr(C)]
-struct Range {
+struct PageRange {
     offset: u64,
     len: u64,
 }
@@ -44,7 +44,7 @@ struct Region {
 /// `struct pm_scan_arg` of linux/fs.h.
 #[repr(C)]
 #[derive(Default)]
-struct Scan {
+struct PageScan {
     size: u64,
     flags: u64,
     start: u64,
@@ -66,7 +66,7 @@ struct Scan {
 /// EPERM unless the caller owns the file, may write it, or has CAP_FOWNER; ENOSYS before Linux 6.5; EOPNOTSUPP on
 /// hugetlbfs.
 pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheStat> {
-    let range = Range { offset, len };
+    let range = PageRange { offset, len };
     let mut stat = CacheStat::default();
     // SAFETY: both pointers are to live values with the kernel's layout (repr(C), 16 and 40 bytes).
     crate::checked(unsafe {
@@ -99,15 +99,15 @@ pub fn first_absent(
     let start = mapping.at(offset, len)? as u64;
     let end = (start + len as u64).next_multiple_of(page as u64);
     let mut region = Region::default();
-    let mut scan = Scan {
-        size: size_of::<Scan>() as u64,
+    let mut scan = PageScan {
+        size: size_of::<PageScan>() as u64,
         start,
         end,
         vec: &raw mut region as u64,
         vec_len: 1,
         category_mask: PAGE_IS_PRESENT,
         return_mask: PAGE_IS_PRESENT,
-        ..Scan::default()
+        ..PageScan::default()
     };
     // SAFETY: `scan` has the kernel's layout and says so in `size`; it lets the kernel write one region, which lives
     // on this stack frame. The scanned addresses are only looked up.

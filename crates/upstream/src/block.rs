@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use config::{
-    Directive, Error, Msec, Number, Placed, Problem, Scope, Section, Table, Template, Value, Word,
-    blocks, directives, parse_size,
+    Directive, DirectiveTable, Error, Msec, Number, Placed, Problem, Scope, Section, Template,
+    Value, Word, blocks, directives, parse_size,
 };
 
 use super::balancing::{BalancingMethod, LeastTime, Peer};
@@ -129,7 +129,7 @@ pub struct UpstreamBlocks {
 
 /// The tables of an `upstream` block and of what stands in it.
 #[must_use]
-pub fn tables() -> Vec<&'static Table> {
+pub fn tables() -> Vec<&'static DirectiveTable> {
     let mut tables = vec![upstream()];
     tables.extend(KeptConnections::tables());
     tables.extend(ServerResolving::tables());

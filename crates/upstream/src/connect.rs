@@ -14,7 +14,7 @@ use disk::{Access, Pool};
 use runtime::Loop;
 use runtime::listen::Address;
 use wire::UpstreamConnection;
-use wire::connect::{ConnectError, Destination, Options};
+use wire::connect::{ConnectError, ConnectOptions, ConnectTo};
 
 /// Pause before another try, after descriptors had run out and some were closed.
 const TURN: Duration = Duration::from_millis(1);
@@ -26,14 +26,14 @@ const TURN: Duration = Duration::from_millis(1);
 /// The peer cannot be reached, or not in time; with a unix socket also when the pool is full (EAGAIN).
 pub async fn connect(
     address: &Address,
-    options: &Options,
+    options: &ConnectOptions,
     timeout: Duration,
     pool: &Pool,
     loop_: &Rc<Loop>,
 ) -> Result<UpstreamConnection, ConnectError> {
     match address {
         Address::Inet(inet) => {
-            let to = Destination::Inet(*inet);
+            let to = ConnectTo::Inet(*inet);
             match wire::connect::connect(to, options, timeout, &loop_.wire).await {
                 Err(error) if error.lacks_descriptor() && loop_.give_descriptors() => {
                     // A connection that was told to close needs a turn.
@@ -52,7 +52,7 @@ pub async fn connect(
 
 async fn connect_to_path(
     path: &Path,
-    options: &Options,
+    options: &ConnectOptions,
     timeout: Duration,
     pool: &Pool,
     loop_: &Rc<Loop>,
@@ -73,7 +73,7 @@ async fn connect_to_path(
     let at = PathBuf::from(format!("/proc/self/fd/{}", file.number()));
     let spent = Duration::from_millis(wire::loop_clock::monotonic_ms().saturating_sub(begun_ms));
     let left = timeout.saturating_sub(spent);
-    wire::connect::connect(Destination::Unix(&at), options, left, &loop_.wire).await
+    wire::connect::connect(ConnectTo::Unix(&at), options, left, &loop_.wire).await
 }
 
 /// The kernel's error, as connect(2) would have reported it.

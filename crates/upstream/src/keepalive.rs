@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use runtime::listen::address::Address;
 use wire::UpstreamConnection;
-use wire::connect::Options;
+use wire::connect::ConnectOptions;
 
 /// The limits of kept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct ConnectionKey {
     /// The peer's address.
     pub address: Address,
     /// The way it was opened: one from another address (`proxy_bind`) is another connection.
-    pub options: Options,
+    pub options: ConnectOptions,
     /// Number of the place in the configuration that asks, or that opened it. Matters only with `local`.
     pub owner: u32,
 }
@@ -214,7 +214,7 @@ mod tests {
     fn at(port: u16) -> ConnectionKey {
         ConnectionKey {
             address: Address::Inet(([127, 0, 0, 1], port).into()),
-            options: Options::default(),
+            options: ConnectOptions::default(),
             owner: 0,
         }
     }

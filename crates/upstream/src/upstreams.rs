@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use config::{Error, Msec, Place, Placed, Problem, Template};
+use config::{Error, Msec, Placed, Problem, Template, TextPlace};
 use hashbrown::HashMap;
 use logs::getaddrinfo::Hosts;
 use logs::template::{Variables, expand};
@@ -59,7 +59,7 @@ pub(crate) struct Lookups {
     /// The group's own `resolver_timeout`.
     pub timeout: Option<Msec>,
     /// Where the block is.
-    pub place: Place,
+    pub place: TextPlace,
     /// The effective settings.
     pub watching: OnceLock<Watching>,
 }

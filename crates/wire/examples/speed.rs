@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use message::{ETag, HeaderId, Response, conditional, date, uri};
-use wire::http1::request_parser::{Limits, Parsed, parse_head};
+use wire::http1::request_parser::{HeadLimits, ParsedRequest, parse_head};
 use wire::http1::response_writer::{self, ConnectionHeader, HeadContext};
 use wire::{Timer, Wheel};
 
@@ -27,8 +27,8 @@ fn measure(name: &str, mut work: impl FnMut()) {
 }
 
 fn parse(text: &[u8]) -> Box<message::RequestHead> {
-    match parse_head(text, &Limits::default()) {
-        Parsed::Complete(head, _) => head,
+    match parse_head(text, &HeadLimits::default()) {
+        ParsedRequest::Complete(head, _) => head,
         other => panic!("{other:?}"),
     }
 }

@@ -18,7 +18,7 @@ use message::RequestHead;
 
 use crate::event_loop::Loop;
 use crate::http1::body_decoder::{BodyFault, Decoder, decode};
-use crate::http1::request_parser::{Choose, Limits, Parsed, Parser, Refusal};
+use crate::http1::request_parser::{Choose, HeadLimits, HeadRefusal, ParsedRequest, RequestParser};
 use crate::loop_clock;
 use crate::stream::Stream;
 use crate::timers::Timer;
@@ -41,7 +41,7 @@ pub enum Error {
     Closed,
     /// A head that is refused, or incomplete (`is_silent`).
     #[error("{}", .0.why)]
-    Refused(Box<Refusal>),
+    Refused(Box<HeadRefusal>),
     /// A refused body.
     #[error(transparent)]
     Body(#[from] BodyFault),
@@ -141,11 +141,11 @@ impl Connection {
     /// [`Connection::wait`].
     pub async fn read_head(
         &mut self,
-        limits: &Limits,
+        limits: &HeadLimits,
         timeout: Duration,
         choose: Choose<'_>,
     ) -> Result<Box<RequestHead>, Error> {
-        let mut parser = Parser::new(limits);
+        let mut parser = RequestParser::new(limits);
         let mut is_armed = false;
         if self.has_unread()
             && let Some(outcome) = advance(&mut parser, &[], &mut self.unread, choose)
@@ -203,7 +203,9 @@ impl Connection {
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
-        while turn::may_go_on() && self.try_next_piece(decoder, &mut keep)? == Progress::Framing {}
+        while turn::may_go_on() && self.try_next_piece(decoder, &mut keep)? == ReadProgress::Framing
+        {
+        }
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
@@ -376,7 +378,7 @@ impl Connection {
     }
 
     /// The error for an incomplete head: only `error` if it had not begun.
-    fn broken_off(&mut self, parser: Parser, error: Error) -> Error {
+    fn broken_off(&mut self, parser: RequestParser, error: Error) -> Error {
         let (status, why) = match &error {
             Error::Timeout => (408, error.to_string()),
             Error::Closed => (400, error.to_string()),
@@ -403,9 +405,9 @@ impl Connection {
         loop {
             turn::go_on().await;
             match self.try_next_piece(decoder, &mut keep)? {
-                Progress::Data => return Ok(()),
-                Progress::Framing => {}
-                Progress::Nothing => self.wait_readable(timeout).await?,
+                ReadProgress::Data => return Ok(()),
+                ReadProgress::Framing => {}
+                ReadProgress::Nothing => self.wait_readable(timeout).await?,
             }
         }
     }
@@ -414,9 +416,9 @@ impl Connection {
         &mut self,
         decoder: &mut Decoder,
         keep: &mut impl FnMut(&[u8]),
-    ) -> Result<Progress, Error> {
+    ) -> Result<ReadProgress, Error> {
         if decoder.is_end() {
-            return Ok(Progress::Data);
+            return Ok(ReadProgress::Data);
         }
         let before = decoder.received();
         if self.has_unread() {
@@ -433,12 +435,12 @@ impl Connection {
             });
             let is_closed = match outcome {
                 Ok(outcome) => outcome?,
-                Err(error) if is_would_block(&error) => return Ok(Progress::Nothing),
+                Err(error) if is_would_block(&error) => return Ok(ReadProgress::Nothing),
                 Err(error) => return Err(error.into()),
             };
             if is_closed {
                 return if decoder.may_close() {
-                    Ok(Progress::Data)
+                    Ok(ReadProgress::Data)
                 } else {
                     Err(Error::Closed)
                 };
@@ -446,9 +448,9 @@ impl Connection {
         }
         let has_come = decoder.received() > before || decoder.is_end();
         Ok(if has_come {
-            Progress::Data
+            ReadProgress::Data
         } else {
-            Progress::Framing
+            ReadProgress::Framing
         })
     }
 
@@ -517,7 +519,7 @@ impl Connection {
 }
 
 #[derive(PartialEq, Eq)]
-enum Progress {
+enum ReadProgress {
     /// Data, or the end.
     Data,
     /// Bytes were received, but no data.
@@ -532,7 +534,7 @@ fn is_would_block(error: &io::Error) -> bool {
 
 /// Parses `unread` followed by `bytes`; keeps unused bytes in `unread`. `None`: more bytes are needed.
 fn advance(
-    parser: &mut Parser,
+    parser: &mut RequestParser,
     bytes: &[u8],
     unread: &mut Vec<u8>,
     choose: Choose<'_>,
@@ -542,23 +544,23 @@ fn advance(
         unread.extend_from_slice(bytes);
     }
     match parser.advance(if was_empty { bytes } else { unread }, choose) {
-        Parsed::Complete(head, used) if was_empty => {
+        ParsedRequest::Complete(head, used) if was_empty => {
             unread.extend_from_slice(&bytes[used..]);
             Some(Ok(head))
         }
-        Parsed::Complete(head, used) => {
+        ParsedRequest::Complete(head, used) => {
             unread.drain(..used);
             if unread.is_empty() {
                 *unread = Vec::new(); // an idle connection holds no buffer
             }
             Some(Ok(head))
         }
-        Parsed::Partial => {
+        ParsedRequest::Partial => {
             if was_empty {
                 unread.extend_from_slice(bytes);
             }
             None
         }
-        Parsed::Refused(refusal) => Some(Err(Error::Refused(refusal))),
+        ParsedRequest::Refused(refusal) => Some(Err(Error::Refused(refusal))),
     }
 }

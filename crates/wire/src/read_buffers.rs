@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use disk::memory::level::level;
-use disk::memory::{self, Charge, Holder, Level, charge};
+use disk::memory::{self, Charge, Holder, MemoryLevel, charge};
 
 /// Size in bytes of the scratch buffer that all connections of a loop read into.
 pub(crate) const SCRATCH: usize = 128 * 1024;
@@ -46,7 +46,7 @@ impl Default for ReadBuffers {
 
 /// The number of buffers that a loop may have now.
 fn buffers_max() -> usize {
-    if level() >= Level::Buffers || memory::is_tight(memory::budget()) {
+    if level() >= MemoryLevel::Buffers || memory::is_tight(memory::budget()) {
         return 0;
     }
     let share = memory::buffers_of_a_loop() / SCRATCH as u64;

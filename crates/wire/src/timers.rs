@@ -43,7 +43,7 @@ impl std::error::Error for Elapsed {}
 pub struct Wheel(RefCell<Slots>);
 
 struct Slots {
-    entries: Vec<Entry>,
+    entries: Vec<TimerEntry>,
     free: u32,
     heads: [[u32; SLOTS as usize]; LEVELS],
     occupied: [u64; LEVELS],
@@ -55,7 +55,7 @@ struct Slots {
     expired: Vec<Waker>,
 }
 
-struct Entry {
+struct TimerEntry {
     deadline: u64,
     /// The time at which its slot expires; `NEVER` while it is in none.
     placed: u64,
@@ -235,7 +235,7 @@ impl Slots {
     }
 
     fn add(&mut self) -> u32 {
-        let entry = Entry {
+        let entry = TimerEntry {
             deadline: NEVER,
             placed: NEVER,
             level: 0,

@@ -40,11 +40,11 @@ pub const TOLD_BYTES: usize = 1 << 10;
 const OVER: i64 = i64::MIN;
 
 thread_local! {
-    static TURN: Turn = const { Turn::new() };
+    static TURN: TaskTurn = const { TaskTurn::new() };
 }
 
 /// The current turn of this thread.
-struct Turn {
+struct TaskTurn {
     /// Bytes until the clock is read, or [`OVER`].
     until_look: Cell<i64>,
     /// The value of `until_look` after the clock was last read.
@@ -61,9 +61,9 @@ struct Turn {
     has_read: Cell<bool>,
 }
 
-impl Turn {
-    const fn new() -> Turn {
-        Turn {
+impl TaskTurn {
+    const fn new() -> TaskTurn {
+        TaskTurn {
             until_look: Cell::new(i64::MAX),
             looked_at: Cell::new(i64::MAX),
             bytes: Cell::new(TURN_BYTES),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use message::Framing;
 use wire::http1::body_decoder::{BodyFault, Decoder};
-use wire::http1::request_parser::Limits;
+use wire::http1::request_parser::HeadLimits;
 use wire::{Connection, Error, Loop, Stream};
 
 mod common;
@@ -31,7 +31,7 @@ fn on_connection<F: Future<Output = ()>>(test: impl FnOnce(Connection, Plain, Rc
 
 async fn uri_of_next(connection: &mut Connection) -> Result<String, Error> {
     let head = connection
-        .read_head(&Limits::default(), SOON, &mut |_| None)
+        .read_head(&HeadLimits::default(), SOON, &mut |_| None)
         .await?;
     Ok(String::from_utf8(head.uri().to_vec()).unwrap())
 }
@@ -99,7 +99,7 @@ fn bodies_end_where_they_end() {
             .write_all(b"POST /a HTTP/1.0\nContent-Length: 5\n\nhelloGET /b HTTP/1.0\n\n")
             .unwrap();
         let head = connection
-            .read_head(&Limits::default(), SOON, &mut |_| None)
+            .read_head(&HeadLimits::default(), SOON, &mut |_| None)
             .await
             .unwrap();
         let mut decoder = Decoder::new(head.framing, 0);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use message::Framing;
-use wire::connect::{ConnectError, Destination, Options, connect};
+use wire::connect::{ConnectError, ConnectOptions, ConnectTo, connect};
 use wire::exchange::RequestKind;
 use wire::exchange::{AnswerHead, ExchangeError, Flushed};
 use wire::http1::request_writer::{self, Outgoing};
@@ -96,9 +96,14 @@ fn read_some(stream: &mut impl Read, all: &mut Vec<u8>, most: usize) {
 }
 
 async fn to(address: SocketAddr, owner: &Rc<Loop>) -> UpstreamConnection {
-    connect(Destination::Inet(address), &Options::default(), LONG, owner)
-        .await
-        .unwrap()
+    connect(
+        ConnectTo::Inet(address),
+        &ConnectOptions::default(),
+        LONG,
+        owner,
+    )
+    .await
+    .unwrap()
 }
 
 fn begin(
@@ -427,9 +432,10 @@ fn servers_that_cannot_be_reached() {
     let path = std::env::temp_dir().join(format!("freewheel-exchange-{}", std::process::id()));
     let socket = UnixListener::bind(&path).unwrap();
     on_loop(async |owner| {
-        let go =
-            async |to: Destination<'_>, options: Options| connect(to, &options, LONG, &owner).await;
-        let error = go(Destination::Inet(free), Options::default())
+        let go = async |to: ConnectTo<'_>, options: ConnectOptions| {
+            connect(to, &options, LONG, &owner).await
+        };
+        let error = go(ConnectTo::Inet(free), ConnectOptions::default())
             .await
             .err()
             .unwrap();
@@ -437,12 +443,12 @@ fn servers_that_cannot_be_reached() {
             error.to_string(),
             "connect() failed (111: Connection refused)"
         );
-        let options = Options {
+        let options = ConnectOptions {
             from: Some("192.0.2.1:0".parse().unwrap()),
             probes: true,
-            ..Options::default()
+            ..ConnectOptions::default()
         };
-        let error = go(Destination::Inet(free), options).await.err().unwrap();
+        let error = go(ConnectTo::Inet(free), options).await.err().unwrap();
         assert!(
             matches!(&error, ConnectError::Bind { error, .. } if error.kind() == ErrorKind::AddrNotAvailable)
         );
@@ -451,8 +457,8 @@ fn servers_that_cannot_be_reached() {
             "bind(192.0.2.1:0) failed (99: Cannot assign requested address)"
         );
         let error = go(
-            Destination::Unix("/no/such.sock".as_ref()),
-            Options::default(),
+            ConnectTo::Unix("/no/such.sock".as_ref()),
+            ConnectOptions::default(),
         )
         .await
         .err()
@@ -462,17 +468,17 @@ fn servers_that_cannot_be_reached() {
             "connect() failed (2: No such file or directory)"
         );
         assert!(
-            go(Destination::Unix(&path), Options::default())
+            go(ConnectTo::Unix(&path), ConnectOptions::default())
                 .await
                 .is_ok()
         );
-        let options = Options {
+        let options = ConnectOptions {
             from: Some("127.0.0.9:0".parse().unwrap()),
             probes: true,
-            ..Options::default()
+            ..ConnectOptions::default()
         };
         let (address, thread) = origin(vec![Act::ReadToEnd]);
-        let connection = go(Destination::Inet(address), options).await.unwrap();
+        let connection = go(ConnectTo::Inet(address), options).await.unwrap();
         assert_eq!(
             connection
                 .stream()
@@ -502,11 +508,11 @@ fn a_connect_that_hangs_times_out() {
     rustix::net::bind(&socket, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
     rustix::net::listen(&socket, 0).unwrap();
     let address = TcpListener::from(socket);
-    let to = Destination::Inet(address.local_addr().unwrap());
+    let to = ConnectTo::Inet(address.local_addr().unwrap());
     on_loop(async |owner| {
         let mut kept = Vec::new();
         loop {
-            match connect(to, &Options::default(), SOON, &owner).await {
+            match connect(to, &ConnectOptions::default(), SOON, &owner).await {
                 Ok(connection) => kept.push(connection),
                 Err(error) => {
                     assert_eq!(

@@ -4,11 +4,13 @@
 
 use message::{Framing, HeaderId, Method, RequestHead, Version};
 use proptest::prelude::*;
-use wire::http1::request_parser::{BLANK_LINES_MAX, Limits, Parsed, Parser, parse_head};
+use wire::http1::request_parser::{
+    BLANK_LINES_MAX, HeadLimits, ParsedRequest, RequestParser, parse_head,
+};
 
 fn complete(text: &str) -> Box<RequestHead> {
-    match parse_head(text.as_bytes(), &Limits::default()) {
-        Parsed::Complete(head, used) => {
+    match parse_head(text.as_bytes(), &HeadLimits::default()) {
+        ParsedRequest::Complete(head, used) => {
             assert_eq!(used, text.len(), "{text:?}");
             head
         }
@@ -16,15 +18,15 @@ fn complete(text: &str) -> Box<RequestHead> {
     }
 }
 
-fn refused_with(text: &[u8], limits: &Limits) -> u16 {
+fn refused_with(text: &[u8], limits: &HeadLimits) -> u16 {
     match parse_head(text, limits) {
-        Parsed::Refused(refusal) => refusal.status,
+        ParsedRequest::Refused(refusal) => refusal.status,
         other => panic!("{:?}: {other:?}", text.escape_ascii().to_string()),
     }
 }
 
 fn refused(text: &str) -> u16 {
-    refused_with(text.as_bytes(), &Limits::default())
+    refused_with(text.as_bytes(), &HeadLimits::default())
 }
 
 #[test]
@@ -86,9 +88,9 @@ fn paths_are_normalised_and_a_refused_one_leaves_no_uri() {
     );
     assert_eq!(head.target(), b"/a/%2e%2e/b//c.%74xt?d%20e#f");
     for path in ["/../", "/%", "/%1", "/%00", "/%zz"] {
-        let Parsed::Refused(refusal) = parse_head(
+        let ParsedRequest::Refused(refusal) = parse_head(
             format!("GET {path} HTTP/1.0\n\n").as_bytes(),
-            &Limits::default(),
+            &HeadLimits::default(),
         ) else {
             panic!("{path}")
         };
@@ -98,11 +100,12 @@ fn paths_are_normalised_and_a_refused_one_leaves_no_uri() {
             format!("GET {path} HTTP/1.0").as_bytes()
         );
     }
-    let limits = Limits {
+    let limits = HeadLimits {
         merge_slashes: false,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
-    let Parsed::Complete(head, _) = parse_head(b"GET /foo//../bar HTTP/1.0\n\n", &limits) else {
+    let ParsedRequest::Complete(head, _) = parse_head(b"GET /foo//../bar HTTP/1.0\n\n", &limits)
+    else {
         panic!()
     };
     assert_eq!(head.uri(), b"/foo/bar");
@@ -144,25 +147,25 @@ fn invalid_hosts_are_refused() {
 #[test]
 fn header_names() {
     let text = b"GET / HTTP/1.0\nX_A: 1\nX.B: 2\nX-C: 3\n\n";
-    let names = |limits: Limits| match parse_head(text, &limits) {
-        Parsed::Complete(head, _) => head
+    let names = |limits: HeadLimits| match parse_head(text, &limits) {
+        ParsedRequest::Complete(head, _) => head
             .iter()
             .map(|(name, ..)| String::from_utf8_lossy(name).into_owned())
             .collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(names(Limits::default()), ["X-C"]);
+    assert_eq!(names(HeadLimits::default()), ["X-C"]);
     assert_eq!(
-        names(Limits {
+        names(HeadLimits {
             underscores_in_headers: true,
-            ..Limits::default()
+            ..HeadLimits::default()
         }),
         ["X_A", "X-C"]
     );
     assert_eq!(
-        names(Limits {
+        names(HeadLimits {
             ignore_invalid_headers: false,
-            ..Limits::default()
+            ..HeadLimits::default()
         }),
         ["X_A", "X.B", "X-C"]
     );
@@ -224,11 +227,12 @@ fn methods() {
     assert_eq!(refused("CONNECT h:1 HTTP/1.1\nHost: h\n\n"), 405);
     assert_eq!(refused("CONNECT h HTTP/1.1\nHost: h\n\n"), 400);
     assert_eq!(refused("CONNECT / HTTP/1.1\nHost: h\n\n"), 400);
-    let limits = Limits {
+    let limits = HeadLimits {
         allow_connect: true,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
-    let Parsed::Complete(head, _) = parse_head(b"CONNECT a:1 HTTP/1.1\nHost: h\n\n", &limits)
+    let ParsedRequest::Complete(head, _) =
+        parse_head(b"CONNECT a:1 HTTP/1.1\nHost: h\n\n", &limits)
     else {
         panic!()
     };
@@ -255,18 +259,18 @@ fn garbage_is_refused_at_once() {
 
 #[test]
 fn buffers_bound_lines_and_heads() {
-    let limits = Limits {
+    let limits = HeadLimits {
         client_header_buffer_size: 64,
         large_buffers: 2,
         large_buffer_size: 128,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     let line = |len: usize| format!("GET /{} HTTP/1.0\n", "a".repeat(len - 15));
     let field = |len: usize| format!("X: {}\n", "b".repeat(len - 4));
     let status = |text: String| match parse_head(text.as_bytes(), &limits) {
-        Parsed::Complete(..) => 200,
-        Parsed::Partial => 0,
-        Parsed::Refused(refusal) => refusal.status,
+        ParsedRequest::Complete(..) => 200,
+        ParsedRequest::Partial => 0,
+        ParsedRequest::Refused(refusal) => refusal.status,
     };
     assert_eq!(status(line(64) + "\n"), 200);
     assert_eq!(status(line(128) + "\n"), 200);
@@ -285,9 +289,9 @@ fn buffers_bound_lines_and_heads() {
         status(line(64) + &field(100) + &field(100) + &field(29) + "\n"),
         494
     );
-    let limits = Limits {
+    let limits = HeadLimits {
         max_headers: 2,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     assert_eq!(
         refused_with(b"GET / HTTP/1.0\nA: 1\nB: 2\nC: 3\n\n", &limits),
@@ -295,18 +299,18 @@ fn buffers_bound_lines_and_heads() {
     );
     assert!(matches!(
         parse_head(b"GET / HTTP/1.0\nA: 1\nB.: 2\nC: 3\n\n", &limits),
-        Parsed::Complete(..)
+        ParsedRequest::Complete(..)
     ));
 }
 
 #[test]
 fn the_server_chosen_by_the_host_sets_the_limits() {
-    let strict = Limits {
+    let strict = HeadLimits {
         max_headers: 1,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     let mut seen = Vec::new();
-    let parsed = Parser::new(&Limits::default()).advance(
+    let parsed = RequestParser::new(&HeadLimits::default()).advance(
         b"GET / HTTP/1.1\nHost: STRICT:80\nA: 1\n\n",
         &mut |host| {
             seen.push(host.to_vec());
@@ -314,7 +318,7 @@ fn the_server_chosen_by_the_host_sets_the_limits() {
         },
     );
     assert!(
-        matches!(parsed, Parsed::Refused(refusal) if refusal.status == 494 && refusal.must_linger)
+        matches!(parsed, ParsedRequest::Refused(refusal) if refusal.status == 494 && refusal.must_linger)
     );
     assert_eq!(seen, [b"strict"]);
 }
@@ -322,7 +326,7 @@ fn the_server_chosen_by_the_host_sets_the_limits() {
 #[test]
 fn what_follows_a_head_is_not_touched() {
     let text = b"GET /a HTTP/1.0\n\nGET /b HTTP/1.0\n\n";
-    let Parsed::Complete(head, used) = parse_head(text, &Limits::default()) else {
+    let ParsedRequest::Complete(head, used) = parse_head(text, &HeadLimits::default()) else {
         panic!()
     };
     assert_eq!(
@@ -332,16 +336,16 @@ fn what_follows_a_head_is_not_touched() {
 }
 
 /// The relevant parts of a result.
-fn summary(parsed: Parsed) -> Option<(u16, Vec<u8>, Vec<u8>, usize)> {
+fn summary(parsed: ParsedRequest) -> Option<(u16, Vec<u8>, Vec<u8>, usize)> {
     match parsed {
-        Parsed::Partial => None,
-        Parsed::Complete(head, used) => Some((
+        ParsedRequest::Partial => None,
+        ParsedRequest::Complete(head, used) => Some((
             200,
             head.uri().to_vec(),
             head.host().unwrap_or_default().to_vec(),
             used + head.fields.len(),
         )),
-        Parsed::Refused(refusal) => {
+        ParsedRequest::Refused(refusal) => {
             Some((refusal.status, refusal.head.uri().to_vec(), Vec::new(), 0))
         }
     }
@@ -362,9 +366,9 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn the_cut_of_the_bytes_does_not_matter(text in request(), step in 1usize..40) {
-        let limits = Limits { client_header_buffer_size: 40, large_buffers: 1, large_buffer_size: 60, ..Limits::default() };
+        let limits = HeadLimits { client_header_buffer_size: 40, large_buffers: 1, large_buffer_size: 60, ..HeadLimits::default() };
         let whole = summary(parse_head(&text, &limits));
-        let mut parser = Parser::new(&limits);
+        let mut parser = RequestParser::new(&limits);
         let mut found = None;
         let mut end = 0;
         while found.is_none() && end < text.len() {
@@ -373,7 +377,7 @@ proptest! {
         }
         prop_assert_eq!(found.map(|found| found.0), whole.as_ref().map(|whole| whole.0));
         if whole.as_ref().is_some_and(|whole| whole.0 == 200) {
-            let mut parser = Parser::new(&limits);
+            let mut parser = RequestParser::new(&limits);
             let again = (0..=text.len()).find_map(|end| summary(parser.advance(&text[..end], &mut |_| None)));
             prop_assert_eq!(again, whole);
         }
@@ -381,8 +385,8 @@ proptest! {
 
     #[test]
     fn any_bytes_do_not_panic(text in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = parse_head(&text, &Limits::default());
+        let _ = parse_head(&text, &HeadLimits::default());
         let line = [&b"GET / HTTP/1.1\n"[..], &text].concat();
-        let _ = parse_head(&line, &Limits::default());
+        let _ = parse_head(&line, &HeadLimits::default());
     }
 }

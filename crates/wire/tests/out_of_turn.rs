@@ -17,12 +17,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use message::Framing;
 use wire::answer::Event;
-use wire::connect::{Destination, Options, connect};
+use wire::connect::{ConnectOptions, ConnectTo, connect};
 use wire::exchange::BodyWriter;
 use wire::exchange::{AnswerReader, RequestKind};
-use wire::fastcgi::{RecordReader, Told};
+use wire::fastcgi::{RecordReader, StderrNotice};
 use wire::http1::body_decoder::Decoder;
-use wire::http1::request_parser::Limits;
+use wire::http1::request_parser::HeadLimits;
 use wire::loop_clock::read_ns;
 use wire::{Connection, Error, Exchange, Loop, Stream, turn};
 
@@ -56,8 +56,8 @@ fn one_turn_takes_a_bounded_part_of_what_is_no_answer() {
             .unwrap();
     });
     on_loop(|owner| async move {
-        let to = Destination::Inet(address);
-        let connection = connect(to, &Options::default(), LONG, &owner)
+        let to = ConnectTo::Inet(address);
+        let connection = connect(to, &ConnectOptions::default(), LONG, &owner)
             .await
             .unwrap();
         let records = RecordReader::new(false, 4096, false, Box::new(|_| true));
@@ -127,7 +127,7 @@ fn client_io_waits_for_the_next_turn() {
         let body = |length| Decoder::new(Framing::Length(length), 0);
         let (mut one, client) = accepted(&owner, b"GET / HTTP/1.0\n\n");
         ready().await;
-        let limits = Limits::default();
+        let limits = HeadLimits::default();
         let mut choose = |_: &[u8]| None;
         let head = one.read_head(&limits, LONG, &mut choose);
         let head = waits_for_its_turn("read_head", pin!(head)).await;
@@ -172,8 +172,10 @@ fn client_io_waits_for_the_next_turn() {
 /// An exchange whose server sends `text` and nothing more.
 async fn asking(owner: &Rc<Loop>, text: &'static [u8]) -> Exchange {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = Destination::Inet(listener.local_addr().unwrap());
-    let connection = connect(to, &Options::default(), LONG, owner).await.unwrap();
+    let to = ConnectTo::Inet(listener.local_addr().unwrap());
+    let connection = connect(to, &ConnectOptions::default(), LONG, owner)
+        .await
+        .unwrap();
     let (mut server, _) = listener.accept().unwrap();
     server.write_all(text).unwrap();
     connection.begin(
@@ -264,8 +266,8 @@ fn complaints() -> Vec<u8> {
 fn what_is_told_of_an_error_stream_is_work_of_a_turn() {
     let told = Rc::new(Cell::new(0));
     let heard = Rc::clone(&told);
-    let hear = move |one: Told<'_>| {
-        assert_eq!(one, Told::Stderr(b"a complaint"));
+    let hear = move |one: StderrNotice<'_>| {
+        assert_eq!(one, StderrNotice::Stderr(b"a complaint"));
         heard.set(heard.get() + 1);
         true
     };
@@ -303,8 +305,8 @@ fn what_is_told_of_an_error_stream_is_work_of_a_turn() {
 fn a_head_behind_more_than_a_turn_may_look_at_is_found() {
     on_loop(|owner| async move {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = Destination::Inet(listener.local_addr().unwrap());
-        let connection = connect(to, &Options::default(), LONG, &owner)
+        let to = ConnectTo::Inet(listener.local_addr().unwrap());
+        let connection = connect(to, &ConnectOptions::default(), LONG, &owner)
             .await
             .unwrap();
         let (mut server, _) = listener.accept().unwrap();

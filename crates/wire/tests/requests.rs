@@ -6,7 +6,7 @@ use message::{Framing, Header};
 use proptest::prelude::*;
 use wire::exchange::BodyWriter;
 use wire::http1::body_decoder::Decoder;
-use wire::http1::request_parser::{Limits, Parsed, parse_head};
+use wire::http1::request_parser::{HeadLimits, ParsedRequest, parse_head};
 use wire::http1::request_writer::{self, Outgoing, RequestFault};
 
 type Fields<'a> = &'a [(&'a [u8], &'a [u8])];
@@ -186,7 +186,7 @@ proptest! {
             out.extend_from_slice(behind);
         }
         body.end(&mut out, &[]).unwrap();
-        if let Parsed::Complete(head, used) = parse_head(&out, &Limits::default()) {
+        if let ParsedRequest::Complete(head, used) = parse_head(&out, &HeadLimits::default()) {
             prop_assert_eq!(head.framing, framing);
             prop_assert_eq!(head.fields.len(), plain.len() + 1);
             let mut decoder = Decoder::new(head.framing, 0);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{
-    Error, PathText, Placed, Problem, Scope, Section, Table, Template, Value, Word, directives,
+    DirectiveTable, Error, PathText, Placed, Problem, Scope, Section, Template, Value, Word,
+    directives,
 };
 use message::Method;
 use server::content::module::{Handler, Making, Module, Place, run_in_pool};
@@ -73,7 +74,7 @@ fn append_count(request: &Request, out: &mut Vec<u8>) -> bool {
 pub struct Sqlite;
 
 impl Module for Sqlite {
-    fn tables(&self) -> Vec<&'static Table> {
+    fn tables(&self) -> Vec<&'static DirectiveTable> {
         Directives::tables()
     }
 

@@ -1,7 +1,7 @@
 //! The checksums of a body's blocks: computed while it is written, compared when a block is first read.
 
 use super::Entry;
-use crate::error::Fault;
+use crate::error::EntryFault;
 use bytes::Bytes;
 
 /// Bytes of one checksum in the table.
@@ -75,19 +75,19 @@ impl Checksums {
 
 /// The table of an entry, read back and verified.
 #[derive(Clone, Debug)]
-pub(crate) struct Table(Bytes);
+pub(crate) struct ChecksumTable(Bytes);
 
-impl Table {
+impl ChecksumTable {
     /// Decodes the bytes at [`Entry::table`].
     ///
     /// # Errors
-    /// [`Fault::Damaged`].
-    pub(crate) fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, Fault> {
+    /// [`EntryFault::Damaged`].
+    pub(crate) fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, EntryFault> {
         let range = entry.table();
         if bytes.len() as u64 != range.end - range.start
             || crc32fast::hash(bytes) != entry.prologue.table_crc
         {
-            return Err(Fault::Damaged("table of checksums"));
+            return Err(EntryFault::Damaged("table of checksums"));
         }
         Ok(Self(bytes.clone()))
     }
@@ -95,12 +95,12 @@ impl Table {
     /// Compares a block with its checksum. (Its length matters too: see [`Entry::block`].)
     ///
     /// # Errors
-    /// [`Fault::Damaged`].
-    pub(crate) fn verify(&self, index: u32, block: &[u8]) -> Result<(), Fault> {
+    /// [`EntryFault::Damaged`].
+    pub(crate) fn verify(&self, index: u32, block: &[u8]) -> Result<(), EntryFault> {
         let at = index as usize * CHECKSUM_BYTES as usize;
         let crc = self.0.get(at..at + CHECKSUM_BYTES as usize);
         if crc != Some(&crc32fast::hash(block).to_le_bytes()) {
-            return Err(Fault::Damaged("block of the body"));
+            return Err(EntryFault::Damaged("block of the body"));
         }
         Ok(())
     }

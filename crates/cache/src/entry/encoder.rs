@@ -4,7 +4,7 @@ use super::blocks::Checksums;
 use super::head;
 use super::prologue::{PROLOGUE_BYTES, Prologue};
 use super::{BLOCK_SHIFT, BODY_BYTES_MAX};
-use crate::error::Fault;
+use crate::error::EntryFault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
@@ -36,11 +36,11 @@ pub struct Description<'a> {
     pub lifetime: Lifetime,
 }
 
-/// Encodes an entry: its front, then each piece of the body as it comes (passed to [`Encoder::body`]), then the table.
-/// If the front is written before the body is complete, it is [`Encoder::front`], and [`Finished::front`] is written
+/// Encodes an entry: its front, then each piece of the body as it comes (passed to [`EntryEncoder::body`]), then the table.
+/// If the front is written before the body is complete, it is [`EntryEncoder::front`], and [`Finished::front`] is written
 /// over it at the end.
 #[derive(Clone, Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct EntryEncoder {
     prologue: Prologue,
     /// The head, behind free bytes for the prologue.
     front: Vec<u8>,
@@ -58,15 +58,15 @@ pub(crate) struct Finished {
     pub entry_len: u64,
 }
 
-impl Encoder {
+impl EntryEncoder {
     /// Begins an entry with these header lines.
     ///
     /// # Errors
-    /// [`Fault::Unstorable`].
+    /// [`EntryFault::Unstorable`].
     pub(crate) fn new<'a>(
         description: &Description<'_>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, EntryFault> {
         let Description {
             key_text,
             vary,
@@ -108,10 +108,10 @@ impl Encoder {
     /// Adds the next bytes of the body to the checksums; the caller writes them.
     ///
     /// # Errors
-    /// [`Fault::Unstorable`] beyond [`BODY_BYTES_MAX`].
-    pub(crate) fn body(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    /// [`EntryFault::Unstorable`] beyond [`BODY_BYTES_MAX`].
+    pub(crate) fn body(&mut self, bytes: &[u8]) -> Result<(), EntryFault> {
         if self.checksums.len() + bytes.len() as u64 > BODY_BYTES_MAX {
-            return Err(Fault::Unstorable("too long a body"));
+            return Err(EntryFault::Unstorable("too long a body"));
         }
         self.checksums.update(bytes);
         Ok(())

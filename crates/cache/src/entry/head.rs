@@ -2,8 +2,8 @@
 
 use super::Entry;
 use super::prologue::{PROLOGUE_BYTES, Prologue};
-use crate::codec::Reader;
-use crate::error::Fault;
+use crate::codec::FieldReader;
+use crate::error::EntryFault;
 use bytes::Bytes;
 use message::field::{Field, Span};
 use message::{HeaderId, ResponseFraming, ResponseHead, Version};
@@ -27,7 +27,7 @@ pub(super) fn encode<'a>(
     vary: &[u8],
     status_line: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, EntryFault> {
     let mut out = Vec::with_capacity(FRONT_TYPICAL);
     out.resize(PROLOGUE_BYTES, 0);
     put(&mut out, key_text, KEY_TEXT_MAX, "key")?;
@@ -35,23 +35,23 @@ pub(super) fn encode<'a>(
     put_line(&mut out, status_line, STATUS_LINE_MAX, "status line")?;
     for (index, (name, value, _)) in fields.enumerate() {
         if index == FIELDS_MAX {
-            return Err(Fault::Unstorable("too many header lines"));
+            return Err(EntryFault::Unstorable("too many header lines"));
         }
         if name.is_empty() || name.contains(&b':') {
-            return Err(Fault::Unstorable("name of a header line"));
+            return Err(EntryFault::Unstorable("name of a header line"));
         }
         put_line(&mut out, name, HEAD_BYTES_MAX, "name of a header line")?;
         put_line(&mut out, value, HEAD_BYTES_MAX, "value of a header line")?;
     }
     if out.len() - PROLOGUE_BYTES > HEAD_BYTES_MAX / 2 {
-        return Err(Fault::Unstorable("too long a head"));
+        return Err(EntryFault::Unstorable("too long a head"));
     }
     Ok(out)
 }
 
-fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Fault> {
+fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), EntryFault> {
     if text.len() > max {
-        return Err(Fault::Unstorable(what));
+        return Err(EntryFault::Unstorable(what));
     }
     // Every maximum is far below 4 GiB.
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -59,9 +59,14 @@ fn put(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result
     Ok(())
 }
 
-fn put_line(out: &mut Vec<u8>, text: &[u8], max: usize, what: &'static str) -> Result<(), Fault> {
+fn put_line(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    max: usize,
+    what: &'static str,
+) -> Result<(), EntryFault> {
     if !is_one_line(text) {
-        return Err(Fault::Unstorable(what));
+        return Err(EntryFault::Unstorable(what));
     }
     put(out, text, max, what)
 }
@@ -72,9 +77,9 @@ fn is_one_line(text: &[u8]) -> bool {
 }
 
 /// Decodes a head. The checksum of `bytes` was verified; lengths are checked all the same.
-pub(super) fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
-    const DAMAGED: Fault = Fault::Damaged("head");
-    let mut from = Reader::new(&bytes);
+pub(super) fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, EntryFault> {
+    const DAMAGED: EntryFault = EntryFault::Damaged("head");
+    let mut from = FieldReader::new(&bytes);
     let key_text = take(&mut from, KEY_TEXT_MAX).ok_or(DAMAGED)?;
     let vary = take(&mut from, VARY_BYTES_MAX).ok_or(DAMAGED)?;
     let status_line = take(&mut from, STATUS_LINE_MAX).ok_or(DAMAGED)?;
@@ -105,7 +110,7 @@ pub(super) fn decode(bytes: Bytes, prologue: Prologue) -> Result<Entry, Fault> {
     })
 }
 
-fn take(from: &mut Reader<'_>, max: usize) -> Option<Span> {
+fn take(from: &mut FieldReader<'_>, max: usize) -> Option<Span> {
     let len = from.u32()? as usize;
     if len > max {
         return None;

@@ -20,13 +20,13 @@ mod prologue;
 mod tests;
 
 pub use blocks::CHECKSUM_BYTES;
-pub(crate) use blocks::Table;
+pub(crate) use blocks::ChecksumTable;
 pub use encoder::Description;
-pub(crate) use encoder::{Encoder, Finished};
+pub(crate) use encoder::{EntryEncoder, Finished};
 pub(crate) use head::VARY_BYTES_MAX;
 pub(crate) use prologue::PROLOGUE_BYTES;
 
-use crate::error::Fault;
+use crate::error::EntryFault;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
@@ -60,17 +60,17 @@ impl Entry {
     /// Decodes an entry's head. `bytes` are the first bytes of the entry, `entry_len` is its total length.
     ///
     /// # Errors
-    /// [`Fault::Needs`]: to be called again with that many bytes. All other errors mean that this is no usable entry.
-    pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, Fault> {
+    /// [`EntryFault::Needs`]: to be called again with that many bytes. All other errors mean that this is no usable entry.
+    pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, EntryFault> {
         let prologue = Prologue::decode(bytes)?;
         if prologue.entry_len() != Some(entry_len) {
-            return Err(Fault::Damaged("length"));
+            return Err(EntryFault::Damaged("length"));
         }
         let body_offset = prologue.body_offset as usize;
         let area = bytes.get(PROLOGUE_BYTES..body_offset);
-        let area = area.ok_or(Fault::Needs(body_offset))?;
+        let area = area.ok_or(EntryFault::Needs(body_offset))?;
         if crc32fast::hash(area) != prologue.head_crc {
-            return Err(Fault::Damaged("checksum of the head"));
+            return Err(EntryFault::Damaged("checksum of the head"));
         }
         let used = PROLOGUE_BYTES..PROLOGUE_BYTES + prologue.head_len as usize;
         // A slice of the bytes would keep all of them, the body included, for as long as the entry is in use.
@@ -84,11 +84,11 @@ impl Entry {
     /// Decodes a whole entry and verifies all of it.
     ///
     /// # Errors
-    /// As [`Entry::decode`]; [`Fault::Damaged`] if any block is damaged.
-    pub fn decode_whole(bytes: &Bytes) -> Result<Self, Fault> {
+    /// As [`Entry::decode`]; [`EntryFault::Damaged`] if any block is damaged.
+    pub fn decode_whole(bytes: &Bytes) -> Result<Self, EntryFault> {
         let entry = Self::decode(bytes, bytes.len() as u64)?;
         let part = |range: Range<u64>| bytes.slice(range.start as usize..range.end as usize);
-        let table = Table::decode(&part(entry.table()), &entry)?;
+        let table = ChecksumTable::decode(&part(entry.table()), &entry)?;
         for index in 0..entry.blocks() {
             table.verify(index, &part(entry.block(index)))?;
         }
@@ -100,13 +100,13 @@ impl Entry {
     /// the lines do not fit, or not into one page, within which a write is never cut off by a kill.
     ///
     /// # Errors
-    /// [`Fault::Unstorable`].
+    /// [`EntryFault::Unstorable`].
     pub fn patch<'a>(
         &self,
         tag: u32,
         lifetime: Lifetime,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8], HeaderId)>,
-    ) -> Result<Option<(Bytes, Bytes)>, Fault> {
+    ) -> Result<Option<(Bytes, Bytes)>, EntryFault> {
         let status_line = self.head.status_line.of(&self.head.bytes);
         let front = head::encode(&self.key_text, &self.vary, status_line, fields)?;
         let body_offset = self.prologue.body_offset as usize;

@@ -3,8 +3,8 @@
 use super::blocks::CHECKSUM_BYTES;
 use super::head::HEAD_BYTES_MAX;
 use super::{BLOCK_SHIFTS, BODY_BYTES_MAX, FORMAT_VERSION};
-use crate::codec::Reader;
-use crate::error::Fault;
+use crate::codec::FieldReader;
+use crate::error::EntryFault;
 use crate::key::Key;
 use crate::lifetime::{LIFETIME_BYTES, Lifetime};
 
@@ -64,30 +64,30 @@ impl Prologue {
         out.try_into().expect("it was resized to this length")
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, EntryFault> {
         let bytes = bytes.get(..PROLOGUE_BYTES);
-        let bytes = bytes.ok_or(Fault::Needs(PROLOGUE_BYTES))?;
-        let mut from = Reader::new(bytes);
+        let bytes = bytes.ok_or(EntryFault::Needs(PROLOGUE_BYTES))?;
+        let mut from = FieldReader::new(bytes);
         if from.take(MAGIC.len()) != Some(MAGIC) {
-            return Err(Fault::Foreign);
+            return Err(EntryFault::Foreign);
         }
         let (checked, crc) = bytes.split_at(CHECKED_BYTES);
         if crc32fast::hash(checked).to_le_bytes() != crc {
-            return Err(Fault::Damaged("checksum of the prologue"));
+            return Err(EntryFault::Damaged("checksum of the prologue"));
         }
         match from.u16() {
             Some(FORMAT_VERSION) => {}
-            version => return Err(Fault::Version(version.unwrap_or_default())),
+            version => return Err(EntryFault::Version(version.unwrap_or_default())),
         }
-        let prologue = Self::read(&mut from).ok_or(Fault::Damaged("prologue"))?;
+        let prologue = Self::read(&mut from).ok_or(EntryFault::Damaged("prologue"))?;
         if !prologue.is_complete {
-            return Err(Fault::Incomplete);
+            return Err(EntryFault::Incomplete);
         }
         prologue.check()?;
         Ok(prologue)
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut FieldReader<'_>) -> Option<Self> {
         let is_complete = match from.u8()? {
             INCOMPLETE => false,
             COMPLETE => true,
@@ -111,12 +111,12 @@ impl Prologue {
     }
 
     /// Checks that the numbers make sense: a correct checksum only shows that they are unchanged.
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), EntryFault> {
         let room = (self.body_offset as usize).checked_sub(PROLOGUE_BYTES);
         let is_head =
             room.is_some_and(|room| room <= HEAD_BYTES_MAX && self.head_len as usize <= room);
         if !is_head || !BLOCK_SHIFTS.contains(&self.block_shift) || self.body_len > BODY_BYTES_MAX {
-            return Err(Fault::Damaged("prologue"));
+            return Err(EntryFault::Damaged("prologue"));
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ fn lines<'a>(
 
 /// Encodes as a store does: the front, the body in pieces, the table, and the final prologue over the first.
 fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec<u8> {
-    let mut writer = Encoder::new(&description(vary), lines(fields)).unwrap();
+    let mut writer = EntryEncoder::new(&description(vary), lines(fields)).unwrap();
     let mut file = writer.front().to_vec();
     for piece in body.chunks(piece.max(1)) {
         writer.body(piece).unwrap();
@@ -66,7 +66,7 @@ fn write(fields: &[(&str, &str)], vary: &[u8], body: &[u8], piece: usize) -> Vec
     file
 }
 
-fn read(file: &[u8]) -> Result<Entry, Fault> {
+fn read(file: &[u8]) -> Result<Entry, EntryFault> {
     Entry::decode_whole(&Bytes::copy_from_slice(file))
 }
 
@@ -96,8 +96,8 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
     let file = Bytes::from(write(FIELDS, b"", b"hello", 5));
     let len = file.len() as u64;
     let few = Entry::decode(&file.slice(..10), len).unwrap_err();
-    assert_eq!(few, Fault::Needs(PROLOGUE_BYTES));
-    let Err(Fault::Needs(needed)) = Entry::decode(&file.slice(..PROLOGUE_BYTES), len) else {
+    assert_eq!(few, EntryFault::Needs(PROLOGUE_BYTES));
+    let Err(EntryFault::Needs(needed)) = Entry::decode(&file.slice(..PROLOGUE_BYTES), len) else {
         panic!("the head is not there");
     };
     assert!(Entry::decode(&file.slice(..needed), len).is_ok());
@@ -105,14 +105,14 @@ fn the_head_is_read_from_as_many_bytes_as_it_has() {
 
 #[test]
 fn an_unfinished_entry_is_incomplete() {
-    let writer = Encoder::new(&description(b""), lines(FIELDS)).unwrap();
-    assert_eq!(read(&writer.front()).unwrap_err(), Fault::Incomplete);
+    let writer = EntryEncoder::new(&description(b""), lines(FIELDS)).unwrap();
+    assert_eq!(read(&writer.front()).unwrap_err(), EntryFault::Incomplete);
 }
 
 #[test]
 fn foreign_files_are_told_apart() {
-    assert_eq!(read(&[5; 600]).unwrap_err(), Fault::Foreign);
-    assert_eq!(read(&[0; 600]).unwrap_err(), Fault::Foreign);
+    assert_eq!(read(&[5; 600]).unwrap_err(), EntryFault::Foreign);
+    assert_eq!(read(&[0; 600]).unwrap_err(), EntryFault::Foreign);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn another_version_is_named() {
     file[8] = 9;
     let crc = crc32fast::hash(&file[..PROLOGUE_BYTES - 4]);
     file[PROLOGUE_BYTES - 4..PROLOGUE_BYTES].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(read(&file).unwrap_err(), Fault::Version(9));
+    assert_eq!(read(&file).unwrap_err(), EntryFault::Version(9));
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn lines_that_would_split_a_response_are_not_stored() {
         ("a", "x\ny"),
         ("a", "\0"),
     ] {
-        let writer = Encoder::new(&description(b""), lines(&[(name, value)]));
+        let writer = EntryEncoder::new(&description(b""), lines(&[(name, value)]));
         assert!(
-            matches!(writer, Err(Fault::Unstorable(_))),
+            matches!(writer, Err(EntryFault::Unstorable(_))),
             "{name:?} {value:?}"
         );
     }

@@ -1,6 +1,6 @@
 //! A response that came complete with its head: it is followed from memory, so that its writer need not follow.
 
-use super::{Fill, Filler, PIECE_COST, Progress};
+use super::{Fill, FillProgress, Filler, PIECE_COST};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Filler {
             state.pieces.reserve_exact(1);
             state.pieces.push_back((body.len() as u64, body));
         }
-        self.end_now(state, Progress::Complete);
+        self.end_now(state, FillProgress::Complete);
         is_storing.then(|| Unindexed(self.fill.clone()))
     }
 }

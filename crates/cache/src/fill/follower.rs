@@ -1,6 +1,6 @@
 //! A reader of a fill.
 
-use super::{Fill, FillState, Filler, FollowerKind, Progress, Sharing, wake};
+use super::{Fill, FillProgress, FillState, Filler, FollowerKind, Sharing, wake};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 /// The next event for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPiece {
     /// Bytes of the body.
     Bytes(Bytes),
     /// A range of the body that is in the file only: read it there, then call [`Follower::advance`].
@@ -67,7 +67,7 @@ impl Follower {
             }
             match &state.head {
                 Some(head) => Poll::Ready(Some(head.clone())),
-                None if state.progress == Progress::Running => self.wait(&mut state, context),
+                None if state.progress == FillProgress::Running => self.wait(&mut state, context),
                 None => Poll::Ready(None),
             }
         })
@@ -75,43 +75,43 @@ impl Follower {
     }
 
     /// Waits for the next event.
-    pub async fn next(&self) -> Next {
+    pub async fn next(&self) -> NextPiece {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     /// The next event, if there is one.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<NextPiece> {
         let mut state = self.fill.0.state.lock();
         if self.is_sent_away(&state) {
-            return Poll::Ready(Next::Alone);
+            return Poll::Ready(NextPiece::Alone);
         }
         let Some(at) = state.followers[self.number]
             .as_ref()
             .map(|follower| follower.at)
         else {
-            return Poll::Ready(Next::Broken);
+            return Poll::Ready(NextPiece::Broken);
         };
         if at < state.start {
             let end = state.start.min(state.written);
             return Poll::Ready(if at < end {
-                Next::Written(at..end)
+                NextPiece::Written(at..end)
             } else {
-                Next::Broken
+                NextPiece::Broken
             });
         }
         if let Some(bytes) = state.piece_at(at) {
             self.move_on(&mut state, bytes.len() as u64);
-            return Poll::Ready(Next::Bytes(bytes));
+            return Poll::Ready(NextPiece::Bytes(bytes));
         }
         match state.progress {
-            Progress::Running if self.is_to_flush(&state) => Poll::Ready(Next::Flush),
-            Progress::Running => self.wait(&mut state, context),
-            Progress::Complete => Poll::Ready(Next::End),
-            Progress::Broken => Poll::Ready(Next::Broken),
+            FillProgress::Running if self.is_to_flush(&state) => Poll::Ready(NextPiece::Flush),
+            FillProgress::Running => self.wait(&mut state, context),
+            FillProgress::Complete => Poll::Ready(NextPiece::End),
+            FillProgress::Broken => Poll::Ready(NextPiece::Broken),
         }
     }
 
-    /// Moves on by `bytes` of the last [`Next::Written`] that have been read.
+    /// Moves on by `bytes` of the last [`NextPiece::Written`] that have been read.
     pub fn advance(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
         self.move_on(&mut state, bytes);
@@ -176,7 +176,7 @@ impl Drop for Follower {
         state.free.push(self.number);
         let was_storing = left.is_some_and(|follower| follower.kind == FollowerKind::Writer);
         state.is_storing &= !was_storing;
-        let is_over = was_storing && state.progress != Progress::Running;
+        let is_over = was_storing && state.progress != FillProgress::Running;
         let filler = state.filler.take();
         drop(state);
         if is_over {

@@ -17,7 +17,7 @@ mod registry;
 mod tests;
 
 pub use complete::Unindexed;
-pub use follower::{Follower, Next};
+pub use follower::{Follower, NextPiece};
 pub use metadata::{Ending, Metadata};
 use registry::BeginStamp;
 pub use registry::{Fills, Role};
@@ -26,7 +26,7 @@ use crate::key::Key;
 use crate::store::WrittenBody;
 use bytes::Bytes;
 use disk::memory::level::level;
-use disk::memory::{Charge, Holder, Level, charge};
+use disk::memory::{Charge, Holder, MemoryLevel, charge};
 use message::ResponseHead;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -52,7 +52,7 @@ const PIECE_COST: usize = 64;
 pub enum Sharing {
     /// It may be stored, so all followers get it.
     Shared,
-    /// It is for the requester alone; all others are sent away ([`Next::Alone`]).
+    /// It is for the requester alone; all others are sent away ([`NextPiece::Alone`]).
     Private,
 }
 
@@ -63,13 +63,13 @@ pub struct Unwanted;
 
 /// A fill, as its followers see it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Fill(Arc<Inner>);
+pub struct Fill(Arc<FillInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct FillInner {
     key: Key,
     window_bytes: usize,
-    registry: Weak<registry::Registry>,
+    registry: Weak<registry::FillRegistry>,
     number: BeginStamp,
     is_alone: bool,
     begun: OnceLock<u64>,
@@ -81,7 +81,7 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum FillProgress {
     Running,
     Complete,
     Broken,
@@ -91,7 +91,7 @@ enum Progress {
 struct FillState {
     head: Option<Arc<ResponseHead>>,
     sharing: Sharing,
-    progress: Progress,
+    progress: FillProgress,
     /// Pieces of the window, each with the position in the body behind its last byte.
     pieces: VecDeque<(u64, Bytes)>,
     cost: Charge,
@@ -142,14 +142,14 @@ impl Filler {
     fn new(
         key: Key,
         window_bytes: usize,
-        registry: Weak<registry::Registry>,
+        registry: Weak<registry::FillRegistry>,
         number: BeginStamp,
         is_alone: bool,
     ) -> Self {
         let state = FillState {
             head: None,
             sharing: Sharing::Shared,
-            progress: Progress::Running,
+            progress: FillProgress::Running,
             pieces: VecDeque::new(),
             cost: charge(Holder::Windows, 0),
             start: 0,
@@ -162,7 +162,7 @@ impl Filler {
             filler: None,
         };
         Self {
-            fill: Fill(Arc::new(Inner {
+            fill: Fill(Arc::new(FillInner {
                 key,
                 window_bytes,
                 registry,
@@ -290,7 +290,7 @@ impl Filler {
         state.filler.is_some() && state.is_storing && state.written < slowest
     }
 
-    /// Gives up the file: the writer is told ([`Next::Alone`]), the other followers go on. The bytes written so far
+    /// Gives up the file: the writer is told ([`NextPiece::Alone`]), the other followers go on. The bytes written so far
     /// must stay readable until [`Fill::is_file_needed`] is false.
     pub fn stop_storing(&self) {
         let mut state = self.fill.0.state.lock();
@@ -304,21 +304,21 @@ impl Filler {
     /// Ends the fill: the body is complete. If it is being stored, requests may join (even where it was alone) until
     /// the writer is dropped, which should be when the index knows the entry.
     pub fn finish(self) {
-        self.end(Progress::Complete);
+        self.end(FillProgress::Complete);
     }
 
-    fn end(&self, progress: Progress) {
+    fn end(&self, progress: FillProgress) {
         let state = self.fill.0.state.lock();
-        if state.progress != Progress::Running {
+        if state.progress != FillProgress::Running {
             return;
         }
         self.end_now(state, progress);
     }
 
     /// Ends it under the lock that the caller holds, so that followers see what the caller set together with the end.
-    fn end_now(&self, mut state: MutexGuard<'_, FillState>, progress: Progress) {
+    fn end_now(&self, mut state: MutexGuard<'_, FillState>, progress: FillProgress) {
         state.progress = progress;
-        let stays = state.is_storing && progress == Progress::Complete;
+        let stays = state.is_storing && progress == FillProgress::Complete;
         if stays && let Some(registry) = self.fill.0.registry.upgrade() {
             state.is_counted = true;
             registry.count_complete(1);
@@ -337,7 +337,7 @@ impl Filler {
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        self.end(Progress::Broken);
+        self.end(FillProgress::Broken);
     }
 }
 
@@ -360,7 +360,7 @@ impl Fill {
         let is_there = state.start == 0 || state.is_storing && state.written >= state.start;
         let is_open = kind != FollowerKind::Joined || state.sharing == Sharing::Shared;
         let is_below_max = state.followers.len() - state.free.len() < FOLLOWERS_MAX;
-        if !is_there || !is_open || !is_below_max || state.progress == Progress::Broken {
+        if !is_there || !is_open || !is_below_max || state.progress == FillProgress::Broken {
             return None;
         }
         let follower = FollowerState {
@@ -418,7 +418,7 @@ impl Fill {
     /// Is the body complete?
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.0.state.lock().progress == Progress::Complete
+        self.0.state.lock().progress == FillProgress::Complete
     }
 
     /// Opens a fill that was alone to requests.
@@ -509,7 +509,7 @@ impl FillState {
 
 /// The size of a window at present: smaller while memory is scarce.
 fn window_now(bytes: usize) -> usize {
-    match level() >= Level::Windows {
+    match level() >= MemoryLevel::Windows {
         true => bytes.min(SCARCE_WINDOW_BYTES),
         false => bytes,
     }

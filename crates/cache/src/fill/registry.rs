@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
 /// The fills of a cache, shared by all loops. Looked at on misses only.
 #[derive(Clone, Debug, Default)]
-pub struct Fills(Arc<Registry>);
+pub struct Fills(Arc<FillRegistry>);
 
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(super) struct FillRegistry {
     running: Mutex<HashMap<[u8; 16], Fill>>,
     /// Fills whose body is complete and whose entry is not in the index yet.
     complete: AtomicIsize,
@@ -119,7 +119,7 @@ impl Fills {
     }
 }
 
-impl Registry {
+impl FillRegistry {
     pub(crate) fn count_complete(&self, more: isize) {
         if more != 0 {
             self.complete.fetch_add(more, Relaxed);

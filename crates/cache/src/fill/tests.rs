@@ -35,8 +35,8 @@ fn push(filler: &Filler, bytes: &'static [u8]) -> Option<Result<(), Unwanted>> {
     now(filler.push(Bytes::from_static(bytes)))
 }
 
-fn bytes(text: &'static [u8]) -> Option<Next> {
-    Some(Next::Bytes(Bytes::from_static(text)))
+fn bytes(text: &'static [u8]) -> Option<NextPiece> {
+    Some(NextPiece::Bytes(Bytes::from_static(text)))
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn followers_get_everything_at_their_own_speed() {
     assert_eq!(now(requester.next()), bytes(b"two"));
     let fill = filler.fill().clone();
     filler.finish();
-    assert_eq!(now(requester.next()), Some(Next::End));
-    for next in [bytes(b"one"), bytes(b"two"), Some(Next::End)] {
+    assert_eq!(now(requester.next()), Some(NextPiece::End));
+    for next in [bytes(b"one"), bytes(b"two"), Some(NextPiece::End)] {
         assert_eq!(now(slow.next()), next);
     }
     // A late follower gets it too, as long as it is in memory.
@@ -71,7 +71,7 @@ fn a_lost_origin_is_told() {
     assert_eq!(now(requester.next()), bytes(b"half"));
     let fill = filler.fill().clone();
     drop(filler);
-    assert_eq!(now(requester.next()), Some(Next::Broken));
+    assert_eq!(now(requester.next()), Some(NextPiece::Broken));
     assert!(now(early.head()).unwrap().is_none());
     assert!(fill.follow().is_none());
 }
@@ -90,7 +90,7 @@ fn a_private_response_is_the_requesters() {
     filler.set_head(head(), Sharing::Private);
     push(&filler, b"secret").unwrap().unwrap();
     assert!(now(guest.head()).unwrap().is_none());
-    assert_eq!(now(guest.next()), Some(Next::Alone));
+    assert_eq!(now(guest.next()), Some(NextPiece::Alone));
     assert!(fill.follow().is_none());
     assert_eq!(now(requester.next()), bytes(b"secret"));
     assert!(fills.is_empty(), "the next one asks for himself");
@@ -127,15 +127,15 @@ fn with_a_file_a_slow_follower_does_not_hold_the_origin() {
         (bytes(b"aaaa"), bytes(b"bbbb"))
     );
     assert_eq!(push(&filler, b"cccc"), None, "not on the disk yet");
-    assert_eq!(now(writer.next()), Some(Next::Flush));
+    assert_eq!(now(writer.next()), Some(NextPiece::Flush));
     writer.written(8);
     assert!(push(&filler, b"cccc").is_some() && push(&filler, b"dddd").is_some());
     assert!(filler.fill().is_file_needed());
-    assert_eq!(now(slow.next()), Some(Next::Written(0..8)));
+    assert_eq!(now(slow.next()), Some(NextPiece::Written(0..8)));
     slow.advance(3);
-    assert_eq!(now(slow.next()), Some(Next::Written(3..8)));
+    assert_eq!(now(slow.next()), Some(NextPiece::Written(3..8)));
     let late = filler.fill().follow().unwrap();
-    assert_eq!(now(late.next()), Some(Next::Written(0..8)));
+    assert_eq!(now(late.next()), Some(NextPiece::Written(0..8)));
     slow.advance(5);
     assert_eq!(now(slow.next()), bytes(b"cccc"));
     drop(late);
@@ -157,14 +157,14 @@ fn a_disk_that_does_not_keep_up_can_be_left_behind() {
     assert!(push(&filler, b"bbbb").is_some() && push(&filler, b"cccc").is_some());
     for _ in 0..3 {
         let next = now(requester.next()).unwrap();
-        if let Next::Written(range) = next {
+        if let NextPiece::Written(range) = next {
             requester.advance(range.end - range.start);
         }
     }
     assert_eq!(push(&filler, b"dddd"), None);
     assert!(filler.is_held_by_disk());
     filler.stop_storing();
-    assert_eq!(now(writer.next()), Some(Next::Alone));
+    assert_eq!(now(writer.next()), Some(NextPiece::Alone));
     assert_eq!(push(&filler, b"dddd"), Some(Ok(())));
     assert_eq!(now(requester.next()), bytes(b"dddd"));
 }
@@ -204,7 +204,7 @@ fn a_stored_fill_is_listed_until_its_writer_leaves() {
     push(&filler, b"a").unwrap().unwrap();
     filler.finish();
     assert_eq!(now(writer.next()), bytes(b"a"));
-    assert_eq!(now(writer.next()), Some(Next::End));
+    assert_eq!(now(writer.next()), Some(NextPiece::End));
     // The index does not know the entry yet: a request that comes now follows.
     let late = fills.running(&key()).unwrap().follow().unwrap();
     drop(writer);
@@ -235,10 +235,10 @@ proptest! {
             let writer = writer.map(|writer| tokio::task::spawn_local(async move {
                 loop {
                     match writer.next().await {
-                        Next::Bytes(_) if is_eager => writer.written(writer.at()),
-                        Next::Bytes(_) => {}
-                        Next::Flush => writer.written(writer.at()),
-                        Next::End => break,
+                        NextPiece::Bytes(_) if is_eager => writer.written(writer.at()),
+                        NextPiece::Bytes(_) => {}
+                        NextPiece::Flush => writer.written(writer.at()),
+                        NextPiece::End => break,
                         other => panic!("{other:?}"),
                     }
                     tokio::task::yield_now().await;
@@ -266,12 +266,12 @@ async fn read(follower: Follower, body: Bytes, delay: usize) -> Bytes {
     let mut got = Vec::new();
     loop {
         match follower.next().await {
-            Next::Bytes(bytes) => got.extend_from_slice(&bytes),
-            Next::Written(range) => {
+            NextPiece::Bytes(bytes) => got.extend_from_slice(&bytes),
+            NextPiece::Written(range) => {
                 got.extend_from_slice(&body[range.start as usize..range.end as usize]);
                 follower.advance(range.end - range.start);
             }
-            Next::End => return got.into(),
+            NextPiece::End => return got.into(),
             other => panic!("{other:?}"),
         }
         for _ in 0..delay {
@@ -302,7 +302,7 @@ fn a_complete_response_is_followed_until_it_is_indexed() {
                 if !body.is_empty() {
                     assert_eq!(now(follower.next()), bytes(body));
                 }
-                assert_eq!(now(follower.next()), Some(Next::End));
+                assert_eq!(now(follower.next()), Some(NextPiece::End));
             }
             drop(unindexed);
             assert!(fills.is_empty() && !fills.has_complete() && !fill.is_file_needed());

@@ -1,6 +1,6 @@
 //! The header lines that are stored, and their update by a 304.
 
-use super::Line;
+use super::FieldLine;
 use message::HeaderId;
 
 /// Is it a field of one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), or `Age`, which is in the lifetime?
@@ -27,9 +27,12 @@ fn is_of_connection(name: &[u8], id: HeaderId) -> bool {
 
 /// The lines of a response that are stored: without those of the connection, those that `Connection` names, and
 /// `without` ([`Storable::without`](super::Storable::without)).
-pub fn stored_fields<'a, I>(fields: I, without: &'a [Vec<u8>]) -> impl Iterator<Item = Line<'a>>
+pub fn stored_fields<'a, I>(
+    fields: I,
+    without: &'a [Vec<u8>],
+) -> impl Iterator<Item = FieldLine<'a>>
 where
-    I: Iterator<Item = Line<'a>> + Clone,
+    I: Iterator<Item = FieldLine<'a>> + Clone,
 {
     let all = fields.clone();
     fields.filter(move |(name, _, id)| {
@@ -39,7 +42,7 @@ where
 }
 
 /// Does `Connection` name it?
-fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = Line<'a>>) -> bool {
+fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = FieldLine<'a>>) -> bool {
     let lines = fields.filter(|(_, _, id)| *id == HeaderId::Connection);
     let mut options = lines.flat_map(|(_, value, _)| value.split(|byte| *byte == b','));
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
@@ -47,8 +50,8 @@ fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = Line<'a>>) -> bool {
 
 /// Does a 304 confirm the stored response? Not if it has another entity tag (RFC 9111, 4.3.4).
 pub fn confirms<'a>(
-    stored: impl Iterator<Item = Line<'a>>,
-    answer: impl Iterator<Item = Line<'a>>,
+    stored: impl Iterator<Item = FieldLine<'a>>,
+    answer: impl Iterator<Item = FieldLine<'a>>,
 ) -> bool {
     let (stored, answer) = (tag(stored), tag(answer));
     match (stored, answer) {
@@ -58,29 +61,29 @@ pub fn confirms<'a>(
 }
 
 /// The entity tag, without `W/` for a weak comparison.
-fn tag<'a>(mut fields: impl Iterator<Item = Line<'a>>) -> Option<&'a [u8]> {
+fn tag<'a>(mut fields: impl Iterator<Item = FieldLine<'a>>) -> Option<&'a [u8]> {
     let (_, value, _) = fields.find(|(_, _, id)| *id == HeaderId::ETag)?;
     Some(value.strip_prefix(b"W/").unwrap_or(value))
 }
 
 /// The lines of a stored response after a 304 (RFC 9111, 3.2 and 4.3.4): the 304's lines replace those of the same
 /// name, except fields that describe the stored body, and cookies, which are for one client.
-pub fn updated_fields<'a, S, I>(stored: S, answer: I) -> Vec<Line<'a>>
+pub fn updated_fields<'a, S, I>(stored: S, answer: I) -> Vec<FieldLine<'a>>
 where
-    S: Iterator<Item = Line<'a>>,
-    I: Iterator<Item = Line<'a>> + Clone,
+    S: Iterator<Item = FieldLine<'a>>,
+    I: Iterator<Item = FieldLine<'a>> + Clone,
 {
-    let new: Vec<Line<'a>> = stored_fields(answer, &[])
+    let new: Vec<FieldLine<'a>> = stored_fields(answer, &[])
         .filter(|(name, _, id)| {
             !describes_body(*id) && *id != HeaderId::SetCookie && !is_status(name)
         })
         .collect();
-    let is_replaced = |(name, _, _): &Line<'_>| {
+    let is_replaced = |(name, _, _): &FieldLine<'_>| {
         new.iter()
             .any(|(other, _, _)| other.eq_ignore_ascii_case(name))
     };
     let kept = stored.filter(|line| !is_replaced(line));
-    let mut lines: Vec<Line<'a>> = kept.collect();
+    let mut lines: Vec<FieldLine<'a>> = kept.collect();
     lines.extend(&new);
     lines
 }

@@ -14,18 +14,18 @@ mod usage;
 
 pub use control::{DELTA_MAX, RequestControl};
 pub use fields::{confirms, invalidates, stored_fields, updated_fields};
-pub use rules::{Heuristic, IgnoredHeaders, Rules, Valid};
-pub use usage::{Failure, ReuseDecision};
+pub use rules::{Heuristic, IgnoredHeaders, Rules, ValidFor};
+pub use usage::{OriginFailure, ReuseDecision};
 
 use crate::entry::VARY_BYTES_MAX;
 use crate::lifetime::{Lifetime, Reuse};
 use control::{CacheControl, Delta};
 use message::HeaderId;
 use message::date::Seconds;
-use parsed_fields::{Accel, Expires, ParsedFields};
+use parsed_fields::{Accel, ExpiresField, ParsedFields};
 
 /// A header line: name, value, and the id of a well-known name.
-pub type Line<'a> = (&'a [u8], &'a [u8], HeaderId);
+pub type FieldLine<'a> = (&'a [u8], &'a [u8], HeaderId);
 
 /// A response of the origin that is to be judged.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub struct OriginResponse<I> {
 
 /// Whether a response is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StoreVerdict {
     /// It may be stored.
     Store(Storable),
     /// It may not be stored, and why.
@@ -103,20 +103,20 @@ pub enum PassReason {
     NoLifetime,
 }
 
-/// Judges a response (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `Expires`, then
+/// Judges a response (RFC 9111, 3; nginx: `X-Accel-Expires`, then `Cache-Control`, then `ExpiresField`, then
 /// `proxy_cache_valid`, whatever the order of the lines).
-pub fn judge<'a, I>(answer: &OriginResponse<I>, rules: &Rules) -> Verdict
+pub fn judge<'a, I>(answer: &OriginResponse<I>, rules: &Rules) -> StoreVerdict
 where
-    I: Iterator<Item = Line<'a>> + Clone,
+    I: Iterator<Item = FieldLine<'a>> + Clone,
 {
     let said = ParsedFields::of(answer.fields.clone(), rules);
     match weigh(answer, &said, rules) {
-        Ok((lifetime, without)) => Verdict::Store(Storable {
+        Ok((lifetime, without)) => StoreVerdict::Store(Storable {
             lifetime,
             vary: said.vary.unwrap_or_default(),
             without,
         }),
-        Err(why) => Verdict::Pass(why),
+        Err(why) => StoreVerdict::Pass(why),
     }
 }
 
@@ -212,12 +212,12 @@ fn lifetime<I>(
     }
     // RFC 9213, 2.1: with a targeted field, Expires is ignored.
     match said.expires.filter(|_| !said.is_targeted) {
-        Some(Expires::At(time)) => {
+        Some(ExpiresField::At(time)) => {
             // RFC 9111, 4.2.1: the difference of two times of one clock.
             let lifetime = time.saturating_sub(said.date.unwrap_or(answer.now));
             return stale_or(lifetime, lifetime < 0, rules);
         }
-        Some(Expires::Invalid) => return stale_or(0, true, rules),
+        Some(ExpiresField::Invalid) => return stale_or(0, true, rules),
         None => {}
     }
     if let Some(seconds) = rules.valid(answer.status) {

@@ -1,7 +1,7 @@
 //! The header lines of a response that are about storing it, parsed; ignored ones are left out.
 
 use super::control::{CacheControl, seconds};
-use super::{Line, Rules};
+use super::{FieldLine, Rules};
 use crate::vary::vary_names;
 use message::HeaderId;
 use message::date::{self, Seconds};
@@ -17,9 +17,9 @@ pub(super) enum Accel {
     Until(Seconds),
 }
 
-/// `Expires`.
+/// `ExpiresField`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expires {
+pub(super) enum ExpiresField {
     At(Seconds),
     Invalid,
 }
@@ -30,7 +30,7 @@ pub(super) struct ParsedFields {
     pub control: CacheControl,
     /// Is `control` from `CDN-Cache-Control`?
     pub is_targeted: bool,
-    pub expires: Option<Expires>,
+    pub expires: Option<ExpiresField>,
     pub date: Option<Seconds>,
     pub last_modified: Option<Seconds>,
     pub age: Option<u32>,
@@ -42,7 +42,7 @@ pub(super) struct ParsedFields {
 impl ParsedFields {
     pub(super) fn of<'a, I>(fields: I, rules: &Rules) -> Self
     where
-        I: Iterator<Item = Line<'a>> + Clone,
+        I: Iterator<Item = FieldLine<'a>> + Clone,
     {
         let all = |id: HeaderId| {
             let lines = fields.clone().filter(move |(_, _, of)| *of == id);
@@ -92,12 +92,12 @@ fn accel_expires(value: &[u8]) -> Option<Accel> {
     }
 }
 
-fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Option<Expires> {
+fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Option<ExpiresField> {
     let first = lines.next()?;
     if rules.refuses_two_expires && lines.next().is_some() {
-        return Some(Expires::Invalid);
+        return Some(ExpiresField::Invalid);
     }
-    Some(http_date(first).map_or(Expires::Invalid, Expires::At))
+    Some(http_date(first).map_or(ExpiresField::Invalid, ExpiresField::At))
 }
 
 /// A date whose zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, absent (RFC 9110, 5.6.7); the parser
@@ -121,9 +121,9 @@ fn age(value: &[u8]) -> Option<u32> {
 }
 
 /// `CDN-Cache-Control` (RFC 9213, 3.1), if there is one that can be parsed.
-fn targeted<'a>(fields: impl Iterator<Item = Line<'a>>) -> Option<CacheControl> {
+fn targeted<'a>(fields: impl Iterator<Item = FieldLine<'a>>) -> Option<CacheControl> {
     let mut control = None;
-    let is_it = |(name, _, _): &Line<'_>| name.eq_ignore_ascii_case(b"CDN-Cache-Control");
+    let is_it = |(name, _, _): &FieldLine<'_>| name.eq_ignore_ascii_case(b"CDN-Cache-Control");
     for (_, value, _) in fields.filter(is_it) {
         control
             .get_or_insert_with(CacheControl::default)

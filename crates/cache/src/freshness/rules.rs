@@ -6,7 +6,7 @@ use message::date::Seconds;
 
 /// One entry of `proxy_cache_valid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Valid {
+pub struct ValidFor {
     /// The status; None: `any`.
     pub status: Option<u16>,
     /// Seconds; 0: not stored.
@@ -42,7 +42,7 @@ pub struct Heuristic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// `proxy_cache_valid`: the first entry for a status counts.
-    pub valid: Vec<Valid>,
+    pub valid: Vec<ValidFor>,
     /// `proxy_ignore_headers`.
     pub ignored: IgnoredHeaders,
     /// `Age` makes a response older, and is sent (RFC 9111, 4.2.3 and 5.1). On in both sets; nginx does neither.
@@ -123,7 +123,7 @@ impl Rules {
     /// The value of `proxy_cache_valid` for a status, in seconds; None if there is none, or 0.
     #[must_use]
     pub fn valid(&self, status: u16) -> Option<u32> {
-        let is_it = |valid: &&Valid| valid.status.is_none_or(|of| of == status);
+        let is_it = |valid: &&ValidFor| valid.status.is_none_or(|of| of == status);
         let seconds = self.valid.iter().find(is_it)?.seconds;
         (seconds > 0).then_some(seconds)
     }

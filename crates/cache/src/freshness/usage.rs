@@ -6,7 +6,7 @@ use message::date::Seconds;
 
 /// How the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum OriginFailure {
     /// No connection, a lost one, a timeout, or an invalid response.
     Connection,
     /// It responded with this status.
@@ -51,12 +51,14 @@ impl Rules {
         &self,
         lifetime: &Lifetime,
         now: Seconds,
-        failure: Failure,
+        failure: OriginFailure,
         is_wanted: bool,
     ) -> bool {
         let is_meant = match failure {
-            Failure::Connection => true,
-            Failure::Status(status) => self.covers_5xx && matches!(status, 500 | 502 | 503 | 504),
+            OriginFailure::Connection => true,
+            OriginFailure::Status(status) => {
+                self.covers_5xx && matches!(status, 500 | 502 | 503 | 504)
+            }
         };
         let is_within = is_meant && lifetime.is_within_error(now);
         self.may_be_stale(lifetime) && (is_wanted || is_within)

@@ -13,7 +13,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use slot::{Extent, Varies};
+pub(crate) use slot::{EntryExtent, Varies};
 pub use slot::{KeyState, KnownKey};
 
 use crate::entry::VARY_BYTES_MAX;
@@ -22,7 +22,7 @@ use crate::lifetime::Lifetime;
 use message::date::Seconds;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use shard::Shard;
-use slot::{Slot, seconds};
+use slot::{KeySlot, seconds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -242,7 +242,7 @@ impl Index {
         self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
     }
 
-    fn remove_if(&self, key: &Key, is_it: impl FnOnce(&Slot) -> bool) -> Option<KnownKey> {
+    fn remove_if(&self, key: &Key, is_it: impl FnOnce(&KeySlot) -> bool) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
         if !is_it(shard.get(key)?) {
@@ -298,7 +298,7 @@ impl Index {
                 return None;
             }
             let mut shard = part.shard.lock();
-            let key = shard.oldest().map(Slot::key);
+            let key = shard.oldest().map(KeySlot::key);
             let known = key.and_then(|key| shard.remove(&key));
             part.note_oldest(&shard);
             // Another task may have been faster: search again.

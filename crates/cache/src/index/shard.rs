@@ -4,7 +4,7 @@
 //! its share from one other. So no operation ever touches all keys at once, however many there are.
 
 use super::slabs::{BUCKETS, SLOTS, Slabs};
-use super::slot::{KnownKey, NONE, Slot};
+use super::slot::{KeySlot, KnownKey, NONE};
 use crate::key::Key;
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
@@ -55,11 +55,11 @@ impl Shard {
         self.slabs.memory()
     }
 
-    fn slot(&self, number: u32) -> &Slot {
+    fn slot(&self, number: u32) -> &KeySlot {
         self.slabs.slot(number)
     }
 
-    fn slot_mut(&mut self, number: u32) -> &mut Slot {
+    fn slot_mut(&mut self, number: u32) -> &mut KeySlot {
         self.slabs.slot_mut(number)
     }
 
@@ -121,17 +121,17 @@ impl Shard {
         }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Slot> {
+    pub(super) fn get(&self, key: &Key) -> Option<&KeySlot> {
         Some(self.slot(self.find(key)?))
     }
 
-    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Slot> {
+    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut KeySlot> {
         let number = self.find(key)?;
         Some(self.slot_mut(number))
     }
 
     /// The slot of a key, counted as used at `now`.
-    pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<&Slot> {
+    pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<&KeySlot> {
         let number = self.find(key)?;
         // Within a second the order does not matter, and most uses of a hot key fall into the same one.
         if self.slot(number).used < now {
@@ -164,14 +164,14 @@ impl Shard {
         self.unlink(number);
         let known = self.slot(number).unpack();
         let free = self.free;
-        *self.slot_mut(number) = Slot::FREE;
+        *self.slot_mut(number) = KeySlot::FREE;
         self.slot_mut(number).newer = free;
         self.free = number;
         Some(known)
     }
 
     /// The least recently used slot.
-    pub(super) fn oldest(&self) -> Option<&Slot> {
+    pub(super) fn oldest(&self) -> Option<&KeySlot> {
         (self.oldest != NONE).then(|| self.slot(self.oldest))
     }
 
@@ -245,7 +245,7 @@ impl Shard {
     }
 
     fn unlink(&mut self, number: u32) {
-        let Slot { older, newer, .. } = *self.slot(number);
+        let KeySlot { older, newer, .. } = *self.slot(number);
         if older == NONE {
             self.oldest = newer;
         } else {

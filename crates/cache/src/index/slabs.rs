@@ -4,7 +4,7 @@
 //! Slabs lie in mappings of their own: among the short-lived blocks of an allocator they would keep it from giving
 //! memory back. Slabs that an index no longer needs go to the next one.
 
-use super::slot::{NONE, Slot};
+use super::slot::{KeySlot, NONE};
 use parking_lot::Mutex;
 use std::mem::MaybeUninit;
 
@@ -19,13 +19,13 @@ const SLABS_AT_ONCE: usize = 360;
 struct Slab {
     /// The first slot of each bucket.
     buckets: [u32; BUCKETS],
-    slots: [Slot; SLOTS],
+    slots: [KeySlot; SLOTS],
 }
 
 impl Slab {
     const FREE: Self = Self {
         buckets: [NONE; BUCKETS],
-        slots: [Slot::FREE; SLOTS],
+        slots: [KeySlot::FREE; SLOTS],
     };
 }
 
@@ -34,12 +34,12 @@ impl Slab {
 pub(super) struct Slabs(Vec<&'static mut Slab>);
 
 /// Unused slabs, for all indexes of the process.
-static SPARE: Mutex<Spare> = Mutex::new(Spare {
+static SPARE: Mutex<SpareSlabs> = Mutex::new(SpareSlabs {
     untouched: &mut [],
     given_back: Vec::new(),
 });
 
-struct Spare {
+struct SpareSlabs {
     untouched: &'static mut [MaybeUninit<Slab>],
     given_back: Vec<&'static mut Slab>,
 }
@@ -62,15 +62,15 @@ impl Slabs {
 
     /// Adds a slab: its slots are free, its buckets empty.
     pub(crate) fn grow(&mut self) {
-        self.0.push(Spare::take());
+        self.0.push(SpareSlabs::take());
     }
 
-    pub(super) fn slot(&self, number: u32) -> &Slot {
+    pub(super) fn slot(&self, number: u32) -> &KeySlot {
         let number = number as usize;
         &self.0[number / SLOTS].slots[number % SLOTS]
     }
 
-    pub(crate) fn slot_mut(&mut self, number: u32) -> &mut Slot {
+    pub(crate) fn slot_mut(&mut self, number: u32) -> &mut KeySlot {
         let number = number as usize;
         &mut self.0[number / SLOTS].slots[number % SLOTS]
     }
@@ -90,7 +90,7 @@ impl Drop for Slabs {
     }
 }
 
-impl Spare {
+impl SpareSlabs {
     fn take() -> &'static mut Slab {
         let mut spare = SPARE.lock();
         if let Some(slab) = spare.given_back.pop() {

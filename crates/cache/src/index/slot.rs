@@ -1,4 +1,4 @@
-//! The index's record of one key, unpacked ([`KnownKey`]) and as it lies in memory ([`Slot`]).
+//! The index's record of one key, unpacked ([`KnownKey`]) and as it lies in memory ([`KeySlot`]).
 
 use crate::key::Key;
 use crate::lifetime::{Lifetime, Reuse};
@@ -7,7 +7,7 @@ use message::date::Seconds;
 
 /// The place of an entry on its disk. Nothing outside of this crate assumes a file per entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct EntryExtent {
     /// The file. If each entry has its own (named by its key): the entry's tag, which is in its prologue too.
     pub file: u32,
     /// Offset of the entry in the file, in blocks; 0 if each entry has its own.
@@ -63,7 +63,7 @@ pub struct KnownKey {
     /// How long it may be used. The index keeps seconds from 1970 to 2106.
     pub lifetime: Lifetime,
     /// Where the entry lies.
-    pub extent: Extent,
+    pub extent: EntryExtent,
     /// Its variant.
     pub varies: Varies,
     /// Number of uses; saturates at 65535.
@@ -87,7 +87,7 @@ impl KnownKey {
             state: KeyState::Seen,
             status: 0,
             lifetime: Lifetime::default(),
-            extent: Extent::default(),
+            extent: EntryExtent::default(),
             varies: Varies::default(),
             uses: 1,
             used: now,
@@ -103,7 +103,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// A [`KnownKey`] in 88 bytes, links included.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct KeySlot {
     key: [u8; 16],
     date: u32,
     expires: u32,
@@ -111,7 +111,7 @@ pub(super) struct Slot {
     error: u32,
     initial_age: u32,
     pub used: u32,
-    extent: Extent,
+    extent: EntryExtent,
     variant: u32,
     clean_of: u32,
     /// In halves: a number of 64 bits would cost four bytes more in each slot.
@@ -134,7 +134,7 @@ const REUSE: u8 = 3;
 const VERIFIED: u8 = 4;
 const TAKEN: u8 = 8;
 
-impl Slot {
+impl KeySlot {
     pub(super) const FREE: Self = Self {
         key: [0; 16],
         date: 0,
@@ -143,7 +143,7 @@ impl Slot {
         error: 0,
         initial_age: 0,
         used: 0,
-        extent: Extent {
+        extent: EntryExtent {
             file: 0,
             offset: 0,
             blocks: 0,
@@ -173,7 +173,7 @@ impl Slot {
         self.state == KeyState::Stored
     }
 
-    pub(super) fn extent(&self) -> Extent {
+    pub(super) fn extent(&self) -> EntryExtent {
         self.extent
     }
 

@@ -13,7 +13,7 @@ fn stored(number: u64, used: Seconds) -> KnownKey {
     KnownKey {
         state: KeyState::Stored,
         status: 200,
-        extent: Extent {
+        extent: EntryExtent {
             file: number as u32,
             offset: 0,
             blocks: 3,
@@ -60,7 +60,7 @@ fn a_record_is_returned_as_it_was_put() {
             initial_age: 9,
             reuse: Reuse::NeverStale,
         },
-        extent: Extent {
+        extent: EntryExtent {
             file: 4_000_000_000,
             offset: 17,
             blocks: 18,

@@ -2,7 +2,7 @@
 //!
 //! Not here: the format of frames and records (`frame`, `record`), and their replay (`replay`).
 
-use super::frame::{FILE_HEADER_BYTES, FileHeader, Frame, Scanner};
+use super::frame::{FILE_HEADER_BYTES, FileHeader, JournalFrame, Scanner};
 use super::replay::{Recovered, Replay};
 use super::{FILE_MODE, snapshot};
 use crate::error::Error;
@@ -165,7 +165,7 @@ async fn read(
     local: &Local,
     name: &[u8],
     pool: &Pool,
-    mut each: impl FnMut(Frame),
+    mut each: impl FnMut(JournalFrame),
 ) -> Result<bool, Error> {
     let access = Access {
         noatime: true,

@@ -1,7 +1,7 @@
 //! Frames of records with a checksum, which are found again behind damaged bytes.
 
-use super::record::{RECORD_BYTES_MAX, Record};
-use crate::codec::Reader;
+use super::record::{JournalRecord, RECORD_BYTES_MAX};
+use crate::codec::FieldReader;
 use bytes::Bytes;
 
 /// Maximum bytes of records in a frame.
@@ -40,7 +40,7 @@ impl FileHeader {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
         let (checked, crc) = bytes.split_at(FILE_HEADER_BYTES - 4);
-        let mut from = Reader::new(checked);
+        let mut from = FieldReader::new(checked);
         let is_ours = from.take(FILE_MAGIC.len())? == FILE_MAGIC && from.u32()? == FILE_VERSION;
         if !is_ours || crc32fast::hash(checked).to_le_bytes() != crc {
             return None;
@@ -54,12 +54,12 @@ impl FileHeader {
 
 /// Records for one frame, behind room for its header.
 #[derive(Debug)]
-pub(super) struct Batch(Vec<u8>);
+pub(super) struct FrameBatch(Vec<u8>);
 
 /// Length that most frames do not exceed: a stored entry, and the ends of some others.
 const FRAME_TYPICAL: usize = 384;
 
-impl Default for Batch {
+impl Default for FrameBatch {
     fn default() -> Self {
         let mut bytes = Vec::with_capacity(FRAME_TYPICAL);
         bytes.resize(FRAME_HEADER_BYTES, 0);
@@ -67,8 +67,8 @@ impl Default for Batch {
     }
 }
 
-impl Batch {
-    pub(super) fn push(&mut self, record: &Record) {
+impl FrameBatch {
+    pub(super) fn push(&mut self, record: &JournalRecord) {
         record.encode(&mut self.0);
     }
 
@@ -96,21 +96,21 @@ impl Batch {
 
 /// A frame with a correct checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct JournalFrame {
     pub number: u64,
     pub records: Bytes,
 }
 
-impl Frame {
+impl JournalFrame {
     /// Its records; None ends them if the rest is malformed.
-    pub(super) fn records(&self) -> impl Iterator<Item = Option<Record>> {
-        let mut from = Reader::new(&self.records);
+    pub(super) fn records(&self) -> impl Iterator<Item = Option<JournalRecord>> {
+        let mut from = FieldReader::new(&self.records);
         let mut is_over = false;
         std::iter::from_fn(move || {
             if is_over || from.is_empty() {
                 return None;
             }
-            let record = Record::decode(&mut from);
+            let record = JournalRecord::decode(&mut from);
             is_over = record.is_none();
             Some(record)
         })
@@ -138,16 +138,16 @@ impl Scanner {
     }
 
     /// The next frame in the bytes so far. With `is_end`, no more bytes come.
-    pub(super) fn next(&mut self, is_end: bool) -> Option<Frame> {
+    pub(super) fn next(&mut self, is_end: bool) -> Option<JournalFrame> {
         while self.at < self.bytes.len() {
             let left = &self.bytes[self.at..];
             match look(left) {
-                Look::Frame(frame) => {
+                FrameLook::Frame(frame) => {
                     self.at += FRAME_HEADER_BYTES + frame.records.len();
                     return Some(frame);
                 }
-                Look::Short if !is_end => return None,
-                Look::Short | Look::Other => {
+                FrameLook::Short if !is_end => return None,
+                FrameLook::Short | FrameLook::Other => {
                     self.is_damaged = true;
                     self.at += 1 + left[1..]
                         .iter()
@@ -160,31 +160,31 @@ impl Scanner {
     }
 }
 
-enum Look {
-    Frame(Frame),
+enum FrameLook {
+    Frame(JournalFrame),
     /// Too short to tell; it may be a frame if more bytes come.
     Short,
     Other,
 }
 
-fn look(bytes: &[u8]) -> Look {
+fn look(bytes: &[u8]) -> FrameLook {
     let magic = &bytes[..bytes.len().min(FRAME_MAGIC.len())];
     if !FRAME_MAGIC.starts_with(magic) {
-        return Look::Other;
+        return FrameLook::Other;
     }
     let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else {
-        return Look::Short;
+        return FrameLook::Short;
     };
     let Some((len, number, crc)) = header_of(header) else {
-        return Look::Other;
+        return FrameLook::Other;
     };
     let Some(records) = bytes.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len) else {
-        return Look::Short;
+        return FrameLook::Short;
     };
     if crc32fast::hash(records) != crc {
-        return Look::Other;
+        return FrameLook::Other;
     }
-    Look::Frame(Frame {
+    FrameLook::Frame(JournalFrame {
         number,
         records: Bytes::copy_from_slice(records),
     })
@@ -196,7 +196,7 @@ fn header_of(header: &[u8]) -> Option<(usize, u64, u32)> {
     if crc32fast::hash(checked).to_le_bytes() != crc {
         return None;
     }
-    let mut from = Reader::new(checked);
+    let mut from = FieldReader::new(checked);
     from.take(FRAME_MAGIC.len())?;
     let len = from.u32()? as usize;
     (len <= FRAME_BYTES_MAX).then_some((len, from.u64()?, from.u32()?))

@@ -19,7 +19,7 @@ mod snapshot;
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
 
-pub(crate) use record::Record;
+pub(crate) use record::JournalRecord;
 pub(crate) use replay::Recovered;
 
 use crate::error::Error;
@@ -29,7 +29,7 @@ use crate::purge::PurgeList;
 use bytes::Bytes;
 use disk::{BatchStep, Errno, Local, Lock, Output, Pool};
 use files::{JournalFiles, begin_log, boot_id, free_some, log_name, recover};
-use frame::Batch;
+use frame::FrameBatch;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -59,10 +59,10 @@ const FOLDER_MODE: u32 = 0o700;
 
 /// The journal of one cache directory. Cheap to clone; any loop may use it with its own [`Local`].
 #[derive(Clone, Debug)]
-pub(crate) struct Journal(Arc<Inner>);
+pub(crate) struct Journal(Arc<JournalInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct JournalInner {
     folder: Vec<u8>,
     pool: Pool,
     state: Mutex<JournalState>,
@@ -89,7 +89,7 @@ struct JournalState {
     /// Fills that may have a temp file: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
     /// Deferred records, for the next tickets. (As many as changes end between two tickets; sweeps write them too.)
-    later: Vec<Record>,
+    later: Vec<JournalRecord>,
     /// Pending purges: a new log begins with them too.
     purges: PurgeList,
     /// Is the log's last record a purge that may not be on the disk yet?
@@ -117,24 +117,24 @@ pub(crate) struct Ticket {
     frame: Bytes,
     log: Output,
     writer: Option<Arc<()>>,
-    journal: Arc<Inner>,
+    journal: Arc<JournalInner>,
 }
 
 impl JournalState {
     /// Tracks the running fills and the pending purges.
-    fn note(&mut self, record: &Record) {
+    fn note(&mut self, record: &JournalRecord) {
         match record {
-            Record::Begin { key, tag } => {
+            JournalRecord::Begin { key, tag } => {
                 self.begun.insert((key.0, *tag));
             }
-            Record::Put { known, .. } => {
+            JournalRecord::Put { known, .. } => {
                 self.begun.insert((known.key.0, known.extent.file));
             }
-            Record::Purge { number, rule } => {
+            JournalRecord::Purge { number, rule } => {
                 self.purges.add(*number, rule.clone());
                 self.is_to_sync = true;
             }
-            Record::Purged { number } => self.purges.forget(*number),
+            JournalRecord::Purged { number } => self.purges.forget(*number),
             _ => {}
         }
     }
@@ -191,7 +191,7 @@ impl Journal {
             }
             log => log?,
         };
-        let inner = Inner {
+        let inner = JournalInner {
             state: Mutex::new(JournalState {
                 generation,
                 log,
@@ -224,7 +224,7 @@ impl Journal {
             _lock: lock,
         };
         let journal = Self(Arc::new(inner));
-        let opened = Record::Opened {
+        let opened = JournalRecord::Opened {
             generation,
             boot,
             is_known: is_walked,
@@ -236,9 +236,9 @@ impl Journal {
     }
 
     /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that the caller's job appends.
-    pub(crate) fn ticket(&self, records: &[Record]) -> Ticket {
+    pub(crate) fn ticket(&self, records: &[JournalRecord]) -> Ticket {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
-        let mut batch = Batch::default();
+        let mut batch = FrameBatch::default();
         let mut state = self.0.state.lock();
         let more = state.later.len().saturating_sub(LATER_MAX);
         state
@@ -252,7 +252,7 @@ impl Journal {
         self.frame(batch, &mut state)
     }
 
-    fn frame(&self, batch: Batch, state: &mut JournalState) -> Ticket {
+    fn frame(&self, batch: FrameBatch, state: &mut JournalState) -> Ticket {
         let number = state.number;
         let frame = batch.frame(number);
         state.number += 1;
@@ -269,7 +269,11 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Disk`]: the next start may not know of them, and will know that something is missing.
-    pub(crate) async fn write(&self, local: &Local, records: &[Record]) -> Result<(), Error> {
+    pub(crate) async fn write(
+        &self,
+        local: &Local,
+        records: &[JournalRecord],
+    ) -> Result<(), Error> {
         let ticket = self.ticket(records);
         Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
     }
@@ -278,7 +282,7 @@ impl Journal {
     pub(crate) fn ended(&self, key: Key, tag: u32) {
         let mut state = self.0.state.lock();
         if state.begun.remove(&(key.0, tag)) {
-            state.later.push(Record::Ended { key, tag });
+            state.later.push(JournalRecord::Ended { key, tag });
         }
     }
 
@@ -286,13 +290,20 @@ impl Journal {
     pub(crate) fn found(&self, known: KnownKey, vary: Bytes) {
         let (key, tag) = (known.key, known.extent.file);
         let later = &mut self.0.state.lock().later;
-        later.extend([Record::Put { known, vary }, Record::Ended { key, tag }]);
+        later.extend([
+            JournalRecord::Put { known, vary },
+            JournalRecord::Ended { key, tag },
+        ]);
     }
 
     /// Notes that an entry's file is gone. The next ticket records it; without that record, the entry is forgotten
     /// when its file is not found.
     pub(crate) fn gone(&self, key: Key, tag: u32) {
-        self.0.state.lock().later.push(Record::Remove { key, tag });
+        self.0
+            .state
+            .lock()
+            .later
+            .push(JournalRecord::Remove { key, tag });
     }
 
     /// Writes the deferred records at once, as the next ticket may be far off.
@@ -316,7 +327,8 @@ impl Journal {
             let mut state = self.0.state.lock();
             (state.is_walked, state.foreign) = (true, foreign);
         }
-        self.write(local, &[Record::Walked { foreign }]).await
+        self.write(local, &[JournalRecord::Walked { foreign }])
+            .await
     }
 
     /// Waits until all purges written so far are on the disk, so that they survive a loss of power too.
@@ -343,7 +355,7 @@ impl Journal {
     /// # Errors
     /// [`Error::Disk`]: the next start compares once more.
     pub(crate) async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
-        let ticket = self.ticket(&[Record::Purged { number }]);
+        let ticket = self.ticket(&[JournalRecord::Purged { number }]);
         let steps = vec![BatchStep::Sync(ticket.log.clone()), ticket.step()];
         Ok(local.change(steps, &self.0.pool).await?)
     }
@@ -390,7 +402,7 @@ impl Journal {
     /// [`Error::Disk`]; the next start will find what was written before.
     pub(crate) async fn close(self, local: &Local, index: &Index) -> Result<(), Error> {
         self.compact(local, index).await?;
-        self.write(local, &[Record::Closed]).await
+        self.write(local, &[JournalRecord::Closed]).await
     }
 }
 

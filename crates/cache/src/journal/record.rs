@@ -1,8 +1,8 @@
 //! A change of a key, as the journal records it.
 
-use crate::codec::Reader;
+use crate::codec::FieldReader;
 use crate::entry::VARY_BYTES_MAX;
-use crate::index::{Extent, KeyState, KnownKey, Varies};
+use crate::index::{EntryExtent, KeyState, KnownKey, Varies};
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use crate::purge::{PurgeFilter, PurgeRule, RULE_TEXT_MAX};
@@ -16,7 +16,7 @@ pub(super) const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 /// `Ended` when there is no temp file any more, `Remove` after an entry's file is gone. So the journal never knows less
 /// than the disk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum JournalRecord {
     /// A temp file for an incomplete entry is about to be created.
     Begin {
         /// The entry's key.
@@ -109,7 +109,7 @@ const PURGE: u8 = 9;
 const PURGED: u8 = 10;
 const ENDED: u8 = 11;
 
-impl Record {
+impl JournalRecord {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begin { key, tag } => named(BEGIN, key, *tag, out),
@@ -158,7 +158,7 @@ impl Record {
     }
 
     /// The next record; None if it is malformed.
-    pub(super) fn decode(from: &mut Reader<'_>) -> Option<Self> {
+    pub(super) fn decode(from: &mut FieldReader<'_>) -> Option<Self> {
         Some(match from.u8()? {
             BEGIN => Self::Begin {
                 key: Key(from.array()?),
@@ -212,7 +212,7 @@ fn named(kind: u8, key: &Key, tag: u32, out: &mut Vec<u8>) {
 }
 
 fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
-    let Extent {
+    let EntryExtent {
         file,
         offset,
         blocks,
@@ -234,9 +234,9 @@ fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(vary);
 }
 
-fn read_put(from: &mut Reader<'_>) -> Option<Record> {
+fn read_put(from: &mut FieldReader<'_>) -> Option<JournalRecord> {
     let key = Key(from.array()?);
-    let extent = Extent {
+    let extent = EntryExtent {
         file: from.u32()?,
         offset: from.u32()?,
         blocks: from.u32()?,
@@ -264,5 +264,5 @@ fn read_put(from: &mut Reader<'_>) -> Option<Record> {
         clean_of,
         purge_filter,
     };
-    Some(Record::Put { known, vary })
+    Some(JournalRecord::Put { known, vary })
 }

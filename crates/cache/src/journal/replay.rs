@@ -2,8 +2,8 @@
 //!
 //! At most [`HELD_BYTES_MAX`] of a log is in memory, however long it is.
 
-use super::frame::Frame;
-use super::record::Record;
+use super::frame::JournalFrame;
+use super::record::JournalRecord;
 use super::snapshot::UNKNOWN_NAMES;
 use crate::index::{Index, KeyState, KnownKey, VARY_UNKNOWN};
 use crate::key::Key;
@@ -52,7 +52,7 @@ pub(super) struct Replay<'a> {
     before: Vec<(u64, u64)>,
     entries_seen: u64,
     /// Frames of logs by number, held because earlier ones may still come.
-    held: BTreeMap<u64, Frame>,
+    held: BTreeMap<u64, JournalFrame>,
     held_bytes: usize,
     /// The next frame's number, once the first one is known.
     next: Option<u64>,
@@ -80,15 +80,15 @@ impl<'a> Replay<'a> {
     }
 
     /// Plays a frame of the snapshot, which comes before all logs.
-    pub(crate) fn snapshot(&mut self, frame: &Frame) {
+    pub(crate) fn snapshot(&mut self, frame: &JournalFrame) {
         for record in frame.records() {
             match record {
-                Some(Record::Complete { entries, is_walked }) => {
+                Some(JournalRecord::Complete { entries, is_walked }) => {
                     self.has_snapshot = entries == self.entries_seen;
                     self.is_walked = is_walked;
                 }
                 Some(record) => {
-                    self.entries_seen += u64::from(matches!(record, Record::Put { .. }));
+                    self.entries_seen += u64::from(matches!(record, JournalRecord::Put { .. }));
                     self.apply(record);
                 }
                 None => self.found.is_damaged = true,
@@ -99,14 +99,17 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes a frame of a log. Loops append as their jobs end, so the numbers give the order.
-    pub(super) fn log(&mut self, frame: Frame) {
+    pub(super) fn log(&mut self, frame: JournalFrame) {
         if self.next.is_some_and(|next| frame.number < next) {
             // Too late: later frames have been played. A walk repairs the effects.
             self.found.is_damaged = true;
             return self.play(&frame);
         }
         let is_first = self.next.is_none()
-            && matches!(frame.records().next(), Some(Some(Record::Opened { .. })));
+            && matches!(
+                frame.records().next(),
+                Some(Some(JournalRecord::Opened { .. }))
+            );
         self.next = self.next.or(is_first.then_some(frame.number));
         self.held_bytes += HELD_FRAME_BYTES + frame.records.len();
         // A job that was repeated wrote its frame twice.
@@ -134,11 +137,11 @@ impl<'a> Replay<'a> {
         true
     }
 
-    fn play(&mut self, frame: &Frame) {
+    fn play(&mut self, frame: &JournalFrame) {
         for record in frame.records() {
             match record {
                 Some(record) => {
-                    self.opened += usize::from(matches!(record, Record::Opened { .. }));
+                    self.opened += usize::from(matches!(record, JournalRecord::Opened { .. }));
                     self.apply(record);
                 }
                 None => self.found.is_damaged = true,
@@ -155,7 +158,7 @@ impl<'a> Replay<'a> {
     /// passed in, with their lengths; `boot` is the present boot id.
     ///
     /// Missing frames are no reason for doubt: a process that was killed before it wrote one had not yet made the
-    /// change that it describes (see [`Record`]). After a crash of the kernel, a change may have been made whose frame
+    /// change that it describes (see [`JournalRecord`]). After a crash of the kernel, a change may have been made whose frame
     /// was lost.
     pub(super) fn finish(
         mut self,
@@ -183,13 +186,13 @@ impl<'a> Replay<'a> {
         (found, self.next.unwrap_or(1))
     }
 
-    fn apply(&mut self, record: Record) {
+    fn apply(&mut self, record: JournalRecord) {
         self.found.is_clean = false;
         match record {
-            Record::Begin { key, tag } => {
+            JournalRecord::Begin { key, tag } => {
                 self.begun.insert((key.0, tag));
             }
-            Record::Put { mut known, vary } => {
+            JournalRecord::Put { mut known, vary } => {
                 self.begun.insert((known.key.0, known.extent.file));
                 // A purge that was cut off before it was written has left its number in later records.
                 self.found.purges.is_at_least(known.clean_of);
@@ -201,22 +204,22 @@ impl<'a> Replay<'a> {
                 let stored = evicted.filter(|known| known.state == KeyState::Stored);
                 self.found.evicted.extend(stored);
             }
-            Record::Renew { key, tag, lifetime } => {
+            JournalRecord::Renew { key, tag, lifetime } => {
                 self.index.renew(&key, tag, lifetime);
             }
-            Record::Ended { key, tag } => {
+            JournalRecord::Ended { key, tag } => {
                 self.begun.remove(&(key.0, tag));
             }
-            Record::Remove { key, tag } => {
+            JournalRecord::Remove { key, tag } => {
                 self.index.remove_entry(&key, tag);
             }
-            Record::Purge { number, rule } => self.found.purges.add(number, rule),
-            Record::Purged { number } => self.found.purges.forget(number),
-            Record::Walked { foreign } => {
+            JournalRecord::Purge { number, rule } => self.found.purges.add(number, rule),
+            JournalRecord::Purged { number } => self.found.purges.forget(number),
+            JournalRecord::Walked { foreign } => {
                 self.is_walked = true;
                 self.found.foreign_blocks = foreign;
             }
-            Record::Opened {
+            JournalRecord::Opened {
                 boot,
                 is_known,
                 foreign,
@@ -229,26 +232,26 @@ impl<'a> Replay<'a> {
                 self.before.push(before);
             }
             // Handled where it may stand.
-            Record::Complete { .. } => {}
-            Record::Closed => self.found.is_clean = true,
+            JournalRecord::Complete { .. } => {}
+            JournalRecord::Closed => self.found.is_clean = true,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{Batch, FRAME_HEADER_BYTES};
+    use super::super::frame::{FRAME_HEADER_BYTES, FrameBatch};
     use super::*;
 
-    fn frame(number: u64, record: &Record) -> Frame {
-        let mut batch = Batch::default();
+    fn frame(number: u64, record: &JournalRecord) -> JournalFrame {
+        let mut batch = FrameBatch::default();
         batch.push(record);
         let records = batch.frame(number).slice(FRAME_HEADER_BYTES..);
-        Frame { number, records }
+        JournalFrame { number, records }
     }
 
-    fn opened(number: u64) -> Frame {
-        let record = Record::Opened {
+    fn opened(number: u64) -> JournalFrame {
+        let record = JournalRecord::Opened {
             generation: 1,
             boot: [1; 16],
             is_known: true,
@@ -258,20 +261,20 @@ mod tests {
         frame(number, &record)
     }
 
-    fn named(number: u64, is_put: bool) -> Frame {
+    fn named(number: u64, is_put: bool) -> JournalFrame {
         let (key, tag) = (Key::of(b"it"), 0);
         let known = KnownKey {
             state: KeyState::Stored,
             ..KnownKey::seen(key, 1)
         };
         let vary = Default::default();
-        let put = Record::Put { known, vary };
+        let put = JournalRecord::Put { known, vary };
         frame(
             number,
             &if is_put {
                 put
             } else {
-                Record::Remove { key, tag }
+                JournalRecord::Remove { key, tag }
             },
         )
     }

@@ -1,7 +1,7 @@
 //! Writing a snapshot of the index while it is in use, so that logs can be deleted.
 
-use super::frame::{Batch, FileHeader};
-use super::record::Record;
+use super::frame::{FileHeader, FrameBatch};
+use super::record::JournalRecord;
 use super::{FILE_MODE, Journal, JournalState, LOG_BYTES_MIN, Ticket, begin_log, log_name};
 use crate::error::Error;
 use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX, VARY_UNKNOWN};
@@ -107,30 +107,30 @@ impl Journal {
         state.log = log;
         state.old_bytes = state.log_bytes;
         let writers = std::mem::take(&mut state.writers);
-        let mut batches = vec![Batch::default()];
+        let mut batches = vec![FrameBatch::default()];
         let begun = state.begun.iter();
-        let begun = begun.map(|(key, tag)| Record::Begin {
+        let begun = begun.map(|(key, tag)| JournalRecord::Begin {
             key: Key(*key),
             tag: *tag,
         });
         let purges = &state.purges;
         let number = purges.floor();
-        let pending = purges.pending().map(|purge| Record::Purge {
+        let pending = purges.pending().map(|purge| JournalRecord::Purge {
             number: purge.number,
             rule: purge.rule.clone(),
         });
         // The log before is still written to for a moment.
-        let opened = Record::Opened {
+        let opened = JournalRecord::Opened {
             generation,
             boot: state.boot,
             is_known: state.is_walked,
             foreign: state.foreign,
             before: (0, 0),
         };
-        let first = [opened, Record::Purged { number }];
+        let first = [opened, JournalRecord::Purged { number }];
         for record in first.into_iter().chain(pending).chain(begun) {
-            if batches.last().is_some_and(Batch::is_full) && batches.len() < STEPS_MAX {
-                batches.push(Batch::default());
+            if batches.last().is_some_and(FrameBatch::is_full) && batches.len() < STEPS_MAX {
+                batches.push(FrameBatch::default());
             }
             batches
                 .iter_mut()
@@ -171,7 +171,7 @@ impl Journal {
         let is_walked = self.0.state.lock().is_walked;
         let mut writer = SnapshotWriter {
             frames: vec![header.encode()],
-            batch: Batch::default(),
+            batch: FrameBatch::default(),
             number: 0,
             entries: 0,
             bytes: 0,
@@ -213,7 +213,7 @@ impl Drop for CompactionGuard<'_> {
 /// Puts entries into frames.
 struct SnapshotWriter {
     frames: Vec<Bytes>,
-    batch: Batch,
+    batch: FrameBatch,
     number: u64,
     entries: u64,
     bytes: u64,
@@ -226,13 +226,13 @@ impl SnapshotWriter {
         }
         self.entries += 1;
         let vary = names_of(index, known.varies.names);
-        self.push(&Record::Put {
+        self.push(&JournalRecord::Put {
             known: *known,
             vary,
         });
     }
 
-    fn push(&mut self, record: &Record) {
+    fn push(&mut self, record: &JournalRecord) {
         self.batch.push(record);
         if self.batch.is_full() {
             self.end_frame();
@@ -251,7 +251,7 @@ impl SnapshotWriter {
     /// Returns the last frames, and the length of all of them.
     fn finish(mut self, is_walked: bool) -> (Vec<Bytes>, u64) {
         let entries = self.entries;
-        self.push(&Record::Complete { entries, is_walked });
+        self.push(&JournalRecord::Complete { entries, is_walked });
         self.end_frame();
         (self.frames, self.bytes)
     }

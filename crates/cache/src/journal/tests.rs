@@ -1,8 +1,8 @@
 //! Journals written, damaged and read back.
 
-use super::frame::{Frame, Scanner};
+use super::frame::{JournalFrame, Scanner};
 use super::*;
-use crate::index::{Cursor, Extent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};
+use crate::index::{Cursor, EntryExtent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};
 use crate::lifetime::{Lifetime, Reuse};
 use disk::Disk;
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn known(number: u64, tag: u32) -> KnownKey {
             initial_age: 3,
             reuse: Reuse::NeverStale,
         },
-        extent: Extent {
+        extent: EntryExtent {
             file: tag,
             offset: 0,
             blocks: 5,
@@ -48,8 +48,8 @@ fn known(number: u64, tag: u32) -> KnownKey {
     }
 }
 
-fn put(number: u64, tag: u32, vary: &'static str) -> Record {
-    Record::Put {
+fn put(number: u64, tag: u32, vary: &'static str) -> JournalRecord {
+    JournalRecord::Put {
         known: known(number, tag),
         vary: Bytes::from_static(vary.as_bytes()),
     }
@@ -89,7 +89,7 @@ async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, In
 async fn fill(journal: &Journal, local: &Local, index: &Index, number: u64, tag: u32) {
     let key = known(number, tag).key;
     journal
-        .write(local, &[Record::Begin { key, tag }])
+        .write(local, &[JournalRecord::Begin { key, tag }])
         .await
         .unwrap();
     journal
@@ -123,16 +123,16 @@ fn a_start_after_a_kill_knows_what_the_process_knew() {
         };
         let (renewed, removed) = (known(4, 1).key, known(5, 1).key);
         let records = [
-            Record::Renew {
+            JournalRecord::Renew {
                 key: renewed,
                 tag: 1,
                 lifetime,
             },
-            Record::Remove {
+            JournalRecord::Remove {
                 key: removed,
                 tag: 1,
             },
-            Record::Remove {
+            JournalRecord::Remove {
                 key: known(3, 1).key,
                 tag: 1,
             },
@@ -200,7 +200,7 @@ fn fills_that_were_cut_short_are_named_whatever_was_compacted() {
         let [a, b, c] = [1, 2, 3].map(|number| known(number, 9).key);
         for key in [a, b, c] {
             journal
-                .write(&local, &[Record::Begin { key, tag: 9 }])
+                .write(&local, &[JournalRecord::Begin { key, tag: 9 }])
                 .await
                 .unwrap();
         }
@@ -363,7 +363,7 @@ async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
         let key = known(number, 1).key;
         index.remove_entry(&key, 1);
         journal
-            .write(local, &[Record::Remove { key, tag: 1 }])
+            .write(local, &[JournalRecord::Remove { key, tag: 1 }])
             .await
             .unwrap();
     }
@@ -455,32 +455,32 @@ proptest! {
         let key = Key::of(&number.to_le_bytes());
         let lifetime = known(number % 1_000, tag).lifetime;
         let record = match kind {
-            0 => Record::Begin { key, tag },
-            1 => Record::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
-            2 => Record::Renew { key, tag, lifetime },
-            3 => Record::Remove { key, tag },
-            4 => Record::Opened {
+            0 => JournalRecord::Begin { key, tag },
+            1 => JournalRecord::Put { known: known(number % 1_000, tag), vary: Bytes::from(vary) },
+            2 => JournalRecord::Renew { key, tag, lifetime },
+            3 => JournalRecord::Remove { key, tag },
+            4 => JournalRecord::Opened {
                 generation: number,
                 boot: [tag as u8; 16],
                 is_known: tag % 2 == 0,
                 foreign: number,
                 before: (number, 7),
             },
-            5 => Record::Ended { key, tag },
-            6 => Record::Purge { number: tag, rule: crate::purge::PurgeRule::Tag(Bytes::from(vary)) },
-            7 => Record::Purged { number: tag },
-            _ => Record::Complete { entries: number, is_walked: tag % 2 == 0 },
+            5 => JournalRecord::Ended { key, tag },
+            6 => JournalRecord::Purge { number: tag, rule: crate::purge::PurgeRule::Tag(Bytes::from(vary)) },
+            7 => JournalRecord::Purged { number: tag },
+            _ => JournalRecord::Complete { entries: number, is_walked: tag % 2 == 0 },
         };
-        let mut batch = Batch::default();
+        let mut batch = FrameBatch::default();
         batch.push(&record);
-        batch.push(&Record::Walked { foreign: 7 });
+        batch.push(&JournalRecord::Walked { foreign: 7 });
         let mut scanner = Scanner::default();
         for byte in batch.frame(number).iter() {
             scanner.push(&[*byte]);
         }
         let frame = scanner.next(true).unwrap();
         prop_assert_eq!(frame.number, number);
-        prop_assert_eq!(frame.records().collect::<Vec<_>>(), vec![Some(record), Some(Record::Walked { foreign: 7 })]);
+        prop_assert_eq!(frame.records().collect::<Vec<_>>(), vec![Some(record), Some(JournalRecord::Walked { foreign: 7 })]);
         prop_assert!(!scanner.is_damaged());
     }
 
@@ -490,7 +490,7 @@ proptest! {
         scanner.push(&bytes);
         while scanner.next(true).is_some() {}
         let records = Bytes::from(bytes);
-        let frame = Frame { number: 1, records };
+        let frame = JournalFrame { number: 1, records };
         prop_assert!(frame.records().count() <= 401);
     }
 }

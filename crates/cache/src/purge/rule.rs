@@ -1,6 +1,6 @@
 //! The rule of a purge: what it covers, and how it is written to the journal.
 
-use crate::codec::Reader;
+use crate::codec::FieldReader;
 use crate::entry::Entry;
 use crate::key::Key;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ impl PurgeRule {
         out.extend_from_slice(self.text());
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn decode(from: &mut FieldReader<'_>) -> Option<Self> {
         let kind = from.u8()?;
         let len = usize::from(from.u16()?);
         let text = from.take(len)?;

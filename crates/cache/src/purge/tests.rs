@@ -1,7 +1,7 @@
 //! Purge rules and filters; their effect on a store is tested there.
 
 use super::*;
-use crate::entry::{Description, Encoder};
+use crate::entry::{Description, EntryEncoder};
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use bytes::Bytes;
@@ -28,7 +28,10 @@ fn entry(key_text: &str, lines: Lines<'_>) -> (Entry, PurgeFilter) {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes(), HeaderId::Other))
     };
-    let whole = Encoder::new(&description, lines()).unwrap().finish().front;
+    let whole = EntryEncoder::new(&description, lines())
+        .unwrap()
+        .finish()
+        .front;
     let entry = Entry::decode_whole(&whole).unwrap();
     let purge_filter = PurgeFilter::of_key(main, key_text.as_bytes());
     let purge_filter = lines().fold(purge_filter, |purge_filter, (name, value, _)| {

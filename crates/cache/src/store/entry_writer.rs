@@ -3,11 +3,11 @@
 
 use super::removal::{EpochGuard, PendingDelete, Removed};
 use super::{FILE_MODE, Store};
-use crate::entry::{Description, Encoder, Finished, PROLOGUE_BYTES};
+use crate::entry::{Description, EntryEncoder, Finished, PROLOGUE_BYTES};
 use crate::error::Error;
-use crate::freshness::Line;
+use crate::freshness::FieldLine;
 use crate::index::{self, Displaced, KeyState, KnownKey, Varies};
-use crate::journal::{Record, Ticket, temp_ending};
+use crate::journal::{JournalRecord, Ticket, temp_ending};
 use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
 use crate::space::{NoRoom, Reservation};
@@ -28,7 +28,7 @@ const EVICT_MAX: usize = 256;
 #[must_use = "it is to be finished or abandoned"]
 pub struct EntryWriter {
     store: Store,
-    encoder: Encoder,
+    encoder: EntryEncoder,
     known: KnownKey,
     vary: Bytes,
     reservation: Reservation,
@@ -55,7 +55,7 @@ impl Store {
         &self,
         local: &Local,
         description: &Description<'_>,
-        fields: impl Iterator<Item = Line<'a>>,
+        fields: impl Iterator<Item = FieldLine<'a>>,
         expected: u64,
         now: Seconds,
         moment: FetchMoment,
@@ -67,7 +67,7 @@ impl Store {
         let mut purge_filter = PurgeFilter::of_key(description.main, description.key_text);
         let fields =
             fields.inspect(|(name, value, _)| purge_filter = purge_filter.and_line(name, value));
-        let encoder = Encoder::new(&description, fields)?;
+        let encoder = EntryEncoder::new(&description, fields)?;
         let bytes = encoder.entry_len(expected);
         let mut reservation = self.0.space.reserve(0)?;
         let mut victims = Removed::default();
@@ -95,7 +95,7 @@ impl Store {
             state: KeyState::Stored,
             status: description.status,
             lifetime: description.lifetime,
-            extent: index::Extent {
+            extent: index::EntryExtent {
                 file: description.tag,
                 offset: 0,
                 blocks: 0,
@@ -303,7 +303,7 @@ impl EntryWriter {
         store
             .0
             .journal
-            .write(local, &[Record::Begin { key, tag }])
+            .write(local, &[JournalRecord::Begin { key, tag }])
             .await?;
         let (path, pool) = (self.temp_path(), &store.0.settings.pool);
         match local.create(&path, Create::New, FILE_MODE, pool).await {
@@ -355,7 +355,10 @@ impl EntryWriter {
         self.known.extent.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         let entry_len = finished.entry_len;
         let (known, vary) = (self.known, self.vary.clone());
-        let mut put = store.0.journal.ticket(&[Record::Put { known, vary }]);
+        let mut put = store
+            .0
+            .journal
+            .ticket(&[JournalRecord::Put { known, vary }]);
         let done = match self.output.get().cloned() {
             None => self.place(local, finished, &mut put).await,
             Some(output) => {

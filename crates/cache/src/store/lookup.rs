@@ -2,8 +2,8 @@
 
 use super::Store;
 use crate::entry::Entry;
-use crate::error::{Error, Fault};
-use crate::index::{Extent, KeyState, KnownKey, VARY_UNKNOWN, Varies};
+use crate::error::{EntryFault, Error};
+use crate::index::{EntryExtent, KeyState, KnownKey, VARY_UNKNOWN, Varies};
 use crate::key::Key;
 use crate::purge::PurgeFilter;
 use crate::vary::variant;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
+pub enum LookupOutcome {
     /// An entry, fresh or not.
     Hit(Hit),
     /// No entry.
@@ -29,7 +29,7 @@ pub struct Miss {
     /// The variant that was looked up, if the key has variants.
     pub variant: Option<Key>,
     /// Why the entry at this key was dropped; to be logged once.
-    pub damage: Option<Fault>,
+    pub damage: Option<EntryFault>,
 }
 
 /// An entry that was found.
@@ -44,10 +44,10 @@ pub struct Hit {
 }
 
 /// The result of opening an entry's file.
-enum Opened {
+enum OpenedEntry {
     Entry(Rc<OpenFile>, Rc<Entry>),
     Nothing,
-    Bad(Fault),
+    Bad(EntryFault),
 }
 
 impl Store {
@@ -63,7 +63,7 @@ impl Store {
         key_text: &[u8],
         fields: I,
         now: Seconds,
-    ) -> Result<Found, Error>
+    ) -> Result<LookupOutcome, Error>
     where
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
@@ -79,12 +79,12 @@ impl Store {
                 .find_one(local, access, &main, known, key_text, now)
                 .await?
             {
-                Found::Hit(hit) => match hit.entry.variant() {
-                    None => return Ok(Found::Hit(hit)),
+                LookupOutcome::Hit(hit) => match hit.entry.variant() {
+                    None => return Ok(LookupOutcome::Hit(hit)),
                     Some(own) => {
                         let wanted = variant(main, hit.entry.vary(), fields);
                         if wanted == own {
-                            return Ok(Found::Hit(hit));
+                            return Ok(LookupOutcome::Hit(hit));
                         }
                         return self
                             .find_variant(local, access, wanted, key_text, now)
@@ -131,19 +131,21 @@ impl Store {
         wanted: Key,
         key_text: &[u8],
         now: Seconds,
-    ) -> Result<Found, Error> {
+    ) -> Result<LookupOutcome, Error> {
         let known = self.0.index.look_up(&wanted, now);
         let found = self
             .find_one(local, access, &wanted, known, key_text, now)
             .await?;
         Ok(match found {
-            Found::Hit(hit) if hit.entry.variant() == Some(wanted) => Found::Hit(hit),
-            Found::Miss(missed) => Found::Miss(Miss {
+            LookupOutcome::Hit(hit) if hit.entry.variant() == Some(wanted) => {
+                LookupOutcome::Hit(hit)
+            }
+            LookupOutcome::Miss(missed) => LookupOutcome::Miss(Miss {
                 variant: Some(wanted),
                 ..missed
             }),
-            Found::Failed(known) => Found::Failed(known),
-            Found::Hit(_) => missed(Some(wanted)),
+            LookupOutcome::Failed(known) => LookupOutcome::Failed(known),
+            LookupOutcome::Hit(_) => missed(Some(wanted)),
         })
     }
 
@@ -155,9 +157,11 @@ impl Store {
         known: Option<KnownKey>,
         key_text: &[u8],
         now: Seconds,
-    ) -> Result<Found, Error> {
+    ) -> Result<LookupOutcome, Error> {
         match known {
-            Some(known) if known.state == KeyState::Failed => return Ok(Found::Failed(known)),
+            Some(known) if known.state == KeyState::Failed => {
+                return Ok(LookupOutcome::Failed(known));
+            }
             Some(known) if known.state == KeyState::Stored => {}
             _ if self.is_cold() => {}
             _ => return Ok(missed(None)),
@@ -165,18 +169,18 @@ impl Store {
         let known = known.filter(|known| known.state == KeyState::Stored);
         let opened = match self.open_entry(local, access, key).await? {
             // Its head may have been overwritten during the read.
-            Opened::Bad(Fault::Damaged(_)) => self.open_entry(local, access, key).await?,
+            OpenedEntry::Bad(EntryFault::Damaged(_)) => self.open_entry(local, access, key).await?,
             opened => opened,
         };
         match opened {
             // The file was moved here.
-            Opened::Entry(_, entry) if entry.key() != *key => {
-                let fault = Fault::Damaged("place");
+            OpenedEntry::Entry(_, entry) if entry.key() != *key => {
+                let fault = EntryFault::Damaged("place");
                 Ok(self.drop_damaged(local, key, known, fault).await)
             }
             // Two texts with the same MD5: as in nginx, the last one stored stays.
-            Opened::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
-            Opened::Entry(file, entry) => {
+            OpenedEntry::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
+            OpenedEntry::Entry(file, entry) => {
                 let known = match known.filter(|known| known.extent.file == entry.tag()) {
                     Some(known) => known,
                     None => {
@@ -189,9 +193,9 @@ impl Store {
                     let _ = self.drop_purged(local, &known).await;
                     return Ok(missed(None));
                 }
-                Ok(Found::Hit(Hit { entry, file, known }))
+                Ok(LookupOutcome::Hit(Hit { entry, file, known }))
             }
-            Opened::Nothing => {
+            OpenedEntry::Nothing => {
                 if let Some(known) = known {
                     self.forget(&known);
                 }
@@ -199,10 +203,12 @@ impl Store {
             }
             // An entry of nginx, which used the directory before (a walk indexes it without a status): to be
             // overwritten.
-            Opened::Bad(Fault::Foreign) if known.is_none_or(|known| known.status == 0) => {
+            OpenedEntry::Bad(EntryFault::Foreign)
+                if known.is_none_or(|known| known.status == 0) =>
+            {
                 Ok(missed(None))
             }
-            Opened::Bad(fault) => Ok(self.drop_damaged(local, key, known, fault).await),
+            OpenedEntry::Bad(fault) => Ok(self.drop_damaged(local, key, known, fault).await),
         }
     }
 
@@ -212,18 +218,18 @@ impl Store {
         local: &Local,
         access: &Access<'_>,
         key: &Key,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedEntry, Error> {
         let file = match local.open(&self.path(key), access).await {
             Ok(file) => file,
             Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => {
-                return Ok(Opened::Nothing);
+                return Ok(OpenedEntry::Nothing);
             }
             Err(error) => return Err(error.into()),
         };
         if let Some(kept) = file.slot().get()
             && let Ok(entry) = kept.clone().downcast::<Entry>()
         {
-            return Ok(Opened::Entry(file, entry));
+            return Ok(OpenedEntry::Entry(file, entry));
         }
         // A small file is read whole, so that the disk layer keeps it.
         let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
@@ -235,12 +241,12 @@ impl Store {
                     let entry = Rc::new(entry);
                     // If another task was faster, it has read the same.
                     let _ = file.slot().set(entry.clone());
-                    return Ok(Opened::Entry(file, entry));
+                    return Ok(OpenedEntry::Entry(file, entry));
                 }
-                Err(Fault::Needs(more)) if more > head.len() && head.len() == wanted => {
+                Err(EntryFault::Needs(more)) if more > head.len() && head.len() == wanted => {
                     wanted = more;
                 }
-                Err(fault) => return Ok(Opened::Bad(fault)),
+                Err(fault) => return Ok(OpenedEntry::Bad(fault)),
             }
         }
     }
@@ -271,7 +277,7 @@ impl Store {
             state: KeyState::Stored,
             status: entry.head().status,
             lifetime: *entry.lifetime(),
-            extent: Extent {
+            extent: EntryExtent {
                 file: entry.tag(),
                 offset: 0,
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -309,8 +315,8 @@ impl Store {
         local: &Local,
         key: &Key,
         known: Option<KnownKey>,
-        fault: Fault,
-    ) -> Found {
+        fault: EntryFault,
+    ) -> LookupOutcome {
         let gone = self.take_out(|index| match known {
             Some(known) => index.remove_entry(key, known.extent.file),
             None => self.is_cold().then_some(KnownKey::seen(*key, 0)),
@@ -329,7 +335,7 @@ impl Store {
     /// None at present: a file that cannot be deleted now is left to a sweep.
     pub(crate) async fn drop_hit(&self, local: &Local, hit: &Hit) -> Result<(), Error> {
         let (key, known) = (&hit.known.key, Some(hit.known));
-        let fault = Fault::Damaged("body");
+        let fault = EntryFault::Damaged("body");
         self.drop_damaged(local, key, known, fault).await;
         Ok(())
     }
@@ -346,15 +352,15 @@ fn purge_filter_of(entry: &Entry) -> PurgeFilter {
     })
 }
 
-fn missed(variant: Option<Key>) -> Found {
-    Found::Miss(Miss {
+fn missed(variant: Option<Key>) -> LookupOutcome {
+    LookupOutcome::Miss(Miss {
         variant,
         damage: None,
     })
 }
 
-fn damaged(fault: Fault) -> Found {
-    Found::Miss(Miss {
+fn damaged(fault: EntryFault) -> LookupOutcome {
+    LookupOutcome::Miss(Miss {
         variant: None,
         damage: Some(fault),
     })

@@ -1,7 +1,7 @@
 //! One cache on one disk: its directory, index, space and journal together.
 //!
 //! A hit is [`Store::find`]. A fill is [`Store::begin`], then pieces, then [`EntryWriter::finish`]. [`Store::sweep`]
-//! keeps the directory within its limits, and [`Walk`] finds the entries that the journal does not know. A store is
+//! keeps the directory within its limits, and [`DirectoryWalk`] finds the entries that the journal does not know. A store is
 //! shared by all loops; each passes its own [`Local`], and every wait is for the directory's pool.
 //!
 //! Not here: requests to the origin, and the requests that wait for them. Invariants: an entry gets its name when it is
@@ -24,19 +24,19 @@ mod walk;
 mod written_body;
 
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
-pub use lookup::{Found, Hit, Miss};
+pub use lookup::{Hit, LookupOutcome, Miss};
 pub use renew::Renewal;
 pub use verify::Checks;
-pub use walk::Walk;
+pub use walk::DirectoryWalk;
 pub use written_body::WrittenBody;
 
 use crate::entry::Entry;
-use crate::error::{Error, Fault};
+use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, Displaced, Index, KeyState, KnownKey};
 use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_temp};
 use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
 use crate::purge::{FetchMoment, PurgeRules};
-use crate::space::{Limits, Reservation, Space};
+use crate::space::{Reservation, Space, SpaceLimits};
 use disk::{BatchStep, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
 use hashbrown::HashSet;
 use message::date::Seconds;
@@ -80,7 +80,7 @@ pub struct StoreSettings {
 
 /// Totals since the start, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct StoreCounters {
     /// Entries written.
     pub stored: u64,
     /// Fills that were not stored: no room, a full pool, a failing disk.
@@ -97,10 +97,10 @@ pub struct Counters {
 
 /// One cache. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct StoreInner {
     settings: StoreSettings,
     index: Index,
     space: Space,
@@ -137,7 +137,7 @@ struct Inner {
 
 impl Store {
     /// Opens a cache directory and locks it. On return, the index holds the keys that the journal knows. If the journal
-    /// may be incomplete (`Recovered::is_complete`), unknown keys are looked up on the disk until a [`Walk`] has
+    /// may be incomplete (`Recovered::is_complete`), unknown keys are looked up on the disk until a [`DirectoryWalk`] has
     /// finished.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Store {
     pub async fn open(local: &Local, settings: StoreSettings) -> Result<(Self, Recovered), Error> {
         let (directory, pool) = (&settings.directory, &settings.pool);
         let room = local.room(directory, pool).await?;
-        let space = Space::new(&Limits {
+        let space = Space::new(&SpaceLimits {
             block_bytes: u32::try_from(room.block_bytes).unwrap_or(u32::MAX),
             max_bytes: settings.max_bytes,
             min_free_bytes: settings.min_free_bytes,
@@ -157,7 +157,7 @@ impl Store {
         // Far from the tags of the previous start.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let group = GroupCommit::new(pool);
-        let store = Self(Arc::new(Inner {
+        let store = Self(Arc::new(StoreInner {
             group,
             inactive: AtomicI64::new(settings.inactive),
             settings,
@@ -273,8 +273,8 @@ impl Store {
 
     /// The totals since the start.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        Counters {
+    pub fn counters(&self) -> StoreCounters {
+        StoreCounters {
             stored: self.0.stored.load(Relaxed),
             shed: self.0.shed.load(Relaxed),
             evicted: self.0.evicted.load(Relaxed),
@@ -408,7 +408,7 @@ impl Store {
                 false
             }
             Ok(entry) => entry.key() != *key,
-            Err(Fault::Needs(more)) => more as u64 > meta.len,
+            Err(EntryFault::Needs(more)) => more as u64 > meta.len,
             Err(_) => true,
         };
         if !is_cut {

@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 /// The keys whose files are being published, each with the next one that waits.
 #[derive(Debug, Default)]
-pub(super) struct PublishOrder(Mutex<HashMap<[u8; 16], Option<Waiter>>>);
+pub(super) struct PublishOrder(Mutex<HashMap<[u8; 16], Option<PublishWaiter>>>);
 
 #[derive(Debug)]
-struct Waiter {
+struct PublishWaiter {
     tag: u32,
     go: oneshot::Sender<PublishTurn>,
 }
@@ -92,7 +92,7 @@ impl Store {
         }
         let (go, waits) = oneshot::channel();
         // This drops the sender of the older one that waited, which tells it so.
-        *next = Some(Waiter { tag, go });
+        *next = Some(PublishWaiter { tag, go });
         Ok(Err(waits))
     }
 

@@ -6,9 +6,9 @@
 use super::removal::{EpochGuard, Removed};
 use super::{DELETE_MAX, Store};
 use crate::entry::Entry;
-use crate::error::{Error, Fault};
+use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, KeyState, KnownKey, STEP_MAX};
-use crate::journal::Record;
+use crate::journal::JournalRecord;
 use crate::key::Key;
 use crate::purge::{NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, is_before};
 use bytes::Bytes;
@@ -109,7 +109,7 @@ impl Store {
         let number = self.0.rules.add(&rule)?;
         let journal = &self.0.journal;
         journal
-            .write(local, &[Record::Purge { number, rule }])
+            .write(local, &[JournalRecord::Purge { number, rule }])
             .await
     }
 
@@ -301,7 +301,9 @@ impl Store {
             };
             match Entry::decode(&bytes, meta.len) {
                 Ok(entry) => return Ok(rules.iter().any(|rule| rule.rule.covers(&entry))),
-                Err(Fault::Needs(more)) if more > wanted && bytes.len() == wanted => wanted = more,
+                Err(EntryFault::Needs(more)) if more > wanted && bytes.len() == wanted => {
+                    wanted = more
+                }
                 Err(_) => return Ok(true),
             }
         }
@@ -319,9 +321,9 @@ impl Store {
     }
 }
 
-fn rule_text(text: &[u8]) -> Result<Bytes, Fault> {
+fn rule_text(text: &[u8]) -> Result<Bytes, EntryFault> {
     if text.len() > RULE_TEXT_MAX {
-        return Err(Fault::Unstorable("too long a text to purge by"));
+        return Err(EntryFault::Unstorable("too long a text to purge by"));
     }
     Ok(Bytes::copy_from_slice(text))
 }

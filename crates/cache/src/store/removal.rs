@@ -12,7 +12,7 @@
 use super::{DELETE_MAX, Store};
 use crate::error::Error;
 use crate::index::{Index, KeyState, KnownKey};
-use crate::journal::{Record, TICKET_RECORDS_MAX, Ticket};
+use crate::journal::{JournalRecord, TICKET_RECORDS_MAX, Ticket};
 use crate::key::Key;
 use crate::space::Reservation;
 use disk::{BatchStep, Local};
@@ -205,7 +205,7 @@ impl Store {
         let tickets: Vec<_> = part
             .chunks(TICKET_RECORDS_MAX)
             .map(|part| {
-                let gone = part.iter().map(|known| Record::Remove {
+                let gone = part.iter().map(|known| JournalRecord::Remove {
                     key: known.key,
                     tag: known.extent.file,
                 });

@@ -2,10 +2,10 @@
 
 use super::{Checks, Hit, Store};
 use crate::entry::Description;
-use crate::error::{Error, Fault};
-use crate::freshness::Line;
-use crate::index::{Extent, KnownKey};
-use crate::journal::Record;
+use crate::error::{EntryFault, Error};
+use crate::freshness::FieldLine;
+use crate::index::{EntryExtent, KnownKey};
+use crate::journal::JournalRecord;
 use crate::lifetime::Lifetime;
 use crate::purge::{FetchMoment, PurgeFilter};
 use disk::{Access, BatchStep, Errno, Local};
@@ -16,7 +16,7 @@ pub struct Renewal<'a> {
     /// The new lifetime.
     pub lifetime: Lifetime,
     /// The updated header lines ([`crate::freshness::updated_fields`]).
-    pub fields: Vec<Line<'a>>,
+    pub fields: Vec<FieldLine<'a>>,
     /// The moment at which the origin was asked.
     pub moment: FetchMoment,
 }
@@ -36,7 +36,7 @@ impl Store {
         let ticket = self
             .0
             .journal
-            .ticket(&[Record::Renew { key, tag, lifetime }]);
+            .ticket(&[JournalRecord::Renew { key, tag, lifetime }]);
         if !self.0.index.renew(&key, tag, lifetime) {
             return Ok(());
         }
@@ -95,14 +95,14 @@ impl Store {
                 .fold(purge_filter, |purge_filter, (name, value, _)| {
                     purge_filter.and_line(name, value)
                 }),
-            extent: Extent {
+            extent: EntryExtent {
                 file: tag,
                 ..hit.known.extent
             },
             ..hit.known
         };
         let vary = entry.vary().clone();
-        let put = self.0.journal.ticket(&[Record::Put { known, vary }]);
+        let put = self.0.journal.ticket(&[JournalRecord::Put { known, vary }]);
         let path = self.path(&known.key).into();
         let steps = vec![put.step(), BatchStep::Patch { path, now, then }];
         let done = local.change(steps, &self.0.settings.pool).await;
@@ -173,7 +173,7 @@ impl Store {
         }
         if writing.body_len() != body_len {
             let _ = writing.abandon(local).await;
-            return Err(Fault::Damaged("length").into());
+            return Err(EntryFault::Damaged("length").into());
         }
         writing.finish(local).await
     }

@@ -1,15 +1,15 @@
 //! Verifying the blocks of an entry before their bytes are sent, once per block since the process started.
 
 use super::{Hit, Store};
-use crate::entry::Table;
-use crate::error::{Error, Fault};
+use crate::entry::ChecksumTable;
+use crate::error::{EntryFault, Error};
 use disk::{Access, Local, READ_MAX};
 use std::ops::Range;
 
 /// The blocks of a hit that have been verified.
 #[derive(Debug)]
 pub struct Checks {
-    table: Option<Table>,
+    table: Option<ChecksumTable>,
     done: Vec<bool>,
     left: u32,
 }
@@ -76,7 +76,7 @@ impl Store {
         let entry = &hit.entry;
         if checks.table.is_none() {
             let bytes = read(local, access, hit, entry.table()).await?;
-            checks.table = Some(Table::decode(&bytes, entry)?);
+            checks.table = Some(ChecksumTable::decode(&bytes, entry)?);
         }
         for index in entry.blocks_of(range) {
             if checks.done.get(index as usize) != Some(&false) {
@@ -84,7 +84,7 @@ impl Store {
             }
             let block = read(local, access, hit, entry.block(index)).await?;
             let table = checks.table.as_ref();
-            table.map_or(Err(Fault::Damaged("table")), |table| {
+            table.map_or(Err(EntryFault::Damaged("table")), |table| {
                 table.verify(index, &block)
             })?;
             checks.done[index as usize] = true;

@@ -7,11 +7,11 @@
 
 use super::Store;
 use crate::entry::Entry;
-use crate::error::{Error, Fault};
-use crate::index::{Extent, KeyState, KnownKey};
+use crate::error::{EntryFault, Error};
+use crate::index::{EntryExtent, KeyState, KnownKey};
 use crate::journal::{FOLDER, temp_of};
 use crate::key::{KEY_BYTES, Key};
-use disk::{Access, BatchStep, Kind, Local, Meta, Name};
+use disk::{Access, BatchStep, EntryName, FileKind, Local, Meta};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,12 +28,12 @@ const NGINX_TEMP_DIGITS: usize = 10;
 
 /// A walk through a cache directory.
 #[derive(Debug)]
-pub struct Walk {
+pub struct DirectoryWalk {
     store: Store,
     /// Directories that were not visited yet.
     left: Vec<WalkDirectory>,
     /// The directory that is being visited, and its remaining names.
-    current: Option<(WalkDirectory, std::vec::IntoIter<Name>)>,
+    current: Option<(WalkDirectory, std::vec::IntoIter<EntryName>)>,
     /// Blocks of foreign files.
     foreign_blocks: u64,
     /// The file system of the cache.
@@ -48,7 +48,7 @@ struct WalkDirectory {
     is_foreign: bool,
 }
 
-impl Walk {
+impl DirectoryWalk {
     /// A walk from the beginning.
     #[must_use]
     pub fn new(store: &Store) -> Self {
@@ -137,22 +137,22 @@ impl Walk {
         local: &Local,
         access: &Access<'_>,
         directory: &WalkDirectory,
-        name: &Name,
+        name: &EntryName,
         now: Seconds,
     ) -> Result<(), Error> {
         let relative = [&directory.path[..], &name.name].concat();
         let is_ours = !directory.is_foreign;
         match name.kind {
-            Kind::Directory if is_ours && is_level(&name.name) => {
+            FileKind::Directory if is_ours && is_level(&name.name) => {
                 self.enter(relative, false);
                 Ok(())
             }
-            Kind::Directory if is_ours && &*name.name == FOLDER.as_bytes() => Ok(()),
-            Kind::File if is_ours && is_temp(&name.name) => {
+            FileKind::Directory if is_ours && &*name.name == FOLDER.as_bytes() => Ok(()),
+            FileKind::File if is_ours && is_temp(&name.name) => {
                 self.delete_old_temp(local, access, &relative, name, now)
                     .await
             }
-            Kind::File if is_ours && self.key_of(&relative, &name.name).is_some() => {
+            FileKind::File if is_ours && self.key_of(&relative, &name.name).is_some() => {
                 let key = self
                     .key_of(&relative, &name.name)
                     .unwrap_or(Key([0; KEY_BYTES]));
@@ -193,7 +193,7 @@ impl Walk {
         };
         if Some(meta.dev) == self.dev {
             self.foreign_blocks += self.store.0.space.blocks(meta.len.max(1));
-            if meta.kind == Kind::Directory {
+            if meta.kind == FileKind::Directory {
                 self.enter(relative, true);
             }
         }
@@ -206,7 +206,7 @@ impl Walk {
         local: &Local,
         access: &Access<'_>,
         relative: &[u8],
-        name: &Name,
+        name: &EntryName,
         now: Seconds,
     ) -> Result<(), Error> {
         let store = &self.store;
@@ -244,7 +244,9 @@ impl Walk {
             };
             match Entry::decode(&head, meta.len) {
                 Ok(entry) if entry.key() == *key => break store.known_of(&entry, meta.len, now),
-                Err(Fault::Needs(more)) if more > wanted && head.len() == wanted => wanted = more,
+                Err(EntryFault::Needs(more)) if more > wanted && head.len() == wanted => {
+                    wanted = more
+                }
                 _ => break self.unusable(key, &meta),
             }
         };
@@ -255,7 +257,7 @@ impl Walk {
         let blocks = self.store.0.space.blocks(meta.len);
         KnownKey {
             state: KeyState::Stored,
-            extent: Extent {
+            extent: EntryExtent {
                 file: NO_TAG,
                 offset: 0,
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),

@@ -1,7 +1,7 @@
 //! Reading an entry that is still being written, for followers whose bytes have left the fill's window.
 
 use super::{EntryWriter, Store};
-use crate::error::{Error, Fault};
+use crate::error::{EntryFault, Error};
 use bytes::Bytes;
 use disk::{Access, BODY_MAX, Local, OpenFile, Output, READ_MAX};
 use std::ops::Range;
@@ -51,14 +51,17 @@ impl Store {
         let open = match file.take().filter(is_current) {
             Some(open) => open,
             None => {
-                let output = written_body.output.get().ok_or(Fault::Damaged("length"))?;
+                let output = written_body
+                    .output
+                    .get()
+                    .ok_or(EntryFault::Damaged("length"))?;
                 local.open_output(output, access).await?
             }
         };
         let bytes = local.read(&open, at, len, access).await?;
         *file = Some(open);
         if bytes.is_empty() {
-            return Err(Fault::Damaged("length").into());
+            return Err(EntryFault::Damaged("length").into());
         }
         Ok(bytes)
     }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use cache::Description;
-use cache::freshness::Line;
-use cache::store::{Checks, Found, Hit, StoreSettings};
+use cache::freshness::FieldLine;
+use cache::store::{Checks, Hit, LookupOutcome, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use std::os::unix::ffi::OsStrExt;
@@ -56,7 +56,7 @@ impl Bench {
     }
 
     pub async fn walk(&self) {
-        let mut walk = cache::store::Walk::new(&self.store);
+        let mut walk = cache::store::DirectoryWalk::new(&self.store);
         while !walk.step(&self.local, &self.access(), NOW).await.unwrap() {}
     }
 
@@ -66,7 +66,7 @@ impl Bench {
             .store
             .find(&self.local, &access, text.as_bytes(), none, NOW);
         Ok(match found.await? {
-            Found::Hit(hit) => Some(hit),
+            LookupOutcome::Hit(hit) => Some(hit),
             _ => None,
         })
     }
@@ -93,7 +93,7 @@ impl Bench {
     pub async fn fill(
         &self,
         text: &str,
-        lines: &[Line<'_>],
+        lines: &[FieldLine<'_>],
         body: Vec<u8>,
         is_length_known: bool,
     ) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::syntax::lexer::{Lexer, Statement};
-use crate::syntax::text::{Span, Text};
+use crate::syntax::text::{Text, TextSpan};
 use crate::syntax::tree::BLOCKS_DEEP_MAX;
 
 /// Columns per tab.
@@ -20,7 +20,7 @@ pub(crate) enum Finding {
     Unclosed {
         /// Its name and the span of the name.
         name: String,
-        span: Span,
+        span: TextSpan,
         /// The first line that should not be in the block.
         before: usize,
     },
@@ -32,9 +32,9 @@ pub(crate) enum Finding {
 }
 
 /// An open block.
-struct Open {
+struct OpenBlock {
     name: String,
-    span: Span,
+    span: TextSpan,
     column: Option<usize>,
     /// Whether lines in it are indented deeper than the block.
     is_indented: bool,
@@ -54,7 +54,7 @@ pub(crate) fn may_be_why(sentence: &str) -> bool {
 /// The first disagreement; `None` if there is none, or if the text cannot be read up to there.
 pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
     let mut lexer = Lexer::new(text);
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenBlock> = Vec::new();
     loop {
         match lexer.statement().ok()? {
             Statement::Line(words, _) => {
@@ -75,7 +75,7 @@ pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
                     return None;
                 }
                 let name = words.first()?.display().into_owned();
-                open.push(Open {
+                open.push(OpenBlock {
                     name,
                     span,
                     column,
@@ -94,7 +94,8 @@ pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
             }
             Statement::End => {
                 let last = open.pop()?;
-                let before = text.line_of(Span::new(text.bytes().len(), text.bytes().len()).start);
+                let before =
+                    text.line_of(TextSpan::new(text.bytes().len(), text.bytes().len()).start);
                 return Some(Finding::Unclosed {
                     name: last.name,
                     span: last.span,
@@ -108,9 +109,9 @@ pub(crate) fn find(text: &Arc<Text>) -> Option<Finding> {
 /// Finds a statement indented no deeper than its block, if other statements in that block are.
 fn stands_outside(
     text: &Text,
-    block: Option<&mut Open>,
+    block: Option<&mut OpenBlock>,
     column: Option<usize>,
-    span: Span,
+    span: TextSpan,
 ) -> Option<Finding> {
     let block = block?;
     let (outer, column) = (block.column?, column?);
@@ -126,7 +127,7 @@ fn stands_outside(
 }
 
 /// Finds a `}` indented less than its block, or as deep as a block that has ended within it.
-fn closing(text: &Text, block: &Open, at: u32) -> Option<Finding> {
+fn closing(text: &Text, block: &OpenBlock, at: u32) -> Option<Finding> {
     let (outer, column) = (block.column?, column_of(text, at)?);
     let line = text.line_of(at);
     if column < outer {

@@ -12,7 +12,7 @@ use braces::Finding;
 
 use crate::syntax::error::Error;
 use crate::syntax::lookalikes;
-use crate::syntax::text::{Origin, Place, Text};
+use crate::syntax::text::{Text, TextOrigin, TextPlace};
 
 /// The byte order mark that some editors write at the start of a text (U+FEFF in UTF-8).
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -35,7 +35,7 @@ impl Error {
 pub(crate) fn add(error: Error) -> Error {
     let Some(place) = error
         .place()
-        .filter(|place| place.text.origin() == Origin::File)
+        .filter(|place| place.text.origin() == TextOrigin::File)
     else {
         return error;
     };
@@ -49,7 +49,7 @@ pub(crate) fn add(error: Error) -> Error {
     error
 }
 
-fn about_characters(place: &Place) -> Option<String> {
+fn about_characters(place: &TextPlace) -> Option<String> {
     let bytes = place.text.bytes();
     let start = place.span.start as usize;
     if bytes.starts_with(BYTE_ORDER_MARK) && start <= BYTE_ORDER_MARK.len() {
@@ -73,7 +73,7 @@ fn about_characters(place: &Place) -> Option<String> {
     ))
 }
 
-fn about_word(place: &Place, sentence: &str) -> Option<String> {
+fn about_word(place: &TextPlace, sentence: &str) -> Option<String> {
     let name = sentence
         .strip_prefix("unknown directive \"")?
         .strip_suffix('"')?;
@@ -141,7 +141,7 @@ fn line_around(bytes: &[u8], start: usize) -> String {
 }
 
 /// The part of the line before the position.
-fn before(place: &Place) -> String {
+fn before(place: &TextPlace) -> String {
     let bytes = place.text.bytes();
     let start = bytes.len().min(place.span.start as usize);
     let from = start.saturating_sub(LINE_BYTES_MAX);

@@ -15,10 +15,10 @@ use crate::value::scope::Scope;
 
 /// The lines of one group at one level; holds `None` if the level has none.
 #[derive(Debug)]
-pub struct Group<S: Section>(Option<Rc<Shared<S>>>);
+pub struct Group<S: Section>(Option<Rc<SharedLines<S>>>);
 
 #[derive(Debug)]
-struct Shared<S: Section> {
+struct SharedLines<S: Section> {
     raw: S::Raw,
     /// The finished values, made when they are first asked for.
     finished: OnceCell<Arc<S>>,
@@ -27,7 +27,7 @@ struct Shared<S: Section> {
     inherited: OnceCell<Group<S>>,
 }
 
-impl<S: Section> Shared<S> {
+impl<S: Section> SharedLines<S> {
     fn new(raw: S::Raw) -> Self {
         Self {
             raw,
@@ -51,7 +51,7 @@ impl<S: Section> Clone for Group<S> {
 
 impl<S: Section> Group<S> {
     fn new(raw: S::Raw) -> Self {
-        Self(Some(Rc::new(Shared::new(raw))))
+        Self(Some(Rc::new(SharedLines::new(raw))))
     }
 
     /// The lines of this level, if it has any.
@@ -64,9 +64,9 @@ impl<S: Section> Group<S> {
     pub fn edit(&mut self) -> &mut S::Raw {
         let shared = self
             .0
-            .get_or_insert_with(|| Rc::new(Shared::new(S::Raw::default())));
+            .get_or_insert_with(|| Rc::new(SharedLines::new(S::Raw::default())));
         if Rc::get_mut(shared).is_none() {
-            *shared = Rc::new(Shared::new(shared.raw.clone()));
+            *shared = Rc::new(SharedLines::new(shared.raw.clone()));
         }
         let shared = Rc::get_mut(shared).expect("if it was shared, it was just copied");
         shared.finished.take();

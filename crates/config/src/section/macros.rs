@@ -34,7 +34,7 @@ macro_rules! directives {
             /// The lines of one level that belong to this group.
             #[derive(Clone, Debug, Default)]
             pub struct Raw {
-                $($(#[doc = $about])* pub $field: $crate::Slot<$Type>,)*
+                $($(#[doc = $about])* pub $field: $crate::DirectiveSlot<$Type>,)*
             }
 
             impl $crate::Section for $Section {
@@ -43,14 +43,14 @@ macro_rules! directives {
                 const IS_INHERITED_WHOLE: bool =
                     true $(&& $crate::directive_inherit!(@is_always $($inherit)?))*;
 
-                fn tables() -> ::std::vec::Vec<&'static $crate::Table> {
+                fn tables() -> ::std::vec::Vec<&'static $crate::DirectiveTable> {
                     #[allow(unused_imports)]
                     use $crate::{ANY, FLAG};
-                    static TABLE: ::std::sync::LazyLock<$crate::Table> =
-                        ::std::sync::LazyLock::new(|| $crate::Table {
+                    static TABLE: ::std::sync::LazyLock<$crate::DirectiveTable> =
+                        ::std::sync::LazyLock::new(|| $crate::DirectiveTable {
                             name: stringify!($Section),
                             doc: concat!($($doc, "\n"),*),
-                            level: $crate::Level::$Level,
+                            level: $crate::InheritanceLevel::$Level,
                             entries: ::std::vec![$($crate::DirectiveEntry {
                                 name: $crate::directive_name!($field $($word)?),
                                 contexts: $crate::Context::NONE$(.or($crate::Context::$CONTEXT))+,
@@ -152,7 +152,7 @@ macro_rules! sections {
             impl $crate::Section for $Sections {
                 type Raw = Raw;
 
-                fn tables() -> ::std::vec::Vec<&'static $crate::Table> {
+                fn tables() -> ::std::vec::Vec<&'static $crate::DirectiveTable> {
                     let mut tables = ::std::vec::Vec::new();
                     $(tables.extend(<$Section as $crate::Section>::tables());)+
                     tables
@@ -271,18 +271,18 @@ macro_rules! directive_inherit {
         true
     };
     (@merge) => {
-        $crate::Slot::merge_normal
+        $crate::DirectiveSlot::merge_normal
     };
     (@merge normal) => {
-        $crate::Slot::merge_normal
+        $crate::DirectiveSlot::merge_normal
     };
     (@merge never) => {
-        $crate::Slot::merge_never
+        $crate::DirectiveSlot::merge_never
     };
     (@merge append) => {
-        $crate::Slot::merge_append
+        $crate::DirectiveSlot::merge_append
     };
     (@merge joined) => {
-        $crate::Slot::merge_append
+        $crate::DirectiveSlot::merge_append
     };
 }

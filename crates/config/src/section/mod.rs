@@ -10,7 +10,7 @@ pub(crate) mod own;
 
 use crate::syntax::error::Error;
 use crate::syntax::tree::Directive;
-use crate::table::Table;
+use crate::table::DirectiveTable;
 use crate::value::scope::Scope;
 
 /// A group of directives, or several groups together.
@@ -22,7 +22,7 @@ pub trait Section: Sized {
     const IS_INHERITED_WHOLE: bool = false;
 
     /// The tables of its directives.
-    fn tables() -> Vec<&'static Table>;
+    fn tables() -> Vec<&'static DirectiveTable>;
 
     /// Sets the value of a directive. `Ok(false)`: the directive is not one of this group.
     ///

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use crate::syntax::excerpt;
 use crate::syntax::severity::Severity;
-use crate::syntax::text::{Place, Span};
+use crate::syntax::text::{TextPlace, TextSpan};
 
 /// An error in a directive, before the directive is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,15 +171,15 @@ pub struct Error {
     severity: Severity,
     sentence: String,
     /// Boxed, because every `Result` of the parser carries an error.
-    place: Option<Box<Spot>>,
+    place: Option<Box<ErrorSpot>>,
     hint: Option<String>,
     voice: Voice,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Spot {
+struct ErrorSpot {
     /// The range that the excerpt marks.
-    marked: Place,
+    marked: TextPlace,
     /// The offset whose line nginx reports: that of a directive's end.
     found: u32,
 }
@@ -187,8 +187,8 @@ struct Spot {
 impl Error {
     /// An error at a position, whose line it reports.
     #[must_use]
-    pub fn at(sentence: impl Into<String>, place: &Place) -> Self {
-        let spot = Spot {
+    pub fn at(sentence: impl Into<String>, place: &TextPlace) -> Self {
+        let spot = ErrorSpot {
             marked: place.clone(),
             found: place.span.start,
         };
@@ -203,7 +203,7 @@ impl Error {
 
     /// This error at a position, if it has none yet.
     #[must_use]
-    pub fn or_at(self, place: &Place) -> Self {
+    pub fn or_at(self, place: &TextPlace) -> Self {
         if self.place.is_some() {
             return self;
         }
@@ -262,7 +262,7 @@ impl Error {
     }
 
     /// Marks this range of the same text; the reported line does not change.
-    pub(crate) fn marking(mut self, span: Span) -> Self {
+    pub(crate) fn marking(mut self, span: TextSpan) -> Self {
         if let Some(spot) = &mut self.place {
             spot.marked.span = span;
         }
@@ -289,7 +289,7 @@ impl Error {
 
     /// The marked position.
     #[must_use]
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&TextPlace> {
         self.place.as_ref().map(|spot| &spot.marked)
     }
 

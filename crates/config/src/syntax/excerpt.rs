@@ -5,7 +5,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::syntax::severity::Severity;
-use crate::syntax::text::{Place, Span};
+use crate::syntax::text::{TextPlace, TextSpan};
 
 /// Bytes of the line shown on either side of the marked range.
 const AROUND_BYTES_MAX: usize = 200;
@@ -14,7 +14,7 @@ const MARKED_BYTES_MAX: usize = 200;
 
 /// The line of `place` with the range marked and the hint below; ends in a newline.
 pub(crate) fn draw(
-    place: &Place,
+    place: &TextPlace,
     severity: Severity,
     hint: Option<&str>,
     in_colour: bool,
@@ -29,7 +29,7 @@ pub(crate) fn draw(
     let source = format!("{before}{within}{behind}");
     let line = place
         .text
-        .line_of(Span::new(marked.start, marked.start).start);
+        .line_of(TextSpan::new(marked.start, marked.start).start);
     let level = match severity {
         Severity::Emerg => Level::ERROR,
         Severity::Warn => Level::WARNING,
@@ -51,7 +51,7 @@ pub(crate) fn draw(
 }
 
 /// The marked bytes, within one line.
-fn marked_range(bytes: &[u8], span: Span) -> Range<usize> {
+fn marked_range(bytes: &[u8], span: TextSpan) -> Range<usize> {
     let start = bytes.len().min(span.start as usize);
     let most = bytes
         .len()

@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::syntax::error::Error;
 use crate::syntax::lookalikes;
-use crate::syntax::text::{Origin, Place, Span, Text};
+use crate::syntax::text::{Text, TextOrigin, TextPlace, TextSpan};
 use crate::syntax::tree::Word;
 
 /// Maximum length of a word in a file in bytes; its end must come within them (nginx's `NGX_CONF_BUFFER`).
@@ -70,7 +70,7 @@ impl<'a> Lexer<'a> {
                 };
             };
             self.held_from = start;
-            let offset = Span::new(start, start).start;
+            let offset = TextSpan::new(start, start).start;
             match byte {
                 _ if is_white(byte) => {}
                 b';' if !words.is_empty() => return Ok(Statement::Line(words, offset)),
@@ -93,7 +93,7 @@ impl<'a> Lexer<'a> {
     fn next(&mut self, quote: Option<u8>) -> Result<Option<u8>, Error> {
         let byte = self.text.bytes().get(self.at).copied();
         let is_full = self.at - self.held_from == WORD_BYTES_MAX;
-        if is_full && byte.is_some() && self.text.origin() == Origin::File {
+        if is_full && byte.is_some() && self.text.origin() == TextOrigin::File {
             return Err(self.too_long(self.held_from, quote));
         }
         self.at += usize::from(byte.is_some());
@@ -171,7 +171,7 @@ impl<'a> Lexer<'a> {
         Word::new(
             bytes,
             Arc::clone(self.text),
-            Span::new(start - quote, end + quote),
+            TextSpan::new(start - quote, end + quote),
             is_quoted,
         )
     }
@@ -179,9 +179,9 @@ impl<'a> Lexer<'a> {
     fn error(&self, sentence: String, start: usize, end: usize) -> Error {
         Error::at(
             sentence,
-            &Place {
+            &TextPlace {
                 text: Arc::clone(self.text),
-                span: Span::new(start, end),
+                span: TextSpan::new(start, end),
             },
         )
     }
@@ -206,12 +206,14 @@ impl<'a> Lexer<'a> {
             .last()
             .map_or(end, |word| word.place().span.start as usize);
         let sentence = match self.text.origin() {
-            Origin::CommandLine => "unexpected end of parameter, expecting \";\"",
-            Origin::File | Origin::Default => "unexpected end of file, expecting \";\" or \"}\"",
+            TextOrigin::CommandLine => "unexpected end of parameter, expecting \";\"",
+            TextOrigin::File | TextOrigin::Default => {
+                "unexpected end of file, expecting \";\" or \"}\""
+            }
         };
         let error = self
             .error(sentence.to_owned(), last, end)
-            .on_line_of(Span::new(end, end).end);
+            .on_line_of(TextSpan::new(end, end).end);
         if words.is_empty() {
             error
         } else {
@@ -224,7 +226,7 @@ impl<'a> Lexer<'a> {
             let hint = before.first().map(|_| missing_semicolon(before));
             return self
                 .unexpected_end(&[])
-                .marking(Span::new(start, self.at))
+                .marking(TextSpan::new(start, self.at))
                 .with_hint(hint.as_deref());
         };
         let hint = format!(
@@ -232,7 +234,7 @@ impl<'a> Lexer<'a> {
             quote as char
         );
         self.unexpected_end(&[])
-            .marking(Span::new(start - 1, start))
+            .marking(TextSpan::new(start - 1, start))
             .with_hint(Some(&hint))
     }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 /// The origin of a text, which decides how a message names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum TextOrigin {
     /// A file: named by its path and a line.
     File,
     /// The argument of `-g`: named "command line", as nginx does.
@@ -26,7 +26,7 @@ pub enum Origin {
 pub struct Text {
     path: PathBuf,
     bytes: Bytes,
-    origin: Origin,
+    origin: TextOrigin,
 }
 
 impl Text {
@@ -36,7 +36,7 @@ impl Text {
         Self {
             path,
             bytes,
-            origin: Origin::File,
+            origin: TextOrigin::File,
         }
     }
 
@@ -46,7 +46,7 @@ impl Text {
         Self {
             path: PathBuf::new(),
             bytes: globals,
-            origin: Origin::CommandLine,
+            origin: TextOrigin::CommandLine,
         }
     }
 
@@ -57,7 +57,7 @@ impl Text {
         Self {
             path: PathBuf::from(directive),
             bytes,
-            origin: Origin::Default,
+            origin: TextOrigin::Default,
         }
     }
 
@@ -75,7 +75,7 @@ impl Text {
 
     /// The origin of the text.
     #[must_use]
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> TextOrigin {
         self.origin
     }
 
@@ -89,9 +89,9 @@ impl Text {
     /// `FILE:LINE`, or `command line`.
     pub(crate) fn locate(&self, offset: u32) -> String {
         match self.origin {
-            Origin::File => format!("{}:{}", self.path.display(), self.line_of(offset)),
-            Origin::CommandLine => "command line".to_owned(),
-            Origin::Default => format!("the default of \"{}\"", self.path.display()),
+            TextOrigin::File => format!("{}:{}", self.path.display(), self.line_of(offset)),
+            TextOrigin::CommandLine => "command line".to_owned(),
+            TextOrigin::Default => format!("the default of \"{}\"", self.path.display()),
         }
     }
 }
@@ -109,14 +109,14 @@ impl fmt::Debug for Text {
 
 /// A range of a text, as byte offsets; `end` is exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Span {
+pub struct TextSpan {
     /// The offset of the first byte.
     pub start: u32,
     /// The offset after the last byte.
     pub end: u32,
 }
 
-impl Span {
+impl TextSpan {
     /// The range from `start` to before `end`.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         let offset = |at| {
@@ -131,21 +131,21 @@ impl Span {
 
 /// A range of a particular text: the position that an error points at.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPlace {
     /// The text.
     pub text: Arc<Text>,
     /// The range within it.
-    pub span: Span,
+    pub span: TextSpan,
 }
 
 /// `FILE:LINE` of its first byte.
-impl fmt::Display for Place {
+impl fmt::Display for TextPlace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text.locate(self.span.start))
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for TextPlace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Place({self})")
     }

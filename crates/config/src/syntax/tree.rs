@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::known;
 use crate::syntax::error::{Error, Problem};
-use crate::syntax::text::{Place, Span, Text};
+use crate::syntax::text::{Text, TextPlace, TextSpan};
 
 /// Maximum nesting depth of blocks.
 pub const BLOCKS_DEEP_MAX: usize = 100;
@@ -23,12 +23,12 @@ pub const BLOCKS_DEEP_MAX: usize = 100;
 pub struct Word {
     bytes: Bytes,
     text: Arc<Text>,
-    span: Span,
+    span: TextSpan,
     is_quoted: bool,
 }
 
 impl Word {
-    pub(crate) fn new(bytes: Bytes, text: Arc<Text>, span: Span, is_quoted: bool) -> Self {
+    pub(crate) fn new(bytes: Bytes, text: Arc<Text>, span: TextSpan, is_quoted: bool) -> Self {
         Self {
             bytes,
             text,
@@ -57,8 +57,8 @@ impl Word {
 
     /// The position of the word, including its quotes.
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> TextPlace {
+        TextPlace {
             text: Arc::clone(&self.text),
             span: self.span,
         }
@@ -108,7 +108,7 @@ pub struct Directive {
 impl Directive {
     /// The range from its name to its `;` or `{`.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> TextPlace {
         let mut place = self.name.place();
         place.span.end = self.end;
         place

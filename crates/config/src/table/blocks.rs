@@ -36,13 +36,13 @@ macro_rules! blocks {
     ) => {
         $(#[doc = $doc])*
         #[must_use]
-        $vis fn $table() -> &'static $crate::Table {
+        $vis fn $table() -> &'static $crate::DirectiveTable {
             #[allow(unused_imports)]
             use $crate::{ANY, FLAG};
-            static TABLE: ::std::sync::LazyLock<$crate::Table> = ::std::sync::LazyLock::new(|| $crate::Table {
+            static TABLE: ::std::sync::LazyLock<$crate::DirectiveTable> = ::std::sync::LazyLock::new(|| $crate::DirectiveTable {
                 name: stringify!($table),
                 doc: concat!($($doc, "\n"),*),
-                level: $crate::Level::$Level,
+                level: $crate::InheritanceLevel::$Level,
                 entries: ::std::vec![$($crate::DirectiveEntry {
                     name: $name,
                     contexts: $crate::Context::NONE$(.or($crate::Context::$CONTEXT))+,

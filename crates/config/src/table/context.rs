@@ -1,7 +1,7 @@
 //! Where a directive may be used: a set of contexts.
 //!
 //! A directive's table entry names a set; the context in which it is read is a set of one. This is not an inheritance
-//! chain: [`Level`](crate::Level) says which level inherits from which.
+//! chain: [`InheritanceLevel`](crate::Level) says which level inherits from which.
 
 use std::fmt;
 use std::ops::BitOr;

@@ -9,7 +9,7 @@ use context::Context;
 
 /// The levels at which a group of directives can be set: the chain along which it is inherited, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
+pub enum InheritanceLevel {
     /// Outside of all blocks.
     Main,
     /// `events`.
@@ -62,18 +62,18 @@ pub struct DirectiveEntry {
 
 /// A group of directives.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct DirectiveTable {
     /// The group's name, such as `StaticFiles`.
     pub name: &'static str,
     /// The description of the group in Markdown; its first sentence becomes the heading in the manual.
     pub doc: &'static str,
     /// The levels at which it can be set and along which it is inherited.
-    pub level: Level,
+    pub level: InheritanceLevel,
     /// Its directives, in the order of declaration.
     pub entries: Vec<DirectiveEntry>,
 }
 
-impl Table {
+impl DirectiveTable {
     /// The entries with this name: a name may have different meanings in different contexts.
     pub fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a DirectiveEntry> {
         self.entries

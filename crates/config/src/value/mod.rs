@@ -16,7 +16,7 @@ pub use time::{Msec, Sec, parse_msec, parse_sec};
 
 use crate::syntax::error::{Error, Problem};
 use crate::syntax::lexer::{Lexer, Statement};
-use crate::syntax::text::{Place, Text};
+use crate::syntax::text::{Text, TextPlace};
 use crate::syntax::tree::{Directive, Word};
 use scope::Scope;
 
@@ -200,7 +200,7 @@ pub struct Placed<T> {
     /// The value.
     pub value: T,
     /// The position of its first argument; `None` if it has no argument.
-    pub place: Option<Place>,
+    pub place: Option<TextPlace>,
 }
 
 impl<T: Value> Value for Placed<T> {
@@ -227,14 +227,14 @@ impl<T> Placed<T> {
 
 /// The value of one directive at one level, if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Slot<T> {
+pub struct DirectiveSlot<T> {
     /// The value, if it was set here or inherited.
     pub value: Option<T>,
     /// The position of the first line that set it; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<TextPlace>,
 }
 
-impl<T> Default for Slot<T> {
+impl<T> Default for DirectiveSlot<T> {
     fn default() -> Self {
         Self {
             value: None,
@@ -243,7 +243,7 @@ impl<T> Default for Slot<T> {
     }
 }
 
-impl<T: Value> Slot<T> {
+impl<T: Value> DirectiveSlot<T> {
     /// Adds one line.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl<T: Value> Slot<T> {
     /// The value, or else the default.
     ///
     /// # Errors
-    /// As [`Slot::fill`].
+    /// As [`DirectiveSlot::fill`].
     pub fn finish(
         mut self,
         name: &str,

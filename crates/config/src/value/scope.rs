@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::syntax::error::{Error, Problem};
-use crate::syntax::text::Place;
+use crate::syntax::text::TextPlace;
 
 /// Maximum number of variable names that a configuration may use.
 pub const VARIABLES_MAX: usize = 65_536;
@@ -21,12 +21,12 @@ pub struct Variable {
     /// The name without `$`, lower-cased: nginx's variables have no case.
     pub name: String,
     /// The position of its first use; `None` for a name that the server itself asked for.
-    pub first_use: Option<Place>,
+    pub first_use: Option<TextPlace>,
 }
 
 /// How the configuration itself defines a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Defined {
+enum DefinedVariable {
     /// Only by lines that assign a value when they are executed.
     Assigned,
     /// In another way, too.
@@ -50,7 +50,7 @@ pub struct Scope {
     variables: Vec<Variable>,
     by_name: HashMap<String, VariableIndex>,
     warnings: Vec<Error>,
-    defined: HashMap<VariableIndex, Defined>,
+    defined: HashMap<VariableIndex, DefinedVariable>,
     built_in: HashMap<&'static str, Assignable>,
 }
 
@@ -68,7 +68,7 @@ impl Scope {
     pub fn intern(
         &mut self,
         name: &str,
-        used_at: Option<&Place>,
+        used_at: Option<&TextPlace>,
     ) -> Result<VariableIndex, Problem> {
         let name = name.to_ascii_lowercase();
         if let Some(known) = self.by_name.get(&name) {
@@ -95,9 +95,9 @@ impl Scope {
     ///
     /// # Errors
     /// As [`Scope::intern`].
-    pub fn define(&mut self, name: &str, used_at: &Place) -> Result<VariableIndex, Problem> {
+    pub fn define(&mut self, name: &str, used_at: &TextPlace) -> Result<VariableIndex, Problem> {
         let index = self.intern(name, Some(used_at))?;
-        self.defined.insert(index, Defined::Made);
+        self.defined.insert(index, DefinedVariable::Made);
         Ok(index)
     }
 
@@ -106,9 +106,11 @@ impl Scope {
     ///
     /// # Errors
     /// As [`Scope::intern`].
-    pub fn assign(&mut self, name: &str, used_at: &Place) -> Result<VariableIndex, Problem> {
+    pub fn assign(&mut self, name: &str, used_at: &TextPlace) -> Result<VariableIndex, Problem> {
         let index = self.intern(name, Some(used_at))?;
-        self.defined.entry(index).or_insert(Defined::Assigned);
+        self.defined
+            .entry(index)
+            .or_insert(DefinedVariable::Assigned);
         Ok(index)
     }
 
@@ -132,7 +134,7 @@ impl Scope {
     /// Whether only lines that assign to it (`set`) define the variable.
     #[must_use]
     pub fn is_only_assigned(&self, index: VariableIndex) -> bool {
-        self.defined.get(&index) == Some(&Defined::Assigned)
+        self.defined.get(&index) == Some(&DefinedVariable::Assigned)
     }
 
     /// The number of a name that was already used.

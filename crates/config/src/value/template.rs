@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::syntax::error::Problem;
-use crate::syntax::text::Place;
+use crate::syntax::text::TextPlace;
 use crate::syntax::tree::Word;
 use crate::value::Value;
 use crate::value::scope::{Scope, VariableIndex};
@@ -60,7 +60,7 @@ impl Template {
     ///
     /// # Errors
     /// As [`Template::of_word`].
-    pub fn parse(text: &Bytes, place: &Place, scope: &mut Scope) -> Result<Self, Problem> {
+    pub fn parse(text: &Bytes, place: &TextPlace, scope: &mut Scope) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut at = 0;
         while at < text.len() {
@@ -132,7 +132,7 @@ impl Value for Template {
 fn reference(
     text: &Bytes,
     at: usize,
-    place: &Place,
+    place: &TextPlace,
     scope: &mut Scope,
 ) -> Result<(TemplatePart, usize), Problem> {
     let invalid = || {

@@ -9,7 +9,7 @@ use crate::changing::write::{Output, write_all};
 use crate::files::error::Error;
 use crate::local::Local;
 use crate::metrics::counters::Operation;
-use crate::pool::{Job, Lane, Overflow, Pending, Pool, Run, together};
+use crate::pool::{Lane, Overflow, Pending, Pool, PoolJob, RunJob, together};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -29,11 +29,11 @@ pub struct GroupCommit(Arc<GroupInner>);
 #[derive(Debug)]
 struct GroupInner {
     pool: Pool,
-    state: Mutex<Queue>,
+    state: Mutex<CommitQueue>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct CommitQueue {
     /// At most as many as may wait in a lane of the pool; if none may wait there, as many as it has threads.
     waiting: VecDeque<WaitingChange>,
     /// Threads that run them, or have been asked for.
@@ -42,7 +42,7 @@ struct Queue {
 
 struct WaitingChange {
     log_record: Arc<LogRecord>,
-    job: Arc<dyn Run>,
+    job: Arc<dyn RunJob>,
 }
 
 /// The record that must be in the log before its change begins.
@@ -52,7 +52,7 @@ struct LogRecord {
     is_written: AtomicBool,
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for CommitQueue {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (waiting, threads) = (self.waiting.len(), self.threads);
         write!(formatter, "{waiting} waiting, {threads} threads")
@@ -97,7 +97,7 @@ impl Local {
             let done = own.write().and_then(|()| steps.iter().try_for_each(take));
             (done, steps)
         };
-        let job = Arc::new(Job::new(Lane::Write, work));
+        let job = Arc::new(PoolJob::new(Lane::Write, work));
         let pending = Pending::new(job.clone(), &group.0.pool);
         if let Err(overflow) = group.push(WaitingChange { log_record, job }) {
             self.0.counters.overflowed(Operation::Other);

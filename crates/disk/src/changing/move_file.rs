@@ -7,7 +7,7 @@ use crate::changing::replace::{adorn, beside, make_directories, set_mtime};
 use crate::changing::temporary::{Retention, Temporary, TemporaryPlace, make_temporary};
 use crate::changing::write::{Output, renamed, unlinked};
 use crate::files::error::Error;
-use crate::files::open_file::{Kind, Meta};
+use crate::files::open_file::{FileKind, Meta};
 use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
@@ -131,7 +131,9 @@ impl Local {
         self.write_job(Operation::Rename, pool, move || {
             let before = match look(&path) {
                 None => PutOutcome::Created,
-                Some(meta) if meta.kind == Kind::Directory => return Ok(PutOutcome::IsDirectory),
+                Some(meta) if meta.kind == FileKind::Directory => {
+                    return Ok(PutOutcome::IsDirectory);
+                }
                 Some(_) => PutOutcome::Replaced,
             };
             adorn(file.output.fd(), options.mode, options.mtime)?;
@@ -185,7 +187,7 @@ impl Local {
             let output = Output::new(fd, &owner);
             let copy = rustix::io::fcntl_dupfd_cloexec(output.fd(), 0);
             let copy = copy.map_err(|errno| Error::system("fcntl()", errno))?;
-            let copying = Copying::new(original, copy, &stat);
+            let copying = FileCopy::new(original, copy, &stat);
             Ok((Temporary::removed(output, name, &owner), copying))
         };
         let begun = self.write_job(Operation::Create, pool, begin);
@@ -218,16 +220,16 @@ impl Local {
 type FailedCall = (&'static str, Errno);
 
 /// A file that is being copied.
-pub(crate) struct Copying {
+pub(crate) struct FileCopy {
     from: OwnedFd,
     to: OwnedFd,
     mode: u32,
     mtime: i64,
 }
 
-impl Copying {
-    fn new(from: OwnedFd, to: OwnedFd, stat: &Stat) -> Copying {
-        Copying {
+impl FileCopy {
+    fn new(from: OwnedFd, to: OwnedFd, stat: &Stat) -> FileCopy {
+        FileCopy {
             from,
             to,
             mode: mode_of(stat),
@@ -240,13 +242,13 @@ impl Copying {
         from: (OwnedFd, Stat),
         dir: impl AsFd,
         name: &CStr,
-    ) -> Result<Copying, FailedCall> {
+    ) -> Result<FileCopy, FailedCall> {
         let (from, stat) = from;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
         let create = || rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600));
         let to = call_times::timed(Operation::Create, create).map_err(|errno| ("open()", errno))?;
-        Ok(Copying::new(from, to, &stat))
+        Ok(FileCopy::new(from, to, &stat))
     }
 
     /// Copies for up to [`STEP`]; true: the copy is complete. **Waits.**
@@ -334,7 +336,7 @@ fn copy_beside(from: &[u8], to: &[u8], options: PutOptions) -> Result<(), Error>
     let failed = |(call, errno)| Error::system(call, errno);
     let (original, stat) = open_to_copy(CWD, &path, OFlags::NOFOLLOW).map_err(failed)?;
     let (fd, name) = beside(to)?;
-    let mut copying = Copying::new(original, fd, &stat);
+    let mut copying = FileCopy::new(original, fd, &stat);
     let copied = loop {
         match copying.go_on() {
             Ok(true) => break Ok(()),

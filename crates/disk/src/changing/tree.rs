@@ -4,7 +4,7 @@
 //! the tree is. Directories are entered by descriptor, and nothing is removed through a symlink: files that are put in
 //! their place meanwhile are not touched. Failures are recorded, and the rest is done all the same.
 
-use crate::changing::move_file::{Copying, mode_of, open_to_copy};
+use crate::changing::move_file::{FileCopy, mode_of, open_to_copy};
 use crate::changing::replace::set_mtime;
 use crate::files::error::Error;
 use crate::files::open_file::Meta;
@@ -76,7 +76,7 @@ impl Local {
     /// part may be gone.
     pub async fn remove_tree(&self, path: &[u8], pool: &Pool) -> (TreeErrors, Result<(), Error>) {
         let path: Box<[u8]> = path.into();
-        let (errors, outcome) = self.work_on(Tree::removing(&path), pool).await;
+        let (errors, outcome) = self.work_on(TreeWork::removing(&path), pool).await;
         let Ok(()) = outcome else {
             return (errors, outcome);
         };
@@ -98,10 +98,11 @@ impl Local {
         purpose: CopyPurpose,
         pool: &Pool,
     ) -> (TreeErrors, Result<(), Error>) {
-        self.work_on(Tree::copying(from, to, purpose), pool).await
+        self.work_on(TreeWork::copying(from, to, purpose), pool)
+            .await
     }
 
-    async fn work_on(&self, tree: Tree, pool: &Pool) -> (TreeErrors, Result<(), Error>) {
+    async fn work_on(&self, tree: TreeWork, pool: &Pool) -> (TreeErrors, Result<(), Error>) {
         let mut tree = Box::new(tree);
         loop {
             let step = self.write_job(Operation::Other, pool, move || {
@@ -109,8 +110,8 @@ impl Local {
                 Ok((tree, outcome))
             });
             match step.await {
-                Ok((moved, Ok(Progress::More))) => tree = moved,
-                Ok((done, Ok(Progress::Done))) => return (done.errors, Ok(())),
+                Ok((moved, Ok(TreeProgress::More))) => tree = moved,
+                Ok((done, Ok(TreeProgress::Done))) => return (done.errors, Ok(())),
                 Ok((failed, Err(error))) => return (failed.errors, Err(error)),
                 Err(overflow) => return (TreeErrors::default(), Err(overflow)),
             }
@@ -118,13 +119,13 @@ impl Local {
     }
 }
 
-enum Progress {
+enum TreeProgress {
     More,
     Done,
 }
 
 /// The state of work on a tree, between two steps.
-struct Tree {
+struct TreeWork {
     from: Box<[u8]>,
     /// The target of a copy; None: the tree is removed.
     to: Option<(Box<[u8]>, CopyPurpose)>,
@@ -134,7 +135,7 @@ struct Tree {
     /// Device and inode of the outermost copy, which is not copied into itself.
     copy: Option<(u64, u64)>,
     /// A file that is being copied.
-    copying: Option<(Copying, CString)>,
+    copying: Option<(FileCopy, CString)>,
     errors: TreeErrors,
 }
 
@@ -148,9 +149,9 @@ struct TreeLevel {
     stat: Stat,
 }
 
-impl Tree {
-    fn removing(path: &[u8]) -> Tree {
-        Tree {
+impl TreeWork {
+    fn removing(path: &[u8]) -> TreeWork {
+        TreeWork {
             from: path.into(),
             to: None,
             levels: Vec::new(),
@@ -161,15 +162,15 @@ impl Tree {
         }
     }
 
-    fn copying(from: &[u8], to: &[u8], purpose: CopyPurpose) -> Tree {
-        Tree {
+    fn copying(from: &[u8], to: &[u8], purpose: CopyPurpose) -> TreeWork {
+        TreeWork {
             to: Some((to.into(), purpose)),
-            ..Tree::removing(from)
+            ..TreeWork::removing(from)
         }
     }
 
     /// **Waits.**
-    fn step(&mut self) -> Result<Progress, Error> {
+    fn step(&mut self) -> Result<TreeProgress, Error> {
         let end = Instant::now() + STEP;
         if !self.is_begun {
             self.begin()?;
@@ -177,14 +178,14 @@ impl Tree {
         }
         while !self.levels.is_empty() {
             if Instant::now() >= end {
-                return Ok(Progress::More);
+                return Ok(TreeProgress::More);
             }
             match self.copying.take() {
                 Some((copying, name)) => self.go_on(copying, name),
                 None => self.next(),
             }
         }
-        Ok(Progress::Done)
+        Ok(TreeProgress::Done)
     }
 
     fn begin(&mut self) -> Result<(), Error> {
@@ -332,14 +333,14 @@ impl Tree {
             return;
         };
         match open_to_copy(self.here(), &name, more)
-            .and_then(|from| Copying::begin(from, copy.as_fd(), &name))
+            .and_then(|from| FileCopy::begin(from, copy.as_fd(), &name))
         {
             Ok(copying) => self.copying = Some((copying, name)),
             Err((call, errno)) => self.note(call, Some(&name), errno),
         }
     }
 
-    fn go_on(&mut self, mut copying: Copying, name: CString) {
+    fn go_on(&mut self, mut copying: FileCopy, name: CString) {
         match copying.go_on() {
             Ok(false) => self.copying = Some((copying, name)),
             Ok(true) => {}

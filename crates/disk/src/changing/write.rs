@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::disk::Disk;
 use crate::files::error::Error;
-use crate::files::open_file::{Found, Meta, OpenFile};
+use crate::files::open_file::{Meta, OpenFile, OpenedFile};
 use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
@@ -73,12 +73,12 @@ impl Output {
     }
 
     /// The file for a reader, by a duplicate of the descriptor. **Waits.**
-    pub(crate) fn found(&self, disk: &Disk) -> Result<Found, Error> {
+    pub(crate) fn found(&self, disk: &Disk) -> Result<OpenedFile, Error> {
         let fd = rustix::io::fcntl_dupfd_cloexec(self.fd(), 0)
             .map_err(|errno| Error::system("fcntl()", errno))?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
         let mount = disk.mounts.learn(fd.as_fd());
-        Ok(Found {
+        Ok(OpenedFile {
             fd,
             meta: Meta::from_stat(&stat),
             mount,

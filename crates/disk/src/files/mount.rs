@@ -53,11 +53,11 @@ impl Filesystem {
 pub(crate) struct Mount {
     id: u64,
     point: Box<[u8]>,
-    opened: OnceLock<Option<Opened>>,
+    opened: OnceLock<Option<OpenedMount>>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedMount {
     dir: OwnedFd,
     filesystem: Filesystem,
     /// The device's readahead in bytes; 0 if it does not say.
@@ -112,7 +112,7 @@ impl Mount {
             (mount_id(dir.as_fd()) == Some(self.id)).then_some(())?;
             let filesystem = Filesystem::of(dir.as_fd());
             let read_ahead = read_ahead_of(dir.as_fd());
-            Some(Opened {
+            Some(OpenedMount {
                 dir,
                 filesystem,
                 read_ahead,

@@ -20,7 +20,7 @@ pub(crate) const INLINE_CLOSE_MAX: u64 = 1 << 20;
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -33,7 +33,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Its type.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Its size in bytes.
     pub len: u64,
     /// Last modification, seconds since 1970.
@@ -63,9 +63,9 @@ impl Meta {
     )]
     pub(crate) fn from_stat(stat: &Stat) -> Meta {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            _ => Kind::Other,
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            _ => FileKind::Other,
         };
         Meta {
             kind,
@@ -175,7 +175,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn new(found: Found, pool: &Pool) -> OpenFile {
+    pub(crate) fn new(found: OpenedFile, pool: &Pool) -> OpenFile {
         let handle = Handle::new(found.fd, found.mount, pool);
         OpenFile {
             handle: Arc::new(handle),
@@ -305,7 +305,7 @@ impl AsFd for OpenFile {
 
 /// The result of an open, on its way from the pool (or the kernel's memory) to an [`OpenFile`].
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct OpenedFile {
     pub fd: OwnedFd,
     pub meta: Meta,
     pub mount: Option<Arc<Mount>>,

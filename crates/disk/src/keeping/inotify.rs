@@ -12,7 +12,7 @@
 
 use crate::files::mount::Mount;
 use crate::files::open_file::Handle;
-use crate::keeping::walk::Watch;
+use crate::keeping::walk::PathWatch;
 use hashbrown::HashMap;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ const BUFFER: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct PathGuard {
     valid: Cell<bool>,
-    watches: Vec<Watch>,
+    watches: Vec<PathWatch>,
     way: GuardedPath,
 }
 
@@ -103,7 +103,7 @@ impl Watcher {
     /// Ends a walk: its guard, unless the path changed meanwhile. Call it for every walk begun.
     pub(crate) fn end_walk(
         &mut self,
-        walked: Option<(GuardedPath, Vec<Watch>)>,
+        walked: Option<(GuardedPath, Vec<PathWatch>)>,
     ) -> Option<Rc<PathGuard>> {
         self.take_events();
         let guard = walked.and_then(|(way, watches)| self.register(way, watches));
@@ -115,7 +115,7 @@ impl Watcher {
         guard
     }
 
-    fn register(&mut self, way: GuardedPath, watches: Vec<Watch>) -> Option<Rc<PathGuard>> {
+    fn register(&mut self, way: GuardedPath, watches: Vec<PathWatch>) -> Option<Rc<PathGuard>> {
         let changed = watches.iter().any(|watch| {
             self.recent
                 .iter()

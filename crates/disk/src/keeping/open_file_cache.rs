@@ -34,11 +34,11 @@ const EXPIRE_MAX: usize = 2;
 #[derive(Debug)]
 pub struct OpenFileCache {
     settings: OpenFileCacheSettings,
-    table: RefCell<Table>,
+    table: RefCell<CacheTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct CacheTable {
     entries: HashMap<Rc<[u8]>, CacheEntry>,
     /// Paths by last use; the key is a counter, so unique.
     order: BTreeMap<u64, Rc<[u8]>>,
@@ -122,7 +122,7 @@ impl OpenFileCache {
     }
 }
 
-impl Table {
+impl CacheTable {
     fn remove(&mut self, path: &[u8]) {
         if let Some(entry) = self.entries.remove(path) {
             self.order.remove(&entry.tick);

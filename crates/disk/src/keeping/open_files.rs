@@ -13,7 +13,7 @@
 use crate::files::memfd_copies::MemfdCopies;
 use crate::files::open_file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
-use crate::memory::{self, Charge, Holder, Keeps, Level};
+use crate::memory::{self, Charge, Holder, Keeps, MemoryLevel};
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -323,7 +323,7 @@ impl OpenFiles {
 
 /// Bytes of bodies that one loop may keep now.
 fn body_bytes_max() -> usize {
-    if memory::level::level() >= Level::Copies {
+    if memory::level::level() >= MemoryLevel::Copies {
         return 0;
     }
     let share = usize::try_from(memory::copies_of_a_loop()).unwrap_or(usize::MAX);

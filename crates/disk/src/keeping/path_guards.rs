@@ -3,7 +3,7 @@
 //! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
 
 use crate::keeping::inotify::{GUARDS_MAX, GuardedPath, PathGuard, Watcher, remove_watches};
-use crate::keeping::walk::Watch;
+use crate::keeping::walk::PathWatch;
 use crate::memory;
 use crate::pool::Pool;
 use hashbrown::HashMap;
@@ -113,7 +113,11 @@ impl PathGuards {
     }
 
     /// Ends a walk: what it found, if it came to its end.
-    pub(crate) fn walked(&mut self, path: Box<[u8]>, walked: Option<(GuardedPath, Vec<Watch>)>) {
+    pub(crate) fn walked(
+        &mut self,
+        path: Box<[u8]>,
+        walked: Option<(GuardedPath, Vec<PathWatch>)>,
+    ) {
         self.walks -= 1;
         let watcher = self.watcher.as_mut();
         let slot = match watcher.and_then(|watcher| watcher.end_walk(walked)) {

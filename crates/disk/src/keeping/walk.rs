@@ -49,7 +49,7 @@ pub enum Symlinks {
 
 /// One watch that a path depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Watch {
+pub(crate) struct PathWatch {
     pub wd: i32,
     /// The symlink in it that was followed; None: the directory itself matters.
     pub link: Option<Box<[u8]>>,
@@ -63,15 +63,15 @@ pub(crate) struct Walked {
     /// The last component, as resolved; `.` if the path is a directory given with a slash, or `..`.
     pub name: Box<[u8]>,
     /// The watches that the result depends on.
-    pub watches: Vec<Watch>,
+    pub watches: Vec<PathWatch>,
 }
 
-struct Walk<'a> {
+struct PathWalk<'a> {
     inotify: Option<BorrowedFd<'a>>,
     symlinks: Symlinks,
     /// The components not yet walked, those that symlinks add included.
     todo: VecDeque<Component>,
-    watches: Vec<Watch>,
+    watches: Vec<PathWatch>,
     links: usize,
     steps: usize,
 }
@@ -89,7 +89,7 @@ struct Component {
 /// Those of open(2) and inotify_add_watch(2) (EACCES, ENOSPC: no watch to be had); EXDEV where a directory on the way
 /// is on a file system whose changes inotify does not see.
 pub(crate) fn watch_path(path: &[u8], inotify: BorrowedFd<'_>) -> Result<Walked, Errno> {
-    Walk::new(path, Some(inotify), Symlinks::Follow).run()
+    PathWalk::new(path, Some(inotify), Symlinks::Follow).run()
 }
 
 /// Walks an absolute path and refuses (ELOOP) the symlinks that `symlinks` refuses. **Waits.**
@@ -97,12 +97,12 @@ pub(crate) fn watch_path(path: &[u8], inotify: BorrowedFd<'_>) -> Result<Walked,
 /// # Errors
 /// ELOOP, and those of open(2).
 pub(crate) fn judge_links(path: &[u8], symlinks: Symlinks) -> Result<Walked, Errno> {
-    Walk::new(path, None, symlinks).run()
+    PathWalk::new(path, None, symlinks).run()
 }
 
-impl<'a> Walk<'a> {
-    fn new(path: &[u8], inotify: Option<BorrowedFd<'a>>, symlinks: Symlinks) -> Walk<'a> {
-        let mut walk = Walk {
+impl<'a> PathWalk<'a> {
+    fn new(path: &[u8], inotify: Option<BorrowedFd<'a>>, symlinks: Symlinks) -> PathWalk<'a> {
+        let mut walk = PathWalk {
             inotify,
             symlinks,
             todo: VecDeque::new(),
@@ -241,7 +241,7 @@ impl<'a> Walk<'a> {
         }
         let flags = if link.is_some() { SELF | NAMES } else { SELF };
         let wd = inotify::add_watch(inotify, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags)?;
-        let watch = Watch {
+        let watch = PathWatch {
             wd,
             link: link.map(Into::into),
         };

@@ -71,16 +71,16 @@ impl Holder {
 }
 
 /// Bytes by holder, in the order of [`HOLDERS`].
-pub type Held = [u64; HOLDERS.len()];
+pub type HeldBytes = [u64; HOLDERS.len()];
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Account([AtomicI64; HOLDERS.len()]);
+struct ThreadAccount([AtomicI64; HOLDERS.len()]);
 
 /// The accounts of running threads, and the sum of those of ended threads.
 #[derive(Debug)]
 struct Accounts {
-    open: Vec<Arc<Account>>,
+    open: Vec<Arc<ThreadAccount>>,
     ended: [i64; HOLDERS.len()],
 }
 
@@ -90,7 +90,7 @@ static ACCOUNTS: Mutex<Accounts> = Mutex::new(Accounts {
 });
 
 /// A thread's own account, closed when the thread ends.
-struct Own(Arc<Account>);
+struct Own(Arc<ThreadAccount>);
 
 thread_local! {
     static OWN: Own = Own::open();
@@ -98,7 +98,7 @@ thread_local! {
 
 impl Own {
     fn open() -> Own {
-        let account = Arc::<Account>::default();
+        let account = Arc::<ThreadAccount>::default();
         ACCOUNTS.lock().open.push(Arc::clone(&account));
         Own(account)
     }
@@ -131,7 +131,7 @@ fn add(holder: Holder, bytes: i64) {
 
 /// Bytes that are held now. Holds a lock while it adds up: for metrics, not for a request.
 #[must_use]
-pub fn held() -> Held {
+pub fn held() -> HeldBytes {
     let accounts = ACCOUNTS.lock();
     let mut sums = accounts.ended;
     for account in &accounts.open {

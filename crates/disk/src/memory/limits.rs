@@ -107,7 +107,7 @@ fn unescaped(word: &str) -> String {
 
 /// The source of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum LimitSource {
     /// The machine has no more.
     Machine,
     /// The process may have no more: RLIMIT_AS or RLIMIT_DATA.
@@ -116,34 +116,34 @@ pub enum Bound {
     Group(PathBuf),
 }
 
-impl std::fmt::Display for Bound {
+impl std::fmt::Display for LimitSource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Bound::Machine => write!(formatter, "the machine has no more"),
-            Bound::Process(name) => write!(formatter, "{name}"),
-            Bound::Group(file) => write!(formatter, "{}", file.display()),
+            LimitSource::Machine => write!(formatter, "the machine has no more"),
+            LimitSource::Process(name) => write!(formatter, "{name}"),
+            LimitSource::Group(file) => write!(formatter, "{}", file.display()),
         }
     }
 }
 
 /// A limit and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct MemoryLimit {
     /// Bytes.
     pub bytes: u64,
     /// Its source.
-    pub of: Bound,
+    pub of: LimitSource,
 }
 
 /// The least of all limits.
 #[must_use]
-pub fn least(groups: &Groups) -> Limit {
+pub fn least(groups: &Groups) -> MemoryLimit {
     let process = [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)];
     let own = process.into_iter().filter_map(|(name, resource)| {
         let bytes = getrlimit(resource).current?;
-        Some(Limit {
+        Some(MemoryLimit {
             bytes,
-            of: Bound::Process(name),
+            of: LimitSource::Process(name),
         })
     });
     let all = std::iter::once(of_machine())
@@ -159,17 +159,17 @@ pub(crate) fn least_for_files(groups: &Groups) -> u64 {
     of_groups(groups).map_or(machine, |limit| limit.bytes.min(machine))
 }
 
-fn of_machine() -> Limit {
+fn of_machine() -> MemoryLimit {
     let system = rustix::system::sysinfo();
     let bytes = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit.max(1)));
-    Limit {
+    MemoryLimit {
         bytes,
-        of: Bound::Machine,
+        of: LimitSource::Machine,
     }
 }
 
 /// The least limit of all groups.
-fn of_groups(groups: &Groups) -> Option<Limit> {
+fn of_groups(groups: &Groups) -> Option<MemoryLimit> {
     let files = |directories: &[PathBuf], names: &'static [&'static str]| {
         let all = directories.iter();
         all.flat_map(|group| names.iter().map(|name| group.join(name)))
@@ -179,18 +179,18 @@ fn of_groups(groups: &Groups) -> Option<Limit> {
     all.extend(files(&groups.memory, &["memory.limit_in_bytes"]));
     let said = all.into_iter().filter_map(|file| {
         let bytes = read(&file).trim().parse().ok()?;
-        Some(Limit {
+        Some(MemoryLimit {
             bytes,
-            of: Bound::Group(file),
+            of: LimitSource::Group(file),
         })
     });
     // In version 1 a group also knows the limits above it that a container does not see.
     let above = groups.memory.first().and_then(|group| {
         let file = group.join("memory.stat");
         let bytes = number_of(&read(&file), "hierarchical_memory_limit")?;
-        Some(Limit {
+        Some(MemoryLimit {
             bytes,
-            of: Bound::Group(file),
+            of: LimitSource::Group(file),
         })
     });
     said.chain(above)
@@ -247,7 +247,7 @@ pub(crate) mod tests {
 
         fn limit(&self) -> Option<(u64, String)> {
             let limit = of_groups(&self.groups())?;
-            let Bound::Group(file) = limit.of else {
+            let LimitSource::Group(file) = limit.of else {
                 panic!("{limit:?}")
             };
             let file = file.strip_prefix(self.0.path()).unwrap();

@@ -14,7 +14,7 @@ pub mod level;
 pub mod limits;
 
 pub use accounts::{Charge, Holder, charge};
-pub use level::Level;
+pub use level::MemoryLevel;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -77,7 +77,7 @@ pub(crate) fn copies_of_a_loop() -> u64 {
 
 /// Files that one loop may keep open now, by their memory.
 pub(crate) fn files_of_a_loop() -> usize {
-    if level::level() >= Level::Files {
+    if level::level() >= MemoryLevel::Files {
         return 0;
     }
     let files = budget() / FILES_SHARE / FILE_BYTES_IN_ALL / loops() as u64;

@@ -43,7 +43,7 @@ pub const OPERATIONS: [&str; 11] = [
 
 /// One operation's counts since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct OperationCount {
     /// Answered from memory, on the loop.
     pub memory: u64,
     /// Of those, answered by a table of kept files.
@@ -56,9 +56,9 @@ pub struct Count {
     pub offloaded_ns: u64,
 }
 
-impl Count {
+impl OperationCount {
     /// Adds the counts of another loop.
-    pub(crate) fn add(&mut self, other: Count) {
+    pub(crate) fn add(&mut self, other: OperationCount) {
         self.memory += other.memory;
         self.cached += other.cached;
         self.offloaded += other.offloaded;
@@ -79,18 +79,18 @@ struct OperationCounters {
 
 /// How long a request has waited for pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
+pub struct WaitTimes {
     /// For operations in pools, from request to result, in nanoseconds.
     pub disk_ns: u64,
     /// For a pool thread to start a job, in nanoseconds.
     pub pool_ns: u64,
 }
 
-impl Waited {
+impl WaitTimes {
     /// The sum of two.
     #[must_use]
-    pub(crate) fn plus(self, other: Waited) -> Waited {
-        Waited {
+    pub(crate) fn plus(self, other: WaitTimes) -> WaitTimes {
+        WaitTimes {
             disk_ns: self.disk_ns.wrapping_add(other.disk_ns),
             pool_ns: self.pool_ns.wrapping_add(other.pool_ns),
         }
@@ -99,7 +99,7 @@ impl Waited {
 
 thread_local! {
     static LAST: Cell<Option<Operation>> = const { Cell::new(None) };
-    static WAITED: Cell<Waited> = const { Cell::new(Waited { disk_ns: 0, pool_ns: 0 }) };
+    static WAITED: Cell<WaitTimes> = const { Cell::new(WaitTimes { disk_ns: 0, pool_ns: 0 }) };
 }
 
 /// The last operation that this thread answered from memory since [`forget_last_operation`]; empty: none.
@@ -117,20 +117,20 @@ pub fn forget_last_operation() {
 
 /// How long this thread's current request has waited so far.
 #[must_use]
-pub fn waited() -> Waited {
+pub fn waited() -> WaitTimes {
     WAITED.get()
 }
 
 /// Sets how long this thread's current request has waited: the thread turns to another one.
 #[inline]
-pub fn set_waited(waited: Waited) {
+pub fn set_waited(waited: WaitTimes) {
     WAITED.set(waited);
 }
 
 /// Adds to the waits of this thread's current request.
 pub(crate) fn add_waited(disk: Duration, pool: Duration) {
     let ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    WAITED.set(WAITED.get().plus(Waited {
+    WAITED.set(WAITED.get().plus(WaitTimes {
         disk_ns: ns(disk),
         pool_ns: ns(pool),
     }));
@@ -139,11 +139,11 @@ pub(crate) fn add_waited(disk: Duration, pool: Duration) {
 /// The counters of one loop.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Counters {
+pub(crate) struct LoopCounters {
     operations: [OperationCounters; OPERATIONS.len()],
 }
 
-impl Counters {
+impl LoopCounters {
     pub(crate) fn memory(&self, operation: Operation) {
         if ARE_COUNTED {
             LAST.set(Some(operation));
@@ -168,10 +168,10 @@ impl Counters {
         self.operations[operation as usize].overflowed.add(1);
     }
 
-    pub(crate) fn get(&self) -> [Count; OPERATIONS.len()] {
+    pub(crate) fn get(&self) -> [OperationCount; OPERATIONS.len()] {
         std::array::from_fn(|index| {
             let counters = &self.operations[index];
-            Count {
+            OperationCount {
                 memory: counters.memory.get(),
                 cached: counters.cached.get(),
                 offloaded: counters.offloaded.get(),

@@ -5,7 +5,7 @@
 use crate::files::open_file::{self, Handle, Meta};
 use crate::keeping::inotify::{GuardedPath, PathGuard};
 use crate::keeping::path_guards::parent_of;
-use crate::keeping::walk::{self, Walked, Watch};
+use crate::keeping::walk::{self, PathWatch, Walked};
 use crate::local::Local;
 use crate::pool::{Lane, Pool};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
@@ -87,7 +87,7 @@ impl Local {
         let (path, closing) = (asked.clone(), pool.clone());
         let job = pool.submit(
             Lane::Read,
-            move || -> Result<(GuardedPath, Vec<Watch>), Errno> {
+            move || -> Result<(GuardedPath, Vec<PathWatch>), Errno> {
                 let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
                 let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
                 if !mount.answers_inline() {

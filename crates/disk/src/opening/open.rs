@@ -3,11 +3,11 @@
 //! Invariant: a loop only calls `openat2` with RESOLVE_CACHED and RESOLVE_NO_XDEV, relative to a directory of a mount
 //! that answers inline, then `fstat` on the descriptor. It never passes a path alone.
 
-use crate::access::{Access, Mode};
+use crate::access::{Access, AioMode};
 use crate::disk::Disk;
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::{Filesystem, Mount};
-use crate::files::open_file::{self, Found, Handle, Kind, Meta, OpenFile};
+use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile};
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
 use crate::keeping::walk;
@@ -130,12 +130,12 @@ impl Local {
     /// # Errors
     /// [`Error::System`] with nginx's word for the call, [`Error::Overflow`].
     pub async fn open(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        if access.mode == Mode::Pool
+        if access.mode == AioMode::Pool
             && let Ok(answer) = self.try_open(path, access)
         {
             return answer;
         }
-        if access.mode == Mode::Inline
+        if access.mode == AioMode::Inline
             && let Some(believed) = access.stale.and_then(|stale| stale.look_up(path))
         {
             return believed;
@@ -184,13 +184,13 @@ impl Local {
     /// # Errors
     /// As [`Local::open`].
     pub async fn stat(&self, path: &[u8], access: &Access<'_>) -> Result<Meta, Error> {
-        if access.mode == Mode::Pool
+        if access.mode == AioMode::Pool
             && let Ok(answer) = self.try_stat(path, access)
         {
             return answer;
         }
         // The descriptor is closed where it was opened.
-        let look = |found: Found| (found.meta, found.mount);
+        let look = |found: OpenedFile| (found.meta, found.mount);
         let found = self.find(path, OpenPurpose::Stat, access, Operation::Stat, look);
         let (meta, mount) = Box::pin(found).await?;
         self.guard_detour(path, mount.as_deref(), access);
@@ -203,13 +203,13 @@ impl Local {
     /// As [`Local::open`]; the call is `realpath()`.
     pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
         let answer = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
-            Ok(answer) if access.mode == Mode::Pool => answer.and_then(|found| {
+            Ok(answer) if access.mode == AioMode::Pool => answer.and_then(|found| {
                 let text = path_of(&found.fd);
                 open_file::close(found.fd, &found.meta, access.pool);
                 text
             }),
             _ => {
-                let look = |found: Found| path_of(&found.fd);
+                let look = |found: OpenedFile| path_of(&found.fd);
                 let found = self.find(path, OpenPurpose::Stat, access, Operation::Stat, look);
                 found.await.flatten()
             }
@@ -222,7 +222,7 @@ impl Local {
 
     /// Puts an opened file into the loop's table of open files, if the table can keep it exactly. A file that is there
     /// already (a second use) gets its guard.
-    fn keep(&self, path: &[u8], found: Found, access: &Access<'_>) -> Rc<OpenFile> {
+    fn keep(&self, path: &[u8], found: OpenedFile, access: &Access<'_>) -> Rc<OpenFile> {
         self.heed_scarcity();
         let inline = found
             .mount
@@ -230,7 +230,7 @@ impl Local {
             .is_some_and(|mount| mount.answers_inline());
         let file = Rc::new(OpenFile::new(found, access.pool));
         file.unsent.set(access.unsent);
-        if !inline || !keeps(access) || file.meta().kind != Kind::File {
+        if !inline || !keeps(access) || file.meta().kind != FileKind::File {
             return file;
         }
         let kept = self.0.files.borrow_mut().keep(path, file);
@@ -266,7 +266,7 @@ impl Local {
         path: &[u8],
         purpose: OpenPurpose,
         options: &OpenOptions,
-    ) -> Result<Result<Found, Error>, WouldBlock> {
+    ) -> Result<Result<OpenedFile, Error>, WouldBlock> {
         let disk = &self.0.disk;
         if !disk.has_openat2 {
             return Err(WouldBlock);
@@ -292,7 +292,7 @@ impl Local {
         path: &[u8],
         purpose: OpenPurpose,
         options: &OpenOptions,
-    ) -> Option<Result<Result<Found, Error>, WouldBlock>> {
+    ) -> Option<Result<Result<OpenedFile, Error>, WouldBlock>> {
         let parent = parent_of(path);
         let name = &path[parent.len()..];
         if name.is_empty() || name == b".." {
@@ -314,7 +314,7 @@ impl Local {
         purpose: OpenPurpose,
         access: &Access<'_>,
         operation: Operation,
-        take: fn(Found) -> T,
+        take: fn(OpenedFile) -> T,
     ) -> Result<T, Error> {
         let ask = || self.find_once(path, purpose, access, operation, take);
         match ask().await {
@@ -334,10 +334,10 @@ impl Local {
         purpose: OpenPurpose,
         access: &Access<'_>,
         operation: Operation,
-        take: fn(Found) -> T,
+        take: fn(OpenedFile) -> T,
     ) -> Result<T, Error> {
         let options = OpenOptions::from(access);
-        if OPENS_ON_LOOPS || access.mode == Mode::Inline {
+        if OPENS_ON_LOOPS || access.mode == AioMode::Inline {
             return open_waiting(&self.0.disk, path, purpose, &options).map(take);
         }
         let disk = self.0.disk.clone();
@@ -469,13 +469,13 @@ fn found_inline(
     mount: Arc<Mount>,
     purpose: OpenPurpose,
     options: &OpenOptions,
-) -> Result<Result<Found, Error>, WouldBlock> {
+) -> Result<Result<OpenedFile, Error>, WouldBlock> {
     let meta = match rustix::fs::fstat(&fd) {
         Ok(stat) => Meta::from_stat(&stat),
         Err(errno) => return Ok(Err(Error::system("fstat()", errno))),
     };
     let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
-    Ok(Ok(Found {
+    Ok(Ok(OpenedFile {
         fd,
         meta,
         mount: Some(mount),
@@ -486,11 +486,11 @@ fn found_inline(
 
 /// May files be kept open for this caller? (With `disable_symlinks` or `aio off` every request opens the file again.)
 fn keeps(access: &Access<'_>) -> bool {
-    access.symlinks == Symlinks::Follow && access.mode == Mode::Pool
+    access.symlinks == Symlinks::Follow && access.mode == AioMode::Pool
 }
 
 fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
-    meta.kind == Kind::File && directio.is_some_and(|size| meta.len >= size)
+    meta.kind == FileKind::File && directio.is_some_and(|size| meta.len >= size)
 }
 
 /// Sets O_DIRECT for `directio SIZE`, on files from that size on, where the file system supports it.
@@ -505,12 +505,12 @@ pub(crate) fn open_waiting(
     path: &[u8],
     purpose: OpenPurpose,
     options: &OpenOptions,
-) -> Result<Found, Error> {
+) -> Result<OpenedFile, Error> {
     let operation = match purpose {
         OpenPurpose::Read => Operation::Open,
         OpenPurpose::Stat => Operation::Stat,
     };
-    let device_and_bytes = |found: &Found| {
+    let device_and_bytes = |found: &OpenedFile| {
         let bytes = found.body.as_ref().map_or(0, |body| body.len() as u64);
         (found.meta.dev, bytes)
     };
@@ -525,7 +525,7 @@ fn open_unseen(
     path: &[u8],
     purpose: OpenPurpose,
     options: &OpenOptions,
-) -> Result<Found, Error> {
+) -> Result<OpenedFile, Error> {
     let fd =
         open_path(path, purpose, options).map_err(|errno| Error::system(purpose.call(), errno))?;
     let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
@@ -534,7 +534,7 @@ fn open_unseen(
     let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
     let mut body = None;
     let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
-    if reads && meta.kind == Kind::File && !direct {
+    if reads && meta.kind == FileKind::File && !direct {
         // Other loops must not take pages that are being read for present ones.
         let _fill = (meta.len > BODY_MAX as u64).then(|| disk.windows.begin_first_fill(&meta));
         let first = read_first(fd.as_fd(), meta.len)?;
@@ -542,7 +542,7 @@ fn open_unseen(
             body = Some(first);
         }
     }
-    Ok(Found {
+    Ok(OpenedFile {
         fd,
         meta,
         mount,

@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::access::{Access, Mode};
+use crate::access::{Access, AioMode};
 use crate::files::error::Error;
 use crate::files::open_file::Handle;
 use crate::local::Local;
@@ -30,7 +30,7 @@ impl Local {
     /// As [`Local::open`]; the call is `stat()`.
     pub async fn open_path(&self, path: &[u8], access: &Access<'_>) -> Result<PathFile, Error> {
         let found = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
-            Ok(answer) if access.mode == Mode::Pool => answer?,
+            Ok(answer) if access.mode == AioMode::Pool => answer?,
             _ => {
                 let open = self.find(
                     path,

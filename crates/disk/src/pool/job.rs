@@ -6,7 +6,7 @@
 
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
-use super::{Pool, Shared};
+use super::{Pool, PoolShared};
 use crate::metrics::counters::add_waited;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A job as a worker sees it.
-pub(crate) trait Run: Send + Sync {
+pub(crate) trait RunJob: Send + Sync {
     fn run(&self, begun: Instant);
     fn queued(&self) -> Instant;
 }
 
-pub(crate) struct Job<F, T> {
+pub(crate) struct PoolJob<F, T> {
     state: Mutex<JobState<F, T>>,
     mailbox: Option<Arc<Mailbox>>,
     queued: Instant,
@@ -31,13 +31,13 @@ pub(crate) struct Job<F, T> {
 }
 
 struct JobState<F, T> {
-    stage: Stage<F, T>,
+    stage: JobStage<F, T>,
     /// Time in the queue.
     waited: Duration,
     waker: Option<Waker>,
 }
 
-enum Stage<F, T> {
+enum JobStage<F, T> {
     Queued(F),
     Running,
     Done(thread::Result<T>),
@@ -46,14 +46,14 @@ enum Stage<F, T> {
     Abandoned(Option<F>),
 }
 
-impl<F, T> Job<F, T> {
-    pub(crate) fn new(lane: Lane, work: F) -> Job<F, T> {
+impl<F, T> PoolJob<F, T> {
+    pub(crate) fn new(lane: Lane, work: F) -> PoolJob<F, T> {
         let state = JobState {
-            stage: Stage::Queued(work),
+            stage: JobStage::Queued(work),
             waited: Duration::ZERO,
             waker: None,
         };
-        Job {
+        PoolJob {
             state: Mutex::new(state),
             mailbox: Mailbox::current(),
             queued: Instant::now(),
@@ -62,13 +62,13 @@ impl<F, T> Job<F, T> {
     }
 
     /// A job without a waiting future.
-    pub(crate) fn detached(lane: Lane, work: F) -> Job<F, T> {
+    pub(crate) fn detached(lane: Lane, work: F) -> PoolJob<F, T> {
         let state = JobState {
-            stage: Stage::Abandoned(Some(work)),
+            stage: JobStage::Abandoned(Some(work)),
             waited: Duration::ZERO,
             waker: None,
         };
-        Job {
+        PoolJob {
             state: Mutex::new(state),
             mailbox: None,
             queued: Instant::now(),
@@ -77,14 +77,14 @@ impl<F, T> Job<F, T> {
     }
 }
 
-impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
+impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
     fn run(&self, begun: Instant) {
         let mut state = self.state.lock();
         state.waited = begun.saturating_duration_since(self.queued);
-        let work = match std::mem::replace(&mut state.stage, Stage::Running) {
-            Stage::Queued(work) => work,
-            Stage::Abandoned(Some(work)) => {
-                state.stage = Stage::Abandoned(None);
+        let work = match std::mem::replace(&mut state.stage, JobStage::Running) {
+            JobStage::Queued(work) => work,
+            JobStage::Abandoned(Some(work)) => {
+                state.stage = JobStage::Abandoned(None);
                 work
             }
             other => {
@@ -95,12 +95,12 @@ impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
         drop(state);
         let result = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.state.lock();
-        if matches!(state.stage, Stage::Abandoned(_)) {
+        if matches!(state.stage, JobStage::Abandoned(_)) {
             drop(state);
             drop(result);
             return;
         }
-        state.stage = Stage::Done(result);
+        state.stage = JobStage::Done(result);
         let waker = state.waker.take();
         drop(state);
         match (waker, &self.mailbox) {
@@ -119,13 +119,13 @@ impl<F: FnOnce() -> T + Send, T: Send> Run for Job<F, T> {
 ///
 /// Dropping it abandons the job: a read that has not begun is not run; anything else is finished in the pool.
 pub struct Pending<F: FnOnce() -> T + Send + 'static, T: Send + 'static> {
-    job: Arc<Job<F, T>>,
-    pool: Arc<Shared>,
+    job: Arc<PoolJob<F, T>>,
+    pool: Arc<PoolShared>,
 }
 
 impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Pending<F, T> {
     /// The future of a job that a thread of the pool runs.
-    pub(crate) fn new(job: Arc<Job<F, T>>, pool: &Pool) -> Self {
+    pub(crate) fn new(job: Arc<PoolJob<F, T>>, pool: &Pool) -> Self {
         let pool = pool.shared().clone();
         Self { job, pool }
     }
@@ -136,16 +136,16 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Future for Pending<F,
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.job.state.lock();
-        match std::mem::replace(&mut state.stage, Stage::Taken) {
-            Stage::Done(Ok(value)) => {
+        match std::mem::replace(&mut state.stage, JobStage::Taken) {
+            JobStage::Done(Ok(value)) => {
                 add_waited(Duration::ZERO, state.waited);
                 Poll::Ready(value)
             }
-            Stage::Done(Err(panic)) => {
+            JobStage::Done(Err(panic)) => {
                 drop(state);
                 resume_unwind(panic)
             }
-            Stage::Taken | Stage::Abandoned(_) => unreachable!("polled after it was ready"),
+            JobStage::Taken | JobStage::Abandoned(_) => unreachable!("polled after it was ready"),
             stage => {
                 state.stage = stage;
                 match &mut state.waker {
@@ -161,21 +161,21 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Future for Pending<F,
 impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Drop for Pending<F, T> {
     fn drop(&mut self) {
         let mut state = self.job.state.lock();
-        match std::mem::replace(&mut state.stage, Stage::Taken) {
-            Stage::Taken => {}
-            Stage::Done(result) => {
+        match std::mem::replace(&mut state.stage, JobStage::Taken) {
+            JobStage::Taken => {}
+            JobStage::Done(result) => {
                 drop(state);
                 self.pool.release(result);
             }
-            Stage::Queued(work) if self.job.lane == Lane::Write => {
-                state.stage = Stage::Abandoned(Some(work))
+            JobStage::Queued(work) if self.job.lane == Lane::Write => {
+                state.stage = JobStage::Abandoned(Some(work))
             }
-            Stage::Queued(work) => {
+            JobStage::Queued(work) => {
                 drop(state);
                 // The queue still holds the (now empty) job; its work is dropped in the pool.
                 self.pool.release(work);
             }
-            Stage::Running | Stage::Abandoned(_) => state.stage = Stage::Abandoned(None),
+            JobStage::Running | JobStage::Abandoned(_) => state.stage = JobStage::Abandoned(None),
         }
     }
 }

@@ -49,7 +49,7 @@ mod sync {
 }
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use queue::{Bounds, Lane, Queue};
+use queue::{Bounds, JobQueue, Lane};
 use std::sync::Arc;
 
 const PREEMPTIONS: usize = 2;
@@ -60,7 +60,7 @@ fn check(threads: usize, jobs: &'static [Lane], writes_max: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(move || {
-        let queue = Arc::new(Queue::new(Bounds {
+        let queue = Arc::new(JobQueue::new(Bounds {
             threads,
             max_queue: jobs.len(),
         }));
@@ -119,7 +119,7 @@ fn the_end_of_a_hold_wakes_the_workers() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(|| {
-        let queue = Arc::new(Queue::new(Bounds {
+        let queue = Arc::new(JobQueue::new(Bounds {
             threads: 1,
             max_queue: 1,
         }));

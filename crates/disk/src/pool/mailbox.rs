@@ -23,16 +23,16 @@ thread_local! {
     /// The mailbox of the loop that runs on this thread.
     static CURRENT: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
     /// The wakers that this pool thread holds back during a batch.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldWakers>> = const { RefCell::new(None) };
 }
 
-struct Held {
+struct HeldWakers {
     since: Instant,
     /// At most one per job of the batch.
     wakers: Vec<(Arc<Mailbox>, Waker)>,
 }
 
-impl Held {
+impl HeldWakers {
     fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -50,16 +50,16 @@ impl Held {
 /// Runs a batch of jobs and posts their wakers together. Must not be nested.
 pub(crate) fn together(work: impl FnOnce()) {
     /// Posts them also when a job panics.
-    struct End;
-    impl Drop for End {
+    struct PostsAtEnd;
+    impl Drop for PostsAtEnd {
         fn drop(&mut self) {
             if let Some(held) = HELD.take() {
                 held.tell();
             }
         }
     }
-    HELD.set(Some(Held::new()));
-    let _end = End;
+    HELD.set(Some(HeldWakers::new()));
+    let _end = PostsAtEnd;
     work();
 }
 
@@ -70,12 +70,12 @@ pub(super) fn post(mailbox: &Arc<Mailbox>, waker: Waker) {
         Some(held) => {
             held.wakers.push((Arc::clone(mailbox), waker));
             let is_due = held.since.elapsed() >= HELD_MAX;
-            Ok(is_due.then(|| std::mem::replace(held, Held::new())))
+            Ok(is_due.then(|| std::mem::replace(held, HeldWakers::new())))
         }
     });
     match due {
         Err(waker) => mailbox.post(waker),
-        Ok(due) => due.into_iter().for_each(Held::tell),
+        Ok(due) => due.into_iter().for_each(HeldWakers::tell),
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn deliver() -> impl Future<Output = ()> + 'static {
         }),
     });
     CURRENT.set(Some(mailbox.clone()));
-    let open = Open(mailbox);
+    let open = OpenMailbox(mailbox);
     let mut batch = Vec::new();
     poll_fn(move |context| {
         let mut state = open.0.state.lock();
@@ -141,9 +141,9 @@ pub(crate) fn deliver() -> impl Future<Output = ()> + 'static {
 }
 
 /// An open mailbox; closed when the loop's task is dropped.
-struct Open(Arc<Mailbox>);
+struct OpenMailbox(Arc<Mailbox>);
 
-impl Drop for Open {
+impl Drop for OpenMailbox {
     fn drop(&mut self) {
         let _ = CURRENT.try_with(|current| {
             let mut current = current.borrow_mut();

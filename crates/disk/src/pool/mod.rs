@@ -25,8 +25,8 @@ pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;
 
 use crate::metrics::{Histogram, Number, Times};
-pub(crate) use job::{Job, Run};
-use queue::{Bounds, Pushed, Queue};
+pub(crate) use job::{PoolJob, RunJob};
+use queue::{Bounds, JobQueue, Pushed};
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -63,13 +63,13 @@ pub struct Overflow {
 #[derive(Clone)]
 pub struct Pool(Arc<PoolHandle>);
 
-/// Closes the queue when the last [`Pool`] goes (workers and jobs hold only [`Shared`]).
-struct PoolHandle(Arc<Shared>);
+/// Closes the queue when the last [`Pool`] goes (workers and jobs hold only [`PoolShared`]).
+struct PoolHandle(Arc<PoolShared>);
 
-pub(crate) struct Shared {
+pub(crate) struct PoolShared {
     name: Arc<str>,
     bounds: Bounds,
-    queue: Queue<Arc<dyn Run>>,
+    queue: JobQueue<Arc<dyn RunJob>>,
     started: AtomicUsize,
     gives_way: AtomicBool,
     metrics: Arc<PoolMetrics>,
@@ -110,7 +110,7 @@ pub struct PoolCounters {
 
 /// Freezes a pool while it lives: no job is handed out (for stall tests). Jobs that are running go on.
 #[must_use = "the pool thaws when this is dropped"]
-pub struct Hold(Arc<Shared>);
+pub struct Hold(Arc<PoolShared>);
 
 impl Pool {
     /// A pool of `threads` threads (clamped to 1 to [`THREADS_MAX`]), with up to `max_queue` jobs waiting in each lane
@@ -135,10 +135,10 @@ impl Pool {
     }
 
     fn with(name: &str, bounds: Bounds, metrics: Arc<PoolMetrics>) -> Pool {
-        Pool(Arc::new(PoolHandle(Arc::new(Shared {
+        Pool(Arc::new(PoolHandle(Arc::new(PoolShared {
             name: name.into(),
             bounds,
-            queue: Queue::new(bounds),
+            queue: JobQueue::new(bounds),
             started: AtomicUsize::new(0),
             gives_way: AtomicBool::new(false),
             metrics,
@@ -178,7 +178,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let job = Arc::new(Job::new(lane, work));
+        let job = Arc::new(PoolJob::new(lane, work));
         self.shared().push(lane, job.clone())?;
         Ok(Pending::new(job, self))
     }
@@ -204,7 +204,7 @@ impl Pool {
         F: FnOnce() + Send + 'static,
     {
         self.shared()
-            .push(lane, Arc::new(Job::detached(lane, work)))
+            .push(lane, Arc::new(PoolJob::detached(lane, work)))
     }
 
     /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and run
@@ -245,7 +245,7 @@ impl Pool {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<PoolShared> {
         &self.0.0
     }
 }
@@ -272,8 +272,8 @@ impl Drop for Hold {
     }
 }
 
-impl Shared {
-    fn push(self: &Arc<Self>, lane: Lane, job: Arc<dyn Run>) -> Result<(), Overflow> {
+impl PoolShared {
+    fn push(self: &Arc<Self>, lane: Lane, job: Arc<dyn RunJob>) -> Result<(), Overflow> {
         let first = self.started.load(Relaxed) == 0;
         if first {
             self.start_if_needed(&Pushed::NoneIdle);
@@ -303,7 +303,7 @@ impl Shared {
     }
 
     pub(crate) fn release<T: Send + 'static>(self: &Arc<Self>, value: T) {
-        let job = Arc::new(Job::detached(Lane::Write, move || drop(value)));
+        let job = Arc::new(PoolJob::detached(Lane::Write, move || drop(value)));
         // A job that is handed back (the queue is full beyond its bound) is dropped here, and the caller waits for
         // that.
         if let Ok(pushed) = self.queue.push_always(job) {

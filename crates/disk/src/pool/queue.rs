@@ -33,13 +33,13 @@ const BEYOND_MAX: usize = 1 << 20;
 /// The bounds of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// Workers that call [`Queue::next`].
+    /// Workers that call [`JobQueue::next`].
     pub threads: usize,
     /// Jobs that may wait in each lane; 0: only as many as there are free threads.
     pub max_queue: usize,
 }
 
-pub(super) struct Queue<J> {
+pub(super) struct JobQueue<J> {
     state: Mutex<QueueState<J>>,
     work: Condvar,
 }
@@ -49,7 +49,7 @@ struct QueueState<J> {
     reads: VecDeque<J>,
     shared: VecDeque<J>,
     writes: VecDeque<J>,
-    /// Workers inside [`Queue::next`] that sleep.
+    /// Workers inside [`JobQueue::next`] that sleep.
     idle: usize,
     /// Is one of them being woken?
     waking: bool,
@@ -60,7 +60,7 @@ struct QueueState<J> {
     closed: bool,
 }
 
-/// What the caller of [`Queue::push`] or [`Queue::next`] should do next.
+/// What the caller of [`JobQueue::push`] or [`JobQueue::next`] should do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
     /// Nothing: a worker will take the job.
@@ -69,8 +69,8 @@ pub(super) enum Pushed {
     NoneIdle,
 }
 
-impl<J> Queue<J> {
-    pub(super) fn new(bounds: Bounds) -> Queue<J> {
+impl<J> JobQueue<J> {
+    pub(super) fn new(bounds: Bounds) -> JobQueue<J> {
         let state = QueueState {
             bounds,
             reads: VecDeque::new(),
@@ -84,7 +84,7 @@ impl<J> Queue<J> {
             holds: 0,
             closed: false,
         };
-        Queue {
+        JobQueue {
             state: Mutex::new(state),
             work: Condvar::new(),
         }

@@ -1,6 +1,6 @@
 //! Reading a small range into memory: from the page cache, else in a pool.
 
-use crate::access::{Access, Mode};
+use crate::access::{Access, AioMode};
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::Filesystem;
 use crate::files::open_file::{Handle, OpenFile};
@@ -63,7 +63,7 @@ impl Local {
         let len = len.min(READ_MAX);
         let bytes = match self.try_read(file, offset, len) {
             Ok(answer) => answer?,
-            Err(WouldBlock) if access.mode == Mode::Inline => read_waiting(
+            Err(WouldBlock) if access.mode == AioMode::Inline => read_waiting(
                 &file.handle,
                 offset,
                 len,

@@ -1,8 +1,8 @@
 //! Listing a directory, always in a pool.
 
-use crate::access::{Access, Mode};
+use crate::access::{Access, AioMode};
 use crate::files::error::Error;
-use crate::files::open_file::{Kind, Meta};
+use crate::files::open_file::{FileKind, Meta};
 use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
@@ -21,11 +21,11 @@ pub const NAMES_MAX: usize = 1 << 22;
 
 /// A name in a directory, with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct EntryName {
     /// The name, without a slash; neither `.` nor `..`.
     pub name: Box<[u8]>,
-    /// Its type; a symlink is [`Kind::Other`].
-    pub kind: Kind,
+    /// Its type; a symlink is [`FileKind::Other`].
+    pub kind: FileKind,
 }
 
 /// One entry of a directory.
@@ -41,7 +41,7 @@ impl DirEntry {
     /// Is it a directory?
     #[must_use]
     pub fn is_dir(&self) -> bool {
-        self.meta.kind == Kind::Directory
+        self.meta.kind == FileKind::Directory
     }
 }
 
@@ -51,7 +51,7 @@ impl Local {
     /// # Errors
     /// [`Error::System`] with `opendir()` or `readdir()`, [`Error::TooManyEntries`], [`Error::Overflow`].
     pub async fn readdir(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<DirEntry>, Error> {
-        if access.mode == Mode::Inline {
+        if access.mode == AioMode::Inline {
             return list(path);
         }
         let path: Box<[u8]> = path.into();
@@ -77,7 +77,7 @@ impl Local {
     ///
     /// # Errors
     /// As [`Local::readdir`].
-    pub async fn names(&self, path: &[u8], pool: &Pool) -> Result<Vec<Name>, Error> {
+    pub async fn names(&self, path: &[u8], pool: &Pool) -> Result<Vec<EntryName>, Error> {
         let path: Box<[u8]> = path.into();
         let begun = Instant::now();
         let names = pool
@@ -97,7 +97,7 @@ impl Local {
 }
 
 /// **Waits.**
-fn names(path: &[u8]) -> Result<Vec<Name>, Error> {
+fn names(path: &[u8]) -> Result<Vec<EntryName>, Error> {
     let fd = open(path)?;
     let mut names = Vec::new();
     for entry in Dir::read_from(&fd).map_err(|errno| Error::system("opendir()", errno))? {
@@ -117,12 +117,12 @@ fn names(path: &[u8]) -> Result<Vec<Name>, Error> {
                 }),
             known => known,
         };
-        names.push(Name {
+        names.push(EntryName {
             name: name.to_bytes().into(),
             kind: match file_type {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Directory,
-                _ => Kind::Other,
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Directory,
+                _ => FileKind::Other,
             },
         });
     }

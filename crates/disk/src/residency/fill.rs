@@ -25,25 +25,25 @@ pub(crate) enum FillError {
 }
 
 #[derive(Debug)]
-pub(crate) struct Fill {
-    state: Mutex<FillState>,
+pub(crate) struct WindowFill {
+    state: Mutex<WindowFillState>,
     /// Has it been queued in the lane for shared reads?
     is_hurried: AtomicBool,
 }
 
-type Waiter = (Waker, Option<Arc<Mailbox>>);
+type FillWaiter = (Waker, Option<Arc<Mailbox>>);
 
 #[derive(Debug)]
-enum FillState {
+enum WindowFillState {
     /// The waiting tasks, one per client, each with its loop's mailbox.
-    Running(Vec<Option<Waiter>>),
+    Running(Vec<Option<FillWaiter>>),
     Done(FillResult),
 }
 
-impl Fill {
-    pub(crate) fn new() -> Arc<Fill> {
-        Arc::new(Fill {
-            state: Mutex::new(FillState::Running(Vec::new())),
+impl WindowFill {
+    pub(crate) fn new() -> Arc<WindowFill> {
+        Arc::new(WindowFill {
+            state: Mutex::new(WindowFillState::Running(Vec::new())),
             is_hurried: AtomicBool::new(false),
         })
     }
@@ -51,11 +51,11 @@ impl Fill {
     /// Ends it, unless it has ended.
     pub(crate) fn finish(&self, outcome: FillResult) {
         let mut state = self.state.lock();
-        let FillState::Running(waiting) = &mut *state else {
+        let WindowFillState::Running(waiting) = &mut *state else {
             return;
         };
         let waiting = std::mem::take(waiting);
-        *state = FillState::Done(outcome);
+        *state = WindowFillState::Done(outcome);
         drop(state);
         for (waker, mailbox) in waiting.into_iter().flatten() {
             match mailbox {
@@ -67,8 +67,8 @@ impl Fill {
 
     pub(crate) fn is_awaited(&self) -> bool {
         match &*self.state.lock() {
-            FillState::Running(waiting) => waiting.iter().any(Option::is_some),
-            FillState::Done(_) => false,
+            WindowFillState::Running(waiting) => waiting.iter().any(Option::is_some),
+            WindowFillState::Done(_) => false,
         }
     }
 
@@ -77,7 +77,7 @@ impl Fill {
         !self.is_hurried.swap(true, Relaxed)
     }
 
-    pub(crate) fn wait(self: Arc<Fill>) -> Wait {
+    pub(crate) fn wait(self: Arc<WindowFill>) -> Wait {
         Wait {
             fill: self,
             place: None,
@@ -87,7 +87,7 @@ impl Fill {
 
 /// A future that waits for a fill.
 pub(crate) struct Wait {
-    fill: Arc<Fill>,
+    fill: Arc<WindowFill>,
     place: Option<usize>,
 }
 
@@ -98,8 +98,8 @@ impl Future for Wait {
         let fill = self.fill.clone();
         let mut state = fill.state.lock();
         match &mut *state {
-            FillState::Done(outcome) => Poll::Ready(outcome.clone()),
-            FillState::Running(waiting) => {
+            WindowFillState::Done(outcome) => Poll::Ready(outcome.clone()),
+            WindowFillState::Running(waiting) => {
                 let place = *self.place.get_or_insert_with(|| {
                     waiting.push(None);
                     waiting.len() - 1
@@ -114,7 +114,7 @@ impl Future for Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         if let Some(place) = self.place
-            && let FillState::Running(waiting) = &mut *self.fill.state.lock()
+            && let WindowFillState::Running(waiting) = &mut *self.fill.state.lock()
         {
             waiting[place] = None;
         }

@@ -42,7 +42,7 @@ struct Segment {
 
 /// Whether reading a window into memory counts as a use of its pages for the kernel's reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum MappingUse {
     /// It does: the window has been sent, or is about to be sent to many clients.
     Made,
     /// It does not: with the one `sendfile` that follows, every window that is sent once would otherwise look as hot to
@@ -154,7 +154,7 @@ impl Mappings {
         file_len: u64,
         handle: &Handle,
         (offset, len): (u64, u64),
-        of: Use,
+        of: MappingUse,
     ) {
         let number = (file, offset / SEGMENT);
         let (start, len) = within_segment(offset, len);
@@ -176,7 +176,7 @@ impl Mappings {
         } else {
             let _ = segment.mapping.populate(start, len);
         }
-        if of == Use::Coming {
+        if of == MappingUse::Coming {
             let _ = segment.mapping.cool(start, len);
         }
         drop(segment);

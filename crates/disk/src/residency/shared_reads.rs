@@ -4,8 +4,8 @@
 
 use crate::files::open_file::OpenFile;
 use crate::pool::{Lane, Overflow, Pool};
-use crate::residency::fill::Fill;
-use crate::residency::mappings::Use;
+use crate::residency::fill::WindowFill;
+use crate::residency::mappings::MappingUse;
 use crate::residency::window::{self, Claim, FillJob, Residency, WINDOW, Windows};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Windows {
         file: &OpenFile,
         windows: RangeInclusive<u64>,
         pool: &Pool,
-    ) -> Result<Option<Arc<Fill>>, Overflow> {
+    ) -> Result<Option<Arc<WindowFill>>, Overflow> {
         let mut first = None;
         let wanted = *windows.start();
         let take = |number: u64| {
@@ -43,7 +43,9 @@ impl Windows {
         let handle = file.handle.clone();
         let begun = match jobs.is_empty() {
             true => Ok(()),
-            false => pool.spawn(Lane::Shared, move || window::run(jobs, &handle, Use::Made)),
+            false => pool.spawn(Lane::Shared, move || {
+                window::run(jobs, &handle, MappingUse::Made)
+            }),
         };
         match (begun, first) {
             (Err(overflow), Some((_, Claim::Own))) => Err(overflow),

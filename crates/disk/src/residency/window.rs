@@ -18,8 +18,8 @@ use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
 use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
-use crate::residency::fill::{Fill, FillError, FillResult};
-use crate::residency::mappings::{FileKey, Mappings, Use};
+use crate::residency::fill::{FillError, FillResult, WindowFill};
+use crate::residency::mappings::{FileKey, MappingUse, Mappings};
 use crate::residency::pagemap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -55,7 +55,7 @@ type WindowKey = (FileKey, u64);
 
 #[derive(Debug)]
 pub(crate) struct Windows {
-    fills: [Mutex<HashMap<WindowKey, Arc<Fill>>>; SHARDS],
+    fills: [Mutex<HashMap<WindowKey, Arc<WindowFill>>>; SHARDS],
     pub mappings: Mappings,
     pub pressure: EvictionPressure,
     /// /proc/self/pagemap, if `PAGEMAP_SCAN` works on it.
@@ -85,7 +85,7 @@ impl Windows {
         })
     }
 
-    fn fills_of(&self, key: WindowKey) -> &Mutex<HashMap<WindowKey, Arc<Fill>>> {
+    fn fills_of(&self, key: WindowKey) -> &Mutex<HashMap<WindowKey, Arc<WindowFill>>> {
         &self.fills[(key.0.1 ^ key.1) as usize % SHARDS]
     }
 }
@@ -165,7 +165,7 @@ impl Windows {
         first: u64,
         last: u64,
         pool: &Pool,
-    ) -> Arc<Fill> {
+    ) -> Arc<WindowFill> {
         let fill = match self.claim(file, first) {
             Ok(job) => job,
             Err(running) => return running,
@@ -174,7 +174,7 @@ impl Windows {
         let mut jobs = vec![fill];
         jobs.extend((first + 1..=last).map_while(|number| self.claim(file, number).ok()));
         let handle = file.handle.clone();
-        let begun = pool.spawn(Lane::Read, move || run(jobs, &handle, Use::Coming));
+        let begun = pool.spawn(Lane::Read, move || run(jobs, &handle, MappingUse::Coming));
         if let Err(overflow) = begun {
             // Dropping the refused jobs has ended their fills as abandoned; this one reports the real reason.
             answer.finish(Err(FillError::Overflow(overflow)));
@@ -187,13 +187,13 @@ impl Windows {
         self: &Arc<Self>,
         file: &OpenFile,
         number: u64,
-    ) -> Result<FillJob, Arc<Fill>> {
+    ) -> Result<FillJob, Arc<WindowFill>> {
         let window = key(file.meta(), number);
         let mut fills = self.fills_of(window).lock();
         if let Some(running) = fills.get(&window) {
             return Err(running.clone());
         }
-        let fill = Fill::new();
+        let fill = WindowFill::new();
         fills.insert(window, fill.clone());
         Ok(self.job(file.meta(), number, fill, Claim::Own))
     }
@@ -202,7 +202,7 @@ impl Windows {
         self: &Arc<Self>,
         meta: &Meta,
         number: u64,
-        fill: Arc<Fill>,
+        fill: Arc<WindowFill>,
         claim: Claim,
     ) -> FillJob {
         FillJob {
@@ -223,7 +223,7 @@ impl Windows {
         if fills.contains_key(&window) {
             return FirstFill(None);
         }
-        let fill = Fill::new();
+        let fill = WindowFill::new();
         fills.insert(window, fill.clone());
         FirstFill(Some(self.job(meta, 0, fill, Claim::Own)))
     }
@@ -252,7 +252,7 @@ pub(crate) enum Claim {
 /// The part of a pool job that fills one window.
 pub(crate) struct FillJob {
     windows: Arc<Windows>,
-    pub(crate) fill: Arc<Fill>,
+    pub(crate) fill: Arc<WindowFill>,
     window: WindowKey,
     file_len: u64,
     pub(crate) claim: Claim,
@@ -279,7 +279,7 @@ pub(crate) fn will_need(file: &Handle, from: u64, until: u64) {
 }
 
 /// Fills windows. **Waits.**
-pub(crate) fn run(jobs: Vec<FillJob>, handle: &Handle, of: Use) {
+pub(crate) fn run(jobs: Vec<FillJob>, handle: &Handle, of: MappingUse) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
     let _ = fadvise(handle, 0, None, Advice::Random);
     // One call per window, since the kernel cuts each at the device's largest request or its readahead; all of them
@@ -294,7 +294,7 @@ pub(crate) fn run(jobs: Vec<FillJob>, handle: &Handle, of: Use) {
 }
 
 impl FillJob {
-    fn run(mut self, handle: &Handle, of: Use) {
+    fn run(mut self, handle: &Handle, of: MappingUse) {
         let offset = self.window.1 * WINDOW;
         let len = WINDOW.min(self.file_len.saturating_sub(offset));
         let begun = Instant::now();
@@ -321,7 +321,7 @@ impl FillJob {
 
     /// Maps a range of the window, which must be in memory: a page that had to be read would be waited for under the
     /// process's mapping lock, which the loops' scans need.
-    pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: Use) {
+    pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: MappingUse) {
         let Some(pagemap) = &self.windows.pagemap else {
             return;
         };
@@ -368,7 +368,7 @@ impl FillJob {
         }
         let mut fills = self.windows.fills_of(self.window).lock();
         // If another job was faster, the next fill of this window may have begun.
-        let is_ours = |fill: &Arc<Fill>| Arc::ptr_eq(fill, &self.fill);
+        let is_ours = |fill: &Arc<WindowFill>| Arc::ptr_eq(fill, &self.fill);
         if fills.get(&self.window).is_some_and(is_ours) {
             fills.remove(&self.window);
         }

@@ -14,7 +14,7 @@ use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Overflow};
 use crate::residency::fill::FillError;
-use crate::residency::mappings::Use;
+use crate::residency::mappings::MappingUse;
 use crate::residency::window::{FillJob, STEP, WINDOW, will_need};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
@@ -102,7 +102,7 @@ fn part(
         if is_awaited || (was_asked_for && offset < at) {
             let rest = at.clamp(offset, stop);
             if rest == stop || job.touch(handle, rest, stop - rest).is_ok() {
-                job.map(handle, offset, stop - offset, Use::Made);
+                job.map(handle, offset, stop - offset, MappingUse::Made);
             }
         }
         job.finish(match end {

@@ -7,16 +7,16 @@
 //!   buffer and sent from there. So is a window that is proven, but likely to be evicted at any moment.
 //!
 //! Invariant: a loop calls `sendfile` only for a range that was proven since the task last waited (except with
-//! [`Mode::Inline`]).
+//! [`AioMode::Inline`]).
 
-use crate::access::{Access, Mode};
+use crate::access::{Access, AioMode};
 use crate::files::error::{Error, WouldBlock};
 use crate::files::memfd_copies::MemfdCopy;
 use crate::files::open_file::OpenFile;
 use crate::local::Local;
 use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
-use crate::residency::fill::{Fill, FillError};
+use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{Residency, WINDOW};
 use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd};
 use crate::sending::sink::Sink;
@@ -59,7 +59,7 @@ impl Drop for SendingCount<'_> {
 }
 
 /// A range that is being sent.
-struct Sending<'a, S> {
+struct FileSending<'a, S> {
     local: &'a Local,
     file: &'a Rc<OpenFile>,
     offset: &'a mut u64,
@@ -103,7 +103,7 @@ impl Local {
         let copy = file.copy();
         let straight = (access.sendfile || copy.is_some()) && sink.socket().is_some();
         let turn = access.sendfile_max_chunk;
-        let mut sending = Sending {
+        let mut sending = FileSending {
             local: self,
             file,
             offset,
@@ -127,7 +127,7 @@ impl Local {
         if file.direct {
             return sending.copy_until(end).await;
         }
-        if !file.random.replace(true) && access.mode == Mode::Pool && file.is_inline() {
+        if !file.random.replace(true) && access.mode == AioMode::Pool && file.is_inline() {
             // Only sets a flag of the descriptor: the kernel's readahead would start I/O on the loop.
             let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
         }
@@ -135,7 +135,7 @@ impl Local {
     }
 }
 
-impl<S: Sink> Sending<'_, S> {
+impl<S: Sink> FileSending<'_, S> {
     async fn run(&mut self) -> Result<(), Error> {
         while *self.offset < self.end {
             let window = *self.offset / WINDOW;
@@ -184,7 +184,7 @@ impl<S: Sink> Sending<'_, S> {
     }
 
     fn residency(&self, until: u64) -> Residency {
-        if self.access.mode == Mode::Inline || self.copy.is_some() {
+        if self.access.mode == AioMode::Inline || self.copy.is_some() {
             return Residency::Present;
         }
         self.local
@@ -367,7 +367,7 @@ impl<S: Sink> Sending<'_, S> {
         self.wait(fill).await
     }
 
-    async fn wait(&self, fill: Arc<Fill>) -> Result<(), Error> {
+    async fn wait(&self, fill: Arc<WindowFill>) -> Result<(), Error> {
         let begun = Instant::now();
         match fill.wait().await {
             Err(FillError::Abandoned) => Ok(()),
@@ -390,7 +390,7 @@ impl<S: Sink> Sending<'_, S> {
     fn fill_ahead(&mut self) {
         let from = self.ahead.max(self.window + 1);
         let target = self.last_window().min(self.window + self.depth);
-        if self.access.mode == Mode::Inline
+        if self.access.mode == AioMode::Inline
             || from > target
             || from > self.window + self.depth.div_ceil(2)
         {

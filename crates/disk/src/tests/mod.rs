@@ -47,7 +47,7 @@ fn a_file_is_opened_and_read_and_the_second_time_from_memory() {
         let access = Access::new(&pool);
         for _ in 0..2 {
             let file = local.open(bytes(&path), &access).await.unwrap();
-            assert_eq!((file.meta().kind, file.meta().len), (Kind::File, 5));
+            assert_eq!((file.meta().kind, file.meta().len), (FileKind::File, 5));
             assert_eq!(
                 &local.read(&file, 0, 100, &access).await.unwrap()[..],
                 b"hello"
@@ -86,7 +86,7 @@ fn missing_and_forbidden_files_give_the_errors_of_nginx() {
             "stat() failed (2: No such file or directory)"
         );
         let meta = local.stat(bytes(dir.path()), &access).await.unwrap();
-        assert_eq!(meta.kind, Kind::Directory);
+        assert_eq!(meta.kind, FileKind::Directory);
     });
 }
 
@@ -339,9 +339,9 @@ fn readdir_lists_the_entries() {
         assert_eq!(
             seen,
             [
-                (&b"a"[..], Kind::File),
-                (b"d", Kind::Directory),
-                (b"dangling", Kind::Other)
+                (&b"a"[..], FileKind::File),
+                (b"d", FileKind::Directory),
+                (b"dangling", FileKind::Other)
             ]
         );
         assert_eq!(entries[0].meta.len, 3);

@@ -89,7 +89,7 @@ fn every_way_of_sending_gives_the_same_bytes_cold_and_warm() {
                 ..plain
             },
             Access {
-                mode: Mode::Inline,
+                mode: AioMode::Inline,
                 ..plain
             },
             Access {
@@ -191,7 +191,7 @@ fn a_file_truncated_while_it_is_sent_ends_with_an_error() {
                 ..plain
             },
             Access {
-                mode: Mode::Inline,
+                mode: AioMode::Inline,
                 ..plain
             },
         ] {

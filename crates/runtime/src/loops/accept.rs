@@ -115,7 +115,7 @@ enum Batch {
 }
 
 fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
-    let is_scarce = memory::level::level() >= memory::Level::Accept;
+    let is_scarce = memory::level::level() >= memory::MemoryLevel::Accept;
     let batch = if is_scarce { SCARCE_BATCH } else { BATCH_MAX };
     for _ in 0..batch {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use disk::memory::Level;
+use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 
 use super::Loop;
@@ -16,14 +16,14 @@ const STEP: usize = 16;
 
 /// Lets go of what the level says, as long as that holds.
 pub(super) async fn run(loop_: Rc<Loop>) {
-    if level() >= Level::Buffers {
+    if level() >= MemoryLevel::Buffers {
         loop_.free_spare_memory();
         loop_.wire.give_back();
     }
-    while level() > Level::None && loop_.disk.shed(STEP) {
+    while level() > MemoryLevel::None && loop_.disk.shed(STEP) {
         yield_turn::others_first().await;
     }
-    while level() >= Level::Accept && loop_.idle.close_unused(STEP) > 0 {
+    while level() >= MemoryLevel::Accept && loop_.idle.close_unused(STEP) > 0 {
         yield_turn::others_first().await;
     }
 }

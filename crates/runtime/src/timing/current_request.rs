@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use disk::Waited;
+use disk::WaitTimes;
 use disk::metrics::ARE_COUNTED;
 
 use super::tsc_clock;
@@ -49,7 +49,7 @@ impl Phase {
     }
 }
 
-const NO_TIME: Waited = Waited {
+const NO_TIME: WaitTimes = WaitTimes {
     disk_ns: 0,
     pool_ns: 0,
 };
@@ -64,7 +64,7 @@ struct Page {
     /// Phase of the request.
     phase: Cell<Phase>,
     /// Time that it had waited.
-    waited: Cell<Waited>,
+    waited: Cell<WaitTimes>,
 }
 
 impl Page {
@@ -277,7 +277,7 @@ pub fn another() {
 
 /// How long the current request has waited for disks and pools so far.
 #[must_use]
-pub fn waited() -> Waited {
+pub fn waited() -> WaitTimes {
     disk::waited()
 }
 

@@ -88,7 +88,7 @@ config::own!(HeaderLines);
 impl Section for HeaderLines {
     type Raw = <Lines as Section>::Raw;
 
-    fn tables() -> Vec<&'static config::Table> {
+    fn tables() -> Vec<&'static config::DirectiveTable> {
         Lines::tables()
     }
 

@@ -3,7 +3,7 @@
 //! Only for content that is marked as `conditional` (files, lists, texts, cached answers), and only for a 200.
 
 use config::directives;
-use message::conditional::{self, IfModifiedSince, Verdict};
+use message::conditional::{self, ConditionalVerdict, IfModifiedSince};
 
 use crate::request::Request;
 use crate::{Failure, Response};
@@ -56,11 +56,11 @@ pub fn apply(
         response.etag.as_ref(),
         rule,
     ) {
-        Verdict::Send => Ok(()),
-        Verdict::NotModified => {
+        ConditionalVerdict::Send => Ok(()),
+        ConditionalVerdict::NotModified => {
             response.become_not_modified();
             Ok(())
         }
-        Verdict::Failed => Err(Failure::new(412)),
+        ConditionalVerdict::Failed => Err(Failure::new(412)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use config::{Directive, Error, Problem, Scope, Section, Table, Word, blocks};
+use config::{Directive, DirectiveTable, Error, Problem, Scope, Section, Word, blocks};
 use ipnet::IpNet;
 
 use crate::Failure;
@@ -57,7 +57,7 @@ config::own!(Access);
 impl Section for Access {
     type Raw = Option<Vec<Rule>>;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

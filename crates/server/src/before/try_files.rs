@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, Value, Word, directives};
-use disk::{Errno, Kind};
+use disk::{Errno, FileKind};
 use logs::Level;
 
 use crate::Failure;
@@ -151,7 +151,7 @@ async fn look(
     let access = files::access(request, &path)?;
     let found = request.client.loop_.disk.stat(&path, &access).await;
     match found {
-        Ok(meta) if (meta.kind == Kind::Directory) == candidate.is_directory => {
+        Ok(meta) if (meta.kind == FileKind::Directory) == candidate.is_directory => {
             take(request, name, candidate.is_directory, alias);
             Ok(true)
         }

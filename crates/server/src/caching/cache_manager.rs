@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cache::store::Walk;
+use cache::store::DirectoryWalk;
 use cache::{Error, Store};
 use disk::pool::Lane;
 use disk::{Access, Disk, Filesystem, Local};
@@ -202,7 +202,7 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
         noatime: true,
         ..Access::new(&pool)
     };
-    let mut walk = Walk::new(store);
+    let mut walk = DirectoryWalk::new(store);
     let mut begun = Instant::now();
     loop {
         let Some(cache) = kept.upgrade() else { return };

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::freshness::{self, IgnoredHeaders, PassReason, RequestControl, Rules, Verdict};
-use cache::store::Found;
+use cache::freshness::{self, IgnoredHeaders, PassReason, RequestControl, Rules, StoreVerdict};
+use cache::store::LookupOutcome;
 use cache::{Key, Store};
 use config::Template;
 use disk::{Access, Local};
@@ -89,7 +89,7 @@ impl<'a> Inquiry<'a> {
         &self,
         request: &Request,
         access: &Access<'_>,
-    ) -> Result<Found, cache::Error> {
+    ) -> Result<LookupOutcome, cache::Error> {
         let local = local(request);
         self.store
             .find(local, access, &self.key_text, lines(request), self.now)
@@ -191,7 +191,7 @@ pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
     let verdict = freshness::judge(&answer, inquiry.rules);
     matches!(
         verdict,
-        Verdict::Store(_) | Verdict::Pass(PassReason::NoLifetime)
+        StoreVerdict::Store(_) | StoreVerdict::Pass(PassReason::NoLifetime)
     )
 }
 

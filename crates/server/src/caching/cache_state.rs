@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Entry;
-use cache::freshness::{self, OriginResponse, Verdict};
+use cache::freshness::{self, OriginResponse, StoreVerdict};
 use cache::store::Hit;
 use logs::wall_clock::Moment;
 use message::HeaderId;
@@ -157,7 +157,7 @@ fn refusal(request: &Request) -> Option<Cow<'static, str>> {
         now,
     };
     match freshness::judge(&answer, cache_request::rules(request.location())) {
-        Verdict::Pass(why) => Some(why.to_string().into()),
-        Verdict::Store(_) => None,
+        StoreVerdict::Pass(why) => Some(why.to_string().into()),
+        StoreVerdict::Store(_) => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use cache::freshness::{IgnoredHeaders, Rules, Valid};
+use cache::freshness::{IgnoredHeaders, Rules, ValidFor};
 use config::{
     Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
     directives, parse_sec,
@@ -186,7 +186,7 @@ impl Conditions {
 
 /// `proxy_cache_valid`: all lines of a level.
 #[derive(Clone, Debug, Default)]
-pub struct Validities(pub Vec<Valid>);
+pub struct Validities(pub Vec<ValidFor>);
 
 impl Value for Validities {
     const SYNTAX: &'static str = "[code …] time";
@@ -201,7 +201,7 @@ impl Value for Validities {
             Problem::new(format!("invalid time value \"{}\"", time.display())).at(codes.len())
         })?;
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        let of = |status| Valid { status, seconds };
+        let of = |status| ValidFor { status, seconds };
         if codes.is_empty() {
             return Ok(Self(ALONE.into_iter().map(|code| of(Some(code))).collect()));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cache::Key;
 use cache::KeyState;
 use cache::fill::{Ending, Fill, Filler, Follower, Role};
-use cache::freshness::Failure as Lost;
+use cache::freshness::OriginFailure as Lost;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
 use logs::wall_clock::Moment;
@@ -399,7 +399,7 @@ async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetc
     };
     // With the lines that the 304 brought, if they could be stored.
     let hit = match found {
-        Ok(cache::store::Found::Hit(new)) => new,
+        Ok(cache::store::LookupOutcome::Hit(new)) => new,
         _ => old,
     };
     served(serve(request, inquiry, &hit, Status::Revalidated).await)

@@ -13,11 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::FetchMoment;
 use cache::fill::{Ending, Filler, Metadata, Sharing};
-use cache::freshness::{self, Line, OriginResponse, Rules, Storable, Verdict};
+use cache::freshness::{self, FieldLine, OriginResponse, Rules, Storable, StoreVerdict};
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use cache::{KeyState, KnownKey};
-use disk::memory::Level;
+use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::date::Seconds;
@@ -254,7 +254,7 @@ impl Filling {
             .own::<Caching>()
             .proxy_cache_use_stale
             .has(kind);
-        let failure = freshness::Failure::Status(status);
+        let failure = freshness::OriginFailure::Status(status);
         let now = Moment::now().second();
         self.rules()
             .may_cover(&hit.known.lifetime, now, failure, is_wanted)
@@ -296,8 +296,8 @@ impl Filling {
             now: Moment::now().second(),
         };
         match freshness::judge(&answer, self.rules()) {
-            Verdict::Store(storable) => Some(storable),
-            Verdict::Pass(_) => None,
+            StoreVerdict::Store(storable) => Some(storable),
+            StoreVerdict::Pass(_) => None,
         }
     }
 
@@ -326,7 +326,7 @@ impl Filling {
         });
         let is_saved = write_pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
         if !is_saved {
-            self.cache.shed(match level() >= Level::Fills {
+            self.cache.shed(match level() >= MemoryLevel::Fills {
                 true => "memory is scarce",
                 false => "too much waits to be written already",
             });
@@ -436,7 +436,8 @@ impl Filling {
             asked: self.asked,
             now,
         };
-        let Verdict::Store(Storable { lifetime, .. }) = freshness::judge(&answer, self.rules())
+        let StoreVerdict::Store(Storable { lifetime, .. }) =
+            freshness::judge(&answer, self.rules())
         else {
             return filler.end_without(Ending::Renewed);
         };
@@ -466,7 +467,7 @@ impl Filling {
         &self,
         hit: &Hit,
         lifetime: Lifetime,
-        updated: Option<Vec<Line<'_>>>,
+        updated: Option<Vec<FieldLine<'_>>>,
     ) -> Result<(), cache::Error> {
         let (store, local) = (self.store(), &self.loop_.disk);
         store.renew(local, &hit.known, lifetime).await?;
@@ -488,10 +489,10 @@ impl Filling {
 
     /// Whether these lines equal the stored ones. `Date` is compared only where clients see it: the index knows a
     /// response's age.
-    fn are_same(&self, updated: &[Line<'_>], stored: &ResponseHead) -> bool {
+    fn are_same(&self, updated: &[FieldLine<'_>], stored: &ResponseHead) -> bool {
         let passing = self.location().passing.as_ref();
         let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));
-        let counts = |(_, _, id): &Line<'_>| *id != HeaderId::Date || !hides_date;
+        let counts = |(_, _, id): &FieldLine<'_>| *id != HeaderId::Date || !hides_date;
         let mut updated: Vec<_> = updated.iter().copied().filter(counts).collect();
         let mut stored: Vec<_> = lines(stored).filter(counts).collect();
         updated.sort_unstable();
@@ -501,7 +502,7 @@ impl Filling {
 }
 
 /// The lines of a head.
-pub fn lines(head: &ResponseHead) -> impl Iterator<Item = Line<'_>> + Clone {
+pub fn lines(head: &ResponseHead) -> impl Iterator<Item = FieldLine<'_>> + Clone {
     head.fields.iter().map(|field| {
         (
             field.name.of(&head.bytes),

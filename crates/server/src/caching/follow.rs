@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use cache::Store;
-use cache::fill::{Follower, Next};
+use cache::fill::{Follower, NextPiece};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
 
@@ -36,9 +36,11 @@ pub async fn body(
     let mut first = None;
     if let ResponseFraming::Length(length) = head.framing {
         match now(&follower).await {
-            Some(Next::End) if length == 0 => return Body::Empty,
-            Some(Next::Bytes(bytes)) if bytes.len() as u64 == length => return Body::bytes(bytes),
-            Some(Next::Bytes(bytes)) => first = Some(bytes),
+            Some(NextPiece::End) if length == 0 => return Body::Empty,
+            Some(NextPiece::Bytes(bytes)) if bytes.len() as u64 == length => {
+                return Body::bytes(bytes);
+            }
+            Some(NextPiece::Bytes(bytes)) => first = Some(bytes),
             // The next call gives the same result.
             _ => {}
         }
@@ -56,7 +58,7 @@ pub async fn body(
 }
 
 /// The next piece for a follower, if one is here.
-async fn now(follower: &Follower) -> Option<Next> {
+async fn now(follower: &Follower) -> Option<NextPiece> {
     poll_fn(|context| match follower.poll_next(context) {
         Poll::Ready(next) => Poll::Ready(Some(next)),
         Poll::Pending => Poll::Ready(None),
@@ -71,12 +73,12 @@ async fn next(
         return Ok(Some((Chunk::Bytes(bytes), following)));
     }
     let bytes = match following.follower.next().await {
-        Next::Bytes(bytes) => bytes,
-        Next::End => return Ok(None),
-        Next::Written(range) => following.read(range).await?,
-        Next::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
+        NextPiece::Bytes(bytes) => bytes,
+        NextPiece::End => return Ok(None),
+        NextPiece::Written(range) => following.read(range).await?,
+        NextPiece::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
         // The fill has logged the reason.
-        Next::Broken | Next::Alone | Next::Flush => return Err(BodyError::Logged),
+        NextPiece::Broken | NextPiece::Alone | NextPiece::Flush => return Err(BodyError::Logged),
     };
     Ok(Some((Chunk::Bytes(bytes), following)))
 }

@@ -13,7 +13,7 @@ use cache::Entry;
 use cache::freshness::Rules;
 use cache::store::Hit;
 use disk::OpenFile;
-use disk::memory::Level;
+use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::{Body, HeaderId, ResponseHead};
@@ -142,7 +142,7 @@ pub fn keep(
     response: &Response,
 ) {
     let head = hit.entry.head();
-    let is_same_for_all = level() < Level::Buffers
+    let is_same_for_all = level() < MemoryLevel::Buffers
         && hit.entry.variant().is_none()
         && response.status == head.status
         && !is_of_request(head);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cache::KnownKey;
 use cache::freshness::ReuseDecision;
-use cache::store::{Found, Hit, Miss};
+use cache::store::{Hit, LookupOutcome, Miss};
 use logs::Level;
 
 use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
@@ -198,13 +198,15 @@ async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
         inquiry.find(request, &access).await
     };
     match found {
-        Ok(Found::Hit(hit)) => judge(request, inquiry, hit),
-        Ok(Found::Miss(missed)) => miss(request, inquiry, missed),
-        Ok(Found::Failed(known)) if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) => {
+        Ok(LookupOutcome::Hit(hit)) => judge(request, inquiry, hit),
+        Ok(LookupOutcome::Miss(missed)) => miss(request, inquiry, missed),
+        Ok(LookupOutcome::Failed(known))
+            if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) =>
+        {
             cache_state::of(request).status = Some(Status::Hit);
             Step::Answer(Outcome::Failed(Failure::new(known.status)))
         }
-        Ok(Found::Failed(_)) => miss(request, inquiry, Miss::default()),
+        Ok(LookupOutcome::Failed(_)) => miss(request, inquiry, Miss::default()),
         Err(error) => {
             inquiry.cache.tell("it cannot be looked into", &error);
             Step::Pass

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::Description;
 use cache::FetchMoment;
-use cache::fill::{Fill, Follower, Next, Unindexed};
+use cache::fill::{Fill, Follower, NextPiece, Unindexed};
 use cache::freshness::stored_fields;
 use cache::store::{EntryWriter, WRITE_BYTES};
 use cache::{Error, Key, Lifetime, Store};
@@ -192,13 +192,15 @@ impl Saving {
         };
         loop {
             match saver.next().await {
-                Next::Bytes(bytes) => {
+                NextPiece::Bytes(bytes) => {
                     unsaved.note(writing.body_len() + bytes.len() as u64);
                     writing.push(&self.local, bytes).await?;
                 }
-                Next::Flush => Box::pin(writing.flush(&self.local)).await?,
-                Next::End => return Ok(End::Whole),
-                Next::Alone | Next::Broken | Next::Written(_) => return Ok(End::GivenUp),
+                NextPiece::Flush => Box::pin(writing.flush(&self.local)).await?,
+                NextPiece::End => return Ok(End::Whole),
+                NextPiece::Alone | NextPiece::Broken | NextPiece::Written(_) => {
+                    return Ok(End::GivenUp);
+                }
             }
             saver.written(writing.written());
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cache::fill::Filler;
 use disk::memory::level::level;
-use disk::memory::{self, Level};
+use disk::memory::{self, MemoryLevel};
 use message::BodyError;
 use runtime::Loop;
 
@@ -43,7 +43,7 @@ fn is_behind(cache: &Cache, part: u64) -> bool {
 /// Whether the disk has room for one more response. One of several that were asked for at once (`proxy_cache_lock off`)
 /// is not worth storing where they get in each other's way.
 pub async fn has_turn(cache: &Cache, loop_: &Loop, is_alone: bool) -> bool {
-    if level() >= Level::Fills {
+    if level() >= MemoryLevel::Fills {
         return false;
     }
     let is_wanted = !is_alone

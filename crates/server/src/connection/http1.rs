@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use logs::Level;
 use message::RequestHead;
-use wire::http1::request_parser::Limits;
+use wire::http1::request_parser::HeadLimits;
 use wire::{Error as WireError, turn};
 
 use crate::generation::Generation;
@@ -248,7 +248,7 @@ pub async fn read(
     let default = settings.listens.entries()[entry].default;
     let first = settings.server(default);
     let mut chosen: Option<ServerId> = None;
-    let mut choose = |host: &[u8]| -> Option<Limits> {
+    let mut choose = |host: &[u8]| -> Option<HeadLimits> {
         let NamedServer { server, .. } = names.find(host)?;
         chosen = Some(server);
         Some(settings.server(server).limits)

@@ -9,7 +9,7 @@ use config::{
     Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word,
     directives,
 };
-use disk::{Access, Mode, OpenFileCacheSettings, Pool, Symlinks};
+use disk::{Access, AioMode, OpenFileCacheSettings, Pool, Symlinks};
 use logs::Level;
 
 use crate::Failure;
@@ -198,9 +198,9 @@ pub fn reading<'a>(location: &Location, pool: &'a Pool) -> Access<'a> {
     let files = &location.settings.files;
     let mut access = Access::new(pool);
     access.mode = if matches!(files.aio.value, Aio::Off) {
-        Mode::Inline
+        AioMode::Inline
     } else {
-        Mode::Pool
+        AioMode::Pool
     };
     access.directio = files.directio.on().map(|size| size.0);
     access.directio_alignment = files.directio_alignment.0;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::directives;
-use disk::{Errno, Kind, OpenFile};
+use disk::{Errno, FileKind, OpenFile};
 use message::Method;
 
 use crate::after::compression::accept::Accepting;
@@ -112,7 +112,7 @@ pub async fn make(request: &Request) -> Found {
 async fn open(request: &Request, mapped: &Mapped) -> Result<Option<Rc<OpenFile>>, Outcome> {
     let access = files::access(request, &mapped.path).map_err(Outcome::Failed)?;
     match request.client.loop_.disk.open(&mapped.path, &access).await {
-        Ok(file) => Ok((file.meta().kind == Kind::File).then_some(file)),
+        Ok(file) => Ok((file.meta().kind == FileKind::File).then_some(file)),
         Err(error) => {
             let is_missing = matches!(
                 error.errno(),

@@ -1,7 +1,7 @@
 //! `index`: finds the file to serve for a directory. nginx-drop-in 17.
 
 use config::{Problem, Scope, Template, Value, Word, directives};
-use disk::{Errno, Kind};
+use disk::{Errno, FileKind};
 use logs::Level;
 use message::Method;
 
@@ -141,7 +141,7 @@ async fn look_at_directory(
     };
     let access = files::access(request, path)?;
     match request.client.loop_.disk.stat(path, &access).await {
-        Ok(meta) if meta.kind == Kind::Directory => Ok(()),
+        Ok(meta) if meta.kind == FileKind::Directory => Ok(()),
         Ok(_) => {
             request.log(Level::Alert, &|out| {
                 out.push(b'"');

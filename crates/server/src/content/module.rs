@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Placed, Scope, Section, Table};
+use config::{Directive, DirectiveTable, Error, Placed, Scope, Section};
 use disk::Lane;
 
 use super::files;
@@ -43,7 +43,7 @@ pub trait Handler: Debug + Send + Sync {
 /// A module: directives, and what they make.
 pub trait Module: Debug + Send + Sync {
     /// Its directives. They may stand in `http`, in servers and in locations, and their names must be new ones.
-    fn tables(&self) -> Vec<&'static Table>;
+    fn tables(&self) -> Vec<&'static DirectiveTable>;
 
     /// Its variables ([`crate::variables!`]). Their names must be new ones.
     fn variables(&self) -> &'static [VariableEntry] {

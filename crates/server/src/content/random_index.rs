@@ -3,7 +3,7 @@
 //! The directory is read in the pool. Not here: serving the file, to which the request is redirected internally.
 
 use config::{Flag, directives};
-use disk::{DirEntry, Kind, Lane};
+use disk::{DirEntry, FileKind, Lane};
 use message::Method;
 
 use crate::Failure;
@@ -65,7 +65,7 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
 /// The file for a random number.
 fn choose(entries: &[DirEntry], random: u128) -> Option<Box<[u8]>> {
     let is_file =
-        |entry: &&DirEntry| entry.meta.kind == Kind::File && !entry.name.starts_with(b".");
+        |entry: &&DirEntry| entry.meta.kind == FileKind::File && !entry.name.starts_with(b".");
     let count = entries.iter().filter(is_file).count();
     if count == 0 {
         return None;

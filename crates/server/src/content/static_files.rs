@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{Flag, directives};
-use disk::{Kind, OpenFile};
+use disk::{FileKind, OpenFile};
 use logs::Level;
 use message::escape::Escape;
 use message::response::Ranges;
@@ -68,15 +68,15 @@ pub async fn open_film(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Opti
     let opened = open(request).await;
     let (file, mapped) = opened.map_err(|failure| Some(Outcome::Failed(failure)))?;
     match file.meta().kind {
-        Kind::File => Ok((file, mapped)),
-        Kind::Directory | Kind::Other => Err(None),
+        FileKind::File => Ok((file, mapped)),
+        FileKind::Directory | FileKind::Other => Err(None),
     }
 }
 
 async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outcome {
     match file.meta().kind {
-        Kind::Directory => return Outcome::Failed(add_slash(request)),
-        Kind::Other => {
+        FileKind::Directory => return Outcome::Failed(add_slash(request)),
+        FileKind::Other => {
             request.log(Level::Crit, &|out| {
                 out.push(b'"');
                 out.extend_from_slice(&mapped.path);
@@ -84,7 +84,7 @@ async fn answer(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Outc
             });
             return Outcome::Failed(Failure::new(404));
         }
-        Kind::File => {}
+        FileKind::File => {}
     }
     if request.method == Method::Post {
         return Outcome::Failed(Failure::new(405));

@@ -16,7 +16,7 @@ use logs::Level;
 use message::{Body, Method};
 use runtime::listen::Address;
 use wire::UpstreamConnection;
-use wire::connect::{ConnectError, Options};
+use wire::connect::{ConnectError, ConnectOptions};
 
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -182,7 +182,7 @@ struct Opening {
     record: Rc<Record>,
     upstream: Arc<Upstream>,
     choice: Choice,
-    options: Options,
+    options: ConnectOptions,
     begun_ms: u64,
 }
 
@@ -202,7 +202,7 @@ impl Opening {
             record: request.states.share().unwrap_or_default(),
             upstream,
             choice,
-            options: Options {
+            options: ConnectOptions {
                 from: bind.and_then(|bind| bind.address(request)),
                 is_transparent: bind.is_some_and(|bind| bind.is_transparent),
                 probes: settings.tunnel_socket_keepalive,

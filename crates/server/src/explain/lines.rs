@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use config::{Directive, Inherit, Place, Table, Tree, VariableIndex};
+use config::{Directive, DirectiveTable, Inherit, TextPlace, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
 use crate::request::Request;
@@ -18,13 +18,13 @@ const MADE_OF_MAX: usize = 10;
 /// A configuration's lines.
 pub struct Lines<'a> {
     tree: &'a Tree,
-    tables: Vec<&'static Table>,
+    tables: Vec<&'static DirectiveTable>,
     variables: &'a [String],
 }
 
 impl<'a> Lines<'a> {
     /// Those of this configuration.
-    pub fn new(loaded: &'a Loaded, tables: Vec<&'static Table>) -> Self {
+    pub fn new(loaded: &'a Loaded, tables: Vec<&'static DirectiveTable>) -> Self {
         Self {
             tree: &loaded.tree,
             tables,
@@ -39,7 +39,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The blocks around the one that stands at `place`, it included, from the outside in.
-    pub fn around(&self, place: Option<&Place>) -> Vec<&'a Directive> {
+    pub fn around(&self, place: Option<&TextPlace>) -> Vec<&'a Directive> {
         let mut chain = Vec::new();
         if let Some(place) = place {
             descend(&self.tree.directives, place, &mut chain);
@@ -185,7 +185,7 @@ pub fn named<'a>(block: &'a Directive, names: &[&str]) -> impl Iterator<Item = &
     children.filter(move |line| names.iter().any(|name| line.name == *name))
 }
 
-fn descend<'a>(level: &'a [Directive], place: &Place, chain: &mut Vec<&'a Directive>) -> bool {
+fn descend<'a>(level: &'a [Directive], place: &TextPlace, chain: &mut Vec<&'a Directive>) -> bool {
     for directive in level {
         chain.push(directive);
         if directive.block.is_some()

@@ -14,7 +14,7 @@ mod parse;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Scope, Section, Table, Template, blocks};
+use config::{Directive, DirectiveTable, Error, Scope, Section, Template, blocks};
 
 blocks! {
     /// Setting and removing headers (headers-more).
@@ -102,7 +102,7 @@ config::own!(HeadersMore);
 impl Section for HeadersMore {
     type Raw = Self;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

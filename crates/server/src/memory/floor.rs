@@ -3,7 +3,7 @@
 //! Not here: the bounds themselves ([`disk::memory::limits`]). Invariant: nothing is refused; the administrator who set
 //! the limit may know better.
 
-use disk::memory::limits::Limit;
+use disk::memory::limits::MemoryLimit;
 use logs::process_log::{Level, error_log};
 
 /// Bytes that the master, the worker and their threads take under load, including the kernel's memory for them and the
@@ -20,13 +20,13 @@ fn least(loops: usize) -> u64 {
 }
 
 /// Logs a warning where the limit is less.
-pub fn warn(limit: &Limit, loops: usize) {
+pub fn warn(limit: &MemoryLimit, loops: usize) {
     if let Some(text) = text(limit, loops) {
         error_log(Level::Warn, format_args!("{text}"));
     }
 }
 
-fn text(limit: &Limit, loops: usize) -> Option<String> {
+fn text(limit: &MemoryLimit, loops: usize) -> Option<String> {
     let least = least(loops);
     (limit.bytes < least).then(|| {
         format!(
@@ -42,13 +42,13 @@ fn text(limit: &Limit, loops: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disk::memory::limits::Bound;
+    use disk::memory::limits::LimitSource;
 
     #[test]
     fn it_is_said_where_the_loops_have_no_room() {
-        let limit = |mib: u64| Limit {
+        let limit = |mib: u64| MemoryLimit {
             bytes: mib * MIB,
-            of: Bound::Process("RLIMIT_AS"),
+            of: LimitSource::Process("RLIMIT_AS"),
         };
         assert_eq!(text(&limit(64), 16), None);
         assert_eq!(text(&limit(32), 2), None);

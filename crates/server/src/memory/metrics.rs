@@ -2,7 +2,7 @@
 //!
 //! Invariant: memory without a known owner is `other`, so that the sum is what the kernel counts for the worker.
 
-use disk::memory::accounts::{HOLDERS, Held, held};
+use disk::memory::accounts::{HOLDERS, HeldBytes, held};
 use disk::memory::level::{LEVELS, level};
 use disk::memory::{Holder, budget};
 use runtime::families;
@@ -37,7 +37,7 @@ pub struct Known {
 
 /// Shows them.
 pub fn show(memory: &Memory, known: Known, page: &mut Page) {
-    let mut held: Held = held();
+    let mut held: HeldBytes = held();
     held[Holder::Connections as usize] += known.connections * CONNECTION_BYTES;
     held[Holder::Index as usize] += known.index_bytes;
     // Neither a file nor mapped: the kernel does not count it as the worker's.

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use slots::slotted;
 
 use directives::MemoryBudget;
-use disk::memory::limits::Limit;
+use disk::memory::limits::MemoryLimit;
 use runtime::{Ledger, PARTS};
 
 slotted!(PARTS: Memory);
@@ -36,7 +36,7 @@ pub struct Memory {
     /// `memory_budget`.
     wish: Mutex<MemoryBudget>,
     /// The lowest bound.
-    limit: Mutex<Option<Limit>>,
+    limit: Mutex<Option<MemoryLimit>>,
     /// Number of times that each level began.
     begun: [Number; LEVELS.len()],
     /// Processes of the control group that the kernel killed while this one watched.

@@ -15,7 +15,7 @@ use disk::memory::accounts::held;
 use disk::memory::cgroup::{self, Bounded, Usage};
 use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
-use disk::memory::{self, Holder, Level, budget};
+use disk::memory::{self, Holder, MemoryLevel, budget};
 use logs::process_log::{self, error_log};
 use runtime::Ledger;
 use rustix::event::{PollFlags, Timespec, poll};
@@ -72,14 +72,14 @@ struct Watch {
 
 /// The last log lines.
 struct Said {
-    level: Level,
+    level: MemoryLevel,
     /// The time since which no level holds.
     calm_since: Instant,
 }
 
 /// The result of a look.
 struct Look {
-    level: Level,
+    level: MemoryLevel,
     /// The bound that determines the level.
     usage: Usage,
     reason: String,
@@ -101,7 +101,7 @@ impl Watch {
             kills_untold: 0,
             kills_told: None,
             said: Said {
-                level: Level::None,
+                level: MemoryLevel::None,
                 calm_since: now,
             },
         }
@@ -118,7 +118,7 @@ impl Watch {
                 self.read_limits(&ledger);
             }
             let look = self.look();
-            pause = match look.is_wide && look.level == Level::None {
+            pause = match look.is_wide && look.level == MemoryLevel::None {
                 true => SELDOM,
                 false => OFTEN,
             };
@@ -185,8 +185,8 @@ impl Watch {
                 look.reason = bounded.to_string();
             }
         }
-        if look.level == Level::None && Instant::now() < self.rung_until {
-            look.level = Level::Copies;
+        if look.level == MemoryLevel::None && Instant::now() < self.rung_until {
+            look.level = MemoryLevel::Copies;
             "the kernel finds hardly any to give up".clone_into(&mut look.reason);
         }
         look
@@ -198,7 +198,7 @@ impl Watch {
             super::of(ledger).begun[begun].add(1);
         }
         self.said.note(look);
-        let is_again = look.level > Level::None && self.told_loops.elapsed() >= AGAIN;
+        let is_again = look.level > MemoryLevel::None && self.told_loops.elapsed() >= AGAIN;
         if look.level > before || is_again {
             self.told_loops = Instant::now();
             ledger.tell_loops_to_shed();
@@ -207,8 +207,8 @@ impl Watch {
     }
 
     /// Gives the allocator's unused memory back: always where the limit is tight, otherwise while memory is scarce.
-    fn trim(&mut self, level: Level, is_new: bool) {
-        let is_wanted = level >= Level::Buffers || memory::is_tight(budget());
+    fn trim(&mut self, level: MemoryLevel, is_new: bool) {
+        let is_wanted = level >= MemoryLevel::Buffers || memory::is_tight(budget());
         if is_wanted && (is_new || self.trimmed.elapsed() >= AGAIN) {
             self.trimmed = Instant::now();
             sys::trim_heap();
@@ -238,9 +238,9 @@ impl Watch {
 
 impl Said {
     fn note(&mut self, look: &Look) {
-        if look.level == Level::None {
-            if self.level > Level::None && self.calm_since.elapsed() >= CALM {
-                self.level = Level::None;
+        if look.level == MemoryLevel::None {
+            if self.level > MemoryLevel::None && self.calm_since.elapsed() >= CALM {
+                self.level = MemoryLevel::None;
                 error_log(
                     process_log::Level::Notice,
                     format_args!("memory is not scarce any more"),

@@ -359,7 +359,7 @@ pub struct Main {
 impl Main {
     /// The tables of these directives.
     #[must_use]
-    pub fn tables() -> Vec<&'static config::Table> {
+    pub fn tables() -> Vec<&'static config::DirectiveTable> {
         let mut tables = Processes::tables();
         tables.extend(Events::tables());
         tables.push(blocks());

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Error, Grammar, Recorded, Scope, Source, Tree};
+use config::{Error, Grammar, Recorded, Scope, TextSource, Tree};
 
 use super::circumstances::Circumstances;
 use super::directives::Main;
@@ -88,7 +88,7 @@ pub struct Refused {
 pub fn load(
     origin: &Origin,
     circumstances: &Circumstances,
-    source: &mut dyn Source,
+    source: &mut dyn TextSource,
     modules: Modules,
 ) -> Result<Loaded, Box<Refused>> {
     let refused = |error, warnings| Box::new(Refused { error, warnings });
@@ -154,7 +154,7 @@ fn build(
 pub fn main(
     origin: &Origin,
     circumstances: &Circumstances,
-    source: &mut dyn Source,
+    source: &mut dyn TextSource,
     modules: Modules,
 ) -> Result<(Tree, Main), Error> {
     let (tree, _) = config::load_checked(

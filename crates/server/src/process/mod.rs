@@ -40,7 +40,7 @@ use crate::content::module::Modules;
 
 /// The tables of everything that is built.
 #[must_use]
-pub fn tables() -> Vec<&'static config::Table> {
+pub fn tables() -> Vec<&'static config::DirectiveTable> {
     directives::Main::tables()
         .into_iter()
         .chain(crate::settings::tables::all())
@@ -49,7 +49,7 @@ pub fn tables() -> Vec<&'static config::Table> {
 
 /// The same with the tables of modules from outside.
 #[must_use]
-pub fn tables_with(modules: Modules) -> Vec<&'static config::Table> {
+pub fn tables_with(modules: Modules) -> Vec<&'static config::DirectiveTable> {
     let mut all = tables();
     all.extend(modules.iter().flat_map(|module| module.tables()));
     all

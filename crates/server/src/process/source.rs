@@ -21,7 +21,7 @@ pub struct Files {
     pub instead: Option<(PathBuf, Vec<u8>)>,
 }
 
-impl config::Source for Files {
+impl config::TextSource for Files {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         match &self.instead {
             Some((name, text)) if name == path => Ok(text.clone()),
@@ -139,7 +139,7 @@ fn class_fits(pattern: &[u8], byte: u8) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Source as _;
+    use config::TextSource as _;
 
     #[test]
     fn patterns_fit_as_in_glob() {

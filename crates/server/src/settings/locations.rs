@@ -225,7 +225,7 @@ pub struct Level<'a> {
     /// Whether it is `internal`.
     pub is_internal: bool,
     /// The block's directive.
-    pub place: Option<config::Place>,
+    pub place: Option<config::TextPlace>,
 }
 
 /// Adds a location without any inside it.

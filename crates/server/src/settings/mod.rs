@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 use logs::format::Formats;
 use logs::{AccessLogs, ErrorLogs};
 use runtime::listen;
-use wire::http1::request_parser::Limits;
+use wire::http1::request_parser::HeadLimits;
 
 pub use self::core::CoreSettings;
 use crate::after::charset::Charsets;
@@ -165,7 +165,7 @@ pub struct Server {
     /// Its settings for reading requests.
     pub settings: ServerSettings,
     /// The limits of a request header, out of these settings.
-    pub limits: Limits,
+    pub limits: HeadLimits,
     /// The location that stands for the server itself; its `inner` are the server's locations.
     pub location: LocationId,
     named: Vec<(Bytes, LocationId)>,
@@ -232,7 +232,7 @@ pub struct Location {
     /// Whether it is `internal`.
     pub is_internal: bool,
     /// The place of its block in the configuration's text.
-    pub place: Option<config::Place>,
+    pub place: Option<config::TextPlace>,
     /// Its logs, once [`Settings::equip`] has been called.
     pub(crate) logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
     /// The destination of its requests (`proxy_pass`).

@@ -31,7 +31,7 @@ pub struct Block<'a> {
     raw: Raw,
     /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
-    place: Option<config::Place>,
+    place: Option<config::TextPlace>,
 }
 
 /// The scopes of one location as read.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::{
     Bufs, Error, Flag, Msec, Number, Placed, Problem, Scope, Size, Value, Word, directives,
 };
-use wire::http1::request_parser::Limits;
+use wire::http1::request_parser::HeadLimits;
 
 use crate::caching::directives::Conditions;
 use crate::regex::Regex;
@@ -178,9 +178,9 @@ impl ServerSettings {
 
     /// The limits of a head, in the reader's words. Worked out once for each server.
     #[must_use]
-    pub fn limits(&self, allow_connect: bool) -> Limits {
+    pub fn limits(&self, allow_connect: bool) -> HeadLimits {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        Limits {
+        HeadLimits {
             client_header_buffer_size: self.client_header_buffer_size.bytes(),
             large_buffers: size(self.large_client_header_buffers.value.count),
             large_buffer_size: size(self.large_client_header_buffers.value.size),

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use config::{Section, Table, blocks, default_paths, sections};
+use config::{DirectiveTable, Section, blocks, default_paths, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::absolute_redirect::Redirects;
@@ -291,7 +291,7 @@ blocks! {
 
 /// Every table of the program, in the manual's order.
 #[must_use]
-pub fn all() -> Vec<&'static Table> {
+pub fn all() -> Vec<&'static DirectiveTable> {
     let mut tables = vec![
         structure(),
         crate::map::lines(),

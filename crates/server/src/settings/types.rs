@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Table, blocks};
+use config::{Directive, DirectiveTable, Error, Problem, Scope, Section, blocks};
 use message::media_type::MediaTypes;
 
 /// Extensions of one `types` block.
@@ -42,7 +42,7 @@ config::own!(Types);
 impl Section for Types {
     type Raw = Raw;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

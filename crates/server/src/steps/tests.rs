@@ -15,7 +15,7 @@ use message::response::ClientAbort;
 use message::{Body, BodyError, Chunk, Header, Source};
 use runtime::listen::Address;
 use runtime::{Ledger, Listener, Loop, Shared, SocketType};
-use wire::http1::request_parser::{Limits, Parsed, parse_head};
+use wire::http1::request_parser::{HeadLimits, ParsedRequest, parse_head};
 use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
 use super::Steps;
@@ -95,7 +95,8 @@ impl Site {
     /// A request with these lines, as it comes from this client.
     fn request(&self, lines: &str, client: TestClient) -> Box<Request> {
         let text = format!("{lines}\r\nHost: a\r\n\r\n");
-        let Parsed::Complete(head, _) = parse_head(text.as_bytes(), &Limits::default()) else {
+        let ParsedRequest::Complete(head, _) = parse_head(text.as_bytes(), &HeadLimits::default())
+        else {
             panic!("no head: {text}");
         };
         let entry = self.client.entry(&self.generation).unwrap();

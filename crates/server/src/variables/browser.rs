@@ -224,7 +224,7 @@ config::own!(Browser);
 impl Section for Browser {
     type Raw = <Browsers as Section>::Raw;
 
-    fn tables() -> Vec<&'static config::Table> {
+    fn tables() -> Vec<&'static config::DirectiveTable> {
         Browsers::tables()
     }
 

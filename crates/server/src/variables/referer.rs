@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Table, VariableIndex, Word, blocks};
+use config::{
+    Directive, DirectiveTable, Error, Problem, Scope, Section, VariableIndex, Word, blocks,
+};
 use message::HeaderId;
 
 use crate::name_map::Map;
@@ -75,7 +77,7 @@ config::own!(Referers);
 impl Section for Referers {
     type Raw = Raw;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

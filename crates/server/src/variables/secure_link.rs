@@ -4,7 +4,7 @@
 //! 403; }`). Invariant: hashes are compared in constant time.
 
 use bytes::Bytes;
-use config::{Placed, Scope, Section, Slot, Template, directives};
+use config::{DirectiveSlot, Placed, Scope, Section, Template, directives};
 use md5::{Digest, Md5};
 use message::base64;
 use subtle::ConstantTimeEq;
@@ -41,7 +41,7 @@ config::own!(SecureLink);
 impl Section for SecureLink {
     type Raw = <Links as Section>::Raw;
 
-    fn tables() -> Vec<&'static config::Table> {
+    fn tables() -> Vec<&'static config::DirectiveTable> {
         Links::tables()
     }
 
@@ -59,7 +59,7 @@ impl Section for SecureLink {
         }
         let mut merged = Links::merge(parent, child);
         if is_set(&merged.secure_link) || is_set(&merged.secure_link_md5) {
-            merged.secure_link_secret = Slot::default();
+            merged.secure_link_secret = DirectiveSlot::default();
         }
         merged
     }
@@ -81,7 +81,7 @@ impl Section for SecureLink {
     }
 }
 
-fn is_set<T>(slot: &Slot<Option<T>>) -> bool {
+fn is_set<T>(slot: &DirectiveSlot<Option<T>>) -> bool {
     matches!(slot.value, Some(Some(_)))
 }
 

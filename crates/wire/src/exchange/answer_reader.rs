@@ -26,7 +26,7 @@ pub enum RequestKind {
 }
 
 #[derive(Debug)]
-enum ReadState {
+enum AnswerState {
     Head(ResponseParser),
     Body(Decoder),
     /// The response comes in records, from its head to its end (FastCGI).
@@ -41,7 +41,7 @@ pub struct AnswerReader {
     asked: RequestKind,
     head_bytes_max: usize,
     interim_heads: usize,
-    state: ReadState,
+    state: AnswerState,
     is_ended: bool,
     is_last: bool,
 }
@@ -53,7 +53,7 @@ impl AnswerReader {
             asked,
             head_bytes_max,
             interim_heads: 0,
-            state: ReadState::Head(ResponseParser::new(head_bytes_max)),
+            state: AnswerState::Head(ResponseParser::new(head_bytes_max)),
             is_ended: false,
             is_last: false,
         }
@@ -62,7 +62,7 @@ impl AnswerReader {
     /// Reads the response of a gateway (SCGI, uwsgi): head and body of a CGI program, until the connection ends.
     pub fn of_gateway(asked: RequestKind, head_bytes_max: usize) -> AnswerReader {
         AnswerReader {
-            state: ReadState::Head(ResponseParser::of_gateway(head_bytes_max)),
+            state: AnswerState::Head(ResponseParser::of_gateway(head_bytes_max)),
             ..AnswerReader::new(asked, head_bytes_max)
         }
     }
@@ -70,7 +70,7 @@ impl AnswerReader {
     /// Reads a response that comes in records.
     pub fn of_records(records: RecordReader) -> AnswerReader {
         AnswerReader {
-            state: ReadState::Records(Box::new(records)),
+            state: AnswerState::Records(Box::new(records)),
             ..AnswerReader::new(RequestKind::Plain, 0)
         }
     }
@@ -86,20 +86,20 @@ impl AnswerReader {
             return Ok((0, Event::End));
         }
         match &mut self.state {
-            ReadState::Head(parser) => match parser.advance(bytes) {
+            AnswerState::Head(parser) => match parser.advance(bytes) {
                 ParsedResponse::Partial => Ok((0, Event::Partial)),
                 ParsedResponse::Complete(head, used) => Ok((used, self.take_head(head)?)),
                 ParsedResponse::NotHttp => Ok((0, self.without_head())),
                 ParsedResponse::Refused(why) => Err(AnswerFault::Head(why)),
             },
-            ReadState::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
-            ReadState::Records(records) => {
+            AnswerState::Body(decoder) => body(decoder, bytes, &mut self.is_ended),
+            AnswerState::Records(records) => {
                 let (used, event) = records.advance(bytes)?;
                 self.is_ended = matches!(event, Event::End);
                 Ok((used, event))
             }
-            ReadState::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
-            ReadState::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
+            AnswerState::Tunnel if bytes.is_empty() => Ok((0, Event::Partial)),
+            AnswerState::Tunnel => Ok((bytes.len(), Event::Data(0..bytes.len()))),
         }
     }
 
@@ -110,10 +110,10 @@ impl AnswerReader {
     pub fn close(&mut self) -> Result<(), AnswerFault> {
         self.is_last = true;
         let may_end = match &mut self.state {
-            ReadState::Head(_) => false,
-            ReadState::Body(decoder) => decoder.may_close(),
-            ReadState::Records(records) => records.close().is_ok(),
-            ReadState::Tunnel => true,
+            AnswerState::Head(_) => false,
+            AnswerState::Body(decoder) => decoder.may_close(),
+            AnswerState::Records(records) => records.close().is_ok(),
+            AnswerState::Tunnel => true,
         };
         if !may_end {
             return Err(AnswerFault::Closed);
@@ -125,23 +125,23 @@ impl AnswerReader {
     /// Whether the head has been read.
     pub fn has_head(&self) -> bool {
         match &self.state {
-            ReadState::Head(_) => false,
-            ReadState::Records(records) => records.has_head(),
-            ReadState::Body(_) | ReadState::Tunnel => true,
+            AnswerState::Head(_) => false,
+            AnswerState::Records(records) => records.has_head(),
+            AnswerState::Body(_) | AnswerState::Tunnel => true,
         }
     }
 
     /// Bytes before and between the parts of the head that are not part of it: the framing of records (FastCGI).
     pub fn beside_head(&self) -> u64 {
         match &self.state {
-            ReadState::Records(records) => records.beside_head(),
+            AnswerState::Records(records) => records.beside_head(),
             _ => 0,
         }
     }
 
     /// Whether the response comes in records (FastCGI).
     pub(crate) fn is_in_records(&self) -> bool {
-        matches!(self.state, ReadState::Records(_))
+        matches!(self.state, AnswerState::Records(_))
     }
 
     /// Whether the response has ended.
@@ -153,7 +153,7 @@ impl AnswerReader {
     /// (Nor if the request was not sent completely, which is not known here.)
     pub fn is_reusable(&self, unused: usize) -> bool {
         let may_be = match &self.state {
-            ReadState::Records(records) => records.is_complete(),
+            AnswerState::Records(records) => records.is_complete(),
             _ => true,
         };
         may_be && self.is_ended && !self.is_last && unused == 0
@@ -161,13 +161,13 @@ impl AnswerReader {
 
     /// Whether everything that follows is data, up to the end.
     pub fn is_plain(&self) -> bool {
-        matches!(&self.state, ReadState::Body(decoder) if decoder.is_plain())
+        matches!(&self.state, AnswerState::Body(decoder) if decoder.is_plain())
     }
 
     /// The trailers, once the response has ended.
     pub fn trailers(&self) -> Vec<Header> {
         match &self.state {
-            ReadState::Body(decoder) if self.is_ended => decoder.trailers(),
+            AnswerState::Body(decoder) if self.is_ended => decoder.trailers(),
             _ => Vec::new(),
         }
     }
@@ -179,7 +179,7 @@ impl AnswerReader {
                 let why = "upstream sent too many interim responses";
                 return Err(AnswerFault::Head(why.into()));
             }
-            self.state = ReadState::Head(ResponseParser::new(self.head_bytes_max));
+            self.state = AnswerState::Head(ResponseParser::new(self.head_bytes_max));
             return Ok(Event::Interim(head));
         }
         self.is_last = head.is_last;
@@ -188,12 +188,12 @@ impl AnswerReader {
                 let why = "upstream sent 101 that was not asked for"; // RFC 9110, 15.2.2
                 return Err(AnswerFault::Head(why.into()));
             }
-            self.state = ReadState::Tunnel;
+            self.state = AnswerState::Tunnel;
             self.is_last = true;
         } else {
             let decoder = Decoder::of_response(&head, self.asked == RequestKind::Head);
             self.is_ended = decoder.is_end();
-            self.state = ReadState::Body(decoder);
+            self.state = AnswerState::Body(decoder);
         }
         Ok(Event::Head(head))
     }
@@ -204,7 +204,7 @@ impl AnswerReader {
         head.status = 200;
         head.is_last = true;
         self.is_last = true;
-        self.state = ReadState::Body(Decoder::until_close());
+        self.state = AnswerState::Body(Decoder::until_close());
         Event::Head(Box::new(head))
     }
 }

@@ -23,7 +23,7 @@ use crate::stream::Stream;
 
 /// The address to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination<'a> {
+pub enum ConnectTo<'a> {
     /// TCP.
     Inet(SocketAddr),
     /// A unix socket.
@@ -32,7 +32,7 @@ pub enum Destination<'a> {
 
 /// Socket options of a connection. They have no effect on Unix sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ConnectOptions {
     /// The local address (`proxy_bind`); port 0 lets the kernel choose.
     pub from: Option<SocketAddr>,
     /// Whether the local address may be one that is not this machine's (IP_TRANSPARENT, `proxy_bind … transparent`).
@@ -87,8 +87,8 @@ impl ConnectError {
 /// # Errors
 /// The server cannot be reached, or not in time.
 pub async fn connect(
-    to: Destination<'_>,
-    options: &Options,
+    to: ConnectTo<'_>,
+    options: &ConnectOptions,
     timeout: Duration,
     owner: &Rc<Loop>,
 ) -> Result<UpstreamConnection, ConnectError> {
@@ -101,10 +101,10 @@ pub async fn connect(
     Ok(UpstreamConnection::new(stream, owner, timer, opened_ms))
 }
 
-async fn open(to: Destination<'_>, options: &Options) -> Result<Stream, ConnectError> {
+async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, ConnectError> {
     let address = match to {
-        Destination::Inet(address) => address,
-        Destination::Unix(path) => {
+        ConnectTo::Inet(address) => address,
+        ConnectTo::Unix(path) => {
             let stream = UnixStream::connect(path).await;
             return stream.map(Stream::Unix).map_err(ConnectError::Refused);
         }

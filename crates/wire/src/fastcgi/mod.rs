@@ -8,7 +8,7 @@ pub mod read;
 mod read_tests;
 pub mod write;
 
-pub use read::{RecordReader, Tell, Told};
+pub use read::{NoticeSink, RecordReader, StderrNotice};
 
 /// Size of the header of a record in bytes.
 pub const RECORD_HEAD: usize = 8;

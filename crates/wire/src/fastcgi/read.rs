@@ -21,7 +21,7 @@ const CLOSED_REQUEST: &str = "upstream prematurely closed FastCGI request";
 
 /// A message to report while a response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum StderrNotice<'a> {
     /// Output of the server on its error stream, before the head of the response was read.
     Stderr(&'a [u8]),
     /// The same after the head.
@@ -30,12 +30,12 @@ pub enum Told<'a> {
     TooLong,
 }
 
-/// Receives the messages. The response is refused if it returns `false` for [`Told::Stderr`].
-pub type Tell = Box<dyn FnMut(Told<'_>) -> bool>;
+/// Receives the messages. The response is refused if it returns `false` for [`StderrNotice::Stderr`].
+pub type NoticeSink = Box<dyn FnMut(StderrNotice<'_>) -> bool>;
 
 /// The position in the stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadState {
+enum RecordState {
     /// This number of bytes of a record's header has been received.
     Head(usize),
     Content,
@@ -55,7 +55,7 @@ enum Rest {
 
 /// The state of a response in records that is being received.
 pub struct RecordReader {
-    state: ReadState,
+    state: RecordState,
     record_head: [u8; RECORD_HEAD],
     kind: u8,
     /// Bytes of the record's content that are still to come.
@@ -63,7 +63,7 @@ pub struct RecordReader {
     /// Bytes of padding after it.
     padding: usize,
     /// The head of the response, until it is complete.
-    head: Option<Head>,
+    head: Option<PartialHead>,
     rest: Rest,
     /// Output on the error stream that has not been reported yet.
     stderr: Vec<u8>,
@@ -78,12 +78,12 @@ pub struct RecordReader {
     is_closed: bool,
     /// Whether FCGI_END_REQUEST was received completely, including its padding.
     is_complete: bool,
-    tell: Tell,
+    tell: NoticeSink,
 }
 
 /// The state of a response head that is being received.
 #[derive(Debug)]
-struct Head {
+struct PartialHead {
     parser: ResponseParser,
     /// The bytes of the head, without the records around them.
     text: Vec<u8>,
@@ -108,15 +108,15 @@ impl RecordReader {
         answers_head: bool,
         head_bytes_max: usize,
         keeps_connection: bool,
-        tell: Tell,
+        tell: NoticeSink,
     ) -> RecordReader {
         RecordReader {
-            state: ReadState::Head(0),
+            state: RecordState::Head(0),
             record_head: [0; RECORD_HEAD],
             kind: 0,
             left: 0,
             padding: 0,
-            head: Some(Head {
+            head: Some(PartialHead {
                 parser: ResponseParser::of_cgi(head_bytes_max),
                 text: Vec::new(),
             }),
@@ -171,27 +171,27 @@ impl RecordReader {
         while at < bytes.len() && !self.is_ended() && turn::may_go_on() {
             let before = at;
             match self.state {
-                ReadState::Head(len) => at += self.record_head(len, &bytes[at..])?,
-                ReadState::Padding => {
+                RecordState::Head(len) => at += self.record_head(len, &bytes[at..])?,
+                RecordState::Padding => {
                     let len = self.padding.min(bytes.len() - at);
                     self.padding -= len;
                     at += len;
                     self.end_padding();
                 }
-                ReadState::Content => {
+                RecordState::Content => {
                     let len = self.left.min(bytes.len() - at);
                     let (used, event) = self.content(&bytes[at..at + len])?;
                     let found = at..at + used;
                     at = found.end;
                     self.end_content()?;
                     match event {
-                        Found::Nothing => {}
-                        Found::Head(head) => return Ok((at, Event::Head(head))),
-                        Found::Data(len) if len > 0 => {
+                        FoundInRecord::Nothing => {}
+                        FoundInRecord::Head(head) => return Ok((at, Event::Head(head))),
+                        FoundInRecord::Data(len) if len > 0 => {
                             return Ok((at, Event::Data(data(&found, len))));
                         }
-                        Found::Data(_) => {}
-                        Found::TooLong => return Ok((at, Event::End)),
+                        FoundInRecord::Data(_) => {}
+                        FoundInRecord::TooLong => return Ok((at, Event::End)),
                     }
                 }
             }
@@ -226,7 +226,7 @@ impl RecordReader {
     fn record_head(&mut self, len: usize, bytes: &[u8]) -> Result<usize, AnswerFault> {
         let more = (RECORD_HEAD - len).min(bytes.len());
         self.record_head[len..len + more].copy_from_slice(&bytes[..more]);
-        self.state = ReadState::Head(len + more);
+        self.state = RecordState::Head(len + more);
         if len + more < RECORD_HEAD {
             return Ok(more);
         }
@@ -256,7 +256,7 @@ impl RecordReader {
         self.kind = kind;
         self.left = usize::from(u16::from_be_bytes([high, low]));
         self.padding = usize::from(padding);
-        self.state = ReadState::Content;
+        self.state = RecordState::Content;
         if self.left == 0 {
             self.empty_record()?;
             self.end_content()?;
@@ -276,11 +276,11 @@ impl RecordReader {
     }
 
     /// Reads the content of a record received so far; returns the number of bytes consumed.
-    fn content(&mut self, bytes: &[u8]) -> Result<(usize, Found), AnswerFault> {
+    fn content(&mut self, bytes: &[u8]) -> Result<(usize, FoundInRecord), AnswerFault> {
         let (used, found) = match self.kind {
-            kind::STDERR => (self.stderr(bytes)?, Found::Nothing),
-            kind::END_REQUEST => (self.end(bytes), Found::Nothing),
-            _ if self.is_closed => (bytes.len(), Found::Nothing),
+            kind::STDERR => (self.stderr(bytes)?, FoundInRecord::Nothing),
+            kind::END_REQUEST => (self.end(bytes), FoundInRecord::Nothing),
+            _ if self.is_closed => (bytes.len(), FoundInRecord::Nothing),
             _ => match self.head.take() {
                 Some(head) => self.head(head, bytes)?,
                 None => self.body(bytes),
@@ -291,8 +291,8 @@ impl RecordReader {
     }
 
     fn end_content(&mut self) -> Result<(), AnswerFault> {
-        if self.left == 0 && self.state == ReadState::Content {
-            self.state = ReadState::Padding;
+        if self.left == 0 && self.state == RecordState::Content {
+            self.state = RecordState::Padding;
             match self.kind {
                 kind::STDERR => self.end_stderr()?,
                 kind::END_REQUEST => self.judge_end()?,
@@ -305,12 +305,16 @@ impl RecordReader {
 
     fn end_padding(&mut self) {
         if self.padding == 0 {
-            self.state = ReadState::Head(0);
+            self.state = RecordState::Head(0);
             self.is_complete = self.kind == kind::END_REQUEST;
         }
     }
 
-    fn head(&mut self, mut head: Head, bytes: &[u8]) -> Result<(usize, Found), AnswerFault> {
+    fn head(
+        &mut self,
+        mut head: PartialHead,
+        bytes: &[u8],
+    ) -> Result<(usize, FoundInRecord), AnswerFault> {
         let before = head.text.len();
         if before > 0 {
             head.text.extend_from_slice(bytes);
@@ -328,7 +332,7 @@ impl RecordReader {
             }
             ParsedResponse::Complete(found, len) => {
                 self.rest = self.rest_behind(&found);
-                Ok((len - before, Found::Head(found)))
+                Ok((len - before, FoundInRecord::Head(found)))
             }
             ParsedResponse::Refused(why) => {
                 self.head = Some(head);
@@ -339,7 +343,7 @@ impl RecordReader {
                     head.text.extend_from_slice(bytes);
                 }
                 self.head = Some(head);
-                Ok((bytes.len(), Found::Nothing))
+                Ok((bytes.len(), FoundInRecord::Nothing))
             }
         }
     }
@@ -352,21 +356,21 @@ impl RecordReader {
         }
     }
 
-    fn body(&mut self, bytes: &[u8]) -> (usize, Found) {
+    fn body(&mut self, bytes: &[u8]) -> (usize, FoundInRecord) {
         match &mut self.rest {
-            Rest::Unknown => (bytes.len(), Found::Data(bytes.len())),
-            Rest::Unwanted => (bytes.len(), Found::Nothing),
+            Rest::Unknown => (bytes.len(), FoundInRecord::Data(bytes.len())),
+            Rest::Unwanted => (bytes.len(), FoundInRecord::Nothing),
             Rest::Bytes(rest) => {
                 let len = usize::try_from(*rest).map_or(bytes.len(), |rest| rest.min(bytes.len()));
                 *rest -= len as u64;
                 if len > 0 {
-                    return (len, Found::Data(len));
+                    return (len, FoundInRecord::Data(len));
                 }
-                (self.tell)(Told::TooLong);
+                (self.tell)(StderrNotice::TooLong);
                 // The rest is not awaited, and the connection is not reused.
                 self.keeps_connection = false;
                 self.is_closed = true;
-                (bytes.len(), Found::TooLong)
+                (bytes.len(), FoundInRecord::TooLong)
             }
         }
     }
@@ -397,9 +401,9 @@ impl RecordReader {
         }
         turn::spend(turn::TOLD_BYTES + text.len());
         match self.has_head() {
-            false => (self.tell)(Told::Stderr(&text)),
+            false => (self.tell)(StderrNotice::Stderr(&text)),
             true => {
-                (self.tell)(Told::LateStderr(&text));
+                (self.tell)(StderrNotice::LateStderr(&text));
                 true
             }
         }
@@ -449,7 +453,7 @@ impl RecordReader {
 }
 
 /// The result of reading the content of a record.
-enum Found {
+enum FoundInRecord {
     Nothing,
     Head(Box<ResponseHead>),
     /// This number of bytes of the body.

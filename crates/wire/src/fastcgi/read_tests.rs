@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::read::{RecordReader, Tell, Told};
+use super::read::{NoticeSink, RecordReader, StderrNotice};
 use super::{STDERR_PIECE_MAX, kind};
 use crate::answer::Event;
 use crate::exchange::AnswerReader;
@@ -32,11 +32,11 @@ fn end(protocol_status: u8) -> Vec<u8> {
 fn read(bytes: &[u8], step: usize, keeps_connection: bool, asks_head: bool) -> String {
     let told = Rc::new(RefCell::new(String::new()));
     let heard = Rc::clone(&told);
-    let tell: Tell = Box::new(move |one| {
+    let tell: NoticeSink = Box::new(move |one| {
         let text = match one {
-            Told::Stderr(text) => format!("early {}", text.escape_ascii()),
-            Told::LateStderr(text) => format!("late {}", text.escape_ascii()),
-            Told::TooLong => "too long".to_owned(),
+            StderrNotice::Stderr(text) => format!("early {}", text.escape_ascii()),
+            StderrNotice::LateStderr(text) => format!("late {}", text.escape_ascii()),
+            StderrNotice::TooLong => "too long".to_owned(),
         };
         heard.borrow_mut().push_str(&format!("[{text}]"));
         !text.ends_with("caught")

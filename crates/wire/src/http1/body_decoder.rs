@@ -47,7 +47,7 @@ pub struct Decoded {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     /// The remaining bytes of a body of known length.
     Length(u64),
     UntilClose,
@@ -70,7 +70,7 @@ enum State {
 /// The state of a body that is being received.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    state: State,
+    state: DecoderState,
     /// Bytes left of the current chunk, or its size as far as it has been read.
     size: u64,
     size_line: u32,
@@ -90,9 +90,9 @@ impl Decoder {
     /// limit). A body of known length is not checked: the caller has already compared its length.
     pub fn new(framing: Framing, limit: u64) -> Decoder {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::End,
-            Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::ChunkStart,
+            Framing::None | Framing::Length(0) => DecoderState::End,
+            Framing::Length(length) => DecoderState::Length(length),
+            Framing::Chunked => DecoderState::ChunkStart,
         };
         Decoder::at(state, limit)
     }
@@ -115,10 +115,10 @@ impl Decoder {
 
     /// Decodes a response body that ends with the connection.
     pub fn until_close() -> Decoder {
-        Decoder::at(State::UntilClose, 0)
+        Decoder::at(DecoderState::UntilClose, 0)
     }
 
-    fn at(state: State, limit: u64) -> Decoder {
+    fn at(state: DecoderState, limit: u64) -> Decoder {
         Decoder {
             state,
             size: 0,
@@ -141,17 +141,20 @@ impl Decoder {
 
     /// Whether the end has been seen.
     pub fn is_end(&self) -> bool {
-        self.state == State::End
+        self.state == DecoderState::End
     }
 
     /// Whether the connection may end here without loss.
     pub(crate) fn may_close(&self) -> bool {
-        matches!(self.state, State::End | State::UntilClose)
+        matches!(self.state, DecoderState::End | DecoderState::UntilClose)
     }
 
     /// Whether everything that follows is data, without any framing.
     pub fn is_plain(&self) -> bool {
-        matches!(self.state, State::Length(_) | State::UntilClose)
+        matches!(
+            self.state,
+            DecoderState::Length(_) | DecoderState::UntilClose
+        )
     }
 
     /// Bytes of data received so far.
@@ -167,8 +170,8 @@ impl Decoder {
     /// Bytes of data still to come, if known.
     pub fn remaining(&self) -> Option<u64> {
         match self.state {
-            State::Length(left) => Some(left),
-            State::End => Some(0),
+            DecoderState::Length(left) => Some(left),
+            DecoderState::End => Some(0),
             _ => None,
         }
     }
@@ -198,13 +201,13 @@ impl Decoder {
 
     fn decode_next(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
         match self.state {
-            State::Length(left) => {
+            DecoderState::Length(left) => {
                 let len = left.min(input.len() as u64);
                 self.received += len;
                 self.state = if len == left {
-                    State::End
+                    DecoderState::End
                 } else {
-                    State::Length(left - len)
+                    DecoderState::Length(left - len)
                 };
                 Ok(Decoded {
                     used: len as usize,
@@ -212,7 +215,7 @@ impl Decoder {
                     is_end: self.is_end(),
                 })
             }
-            State::UntilClose => {
+            DecoderState::UntilClose => {
                 self.received += input.len() as u64;
                 Ok(Decoded {
                     used: input.len(),
@@ -226,13 +229,13 @@ impl Decoder {
 
     fn decode_chunked(&mut self, input: &[u8]) -> Result<Decoded, BodyFault> {
         let mut at = 0;
-        while at < input.len() && self.state != State::End {
-            if self.state == State::ChunkData {
+        while at < input.len() && self.state != DecoderState::End {
+            if self.state == DecoderState::ChunkData {
                 let len = self.size.min((input.len() - at) as u64);
                 self.size -= len;
                 self.received += len;
                 if self.size == 0 {
-                    self.state = State::DataReturn;
+                    self.state = DecoderState::DataReturn;
                 }
                 let end = at + len as usize;
                 return Ok(Decoded {
@@ -253,60 +256,68 @@ impl Decoder {
 
     fn step(&mut self, byte: u8) -> Result<(), BodyFault> {
         self.state = match (self.state, byte) {
-            (State::ChunkStart, _) => {
+            (DecoderState::ChunkStart, _) => {
                 self.size = hex(byte)?;
                 self.size_line = 1;
-                State::ChunkSize
+                DecoderState::ChunkSize
             }
-            (State::ChunkSize | State::SizeBlank | State::Extension, _) => self.size_line(byte)?,
-            (State::SizeLineFeed, b'\n') if self.size == 0 => State::TrailerStart,
-            (State::SizeLineFeed, b'\n') => self.begin_chunk()?,
-            (State::DataReturn, b'\r') => State::DataFeed,
-            (State::DataFeed, b'\n') => State::ChunkStart,
-            (State::TrailerStart, b'\r') => State::LastFeed,
-            (State::LastFeed, b'\n') => State::End,
-            (State::TrailerStart | State::Trailer, _) => self.trailer(byte)?,
-            (State::TrailerFeed, b'\n') => self.end_trailer()?,
+            (DecoderState::ChunkSize | DecoderState::SizeBlank | DecoderState::Extension, _) => {
+                self.size_line(byte)?
+            }
+            (DecoderState::SizeLineFeed, b'\n') if self.size == 0 => DecoderState::TrailerStart,
+            (DecoderState::SizeLineFeed, b'\n') => self.begin_chunk()?,
+            (DecoderState::DataReturn, b'\r') => DecoderState::DataFeed,
+            (DecoderState::DataFeed, b'\n') => DecoderState::ChunkStart,
+            (DecoderState::TrailerStart, b'\r') => DecoderState::LastFeed,
+            (DecoderState::LastFeed, b'\n') => DecoderState::End,
+            (DecoderState::TrailerStart | DecoderState::Trailer, _) => self.trailer(byte)?,
+            (DecoderState::TrailerFeed, b'\n') => self.end_trailer()?,
             _ => return Err(BodyFault::Framing),
         };
         Ok(())
     }
 
-    fn size_line(&mut self, byte: u8) -> Result<State, BodyFault> {
+    fn size_line(&mut self, byte: u8) -> Result<DecoderState, BodyFault> {
         self.size_line += 1;
         if self.size_line > SIZE_LINE_MAX {
             return Err(BodyFault::Framing);
         }
         match (self.state, byte) {
-            (_, b'\r') => Ok(State::SizeLineFeed),
-            (State::ChunkSize | State::SizeBlank, b';') => Ok(State::Extension),
-            (State::ChunkSize | State::SizeBlank, b' ' | b'\t') => Ok(State::SizeBlank),
+            (_, b'\r') => Ok(DecoderState::SizeLineFeed),
+            (DecoderState::ChunkSize | DecoderState::SizeBlank, b';') => {
+                Ok(DecoderState::Extension)
+            }
+            (DecoderState::ChunkSize | DecoderState::SizeBlank, b' ' | b'\t') => {
+                Ok(DecoderState::SizeBlank)
+            }
             // Another server might read what follows the whitespace as more digits.
-            (State::SizeBlank, _) => Err(BodyFault::Framing),
-            (State::Extension, b'\t') => Ok(State::Extension),
-            (State::Extension, control) if control.is_ascii_control() => Err(BodyFault::Framing),
-            (State::Extension, _) => Ok(State::Extension),
+            (DecoderState::SizeBlank, _) => Err(BodyFault::Framing),
+            (DecoderState::Extension, b'\t') => Ok(DecoderState::Extension),
+            (DecoderState::Extension, control) if control.is_ascii_control() => {
+                Err(BodyFault::Framing)
+            }
+            (DecoderState::Extension, _) => Ok(DecoderState::Extension),
             _ => {
                 if self.size > i64::MAX as u64 / 16 {
                     return Err(BodyFault::Framing);
                 }
                 self.size = self.size * 16 + hex(byte)?;
-                Ok(State::ChunkSize)
+                Ok(DecoderState::ChunkSize)
             }
         }
     }
 
-    fn begin_chunk(&self) -> Result<State, BodyFault> {
+    fn begin_chunk(&self) -> Result<DecoderState, BodyFault> {
         let (received, size) = (self.received, self.size);
         if self.limit != 0 && received.saturating_add(size) > self.limit {
             return Err(BodyFault::TooLarge { received, size });
         }
-        Ok(State::ChunkData)
+        Ok(DecoderState::ChunkData)
     }
 
-    fn trailer(&mut self, byte: u8) -> Result<State, BodyFault> {
+    fn trailer(&mut self, byte: u8) -> Result<DecoderState, BodyFault> {
         match byte {
-            b'\r' => return Ok(State::TrailerFeed),
+            b'\r' => return Ok(DecoderState::TrailerFeed),
             b'\n' => return Err(BodyFault::Framing),
             _ => {}
         }
@@ -315,16 +326,16 @@ impl Decoder {
             return Err(BodyFault::Framing);
         }
         self.trailers.push(byte);
-        Ok(State::Trailer)
+        Ok(DecoderState::Trailer)
     }
 
-    fn end_trailer(&mut self) -> Result<State, BodyFault> {
+    fn end_trailer(&mut self) -> Result<DecoderState, BodyFault> {
         let text = &self.trailers[self.line_start..];
         let found = match line::parse_header(text, false) {
             Ok(found) if found.has_colon => found,
             _ if self.is_lenient => {
                 self.trailers.truncate(self.line_start);
-                return Ok(State::TrailerStart);
+                return Ok(DecoderState::TrailerStart);
             }
             _ => return Err(BodyFault::Framing),
         };
@@ -341,7 +352,7 @@ impl Decoder {
             });
         }
         self.line_start = self.trailers.len();
-        Ok(State::TrailerStart)
+        Ok(DecoderState::TrailerStart)
     }
 }
 

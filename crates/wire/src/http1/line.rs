@@ -7,7 +7,7 @@ use message::{Field, HeaderId, Method, Span, Version};
 
 /// A syntax error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum LineFault {
     /// A method with bytes other than upper case letters, `_` and `-`.
     Method,
     /// Another error in a request line.
@@ -78,39 +78,42 @@ static TARGET: [u8; 256] = {
 ///
 /// # Errors
 /// The first byte that is not allowed.
-pub(crate) fn parse_request(line: &[u8], is_complete: bool) -> Result<Option<RequestLine>, Fault> {
-    let mut scan = Scan {
+pub(crate) fn parse_request(
+    line: &[u8],
+    is_complete: bool,
+) -> Result<Option<RequestLine>, LineFault> {
+    let mut scan = LineScan {
         line,
         at: 0,
         is_complete,
     };
     match scan.request() {
         Ok(found) => Ok(Some(found)),
-        Err(Stop::Fault(fault)) => Err(fault),
-        Err(Stop::End) if is_complete => Err(Fault::Request),
-        Err(Stop::End) => Ok(None),
+        Err(LineStop::Fault(fault)) => Err(fault),
+        Err(LineStop::End) if is_complete => Err(LineFault::Request),
+        Err(LineStop::End) => Ok(None),
     }
 }
 
-enum Stop {
-    Fault(Fault),
+enum LineStop {
+    Fault(LineFault),
     End,
 }
 
-struct Scan<'a> {
+struct LineScan<'a> {
     line: &'a [u8],
     at: usize,
     is_complete: bool,
 }
 
-impl Scan<'_> {
-    fn request(&mut self) -> Result<RequestLine, Stop> {
+impl LineScan<'_> {
+    fn request(&mut self) -> Result<RequestLine, LineStop> {
         let mut found = RequestLine::default();
         let end = self.skip(|c| c.is_ascii_uppercase() || matches!(c, b'_' | b'-'));
         match self.line.get(end) {
             Some(b' ') if end > 0 => {}
-            None if !self.is_complete => return Err(Stop::End),
-            _ => return Err(Stop::Fault(Fault::Method)),
+            None if !self.is_complete => return Err(LineStop::End),
+            _ => return Err(LineStop::Fault(LineFault::Method)),
         }
         found.method_text = Span::new(0, end);
         let method = Method::find(&self.line[..end]);
@@ -120,7 +123,7 @@ impl Scan<'_> {
             _ if method == Method::Connect => self.authority(&mut found, true)?,
             b'/' => self.target(&mut found, self.at)?,
             c if c.is_ascii_alphabetic() => self.absolute(&mut found)?,
-            _ => return Err(Stop::Fault(Fault::Request)),
+            _ => return Err(LineStop::Fault(LineFault::Request)),
         }
         self.version(&mut found)?;
         if method == Method::Connect {
@@ -130,13 +133,13 @@ impl Scan<'_> {
             found.path = found.target;
         }
         if found.version == Some(Version::HTTP_09) && method != Method::Get {
-            return Err(Stop::Fault(Fault::Method09));
+            return Err(LineStop::Fault(LineFault::Method09));
         }
         Ok(found)
     }
 
-    fn peek(&self) -> Result<u8, Stop> {
-        self.line.get(self.at).copied().ok_or(Stop::End)
+    fn peek(&self) -> Result<u8, LineStop> {
+        self.line.get(self.at).copied().ok_or(LineStop::End)
     }
 
     /// Advances while `is_wanted` accepts the byte; returns the offset at which it stopped.
@@ -147,10 +150,10 @@ impl Scan<'_> {
         self.at
     }
 
-    fn expect(&mut self, text: &[u8]) -> Result<(), Stop> {
+    fn expect(&mut self, text: &[u8]) -> Result<(), LineStop> {
         for wanted in text {
             if self.peek()? != *wanted {
-                return Err(Stop::Fault(Fault::Request));
+                return Err(LineStop::Fault(LineFault::Request));
             }
             self.at += 1;
         }
@@ -158,7 +161,7 @@ impl Scan<'_> {
     }
 
     /// `scheme://host:port/path`
-    fn absolute(&mut self, found: &mut RequestLine) -> Result<(), Stop> {
+    fn absolute(&mut self, found: &mut RequestLine) -> Result<(), LineStop> {
         let start = self.at;
         let end = self.skip(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.'));
         self.expect(b"://")?;
@@ -176,13 +179,13 @@ impl Scan<'_> {
                 found.path = found.target;
                 Ok(())
             }
-            Ok(_) => Err(Stop::Fault(Fault::Request)),
+            Ok(_) => Err(LineStop::Fault(LineFault::Request)),
             Err(end) => Err(end),
         }
     }
 
     /// Parses host and port; for CONNECT the port is required, and a space after it.
-    fn authority(&mut self, found: &mut RequestLine, is_connect: bool) -> Result<(), Stop> {
+    fn authority(&mut self, found: &mut RequestLine, is_connect: bool) -> Result<(), LineStop> {
         let start = self.at;
         if self.peek()? == b'[' {
             self.at += 1;
@@ -203,13 +206,13 @@ impl Scan<'_> {
         };
         found.authority = Span::new(start, end);
         if is_connect && (self.peek()? != b' ' || end == digits) {
-            return Err(Stop::Fault(Fault::Request));
+            return Err(LineStop::Fault(LineFault::Request));
         }
         Ok(())
     }
 
     /// Parses from the first byte of the path (or a `?`) to a space.
-    fn target(&mut self, found: &mut RequestLine, start: usize) -> Result<(), Stop> {
+    fn target(&mut self, found: &mut RequestLine, start: usize) -> Result<(), LineStop> {
         let line = self.line;
         let (mut query, mut dot, mut slash) = (None, None, start);
         found.is_complex |= found.is_path_empty;
@@ -219,12 +222,12 @@ impl Scan<'_> {
                 if self.is_complete {
                     break;
                 }
-                return Err(Stop::End);
+                return Err(LineStop::End);
             };
             match TARGET[byte as usize] {
                 PLAIN => {}
                 BLANK => break,
-                CONTROL => return Err(Stop::Fault(Fault::Request)),
+                CONTROL => return Err(LineStop::Fault(LineFault::Request)),
                 _ => match byte {
                     b'#' | b'%' if query.is_none() || byte == b'#' => found.is_complex = true,
                     b'?' if query.is_none() => query = Some(at),
@@ -251,7 +254,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn version(&mut self, found: &mut RequestLine) -> Result<(), Stop> {
+    fn version(&mut self, found: &mut RequestLine) -> Result<(), LineStop> {
         self.skip(|c| c == b' ');
         let start = self.at;
         if self.at == self.line.len() && self.is_complete {
@@ -260,37 +263,37 @@ impl Scan<'_> {
         }
         self.expect(b"HTTP/")?;
         if self.peek()? == b'0' {
-            return Err(Stop::Fault(Fault::Request));
+            return Err(LineStop::Fault(LineFault::Request));
         }
-        let major = self.digits(Fault::Version)?;
+        let major = self.digits(LineFault::Version)?;
         if major > 1 {
-            return Err(Stop::Fault(Fault::Version));
+            return Err(LineStop::Fault(LineFault::Version));
         }
         self.expect(b".")?;
-        let minor = self.digits(Fault::Request)?;
+        let minor = self.digits(LineFault::Request)?;
         // RFC 9112, 2.3: the minor version has one digit.
         if self.line[self.at - 2].is_ascii_digit() {
-            return Err(Stop::Fault(Fault::Request));
+            return Err(LineStop::Fault(LineFault::Request));
         }
         found.protocol = Span::new(start, self.at);
         found.version = Some(Version { major, minor });
         self.skip(|c| c == b' ');
         if self.at < self.line.len() {
-            return Err(Stop::Fault(Fault::Request));
+            return Err(LineStop::Fault(LineFault::Request));
         }
         Ok(())
     }
 
     /// Parses one to three digits.
-    fn digits(&mut self, too_many: Fault) -> Result<u16, Stop> {
+    fn digits(&mut self, too_many: LineFault) -> Result<u16, LineStop> {
         let start = self.at;
         let end = self.skip(|c| c.is_ascii_digit());
         if end == start {
             self.peek()?;
-            return Err(Stop::Fault(Fault::Request));
+            return Err(LineStop::Fault(LineFault::Request));
         }
         if end - start > 3 {
-            return Err(Stop::Fault(too_many));
+            return Err(LineStop::Fault(too_many));
         }
         Ok(self.line[start..end]
             .iter()
@@ -338,9 +341,9 @@ pub(crate) struct HeaderLine {
 ///
 /// # Errors
 /// The first byte that is not allowed; an empty line.
-pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, Fault> {
+pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, LineFault> {
     if line.is_empty() {
-        return Err(Fault::Header(0));
+        return Err(LineFault::Header(0));
     }
     let (name_end, is_invalid) = scan_name(line, allows_underscores)?;
     let name = Span::new(0, name_end);
@@ -354,7 +357,7 @@ pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<Head
     }
     let value = &line[start..end];
     if let Some(offset) = memchr::memchr2(0, b'\r', value) {
-        return Err(Fault::Header((start + offset) as u32));
+        return Err(LineFault::Header((start + offset) as u32));
     }
     let id = if is_invalid {
         HeaderId::Other
@@ -376,7 +379,7 @@ pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<Head
 ///
 /// # Errors
 /// As [`parse_header`].
-pub(crate) fn check_header(line: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check_header(line: &[u8]) -> Result<(), LineFault> {
     match without_returns(line) {
         [] => Ok(()),
         line => scan_name(line, true).map(|_| ()),
@@ -384,7 +387,7 @@ pub(crate) fn check_header(line: &[u8]) -> Result<(), Fault> {
 }
 
 /// The offset at which the name ends, and whether it is invalid.
-fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fault> {
+fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), LineFault> {
     let mut is_invalid = false;
     for (at, byte) in line.iter().enumerate() {
         match NAME[*byte as usize] {
@@ -392,7 +395,7 @@ fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), Fau
             NAME_COLON if at > 0 => return Ok((at, is_invalid)),
             NAME_UNDERSCORE => is_invalid |= !allows_underscores,
             NAME_ODD => is_invalid = true,
-            _ => return Err(Fault::Header(at as u32)),
+            _ => return Err(LineFault::Header(at as u32)),
         }
     }
     Ok((line.len(), is_invalid))
@@ -411,7 +414,7 @@ pub(crate) fn without_returns(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn request(line: &str) -> Result<RequestLine, Fault> {
+    fn request(line: &str) -> Result<RequestLine, LineFault> {
         parse_request(line.as_bytes(), true).map(|found| found.unwrap())
     }
 
@@ -463,18 +466,18 @@ mod tests {
     fn faults() {
         #[rustfmt::skip]
         let cases = [
-            ("", Fault::Method), ("get / HTTP/1.1", Fault::Method), (" GET / HTTP/1.1", Fault::Method), ("\x16\x03\x01", Fault::Method),
-            ("GET", Fault::Method), ("GET ", Fault::Request), ("GET a", Fault::Request), ("GET * HTTP/1.1", Fault::Request),
-            ("GET ?a HTTP/1.1", Fault::Request), ("GET /a b HTTP/1.1", Fault::Request), ("GET /a\x01 HTTP/1.1", Fault::Request),
-            ("GET /a\t HTTP/1.1", Fault::Request), ("GET / http/1.1", Fault::Request), ("GET / HTTP/0.9", Fault::Request),
-            ("GET / HTTP/2.0", Fault::Version), ("PRI / HTTP/2.0", Fault::Version), ("GET / HTTP/11.1", Fault::Version),
-            ("GET / HTTP/1", Fault::Request), ("GET / HTTP/1.", Fault::Request), ("GET / HTTP/1.1000", Fault::Request),
-            ("GET / HTTP/1.01", Fault::Request), ("GET / HTTP/1.10", Fault::Request),
-            ("GET / HTTP/1.1x", Fault::Request), ("GET / HTTP/1.1 x", Fault::Request), ("GET /\r HTTP/1.1", Fault::Request),
-            ("POST /", Fault::Method09), ("GET http:/h HTTP/1.1", Fault::Request), ("GET http://h:8x/ HTTP/1.1", Fault::Request),
-            ("GET http://u@h/ HTTP/1.1", Fault::Request), ("GET http://[::1 HTTP/1.1", Fault::Request),
-            ("CONNECT h HTTP/1.1", Fault::Request), ("CONNECT h: HTTP/1.1", Fault::Request), ("CONNECT h:1/ HTTP/1.1", Fault::Request),
-            ("CONNECT / HTTP/1.1", Fault::Request),
+            ("", LineFault::Method), ("get / HTTP/1.1", LineFault::Method), (" GET / HTTP/1.1", LineFault::Method), ("\x16\x03\x01", LineFault::Method),
+            ("GET", LineFault::Method), ("GET ", LineFault::Request), ("GET a", LineFault::Request), ("GET * HTTP/1.1", LineFault::Request),
+            ("GET ?a HTTP/1.1", LineFault::Request), ("GET /a b HTTP/1.1", LineFault::Request), ("GET /a\x01 HTTP/1.1", LineFault::Request),
+            ("GET /a\t HTTP/1.1", LineFault::Request), ("GET / http/1.1", LineFault::Request), ("GET / HTTP/0.9", LineFault::Request),
+            ("GET / HTTP/2.0", LineFault::Version), ("PRI / HTTP/2.0", LineFault::Version), ("GET / HTTP/11.1", LineFault::Version),
+            ("GET / HTTP/1", LineFault::Request), ("GET / HTTP/1.", LineFault::Request), ("GET / HTTP/1.1000", LineFault::Request),
+            ("GET / HTTP/1.01", LineFault::Request), ("GET / HTTP/1.10", LineFault::Request),
+            ("GET / HTTP/1.1x", LineFault::Request), ("GET / HTTP/1.1 x", LineFault::Request), ("GET /\r HTTP/1.1", LineFault::Request),
+            ("POST /", LineFault::Method09), ("GET http:/h HTTP/1.1", LineFault::Request), ("GET http://h:8x/ HTTP/1.1", LineFault::Request),
+            ("GET http://u@h/ HTTP/1.1", LineFault::Request), ("GET http://[::1 HTTP/1.1", LineFault::Request),
+            ("CONNECT h HTTP/1.1", LineFault::Request), ("CONNECT h: HTTP/1.1", LineFault::Request), ("CONNECT h:1/ HTTP/1.1", LineFault::Request),
+            ("CONNECT / HTTP/1.1", LineFault::Request),
         ];
         for (line, fault) in cases {
             assert_eq!(request(line), Err(fault), "{line:?}");
@@ -493,7 +496,7 @@ mod tests {
                 assert!(begun.is_ok(), "{:?} {begun:?}", &line[..end]);
             }
         }
-        assert_eq!(parse_request(b"\x16\x03", false), Err(Fault::Method));
+        assert_eq!(parse_request(b"\x16\x03", false), Err(LineFault::Method));
     }
 
     #[test]
@@ -530,7 +533,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse_header(line.as_bytes(), false).unwrap_err(),
-                Fault::Header(at),
+                LineFault::Header(at),
                 "{line:?}"
             );
         }

@@ -1,6 +1,6 @@
 //! Parses request heads from the bytes received so far, by nginx's rules.
 //!
-//! Knows no socket. A [`Parser`] continues where it stopped, so that a head that arrives byte by byte costs no more
+//! Knows no socket. A [`RequestParser`] continues where it stopped, so that a head that arrives byte by byte costs no more
 //! than one that arrives at once; the result does not depend on how the bytes were split.
 
 use bytes::Bytes;
@@ -10,14 +10,14 @@ use message::{
 };
 
 use super::head_buffers::copied;
-use super::line::{self, Fault};
+use super::line::{self, LineFault};
 
 /// Maximum number of bytes of empty lines skipped before a request line (nginx: unlimited, in a buffer that it reuses).
 pub const BLANK_LINES_MAX: usize = 4096;
 
 /// Limits and options for a head. Once the host is known, those of its virtual server apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HeadLimits {
     /// `client_header_buffer_size` in bytes: lines are read into this buffer first.
     pub client_header_buffer_size: usize,
     /// `large_client_header_buffers`, their number.
@@ -36,10 +36,10 @@ pub struct Limits {
     pub allow_connect: bool,
 }
 
-impl Default for Limits {
+impl Default for HeadLimits {
     /// The defaults of nginx.
-    fn default() -> Limits {
-        Limits {
+    fn default() -> HeadLimits {
+        HeadLimits {
             client_header_buffer_size: 1024,
             large_buffers: 4,
             large_buffer_size: 8192,
@@ -54,18 +54,18 @@ impl Default for Limits {
 
 /// The result of parsing.
 #[derive(Debug)]
-pub enum Parsed {
+pub enum ParsedRequest {
     /// More bytes are needed.
     Partial,
     /// A complete head, and its length in bytes.
     Complete(Box<RequestHead>, usize),
     /// A request to answer with an error; the connection is then closed.
-    Refused(Box<Refusal>),
+    Refused(Box<HeadRefusal>),
 }
 
 /// A refused request.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct HeadRefusal {
     /// 400, 405, 414, 494, 501 or 505.
     pub status: u16,
     /// The reason in nginx's words, for the log (level info).
@@ -81,17 +81,17 @@ pub struct Refusal {
 }
 
 /// Chooses the server by its name: returns the limits of the virtual server, or `None` to keep the current ones.
-pub type Choose<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Limits>;
+pub type Choose<'a> = &'a mut dyn FnMut(&[u8]) -> Option<HeadLimits>;
 
 /// Parses a complete head, with the same limits for every host.
-pub fn parse_head(bytes: &[u8], limits: &Limits) -> Parsed {
-    Parser::new(limits).advance(bytes, &mut |_| None)
+pub fn parse_head(bytes: &[u8], limits: &HeadLimits) -> ParsedRequest {
+    RequestParser::new(limits).advance(bytes, &mut |_| None)
 }
 
 /// The state of a head that is being received. Each call gets all bytes from the start of the head.
 #[derive(Debug)]
-pub struct Parser {
-    limits: Limits,
+pub struct RequestParser {
+    limits: HeadLimits,
     head: Option<Box<RequestHead>>,
     /// Offset at which the current line begins.
     at: usize,
@@ -112,15 +112,15 @@ pub struct Parser {
     large_used: usize,
 }
 
-struct Stop {
+struct RequestStop {
     status: u16,
     why: String,
     must_linger: bool,
 }
 
-impl Stop {
-    fn new(status: u16, why: impl Into<String>) -> Stop {
-        Stop {
+impl RequestStop {
+    fn new(status: u16, why: impl Into<String>) -> RequestStop {
+        RequestStop {
             status,
             why: why.into(),
             must_linger: false,
@@ -128,10 +128,10 @@ impl Stop {
     }
 }
 
-impl Parser {
+impl RequestParser {
     /// A parser for a new request.
-    pub fn new(limits: &Limits) -> Parser {
-        Parser {
+    pub fn new(limits: &HeadLimits) -> RequestParser {
+        RequestParser {
             limits: *limits,
             head: None,
             at: 0,
@@ -155,27 +155,27 @@ impl Parser {
     }
 
     /// Turns the received part of an incomplete head into a refusal for the log; no response is sent.
-    pub(crate) fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> Refusal {
+    pub(crate) fn broken_off(mut self, bytes: &[u8], status: u16, why: String) -> HeadRefusal {
         let head = self.head.take().unwrap_or_else(RequestHead::boxed);
-        let mut refusal = self.refuse(bytes, *head, Stop::new(status, why));
+        let mut refusal = self.refuse(bytes, *head, RequestStop::new(status, why));
         refusal.is_silent = true;
         refusal
     }
 
     /// Continues with `bytes`, which begin with the bytes of the previous call.
-    pub fn advance(&mut self, bytes: &[u8], choose: Choose<'_>) -> Parsed {
+    pub fn advance(&mut self, bytes: &[u8], choose: Choose<'_>) -> ParsedRequest {
         let mut head = self.head.take().unwrap_or_else(RequestHead::boxed);
         match self.lines(bytes, &mut head, choose) {
             Ok(true) => {
                 head.bytes = copied(&bytes[..self.at]);
                 head.length = self.counted as u32;
-                Parsed::Complete(head, self.at)
+                ParsedRequest::Complete(head, self.at)
             }
             Ok(false) => {
                 self.head = Some(head);
-                Parsed::Partial
+                ParsedRequest::Partial
             }
-            Err(stop) => Parsed::Refused(Box::new(self.refuse(bytes, *head, stop))),
+            Err(stop) => ParsedRequest::Refused(Box::new(self.refuse(bytes, *head, stop))),
         }
     }
 
@@ -185,7 +185,7 @@ impl Parser {
         bytes: &[u8],
         head: &mut RequestHead,
         choose: Choose<'_>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, RequestStop> {
         if !self.has_line {
             self.skip_blank_lines(bytes)?;
         }
@@ -213,7 +213,7 @@ impl Parser {
         Ok(false)
     }
 
-    fn skip_blank_lines(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+    fn skip_blank_lines(&mut self, bytes: &[u8]) -> Result<(), RequestStop> {
         while self.at < bytes.len() && matches!(bytes[self.at], b'\r' | b'\n') {
             self.at += 1;
             self.room = match self.room {
@@ -223,13 +223,13 @@ impl Parser {
         }
         self.scanned = self.scanned.max(self.at);
         if self.at > BLANK_LINES_MAX {
-            return Err(Stop::new(400, "client sent too many empty lines"));
+            return Err(RequestStop::new(400, "client sent too many empty lines"));
         }
         Ok(())
     }
 
     /// Counts a complete line of `len` bytes against nginx's buffers.
-    fn occupy(&mut self, len: usize, bytes: &[u8]) -> Result<(), Stop> {
+    fn occupy(&mut self, len: usize, bytes: &[u8]) -> Result<(), RequestStop> {
         if len <= self.room {
             self.room -= len;
             return Ok(());
@@ -246,7 +246,7 @@ impl Parser {
     }
 
     /// Checks an incomplete line: its length at every call, its bytes whenever their number has doubled.
-    fn check_begun(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+    fn check_begun(&mut self, bytes: &[u8]) -> Result<(), RequestStop> {
         let begun = &bytes[self.at..];
         let fits_large = self.room < self.limits.large_buffer_size
             && self.large_used < self.limits.large_buffers
@@ -267,16 +267,16 @@ impl Parser {
             .map_err(|fault| describe(fault, begun))
     }
 
-    fn too_large(&self, bytes: &[u8]) -> Stop {
+    fn too_large(&self, bytes: &[u8]) -> RequestStop {
         if !self.has_line {
-            return Stop::new(414, "client sent too long URI");
+            return RequestStop::new(414, "client sent too long URI");
         }
         const SHOWN_MAX: usize = 2048 - 300;
         let begun = &bytes[self.at..];
         let shown = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_MAX)]);
-        Stop {
+        RequestStop {
             must_linger: true,
-            ..Stop::new(
+            ..RequestStop::new(
                 494,
                 format!("client sent too long header line: \"{shown}...\""),
             )
@@ -290,15 +290,15 @@ impl Parser {
         end: usize,
         head: &mut RequestHead,
         choose: Choose<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStop> {
         let text = &bytes[start..end];
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         head.line = Span::new(start, start + text.len());
         let found = match line::parse_request(text, true) {
             Ok(Some(found)) => found,
-            Ok(None) => return Err(describe(Fault::Request, text)),
+            Ok(None) => return Err(describe(LineFault::Request, text)),
             Err(fault) => {
-                if matches!(fault, Fault::Method09) {
+                if matches!(fault, LineFault::Method09) {
                     head.version = Version::HTTP_09;
                 }
                 return Err(describe(fault, text));
@@ -320,7 +320,7 @@ impl Parser {
         head.is_complex = found.is_complex;
         if found.is_complex {
             let normal = uri::normalise(found.target.of(text), self.limits.merge_slashes)
-                .map_err(|_| Stop::new(400, "client sent invalid request"))?;
+                .map_err(|_| RequestStop::new(400, "client sent invalid request"))?;
             head.args = Span {
                 start: normal.args.start + head.target.start,
                 len: normal.args.len,
@@ -334,8 +334,8 @@ impl Parser {
         }
         if !found.authority.is_empty() || !found.scheme.is_empty() {
             self.take_host(bytes, head.authority, head, choose)
-                .map_err(|host::Invalid| {
-                    Stop::new(400, "client sent invalid host in request line")
+                .map_err(|host::InvalidHost| {
+                    RequestStop::new(400, "client sent invalid host in request line")
                 })?;
         }
         self.has_line = true;
@@ -349,7 +349,7 @@ impl Parser {
         span: Span,
         head: &mut RequestHead,
         choose: Choose<'_>,
-    ) -> Result<(), host::Invalid> {
+    ) -> Result<(), host::InvalidHost> {
         let found = host::parse(span.of(bytes))?;
         if head.host.is_some() {
             return Ok(());
@@ -375,12 +375,12 @@ impl Parser {
         end: usize,
         head: &mut RequestHead,
         choose: Choose<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStop> {
         let text = line::without_returns(&bytes[start..end]);
         let found = line::parse_header(text, self.limits.underscores_in_headers)
             .map_err(|fault| describe(fault, text))?;
         if !found.has_colon {
-            return Err(describe(Fault::Header(text.len() as u32), text));
+            return Err(describe(LineFault::Header(text.len() as u32), text));
         }
         self.counted += end + 1 - start;
         if found.is_invalid && self.limits.ignore_invalid_headers {
@@ -389,9 +389,9 @@ impl Parser {
         }
         self.headers += 1;
         if self.headers > self.limits.max_headers {
-            return Err(Stop {
+            return Err(RequestStop {
                 must_linger: true,
-                ..Stop::new(494, "client sent too many header lines")
+                ..RequestStop::new(494, "client sent too many header lines")
             });
         }
         let field = found.field.moved(start);
@@ -413,7 +413,7 @@ impl Parser {
         field: Field,
         head: &mut RequestHead,
         choose: Choose<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RequestStop> {
         let value = field.value.of(bytes);
         if head.known & field.id.bit() != 0 && is_unique(field.id) {
             return Err(duplicate(bytes, field, head));
@@ -422,7 +422,9 @@ impl Parser {
             HeaderId::Host => {
                 self.has_host_field = true;
                 self.take_host(bytes, field.value, head, choose)
-                    .map_err(|host::Invalid| Stop::new(400, "client sent invalid host header"))?;
+                    .map_err(|host::InvalidHost| {
+                        RequestStop::new(400, "client sent invalid host header")
+                    })?;
             }
             HeaderId::Connection => {
                 if contains_word(value, b"close") {
@@ -439,38 +441,37 @@ impl Parser {
     }
 
     /// Checks what depends on the complete set of lines.
-    fn finish(&mut self, bytes: &[u8], head: &mut RequestHead) -> Result<(), Stop> {
+    fn finish(&mut self, bytes: &[u8], head: &mut RequestHead) -> Result<(), RequestStop> {
         if !self.has_host_field && head.version > Version::HTTP_10 {
-            return Err(Stop::new(
+            return Err(RequestStop::new(
                 400,
                 "client sent HTTP/1.1 request without \"Host\" header",
             ));
         }
-        let length =
-            match self.content_length {
-                Some(span) => Some(parse_length(span.of(bytes)).ok_or_else(|| {
-                    Stop::new(400, "client sent invalid \"Content-Length\" header")
-                })?),
-                None => None,
-            };
+        let length = match self.content_length {
+            Some(span) => Some(parse_length(span.of(bytes)).ok_or_else(|| {
+                RequestStop::new(400, "client sent invalid \"Content-Length\" header")
+            })?),
+            None => None,
+        };
         head.framing = length.map_or(Framing::None, Framing::Length);
         if let Some(span) = self.transfer_encoding {
             let coding = span.of(bytes);
             if head.version < Version::HTTP_11 {
-                return Err(Stop::new(
+                return Err(RequestStop::new(
                     400,
                     "client sent HTTP/1.0 request with \"Transfer-Encoding\" header",
                 ));
             }
             if !coding.eq_ignore_ascii_case(b"chunked") {
                 let coding = String::from_utf8_lossy(coding);
-                return Err(Stop::new(
+                return Err(RequestStop::new(
                     501,
                     format!("client sent unknown \"Transfer-Encoding\": \"{coding}\""),
                 ));
             }
             if length.is_some() {
-                return Err(Stop::new(
+                return Err(RequestStop::new(
                     400,
                     "client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time",
                 ));
@@ -479,17 +480,18 @@ impl Parser {
         }
         match head.method {
             Method::Connect if head.version != Version::HTTP_11 || !self.limits.allow_connect => {
-                Err(Stop::new(405, "client sent CONNECT method"))
+                Err(RequestStop::new(405, "client sent CONNECT method"))
             }
-            Method::Connect if head.has_body() => {
-                Err(Stop::new(400, "client sent CONNECT request with body"))
-            }
-            Method::Trace => Err(Stop::new(405, "client sent TRACE method")),
+            Method::Connect if head.has_body() => Err(RequestStop::new(
+                400,
+                "client sent CONNECT request with body",
+            )),
+            Method::Trace => Err(RequestStop::new(405, "client sent TRACE method")),
             _ => Ok(()),
         }
     }
 
-    fn refuse(&self, bytes: &[u8], mut head: RequestHead, stop: Stop) -> Refusal {
+    fn refuse(&self, bytes: &[u8], mut head: RequestHead, stop: RequestStop) -> HeadRefusal {
         head.bytes = Bytes::copy_from_slice(bytes);
         head.length = self.counted as u32;
         head.framing = Framing::None;
@@ -510,7 +512,7 @@ impl Parser {
             }
         }
         let part = if self.has_line { "headers" } else { "line" };
-        Refusal {
+        HeadRefusal {
             status: stop.status,
             why: format!("{} while reading client request {part}", stop.why),
             head,
@@ -521,16 +523,18 @@ impl Parser {
     }
 }
 
-fn describe(fault: Fault, line: &[u8]) -> Stop {
+fn describe(fault: LineFault, line: &[u8]) -> RequestStop {
     match fault {
-        Fault::Method => Stop::new(400, "client sent invalid method"),
-        Fault::Request => Stop::new(400, "client sent invalid request"),
-        Fault::Version => Stop::new(505, "client sent invalid version"),
-        Fault::Method09 => Stop::new(400, "client sent invalid method in HTTP/0.9 request"),
-        Fault::Header(at) => {
+        LineFault::Method => RequestStop::new(400, "client sent invalid method"),
+        LineFault::Request => RequestStop::new(400, "client sent invalid request"),
+        LineFault::Version => RequestStop::new(505, "client sent invalid version"),
+        LineFault::Method09 => {
+            RequestStop::new(400, "client sent invalid method in HTTP/0.9 request")
+        }
+        LineFault::Header(at) => {
             let shown = String::from_utf8_lossy(&line[..at as usize]);
             let byte = line.get(at as usize).copied().unwrap_or(b'\r'); // the line's end
-            Stop::new(
+            RequestStop::new(
                 400,
                 format!("client sent invalid header line: \"{shown}\\x{byte:02x}...\""),
             )
@@ -538,7 +542,7 @@ fn describe(fault: Fault, line: &[u8]) -> Stop {
     }
 }
 
-fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> Stop {
+fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> RequestStop {
     let text = |span: Span| String::from_utf8_lossy(span.of(bytes));
     let before = head
         .fields
@@ -551,7 +555,7 @@ fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> Stop {
     } else {
         "header line"
     };
-    Stop::new(
+    RequestStop::new(
         400,
         format!(
             "client sent duplicate {what}: \"{}: {}\", previous value: \"{}: {}\"",

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
 use super::head_buffers::copied;
-use super::line::{self, Fault};
+use super::line::{self, LineFault};
 use super::request_parser::{contains_word, parse_length};
 use super::request_writer::is_token;
 
@@ -29,7 +29,7 @@ pub enum ParsedResponse {
 
 /// The permitted beginning of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beginning {
+enum HeadBeginning {
     /// A status line.
     Http,
     /// A status line or a header line; nothing has been received yet.
@@ -42,7 +42,7 @@ enum Beginning {
 #[derive(Debug)]
 pub struct ResponseParser {
     bytes_max: usize,
-    beginning: Beginning,
+    beginning: HeadBeginning,
     head: Option<Box<ResponseHead>>,
     at: usize,
     scanned: usize,
@@ -50,7 +50,7 @@ pub struct ResponseParser {
     is_chunked: bool,
 }
 
-enum Stop {
+enum ResponseStop {
     NotHttp,
     Refused(String),
 }
@@ -58,20 +58,20 @@ enum Stop {
 impl ResponseParser {
     /// A parser for a head of at most `bytes_max` bytes (`proxy_buffer_size`).
     pub fn new(bytes_max: usize) -> ResponseParser {
-        ResponseParser::of(Beginning::Http, bytes_max)
+        ResponseParser::of(HeadBeginning::Http, bytes_max)
     }
 
     /// A parser for the head of a CGI program's response, which has no status line.
     pub fn of_cgi(bytes_max: usize) -> ResponseParser {
-        ResponseParser::of(Beginning::Cgi, bytes_max)
+        ResponseParser::of(HeadBeginning::Cgi, bytes_max)
     }
 
     /// A parser for the head of a gateway's response (SCGI, uwsgi), which may have a status line.
     pub fn of_gateway(bytes_max: usize) -> ResponseParser {
-        ResponseParser::of(Beginning::Either, bytes_max)
+        ResponseParser::of(HeadBeginning::Either, bytes_max)
     }
 
-    fn of(beginning: Beginning, bytes_max: usize) -> ResponseParser {
+    fn of(beginning: HeadBeginning, bytes_max: usize) -> ResponseParser {
         ResponseParser {
             bytes_max,
             beginning,
@@ -98,15 +98,15 @@ impl ResponseParser {
                 self.head = Some(head);
                 ParsedResponse::Partial
             }
-            Err(Stop::NotHttp) => ParsedResponse::NotHttp,
-            Err(Stop::Refused(why)) => ParsedResponse::Refused(why),
+            Err(ResponseStop::NotHttp) => ParsedResponse::NotHttp,
+            Err(ResponseStop::Refused(why)) => ParsedResponse::Refused(why),
         }
     }
 
     /// Parses lines; returns whether the head is complete.
-    fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, Stop> {
+    fn lines(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<bool, ResponseStop> {
         if head.status == 0
-            && self.beginning != Beginning::Cgi
+            && self.beginning != HeadBeginning::Cgi
             && !begins_as_http(&bytes[self.at..])
         {
             self.go_on_without_status()?;
@@ -118,9 +118,9 @@ impl ResponseParser {
             if self.at > self.bytes_max {
                 return Err(too_big());
             }
-            if head.status == 0 && self.beginning != Beginning::Cgi {
+            if head.status == 0 && self.beginning != HeadBeginning::Cgi {
                 match status_line(bytes, start, end, head) {
-                    Err(Stop::NotHttp) => self.go_on_without_status()?,
+                    Err(ResponseStop::NotHttp) => self.go_on_without_status()?,
                     outcome => outcome?,
                 }
             } else if matches!(&bytes[start..end], [] | [b'\r']) {
@@ -138,11 +138,11 @@ impl ResponseParser {
     }
 
     /// Continues without a status line. (A line that only looks like one is dropped, like a second status line.)
-    fn go_on_without_status(&mut self) -> Result<(), Stop> {
+    fn go_on_without_status(&mut self) -> Result<(), ResponseStop> {
         match self.beginning {
-            Beginning::Http => Err(Stop::NotHttp),
-            Beginning::Either | Beginning::Cgi => {
-                self.beginning = Beginning::Cgi;
+            HeadBeginning::Http => Err(ResponseStop::NotHttp),
+            HeadBeginning::Either | HeadBeginning::Cgi => {
+                self.beginning = HeadBeginning::Cgi;
                 Ok(())
             }
         }
@@ -154,14 +154,16 @@ impl ResponseParser {
         start: usize,
         end: usize,
         head: &mut ResponseHead,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ResponseStop> {
         let text = line::without_returns(&bytes[start..end]);
         if text.starts_with(b"HTTP/") {
             return Ok(()); // a second status line, as IIS sent it
         }
         let found = line::parse_header(text, true).map_err(|fault| invalid_header(fault, text))?;
         if head.fields.len() == RESPONSE_HEADERS_MAX {
-            return Err(Stop::Refused("upstream sent too many header lines".into()));
+            return Err(ResponseStop::Refused(
+                "upstream sent too many header lines".into(),
+            ));
         }
         let field = found.field.moved(start);
         if !head.is_interim() {
@@ -181,7 +183,7 @@ impl ResponseParser {
         bytes: &[u8],
         field: Field,
         head: &mut ResponseHead,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ResponseStop> {
         let value = field.value.of(bytes);
         match field.id {
             HeaderId::Connection => head.is_last |= contains_word(value, b"close"),
@@ -189,7 +191,7 @@ impl ResponseParser {
                 self.check_alone(bytes, field, head)?;
                 self.length = Some(parse_length(value).ok_or_else(|| {
                     let line = shown(bytes, field);
-                    Stop::Refused(format!(
+                    ResponseStop::Refused(format!(
                         "upstream sent invalid \"Content-Length\" header: \"{line}\""
                     ))
                 })?);
@@ -198,7 +200,7 @@ impl ResponseParser {
                 self.check_alone(bytes, field, head)?;
                 if !value.eq_ignore_ascii_case(b"chunked") {
                     let coding = String::from_utf8_lossy(value);
-                    return Err(Stop::Refused(format!(
+                    return Err(ResponseStop::Refused(format!(
                         "upstream sent unknown \"Transfer-Encoding\": \"{coding}\""
                     )));
                 }
@@ -210,29 +212,34 @@ impl ResponseParser {
     }
 
     /// Refuses a second line that frames the body.
-    fn check_alone(&self, bytes: &[u8], field: Field, head: &ResponseHead) -> Result<(), Stop> {
+    fn check_alone(
+        &self,
+        bytes: &[u8],
+        field: Field,
+        head: &ResponseHead,
+    ) -> Result<(), ResponseStop> {
         if let Some(before) = head.fields.iter().find(|before| before.id == field.id) {
-            return Err(Stop::Refused(format!(
+            return Err(ResponseStop::Refused(format!(
                 "upstream sent duplicate header line: \"{}\", previous value: \"{}\"",
                 shown(bytes, field),
                 shown(bytes, *before)
             )));
         }
         if self.length.is_some() || self.is_chunked {
-            return Err(Stop::Refused(
+            return Err(ResponseStop::Refused(
                 "upstream sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time".into(),
             ));
         }
         Ok(())
     }
 
-    fn finish(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
+    fn finish(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<(), ResponseStop> {
         head.framing = match self.length {
             _ if self.is_chunked => ResponseFraming::Chunked,
             Some(length) => ResponseFraming::Length(length),
             None => ResponseFraming::UntilClose,
         };
-        if self.beginning != Beginning::Http {
+        if self.beginning != HeadBeginning::Http {
             return gateway_status(bytes, head);
         }
         head.is_last |= head.version < Version::HTTP_11;
@@ -242,7 +249,7 @@ impl ResponseParser {
 
 /// Determines the HTTP status of a gateway's head without a status line: given by `Status`, or implied by `Location`
 /// (RFC 3875, 6.2.3). The head came over a connection that is not HTTP: nothing is chunked, and no response follows.
-fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
+fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), ResponseStop> {
     if head.framing == ResponseFraming::Chunked {
         head.framing = ResponseFraming::UntilClose;
     }
@@ -261,7 +268,7 @@ fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
                 let value = field.value.of(bytes);
                 let shown = || String::from_utf8_lossy(value);
                 head.status = leading_code(value).ok_or_else(|| {
-                    Stop::Refused(format!("upstream sent invalid status \"{}\"", shown()))
+                    ResponseStop::Refused(format!("upstream sent invalid status \"{}\"", shown()))
                 })?;
                 if value.len() > 3 {
                     head.status_line = field.value;
@@ -273,7 +280,7 @@ fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), Stop> {
     }
     match head.status {
         101 | 200.. => Ok(()),
-        status => Err(Stop::Refused(format!(
+        status => Err(ResponseStop::Refused(format!(
             "upstream sent unexpected status \"{status}\""
         ))),
     }
@@ -289,8 +296,8 @@ fn leading_code(value: &[u8]) -> Option<u16> {
     })
 }
 
-fn too_big() -> Stop {
-    Stop::Refused("upstream sent too big header".into())
+fn too_big() -> ResponseStop {
+    ResponseStop::Refused("upstream sent too big header".into())
 }
 
 fn shown(bytes: &[u8], field: Field) -> String {
@@ -310,18 +317,18 @@ fn status_line(
     start: usize,
     end: usize,
     head: &mut ResponseHead,
-) -> Result<(), Stop> {
+) -> Result<(), ResponseStop> {
     let text = &bytes[start..end];
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    let (version, code) = scan_status(text).ok_or(Stop::NotHttp)?;
+    let (version, code) = scan_status(text).ok_or(ResponseStop::NotHttp)?;
     head.version = version;
     head.status = text[code..code + 3]
         .iter()
         .fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
     head.status_line = Span::new(start + code, start + text.len());
     match (head.status, version) {
-        (0..100, _) => Err(Stop::NotHttp),
-        (103, version) if version < Version::HTTP_11 => Err(Stop::Refused(
+        (0..100, _) => Err(ResponseStop::NotHttp),
+        (103, version) if version < Version::HTTP_11 => Err(ResponseStop::Refused(
             "upstream sent HTTP/1.0 response with early hints".into(),
         )),
         _ => Ok(()),
@@ -358,14 +365,14 @@ fn scan_status(text: &[u8]) -> Option<(Version, usize)> {
     Some((version, text.len() - code.len()))
 }
 
-fn invalid_header(fault: Fault, line: &[u8]) -> Stop {
+fn invalid_header(fault: LineFault, line: &[u8]) -> ResponseStop {
     let at = match fault {
-        Fault::Header(at) => at as usize,
+        LineFault::Header(at) => at as usize,
         _ => 0,
     };
     let shown = String::from_utf8_lossy(&line[..at]);
     let byte = line.get(at).copied().unwrap_or(b'\r'); // the line's end
-    Stop::Refused(format!(
+    ResponseStop::Refused(format!(
         "upstream sent invalid header: \"{shown}\\x{byte:02x}...\""
     ))
 }

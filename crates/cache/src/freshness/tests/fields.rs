@@ -10,7 +10,7 @@ fn named_fields_are_left_out_and_the_response_stored() {
          Connection: close, X-Hop\nX-Hop: 3\nKeep-Alive: timeout=5\nAge: 7\nX-Third: 4\nProxy-Authenticate: Basic
          Content-Length: 5\nTransfer-Encoding: chunked",
     );
-    let Verdict::Store(storable) = judge(&answer(200, head.lines()), &Rules::nginx()) else {
+    let StoreVerdict::Store(storable) = judge(&answer(200, head.lines()), &Rules::nginx()) else {
         panic!("it is fresh");
     };
     let stored = stored_fields(head.lines(), &storable.without);
@@ -53,7 +53,7 @@ fn a_304_renews_the_fields_that_are_not_about_the_body() {
     );
     // The new lifetime is that of the updated response.
     let renewed = answer(200, updated.iter().copied());
-    let Verdict::Store(storable) = judge(&renewed, &Rules::nginx()) else {
+    let StoreVerdict::Store(storable) = judge(&renewed, &Rules::nginx()) else {
         panic!("it is fresh");
     };
     assert_eq!(storable.lifetime.expires, NOW + 60);

@@ -29,7 +29,7 @@ fn line(text: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 impl Head {
-    fn lines(&self) -> impl Iterator<Item = Line<'_>> + Clone {
+    fn lines(&self) -> impl Iterator<Item = FieldLine<'_>> + Clone {
         self.0
             .iter()
             .map(|(name, value)| (&name[..], &value[..], HeaderId::find(name)))
@@ -53,17 +53,17 @@ type Fresh = Result<i64, PassReason>;
 fn fresh_for(text: &str, rules: &Rules) -> Fresh {
     let head = head(text);
     match judge(&answer(200, head.lines()), rules) {
-        Verdict::Store(storable) if storable.lifetime.reuse == Reuse::Revalidate => Ok(-1),
-        Verdict::Store(storable) => Ok(storable.lifetime.expires - NOW),
-        Verdict::Pass(why) => Err(why),
+        StoreVerdict::Store(storable) if storable.lifetime.reuse == Reuse::Revalidate => Ok(-1),
+        StoreVerdict::Store(storable) => Ok(storable.lifetime.expires - NOW),
+        StoreVerdict::Pass(why) => Err(why),
     }
 }
 
 fn lifetime_of(text: &str, rules: &Rules) -> Lifetime {
     let head = head(text);
     match judge(&answer(200, head.lines()), rules) {
-        Verdict::Store(storable) => storable.lifetime,
-        Verdict::Pass(why) => panic!("{text}: {why}"),
+        StoreVerdict::Store(storable) => storable.lifetime,
+        StoreVerdict::Pass(why) => panic!("{text}: {why}"),
     }
 }
 
@@ -293,7 +293,7 @@ fn the_response_delay_counts() {
         asked: NOW - 5,
         ..answer(200, head.lines())
     };
-    let Verdict::Store(storable) = judge(&slow, &Rules::nginx()) else {
+    let StoreVerdict::Store(storable) = judge(&slow, &Rules::nginx()) else {
         panic!("it is fresh");
     };
     let lifetime = storable.lifetime;
@@ -342,7 +342,7 @@ fn x_accel_expires_overrides_all_whatever_the_order() {
 
 #[test]
 fn proxy_cache_valid_is_for_responses_without_a_lifetime() {
-    let valid = |status, seconds| Valid { status, seconds };
+    let valid = |status, seconds| ValidFor { status, seconds };
     let rules = Rules {
         valid: vec![valid(Some(200), 60), valid(Some(404), 0), valid(None, 5)],
         ..Rules::nginx()
@@ -385,8 +385,8 @@ fn statuses() {
             ..answer(status, head.lines())
         };
         match judge(&answer, &Rules::nginx()) {
-            Verdict::Store(_) => None,
-            Verdict::Pass(why) => Some(why),
+            StoreVerdict::Store(_) => None,
+            StoreVerdict::Pass(why) => Some(why),
         }
     };
     // RFC 9111, 3.3 and 3: a partial response is not complete; 304 and 1xx are about another response.
@@ -416,12 +416,16 @@ fn responses_to_authorization_are_shared_only_if_they_allow_it() {
             ..answer(200, head.lines())
         };
         let verdict = judge(&asked, &Rules::nginx());
-        assert_eq!(matches!(verdict, Verdict::Store(_)), is_shared, "{control}");
+        assert_eq!(
+            matches!(verdict, StoreVerdict::Store(_)),
+            is_shared,
+            "{control}"
+        );
         let as_nginx = Rules {
             shares_authorized: true,
             ..Rules::nginx()
         };
-        assert!(matches!(judge(&asked, &as_nginx), Verdict::Store(_)));
+        assert!(matches!(judge(&asked, &as_nginx), StoreVerdict::Store(_)));
     }
 }
 
@@ -495,7 +499,7 @@ fn heuristics_are_off_unless_wanted() {
         ));
         let verdict = judge(&answer(status, head.lines()), &rules);
         assert_eq!(
-            matches!(verdict, Verdict::Store(_)),
+            matches!(verdict, StoreVerdict::Store(_)),
             is_stored,
             "{status} {control}"
         );
@@ -520,7 +524,7 @@ proptest! {
             (name.as_bytes(), value.as_bytes(), HeaderId::find(name.as_bytes()))
         });
         let answer = OriginResponse { status, fields: lines, is_authorized: false, is_slice: false, asked, now };
-        if let Verdict::Store(storable) = judge(&answer, &rules) {
+        if let StoreVerdict::Store(storable) = judge(&answer, &rules) {
             let lifetime = storable.lifetime;
             let has_accel = fields.iter().any(|(name, _)| *name == "X-Accel-Expires");
             let has_expires = fields.iter().any(|(name, _)| *name == "Expires");

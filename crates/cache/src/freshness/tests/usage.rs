@@ -38,15 +38,15 @@ fn use_of_what_is_stale() {
     assert!(nginx.may_use_while_updating(&lifetime, at(15), false));
     assert!(!nginx.may_use_while_updating(&lifetime, at(16), false));
     assert!(nginx.may_use_while_updating(&lifetime, at(99), true));
-    let lost = Failure::Connection;
+    let lost = OriginFailure::Connection;
     assert!(nginx.may_cover(&lifetime, at(17), lost, false));
     assert!(!nginx.may_cover(&lifetime, at(18), lost, false));
     // RFC 5861, 4: 500, 502, 503, 504 as well. nginx: only if the directive names them.
-    let answered = Failure::Status(503);
+    let answered = OriginFailure::Status(503);
     assert!(!nginx.may_cover(&lifetime, at(17), answered, false));
     assert!(nginx.may_cover(&lifetime, at(17), answered, true));
     assert!(strict.may_cover(&lifetime, at(17), answered, false));
-    assert!(!strict.may_cover(&lifetime, at(17), Failure::Status(404), false));
+    assert!(!strict.may_cover(&lifetime, at(17), OriginFailure::Status(404), false));
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn some_responses_are_never_used_stale() {
         let text = format!("Cache-Control: {control}, stale-if-error=100");
         let lifetime = lifetime_of(&text, &nginx);
         assert_eq!(lifetime.reuse, Reuse::NeverStale);
-        assert!(nginx.may_cover(&lifetime, NOW + 50, Failure::Connection, true));
+        assert!(nginx.may_cover(&lifetime, NOW + 50, OriginFailure::Connection, true));
         assert!(
-            !strict.may_cover(&lifetime, NOW + 50, Failure::Connection, true),
+            !strict.may_cover(&lifetime, NOW + 50, OriginFailure::Connection, true),
             "{control}"
         );
         assert!(!strict.may_use_while_updating(&lifetime, NOW + 50, true));
@@ -72,7 +72,7 @@ fn some_responses_are_never_used_stale() {
     let asked = lifetime_of("Cache-Control: no-cache, stale-if-error=100", &strict);
     assert_eq!(asked.reuse, Reuse::Revalidate);
     assert!(!strict.is_fresh(&asked, NOW));
-    assert!(!strict.may_cover(&asked, NOW, Failure::Connection, true));
+    assert!(!strict.may_cover(&asked, NOW, OriginFailure::Connection, true));
 }
 
 fn wishes(control: &str, pragma: &str) -> RequestControl {

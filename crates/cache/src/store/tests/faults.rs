@@ -31,12 +31,12 @@ fn damage_is_found_and_the_entry_dropped() {
             damage(&mut bytes);
             std::fs::write(&file, bytes).unwrap();
             match bench.find(&store, "k").await {
-                Found::Hit(hit) => {
+                LookupOutcome::Hit(hit) => {
                     let read = bench.read(&store, &hit).await;
                     assert!(matches!(read, Err(Error::Fault(_))), "{what}: {read:?}");
                 }
-                Found::Miss(missed) => assert!(missed.damage.is_some(), "{what}"),
-                Found::Failed(_) => panic!("{what}"),
+                LookupOutcome::Miss(missed) => assert!(missed.damage.is_some(), "{what}"),
+                LookupOutcome::Failed(_) => panic!("{what}"),
             }
             assert_eq!(store.counters().damaged, 1);
             assert!(!file.exists(), "{what}");
@@ -98,7 +98,7 @@ fn without_a_journal_entries_are_found_by_asking_and_by_a_walk() {
         );
         assert_eq!(store.index().len(), 1, "what was found is known");
         // The walk comes when the temp file is old.
-        let mut walk = Walk::new(&store);
+        let mut walk = DirectoryWalk::new(&store);
         let access = Access::new(&bench.pool);
         while !walk.step(&bench.local, &access, i64::MAX).await.unwrap() {}
         assert_eq!(walk.foreign_blocks(), 3);
@@ -230,7 +230,7 @@ fn foreign_files_are_left_alone_and_nginx_entries_overwritten() {
         // In another's place, so it is not nginx's.
         std::fs::write(bench.dir.path().join(files[0].file_name().unwrap()), b"").unwrap();
         let (store, _) = bench.open().await;
-        let mut walk = Walk::new(&store);
+        let mut walk = DirectoryWalk::new(&store);
         let access = Access::new(&bench.pool);
         while !walk.step(&bench.local, &access, i64::MAX).await.unwrap() {}
         assert_eq!(walk.foreign_blocks(), 2 + 25 + 2 + 1);
@@ -240,7 +240,7 @@ fn foreign_files_are_left_alone_and_nginx_entries_overwritten() {
             3 + 3,
             "temp files are gone"
         );
-        let Found::Miss(missed) = bench.find(&store, "one").await else {
+        let LookupOutcome::Miss(missed) = bench.find(&store, "one").await else {
             panic!("it is nginx's");
         };
         assert!(missed.damage.is_none() && files[0].exists());
@@ -345,7 +345,7 @@ fn a_late_lookup_leaves_an_entry_that_is_being_written() {
             std::fs::write(&path, [0; 50]).unwrap();
             drop(hold);
             let found = find.await.unwrap();
-            let Found::Miss(missed) = found else {
+            let LookupOutcome::Miss(missed) = found else {
                 panic!("{found:?}");
             };
             assert_eq!((missed.damage, store.counters().damaged), (None, 0));

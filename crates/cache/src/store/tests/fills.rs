@@ -1,22 +1,22 @@
 //! Fills and a store together, as a proxy uses them.
 
 use super::*;
-use crate::fill::{Filler, Fills, Follower, Next, Role, Sharing};
+use crate::fill::{Filler, Fills, Follower, NextPiece, Role, Sharing};
 use message::ResponseHead;
 
 /// Writes the bytes of a fill.
 async fn store_fill(local: Local, writer: Follower, mut writing: EntryWriter) -> KnownKey {
     loop {
         match writer.next().await {
-            Next::Bytes(bytes) => {
+            NextPiece::Bytes(bytes) => {
                 writing.push(&local, bytes).await.unwrap();
                 writer.written(writing.written());
             }
-            Next::Flush => {
+            NextPiece::Flush => {
                 writing.flush(&local).await.unwrap();
                 writer.written(writing.written());
             }
-            Next::End => return writing.finish(&local).await.unwrap(),
+            NextPiece::End => return writing.finish(&local).await.unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -35,8 +35,8 @@ async fn read(
     let mut file = None;
     loop {
         match follower.next().await {
-            Next::Bytes(bytes) => body.extend_from_slice(&bytes),
-            Next::Written(range) => {
+            NextPiece::Bytes(bytes) => body.extend_from_slice(&bytes),
+            NextPiece::Written(range) => {
                 let bytes = store
                     .read_written(&local, &access, &written_body, &mut file, &range)
                     .await
@@ -45,7 +45,7 @@ async fn read(
                 from_file += bytes.len() as u64;
                 body.extend_from_slice(&bytes);
             }
-            Next::End => return (body, from_file),
+            NextPiece::End => return (body, from_file),
             other => panic!("{other:?}"),
         }
     }

@@ -7,7 +7,7 @@ mod purges;
 
 use super::*;
 use crate::entry::Description;
-use crate::freshness::Line;
+use crate::freshness::FieldLine;
 use crate::lifetime::Lifetime;
 use crate::vary::variant;
 use bytes::Bytes;
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     async fn walk(&self, store: &Store) -> u64 {
-        let mut walk = Walk::new(store);
+        let mut walk = DirectoryWalk::new(store);
         let access = Access::new(&self.pool);
         while !walk.step(&self.local, &access, NOW).await.unwrap() {}
         walk.foreign_blocks()
@@ -131,7 +131,7 @@ impl Bench {
                 ..Lifetime::default()
             },
         };
-        let lines: [Line<'_>; 1] = [(b"X-Key", key.as_bytes(), HeaderId::Other)];
+        let lines: [FieldLine<'_>; 1] = [(b"X-Key", key.as_bytes(), HeaderId::Other)];
         let mut writing = store
             .begin(
                 &self.local,
@@ -154,11 +154,11 @@ impl Bench {
         writing.finish(&self.local).await
     }
 
-    async fn find(&self, store: &Store, key: &str) -> Found {
+    async fn find(&self, store: &Store, key: &str) -> LookupOutcome {
         self.find_with(store, key, &[]).await
     }
 
-    async fn find_with(&self, store: &Store, key: &str, fields: &[(&str, &str)]) -> Found {
+    async fn find_with(&self, store: &Store, key: &str, fields: &[(&str, &str)]) -> LookupOutcome {
         let access = Access::new(&self.pool);
         let fields = fields
             .iter()
@@ -172,7 +172,7 @@ impl Bench {
     /// The body of an entry, every block verified; None if there is no entry.
     async fn body(&self, store: &Store, key: &str) -> Option<Result<Vec<u8>, Error>> {
         match self.find(store, key).await {
-            Found::Hit(hit) => Some(self.read(store, &hit).await),
+            LookupOutcome::Hit(hit) => Some(self.read(store, &hit).await),
             _ => None,
         }
     }
@@ -235,7 +235,10 @@ fn a_stored_response_is_found_after_a_kill_and_after_a_close() {
             ("big", big()),
         ];
         for (key, body) in &bodies {
-            assert!(matches!(bench.find(&store, key).await, Found::Miss(_)));
+            assert!(matches!(
+                bench.find(&store, key).await,
+                LookupOutcome::Miss(_)
+            ));
             bench.put(&store, key, body).await.unwrap();
         }
         let expect = async |store: &Store| {
@@ -260,7 +263,7 @@ fn a_stored_response_is_found_after_a_kill_and_after_a_close() {
             "{} {used}",
             store.space().used()
         );
-        let Found::Hit(hit) = bench.find(&store, "big").await else {
+        let LookupOutcome::Hit(hit) = bench.find(&store, "big").await else {
             panic!("it is there");
         };
         assert!(hit.known.is_verified, "all of it was checked");
@@ -288,7 +291,7 @@ fn variants_are_told_apart() {
             .put_variant(&store, "k", b"A", "accept", a, None)
             .await
             .unwrap();
-        let Found::Miss(missed) = bench.find_with(&store, "k", &fields("b")).await else {
+        let LookupOutcome::Miss(missed) = bench.find_with(&store, "k", &fields("b")).await else {
             panic!("another variant");
         };
         assert_eq!(missed.variant, Some(b));
@@ -298,14 +301,15 @@ fn variants_are_told_apart() {
             .unwrap();
         let expect = async |store: &Store| {
             for (value, body) in [("a", b"A"), ("b", b"B")] {
-                let Found::Hit(hit) = bench.find_with(store, "k", &fields(value)).await else {
+                let LookupOutcome::Hit(hit) = bench.find_with(store, "k", &fields(value)).await
+                else {
                     panic!("{value}");
                 };
                 assert_eq!(bench.read(store, &hit).await.unwrap(), body);
             }
             assert!(matches!(
                 bench.find_with(store, "k", &[]).await,
-                Found::Miss(_)
+                LookupOutcome::Miss(_)
             ));
         };
         expect(&store).await;
@@ -430,7 +434,7 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
         store.renew(&bench.local, &known, lifetime).await.unwrap();
         drop(store);
         let (store, _) = bench.open().await;
-        let Found::Hit(hit) = bench.find(&store, "k").await else {
+        let LookupOutcome::Hit(hit) = bench.find(&store, "k").await else {
             panic!("it is there");
         };
         assert_eq!(
@@ -438,7 +442,7 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
             (lifetime, NOW + 60)
         );
         let access = Access::new(&bench.pool);
-        let lines: [Line<'_>; 1] = [(b"X-New", b"1", HeaderId::Other)];
+        let lines: [FieldLine<'_>; 1] = [(b"X-New", b"1", HeaderId::Other)];
         let renewal = Renewal {
             lifetime,
             fields: lines.into(),
@@ -451,7 +455,7 @@ fn a_304_renews_the_lifetime_or_writes_the_entry_anew() {
             body,
             "who reads the old one goes on"
         );
-        let Found::Hit(new) = bench.find(&store, "k").await else {
+        let LookupOutcome::Hit(new) = bench.find(&store, "k").await else {
             panic!("it is there");
         };
         assert_eq!(new.entry.head().get_all(b"x-new").count(), 1);
@@ -472,11 +476,11 @@ fn header_lines_that_fit_are_written_in_place() {
         let ino = || std::fs::metadata(&file).unwrap().ino();
         let (first, used, access) = (ino(), store.space().used(), Access::new(&bench.pool));
         for (times, filler) in [(1, 5), (2, 60), (3, 1), (4, 500), (5, 540)] {
-            let Found::Hit(hit) = bench.find(&store, "k").await else {
+            let LookupOutcome::Hit(hit) = bench.find(&store, "k").await else {
                 panic!("it is there");
             };
             let (tag, filler) = (format!("t{times}"), "x".repeat(filler));
-            let lines: [Line<'_>; 2] = [
+            let lines: [FieldLine<'_>; 2] = [
                 (b"Cache-Tag", tag.as_bytes(), HeaderId::Other),
                 (b"X-Filler", filler.as_bytes(), HeaderId::Other),
             ];
@@ -496,7 +500,7 @@ fn header_lines_that_fit_are_written_in_place() {
             rewrite().await.unwrap();
             assert_eq!((after == first, ino()), (times < 4, after), "{times}");
             assert_eq!(bench.read(&store, &hit).await.unwrap(), body);
-            let Found::Hit(new) = bench.find(&store, "k").await else {
+            let LookupOutcome::Hit(new) = bench.find(&store, "k").await else {
                 panic!("it is there");
             };
             assert_eq!(

@@ -19,7 +19,7 @@ impl Bench {
             key_text: key.as_bytes(),
             ..plain(main)
         };
-        let lines: [Line<'_>; 1] = [(b"Cache-Tag", tags.as_bytes(), HeaderId::Other)];
+        let lines: [FieldLine<'_>; 1] = [(b"Cache-Tag", tags.as_bytes(), HeaderId::Other)];
         let lines = lines.into_iter();
         let mut writing = store
             .begin(&self.local, &description, lines, 0, NOW, moment)
@@ -397,9 +397,15 @@ fn a_key_is_purged_in_all_its_variants() {
         assert!(store.purge(&bench.local, &main).await.unwrap());
         put(a, None).await;
         let find = bench.find_with(&store, "k", &[("Accept", "b")]);
-        assert!(matches!(find.await, Found::Miss(_)), "it was stored before");
+        assert!(
+            matches!(find.await, LookupOutcome::Miss(_)),
+            "it was stored before"
+        );
         let find = bench.find_with(&store, "k", &[("Accept", "a")]);
-        assert!(matches!(find.await, Found::Hit(_)), "it was stored behind");
+        assert!(
+            matches!(find.await, LookupOutcome::Hit(_)),
+            "it was stored behind"
+        );
     });
 }
 

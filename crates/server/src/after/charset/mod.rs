@@ -8,7 +8,7 @@ mod recode;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use config::{Error, Flag, Place, Problem, Scope, Value, VariableIndex, Word, directives};
+use config::{Error, Flag, Problem, Scope, TextPlace, Value, VariableIndex, Word, directives};
 use logs::Level;
 use message::BodyError;
 
@@ -26,7 +26,7 @@ use recode::{Recoder, Way};
 #[derive(Debug, Clone)]
 pub enum Name {
     /// As written.
-    Known(Bytes, Place),
+    Known(Bytes, TextPlace),
     /// The value of a variable.
     Variable(VariableIndex),
 }
@@ -80,7 +80,7 @@ directives! {
 
 impl Charset {
     /// The literal names, each with its place.
-    fn names(&self) -> impl Iterator<Item = (&Bytes, &Place)> {
+    fn names(&self) -> impl Iterator<Item = (&Bytes, &TextPlace)> {
         let names = self.charset.0.iter().chain(&self.source_charset);
         names.filter_map(|name| match name {
             Name::Known(name, place) => Some((name, place)),

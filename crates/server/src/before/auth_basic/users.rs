@@ -4,7 +4,7 @@
 //! piece. Invariant: a loop searches at most [`disk::READ_MAX`] bytes before it yields.
 
 use bytes::Bytes;
-use disk::{Access, Errno, Kind, READ_MAX};
+use disk::{Access, Errno, FileKind, READ_MAX};
 use logs::Level;
 
 use crate::Failure;
@@ -27,7 +27,7 @@ pub async fn find(
     let disk = &request.client.loop_.disk;
     let failed = |error: disk::Error| failure(request, &error, path);
     let file = disk.open(path, access).await.map_err(failed)?;
-    if file.meta().kind == Kind::Directory {
+    if file.meta().kind == FileKind::Directory {
         let errno = Errno::ISDIR;
         return Err(failed(disk::Error::System {
             call: "read()",

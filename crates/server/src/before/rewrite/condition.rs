@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use config::{Problem, Scope, Template, VariableIndex, Word};
-use disk::{Errno, Kind, Meta};
+use disk::{Errno, FileKind, Meta};
 use logs::Level;
 
 use crate::Failure;
@@ -232,9 +232,9 @@ impl FileTest {
 
     fn is_met_by(&self, meta: &Meta) -> bool {
         match self.asked {
-            Asked::File => meta.kind == Kind::File,
-            Asked::Directory => meta.kind == Kind::Directory,
-            Asked::Exists => meta.kind != Kind::Other,
+            Asked::File => meta.kind == FileKind::File,
+            Asked::Directory => meta.kind == FileKind::Directory,
+            Asked::Exists => meta.kind != FileKind::Other,
             Asked::Executes => meta.mode & OWNER_EXECUTES != 0,
         }
     }

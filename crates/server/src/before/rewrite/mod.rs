@@ -12,7 +12,9 @@ mod replacement;
 
 use std::sync::Arc;
 
-use config::{Directive, Error, Problem, Scope, Section, Table, Template, VariableIndex, blocks};
+use config::{
+    Directive, DirectiveTable, Error, Problem, Scope, Section, Template, VariableIndex, blocks,
+};
 use logs::Level;
 
 use crate::Failure;
@@ -91,7 +93,7 @@ config::own!(Rewriting);
 impl Section for Rewriting {
     type Raw = Vec<Line>;
 
-    fn tables() -> Vec<&'static Table> {
+    fn tables() -> Vec<&'static DirectiveTable> {
         vec![lines()]
     }
 

@@ -4,7 +4,7 @@ pub mod listing;
 
 use bytes::Bytes;
 use config::{Flag, directives};
-use disk::{Errno, Kind as FileKind};
+use disk::{Errno, FileKind};
 use logs::Level;
 use message::{Method, uri};
 

@@ -1,7 +1,7 @@
 //! COPY and MOVE: finds the destination, checks that it is allowed, and copies or moves.
 
 use bytes::Bytes;
-use disk::{CopyPurpose, Errno, Kind, Pool};
+use disk::{CopyPurpose, Errno, FileKind, Pool};
 use logs::Level;
 use message::{HeaderId, uri};
 
@@ -43,12 +43,12 @@ pub async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<u16, Fa
         Err(error) => return Err(super::failure(request, &error, &wanted.from, 404)),
     };
     match from {
-        Kind::Directory if !wanted.is_collection => Err(said(request, 400, &|out| {
+        FileKind::Directory if !wanted.is_collection => Err(said(request, 400, &|out| {
             out.push(b'"');
             out.extend_from_slice(&request.uri);
             out.extend_from_slice(b"\" is collection");
         })),
-        Kind::Directory => {
+        FileKind::Directory => {
             if let Some(kind) = occupied {
                 remove_path(request, &wanted.to, kind, &pool).await?;
             }
@@ -62,7 +62,7 @@ pub async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<u16, Fa
             };
             Err(super::failure(request, &error, &wanted.from, 404))
         }
-        Kind::File | Kind::Other => file(request, &wanted, &pool).await,
+        FileKind::File | FileKind::Other => file(request, &wanted, &pool).await,
     }
 }
 
@@ -200,14 +200,14 @@ async fn clear_for(
     request: &Request,
     wanted: &Wanted,
     pool: &Pool,
-) -> Result<Option<Kind>, Failure> {
+) -> Result<Option<FileKind>, Failure> {
     let disk = &request.client.loop_.disk;
     let kind = match disk.stat_link(&wanted.to, pool).await {
         Ok(meta) => meta.kind,
         Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(super::failure(request, &error, &wanted.to, 404)),
     };
-    if kind == Kind::Directory && !wanted.is_collection {
+    if kind == FileKind::Directory && !wanted.is_collection {
         return Err(not_to_collection(request, wanted, 409));
     }
     if !wanted.overwrites {
@@ -242,7 +242,7 @@ async fn directory(request: &Request, wanted: &Wanted, pool: &Pool) -> Result<u1
         return Err(Failure::new(if status == 507 { 507 } else { 500 }));
     }
     if wanted.purpose == CopyPurpose::Move {
-        remove_path(request, &wanted.from, Kind::Directory, pool).await?;
+        remove_path(request, &wanted.from, FileKind::Directory, pool).await?;
     }
     Ok(201)
 }

@@ -1,6 +1,6 @@
 //! DELETE and MKCOL.
 
-use disk::{Errno, Kind, Pool};
+use disk::{Errno, FileKind, Pool};
 use logs::Level;
 
 use crate::Failure;
@@ -22,7 +22,7 @@ pub async fn remove(request: &Request) -> Result<u16, Failure> {
     let disk = &request.client.loop_.disk;
     let is_collection = request.uri.ends_with(b"/");
     let kind = match disk.stat_link(path, &pool).await {
-        Ok(meta) if meta.kind != Kind::Directory && is_collection => {
+        Ok(meta) if meta.kind != FileKind::Directory && is_collection => {
             // What lstat(2) says of a file with a slash behind it.
             let error = disk::Error::System {
                 call: "lstat()",
@@ -39,7 +39,7 @@ pub async fn remove(request: &Request) -> Result<u16, Failure> {
             return Err(super::failure(request, &error, &mapped.path, missing));
         }
     };
-    if kind == Kind::Directory {
+    if kind == FileKind::Directory {
         if !is_collection {
             return Err(is_directory(request, path));
         }
@@ -65,17 +65,17 @@ pub async fn remove(request: &Request) -> Result<u16, Failure> {
 pub async fn remove_path(
     request: &Request,
     path: &[u8],
-    kind: Kind,
+    kind: FileKind,
     pool: &Pool,
 ) -> Result<(), Failure> {
     let disk = &request.client.loop_.disk;
     let removed = match kind {
-        Kind::Directory => {
+        FileKind::Directory => {
             let (troubles, removed) = disk.remove_tree(path, pool).await;
             super::tell(request, &troubles);
             removed
         }
-        Kind::File | Kind::Other => disk.unlink(path, pool).await,
+        FileKind::File | FileKind::Other => disk.unlink(path, pool).await,
     };
     removed.map_err(|error| {
         let is_unread = matches!(

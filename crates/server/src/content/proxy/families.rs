@@ -9,8 +9,8 @@
 use std::sync::{Arc, OnceLock};
 
 use config::{
-    Args, Directive, DirectiveEntry, Error, Group, Level, Problem, Renamed, Scope, Section, Table,
-    Word, sections,
+    Args, Directive, DirectiveEntry, DirectiveTable, Error, Group, InheritanceLevel, Problem,
+    Renamed, Scope, Section, Word, sections,
 };
 
 use crate::caching::directives::Caching;
@@ -150,8 +150,8 @@ macro_rules! shared {
             impl Section for $Shared {
                 type Raw = RawPolicy;
 
-                fn tables() -> Vec<&'static Table> {
-                    static TABLE: OnceLock<&'static Table> = OnceLock::new();
+                fn tables() -> Vec<&'static DirectiveTable> {
+                    static TABLE: OnceLock<&'static DirectiveTable> = OnceLock::new();
                     vec![TABLE.get_or_init(|| Box::leak(Box::new(table(Family::$Shared, $title))))]
                 }
 
@@ -214,7 +214,7 @@ fn set(
 }
 
 /// The shared directives under a family's names.
-fn table(family: Family, title: &str) -> Table {
+fn table(family: Family, title: &str) -> DirectiveTable {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let own = |entry: &DirectiveEntry| {
         let text = entry.name.strip_prefix(DECLARED).and_then(|rest| {
@@ -240,13 +240,13 @@ fn table(family: Family, title: &str) -> Table {
     };
     let shared = Policy::tables();
     let tables = shared.iter().copied().chain([zone::lines()]);
-    Table {
+    DirectiveTable {
         name: leaked(format!("{family:?}")),
         doc: leaked(format!(
             "{title}.\n\nEach of these works like its `proxy_…` counterpart. `{}pass` and its other directives are on a page of their own.",
             family.prefix()
         )),
-        level: Level::Location,
+        level: InheritanceLevel::Location,
         entries: tables.flat_map(|table| &table.entries).map(own).collect(),
     }
 }

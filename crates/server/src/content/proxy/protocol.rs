@@ -12,7 +12,7 @@ use wire::UpstreamConnection;
 use wire::exchange::BodyWriter;
 use wire::exchange::Exchange;
 use wire::exchange::{AnswerReader, RequestKind};
-use wire::fastcgi::{RecordReader, Tell, Told};
+use wire::fastcgi::{NoticeSink, RecordReader, StderrNotice};
 
 use super::attempt::{READING_HEAD, shown};
 use super::families::Family;
@@ -69,20 +69,20 @@ fn packing(order: &Order) -> Option<&Packing> {
 }
 
 /// Writes a server's error output to the error log.
-fn teller(order: &Rc<Order>, name: &Arc<str>) -> Tell {
+fn teller(order: &Rc<Order>, name: &Arc<str>) -> NoticeSink {
     let (order, name) = (Rc::clone(order), Arc::clone(name));
     Box::new(move |told| {
         let upstream = shown(&name, &order);
         let (level, text, action) = match told {
-            Told::Stderr(text) => (Level::Error, stderr(text), READING_HEAD),
-            Told::LateStderr(text) => (Level::Error, stderr(text), READING),
-            Told::TooLong => {
+            StderrNotice::Stderr(text) => (Level::Error, stderr(text), READING_HEAD),
+            StderrNotice::LateStderr(text) => (Level::Error, stderr(text), READING),
+            StderrNotice::TooLong => {
                 let text = "upstream sent more data than specified in \"Content-Length\" header";
                 (Level::Warn, text.to_owned(), READING)
             }
         };
         order.about.log(level, &text, action, &upstream);
-        !matches!(told, Told::Stderr(text) if is_caught(&order, text))
+        !matches!(told, StderrNotice::Stderr(text) if is_caught(&order, text))
     })
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Groups, Origin, Place, Placed, Template};
+use config::{Error, Groups, Placed, Template, TextOrigin, TextPlace};
 use message::HeaderId;
 
 use crate::caching::directives::Caching;
@@ -140,7 +140,7 @@ pub fn chosen(settings: &dyn Groups) -> Option<Family> {
     let said = all
         .into_iter()
         .filter_map(|(family, place)| Some((family, place?)));
-    let start = |place: &Option<config::Place>| place.as_ref().map(|place| place.span.start);
+    let start = |place: &Option<config::TextPlace>| place.as_ref().map(|place| place.span.start);
     said.max_by_key(|(_, place)| start(place))
         .map(|(family, _)| family)
 }
@@ -377,13 +377,13 @@ fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
 /// nginx's sentence, at one of the lines concerned.
 pub fn check_buffers(family: Family, settings: &ProxyAnswers) -> Result<(), Error> {
     let (one, all) = (&settings.proxy_buffer_size, &settings.proxy_buffers);
-    let said = |place: &Option<Place>| {
+    let said = |place: &Option<TextPlace>| {
         let place = place.as_ref();
         place
-            .filter(|place| place.text.origin() != Origin::Default)
+            .filter(|place| place.text.origin() != TextOrigin::Default)
             .cloned()
     };
-    let refuse = |sentence: &str, place: Option<Place>| {
+    let refuse = |sentence: &str, place: Option<TextPlace>| {
         let sentence = family.renamed(sentence);
         let place = place
             .or_else(|| said(&all.place))

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use logs::Level;
 use message::escape::Escape;
 use message::{Framing, HeaderId, HopByHop, Method};
-use wire::connect::Options;
+use wire::connect::ConnectOptions;
 use wire::exchange::RequestKind;
 use wire::http1::head_buffers;
 use wire::http1::request_writer::{self, Outgoing};
@@ -57,7 +57,7 @@ pub struct Order {
     /// The client's method: some must not be sent twice.
     pub method: Method,
     /// The source address and options of connections.
-    pub options: Options,
+    pub options: ConnectOptions,
     /// Its session, with sticky sessions.
     pub session: Option<StickySession>,
     /// `proxy_limit_rate` in bytes per second; 0: no limit.
@@ -143,7 +143,7 @@ impl Order {
             },
             body,
             method: request.method,
-            options: Options {
+            options: ConnectOptions {
                 from: settings
                     .proxy_bind
                     .as_ref()
