@@ -90,7 +90,7 @@ impl Grammar {
             match self.entry(directive.name.bytes(), context) {
                 Some(entry) => {
                     self.check_built(directive, entry, warnings)?;
-                    let found = suspicion(directive, context).map(Error::as_warning);
+                    let found = suspicion(directive, context).map(Error::into_warning);
                     warnings.list.extend(found);
                 }
                 None => self.check_not_built(directive, context, warnings)?,

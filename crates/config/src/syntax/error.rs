@@ -248,7 +248,7 @@ impl Error {
 
     /// The same message as a warning.
     #[must_use]
-    pub(crate) fn as_warning(mut self) -> Self {
+    pub(crate) fn into_warning(mut self) -> Self {
         self.severity = Severity::Warn;
         self
     }

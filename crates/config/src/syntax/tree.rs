@@ -158,7 +158,7 @@ impl Directive {
     /// As [`Directive::error`], but a warning.
     #[must_use]
     pub fn warning(&self, problem: &Problem) -> Error {
-        self.error(problem).as_warning()
+        self.error(problem).into_warning()
     }
 
     /// The directives of its block; empty if it has no block.

@@ -184,7 +184,7 @@ impl Scope {
 
     /// Records a warning.
     pub fn warn(&mut self, warning: Error) {
-        self.warnings.push(warning.as_warning());
+        self.warnings.push(warning.into_warning());
     }
 
     /// Takes the warnings recorded so far.

@@ -76,7 +76,8 @@ enum SampleObject<'a> {
         p90: f64,
         p99: f64,
         p999: f64,
-        buckets: [(f64, u64); BOUNDS.len()],
+        /// Boxed: most samples are numbers.
+        buckets: Box<[(f64, u64); BOUNDS.len()]>,
     },
 }
 
@@ -107,7 +108,9 @@ impl<'a> SampleObject<'a> {
             p90: quantile(0.9),
             p99: quantile(0.99),
             p999: quantile(0.999),
-            buckets: std::array::from_fn(|index| (seconds(BOUNDS[index].0), counts[index])),
+            buckets: Box::new(std::array::from_fn(|index| {
+                (seconds(BOUNDS[index].0), counts[index])
+            })),
         }
     }
 }

@@ -109,7 +109,7 @@ pub enum ResolveError {
     Code(u8),
     /// No server answered in time.
     TimedOut,
-    /// Too many names are looked up, or too many requests wait ([`NAMES_MAX`], [`WAITERS_MAX`]).
+    /// Too many names are looked up, or too many requests wait (`NAMES_MAX`, `WAITERS_MAX`).
     Full,
 }
 
