@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use message::Header;
 
+/// The status of a client that left before its response.
+pub const CLIENT_CLOSED: u16 = 499;
+
 /// The reason why a request gets no content: a status on its way to an error page.
 #[derive(Debug, Clone)]
 pub struct Failure {

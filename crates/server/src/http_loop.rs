@@ -11,14 +11,11 @@ use runtime::Loop;
 
 use crate::content::hot_files::ReadyFiles;
 use crate::generation::Generation;
-use crate::responder::Calls;
 use crate::status_zone::Zones;
 
 /// The state of HTTP on one loop.
 #[derive(Debug)]
 pub struct HttpLoop {
-    /// The steps that sub-requests take.
-    pub calls: &'static Calls,
     generation: RefCell<Rc<Generation>>,
     /// Responses with small files that are ready to be sent.
     pub hot_files: ReadyFiles,
@@ -29,17 +26,11 @@ pub struct HttpLoop {
 impl HttpLoop {
     /// The state of a loop that has none yet.
     #[must_use]
-    pub fn new(
-        loop_: &Loop,
-        generation: Generation,
-        zones: Arc<Zones>,
-        calls: &'static Calls,
-    ) -> Rc<Self> {
+    pub fn new(loop_: &Loop, generation: Generation, zones: Arc<Zones>) -> Rc<Self> {
         let http = Rc::new(Self {
             generation: Rc::new(generation).into(),
             hot_files: ReadyFiles::default(),
             zones,
-            calls,
         });
         let own = Rc::clone(&http);
         loop_.add_spare_memory(move |_| own.hot_files.clear());

@@ -124,7 +124,8 @@ fn start(ledger: Arc<Ledger>) -> Start {
         let settings = settings_of(configuration);
         KeepalivePool::of(loop_).keep_only(&settings.upstreams);
         let generation = Generation::new(number, settings);
-        let http = HttpLoop::new(loop_, generation, status_zone::zones(&ledger), Steps::CALLS);
+        Steps::install(loop_);
+        let http = HttpLoop::new(loop_, generation, status_zone::zones(&ledger));
         Box::new(HttpService {
             loop_: Rc::clone(loop_),
             http,

@@ -7,19 +7,17 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use runtime::Loop;
+use runtime::loops::LOOP;
+use slots::slotted;
+
 use crate::Response;
 use crate::outcome::{Outcome, Start};
 use crate::request::Request;
-use crate::subrequest::{self, Kind};
+use crate::subrequest::Kind;
 
 /// The steps of a server.
 pub trait Responder: Sized + 'static {
-    /// The steps for sub-requests.
-    const CALLS: &'static Calls = &Calls {
-        ask: ask::<Self>,
-        finish: Self::finish,
-    };
-
     /// Makes the response to a request; `None` closes the connection without a byte.
     fn respond(request: &mut Request, start: Start) -> impl Future<Output = Option<Box<Response>>>;
 
@@ -28,6 +26,14 @@ pub trait Responder: Sized + 'static {
     /// # Errors
     /// The outcome that replaces the response.
     fn finish(request: &mut Request, response: Box<Response>) -> Result<Box<Response>, Outcome>;
+
+    /// Gives these steps to a loop, for its sub-requests: before it serves.
+    fn install(loop_: &Loop) {
+        loop_.state.get_or_init(|| Calls {
+            ask: ask::<Self>,
+            finish: Self::finish,
+        });
+    }
 }
 
 /// A finished sub-request, with the body of its response still to come; without a response it was closed.
@@ -37,7 +43,7 @@ pub type Answered = (Box<Request>, Option<Box<Response>>);
 pub type Asked = Pin<Box<dyn Future<Output = Answered>>>;
 
 /// [`Responder`] as functions, for requests that are made on the way of other requests.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Calls {
     /// Makes the response to a sub-request, and counts it for the module that asked.
     pub ask: fn(Box<Request>, Start, &'static Kind) -> Asked,
@@ -45,11 +51,28 @@ pub struct Calls {
     pub finish: fn(&mut Request, Box<Response>) -> Result<Box<Response>, Outcome>,
 }
 
+slotted!(LOOP: Calls);
+
+impl Calls {
+    /// Those of a loop.
+    ///
+    /// # Panics
+    /// If the loop has none: a mistake in the program.
+    #[must_use]
+    pub fn of(loop_: &Loop) -> Self {
+        *loop_
+            .state
+            .get()
+            .expect("a loop has its steps before it serves")
+    }
+}
+
 fn ask<R: Responder>(mut request: Box<Request>, start: Start, by: &'static Kind) -> Asked {
     // Boxed, with its type named, since requests run sub-requests on their way (recursion).
     Box::pin(async move {
         let response = R::respond(&mut request, start).await;
-        subrequest::count(&request, by, response.as_deref());
+        let status = response.as_ref().map(|response| response.status);
+        by.count(&request.client.loop_.figures, status);
         (request, response)
     })
 }

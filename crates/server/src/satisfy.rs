@@ -11,11 +11,10 @@ use runtime::families;
 use runtime::timing::counters::COUNTERS;
 use slots::slotted;
 
-use crate::Failure;
+use crate::failure::{CLIENT_CLOSED, Failure};
 use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::request_body::CLIENT_CLOSED;
 use crate::settings::Location;
 
 config::choices! {

@@ -24,7 +24,7 @@ use crate::Response;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
-use crate::responder::Asked;
+use crate::responder::{Asked, Calls};
 
 /// Maximum number of bytes read from a body that is discarded.
 const TAKEN_MAX: u64 = 64 << 10;
@@ -78,13 +78,13 @@ pub struct TooDeep;
 /// Runs a sub-request up to its response. Nothing of the body has been read yet.
 #[must_use]
 pub fn ask(request: Box<Request>, by: &'static Kind) -> Asked {
-    (request.client.http.calls.ask)(request, Start::Fresh, by)
+    (Calls::of(&request.client.loop_).ask)(request, Start::Fresh, by)
 }
 
 /// Like [`ask`], for a sub-request that begins at its content: the point that its parent has reached.
 #[must_use]
 pub fn ask_for_content(request: Box<Request>, by: &'static Kind) -> Asked {
-    (request.client.http.calls.ask)(request, Start::Content, by)
+    (Calls::of(&request.client.loop_).ask)(request, Start::Content, by)
 }
 
 /// Runs a sub-request whose body is discarded, and logs it.

@@ -7,6 +7,7 @@ use message::{Body, Method};
 use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
 use crate::{Failure, Response};
 
 /// The picture (GIF89a): the colours black and white, of which the second is transparent, and one pixel of it.
@@ -20,6 +21,12 @@ directives! {
         /// Responds with a transparent image of one pixel.
         empty_gif: Option<Stands> = none, [LOCATION] 0, inherit never;
     }
+}
+
+/// Whether the location serves the picture.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.own::<EmptyGif>().empty_gif.is_some()
 }
 
 /// Answers with the picture.

@@ -9,6 +9,7 @@ use message::{Body, Chunk, FileRange, uri};
 use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
 
 use super::static_files;
 
@@ -26,8 +27,8 @@ directives! {
 
 /// Whether the location serves such films.
 #[must_use]
-pub fn is_on(request: &Request) -> bool {
-    request.location().own::<Flv>().flv.is_some()
+pub fn is_on(location: &Location) -> bool {
+    location.own::<Flv>().flv.is_some()
 }
 
 /// Responds with the film of the request's URI; `None` if the URI does not name a file.

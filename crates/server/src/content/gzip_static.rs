@@ -15,6 +15,7 @@ use crate::after::compression::{Coding, accept};
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
+use crate::settings::Location;
 
 use super::{files, static_files};
 
@@ -56,6 +57,12 @@ impl Precompressed {
             (Coding::Gzip, b".gz", self.gzip_static),
         ]
     }
+}
+
+/// Whether the location has precompressed files.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.own::<Precompressed>().is_on()
 }
 
 /// The result of the search for a compressed file.

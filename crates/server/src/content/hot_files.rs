@@ -13,7 +13,6 @@ use message::{Body, Framing, Method};
 use runtime::direct_mapped::Places;
 
 use crate::Response;
-use crate::content::gzip_static::Precompressed;
 use crate::request::Request;
 use crate::route::{LocationId, ServerId};
 
@@ -111,6 +110,6 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && !server.has_steps_before
         && !location.has_steps_before
         && location.settings.root.path.literal().is_some()
-        && !location.own::<Precompressed>().is_on()
+        && !location.has_variants
         && request.generation.stale_files(request.location).is_none()
 }

@@ -86,12 +86,8 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     runtime.block_on(async {
         let loop_ = Loop::alone(&shared);
         let generation = Generation::new(1, Arc::clone(&loaded.settings));
-        let http = HttpLoop::new(
-            &loop_,
-            generation,
-            status_zone::zones(&shared.ledger),
-            Steps::CALLS,
-        );
+        Steps::install(&loop_);
+        let http = HttpLoop::new(&loop_, generation, status_zone::zones(&shared.ledger));
         told(loaded, question, &asked, &bytes, (loop_, http)).await
     })
 }

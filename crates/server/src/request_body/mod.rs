@@ -25,12 +25,11 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::transport::BodyStop;
 
+pub use crate::failure::CLIENT_CLOSED;
 pub use buffered::Stored;
 pub use reader::{PieceError, Pieces};
 use streaming::Pipe;
 
-/// The status of a client that left before its response.
-pub const CLIENT_CLOSED: u16 = 499;
 /// Logged status of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
 

@@ -166,6 +166,8 @@ impl Settings {
     fn note_steps(&mut self) {
         for location in &mut self.locations {
             location.has_steps_before = steps::before::is_any(location);
+            location.has_content = steps::content::is_any(location);
+            location.has_variants = steps::content::has_variants(location);
             location.has_filters = steps::after::has_filters(&self.charsets, location);
         }
     }

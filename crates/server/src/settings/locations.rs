@@ -263,6 +263,8 @@ pub fn add(
         name: level.name,
         has_filters: false,
         has_steps_before: false,
+        has_content: false,
+        has_variants: false,
         settings: settings.core(),
         groups: Box::new(settings),
         passing,

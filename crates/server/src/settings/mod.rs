@@ -239,6 +239,10 @@ pub struct Location {
     pub passing: Option<Arc<Passing>>,
     /// Whether a step before the content has something to do here; if not, they are left out.
     pub has_steps_before: bool,
+    /// Whether a module may make content here, beside what passes requests on and plain files; if not, none is asked.
+    pub has_content: bool,
+    /// Whether clients may get different files for the same URI.
+    pub has_variants: bool,
     /// Whether it has filters that may read the bytes of bodies.
     pub has_filters: bool,
     /// The destination of its tunnels (`tunnel_pass`).

@@ -50,7 +50,9 @@ pub async fn run<O: Observe>(
                 if client_body_early_read::may_be_wanted(request) {
                     step!(observer, request, "client_body_early_read": Box::pin(client_body_early_read::run(request)).await);
                 }
-                step!(observer, request, "real_ip": { real_ip::run(request); None });
+                if request.location().has_steps_before {
+                    step!(observer, request, "real_ip": { real_ip::run(request); None });
+                }
             }
             realpath_root::run(request).await;
             if let Some(early) = rewrite::run_server(request, observer).await {
@@ -70,7 +72,9 @@ pub async fn run<O: Observe>(
         };
         // `headers_more` of the location where the rewriting ends applies, whether or not the URI moves on to another
         // one.
-        if request.location().own::<HeadersMore>().has_input() {
+        if request.location().has_steps_before
+            && request.location().own::<HeadersMore>().has_input()
+        {
             step!(observer, request, "headers_more": headers_more::input::run(request).err().map(Outcome::Failed));
         }
         if !moves {

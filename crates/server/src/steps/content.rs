@@ -1,13 +1,11 @@
 //! Makes the content of a response: by the location's own handler, else by nginx's three for files.
 //!
-//! To add a kind of content, add a line to [`make`].
+//! To add a kind of content, add a line to [`make`], and one to [`is_any`] if it is asked for where that says so.
 
 use message::Header;
 use runtime::timing::current_request;
 
 use crate::after::charset;
-use crate::content::empty_gif::EmptyGif;
-use crate::content::gzip_static::Precompressed;
 use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
     static_files, status, tunnel_pass,
@@ -15,6 +13,7 @@ use crate::content::{
 use crate::observe::{Observe, not_made};
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
 
 /// Lets content be made; it may leave that to the next kind.
 macro_rules! may_make {
@@ -45,20 +44,22 @@ macro_rules! must_make {
 /// Makes the content of a request that passed the steps before it.
 pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
-    if let Some(handler) = request.location().handler.clone() {
-        must_make!(observer, request, "module": module::make(request, &handler).await);
-    }
-    if let Some(shown) = request.location().shown {
-        must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
-    }
-    if request.location().own::<EmptyGif>().empty_gif.is_some() {
-        must_make!(observer, request, "empty_gif": empty_gif::make(request));
-    }
-    if flv::is_on(request) {
-        may_make!(observer, request, "flv": Box::pin(flv::make(request)).await);
-    }
-    if mp4::is_on(request) {
-        may_make!(observer, request, "mp4": Box::pin(mp4::make(request)).await);
+    if request.location().has_content {
+        if let Some(handler) = request.location().handler.clone() {
+            must_make!(observer, request, "module": module::make(request, &handler).await);
+        }
+        if let Some(shown) = request.location().shown {
+            must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
+        }
+        if empty_gif::is_on(request.location()) {
+            must_make!(observer, request, "empty_gif": empty_gif::make(request));
+        }
+        if flv::is_on(request.location()) {
+            may_make!(observer, request, "flv": Box::pin(flv::make(request)).await);
+        }
+        if mp4::is_on(request.location()) {
+            may_make!(observer, request, "mp4": Box::pin(mp4::make(request)).await);
+        }
     }
     if request.location().passing.is_some() {
         must_make!(observer, request, "proxy": proxy::make(request).await);
@@ -66,7 +67,9 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     if let Some(leading) = request.location().tunnelling.clone() {
         must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
     }
-    may_make!(observer, request, "dav": dav::make(request).await);
+    if request.location().has_content {
+        may_make!(observer, request, "dav": dav::make(request).await);
+    }
     if request.uri.ends_with(b"/") {
         if random_index::is_on(request) {
             may_make!(observer, request, "random_index": Box::pin(random_index::make(request)).await);
@@ -75,11 +78,28 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
         may_make!(observer, request, "autoindex": autoindex::make(request, charset::of_pages).await);
         must_make!(observer, request, "index": index::forbid(request));
     }
-    if request.location().own::<Precompressed>().is_on() {
+    if request.location().has_variants {
         // Boxed, so that a step that is not taken needs no space in every request.
         must_make!(observer, request, "gzip_static": Box::pin(precompressed_or_not(request)).await);
     }
     must_make!(observer, request, "static_files": static_files::make(request).await)
+}
+
+/// Whether a module may make content at a location, beside what passes requests on and plain files.
+#[must_use]
+pub fn is_any(location: &Location) -> bool {
+    location.handler.is_some()
+        || location.shown.is_some()
+        || empty_gif::is_on(location)
+        || flv::is_on(location)
+        || mp4::is_on(location)
+        || dav::is_on(location)
+}
+
+/// Whether clients may get different files of a location for the same URI.
+#[must_use]
+pub fn has_variants(location: &Location) -> bool {
+    gzip_static::is_on(location)
 }
 
 /// A file, precompressed if such a file exists and the client accepts it.

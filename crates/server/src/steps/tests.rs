@@ -77,7 +77,8 @@ fn on_a_loop(lines: &str, work: impl AsyncFnOnce(Site)) {
         let loop_ = Loop::alone(&shared);
         let generation = Generation::new(1, Arc::clone(&loaded.settings));
         let zones = status_zone::zones(&shared.ledger);
-        let http = HttpLoop::new(&loop_, generation, zones, Steps::CALLS);
+        Steps::install(&loop_);
+        let http = HttpLoop::new(&loop_, generation, zones);
         let generation = http.generation();
         let local: SocketAddr = ADDRESS.parse().unwrap();
         let address = Address::Inet(local);

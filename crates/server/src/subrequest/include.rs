@@ -18,6 +18,7 @@ use slots::{Family, Table};
 use crate::Response;
 use crate::after::body_filter::{AnswerBody, Inside};
 use crate::request::Request;
+use crate::responder::Calls;
 
 use super::{Kind, TooDeep, make_with};
 
@@ -178,7 +179,7 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
     };
     if response.content_length != Some(0) {
         stub.content_type = response.content_type.clone();
-        if let Ok(filtered) = (request.client.http.calls.finish)(request, stub) {
+        if let Ok(filtered) = (Calls::of(&request.client.loop_).finish)(request, stub) {
             return filtered.body;
         }
         return Body::Empty;

@@ -55,7 +55,7 @@ impl Kind {
     }
 
     /// Counts an answer with this status; `None`: it was closed without one, or could not be made.
-    pub(super) fn count(&self, figures: &LoopFigures, status: Option<u16>) {
+    pub fn count(&self, figures: &LoopFigures, status: Option<u16>) {
         let class = match status {
             Some(status @ 100..=599) => usize::from(status / 100) - 1,
             Some(_) => CLASSES.len() - 1,

@@ -19,6 +19,7 @@ use crate::file_mode::Permissions;
 use crate::outcome::Outcome;
 use crate::path::{self, Mapped};
 use crate::request::Request;
+use crate::settings::Location;
 use crate::{Failure, Response};
 
 use super::files;
@@ -55,6 +56,12 @@ directives! {
         /// Sets the permissions of created files and directories: `user`, `group` or `all`, with `r` or `rw`.
         dav_access: Permissions = "user:rw", [HTTP | SERVER | LOCATION] 1..=3;
     }
+}
+
+/// Whether the location obeys methods that change files.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.own::<Dav>().dav_methods != DavMethods::OFF
 }
 
 /// Does what the request's method asks for; `None`: the location does not obey it.

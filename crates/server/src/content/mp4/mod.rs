@@ -26,6 +26,7 @@ use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::path::Mapped;
 use crate::request::Request;
+use crate::settings::Location;
 
 use super::{files, static_files};
 pub use boxes::{File, TRACKS_MAX, Wish};
@@ -52,8 +53,8 @@ directives! {
 
 /// Whether the location serves films.
 #[must_use]
-pub fn is_on(request: &Request) -> bool {
-    request.location().own::<Mp4>().mp4.is_some()
+pub fn is_on(location: &Location) -> bool {
+    location.own::<Mp4>().mp4.is_some()
 }
 
 /// Responds with the film of the request's URI, or a part of it; `None` if the URI does not name a file.
