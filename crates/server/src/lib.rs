@@ -7,6 +7,7 @@ pub mod absolute_redirect;
 pub mod after;
 pub mod before;
 pub mod caching;
+pub mod client;
 pub mod command_line;
 pub mod connection;
 pub mod content;

@@ -19,16 +19,14 @@ use message::{HeaderId, Method, RequestHead};
 use runtime::timing::poll_timing;
 use tokio::sync::oneshot;
 
-use crate::connection::directives::Browsers;
-use crate::connection::{Client, Tunnel};
+use crate::client::Client;
 use crate::generation::Generation;
 use crate::outcome::Target;
 use crate::regex::{Regex, Spans};
 use crate::request_body::Arriving;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
-use crate::transport::Transport;
-use crate::user_agent::Browser;
+use crate::transport::{Transport, Tunnel};
 use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
 use parent::Parent;
@@ -294,23 +292,11 @@ impl Request {
 
     fn may_keep_alive(&self) -> bool {
         let keepalive = &self.location().settings.keepalive;
+        let agent = || self.head.get(HeaderId::UserAgent).unwrap_or_default();
         keepalive.keepalive_timeout.timeout_ms != 0
             && self.number < keepalive.keepalive_requests.0
             && self.client.age_ms() <= keepalive.keepalive_time.0
-            && !self.is_misbehaving(keepalive.keepalive_disable)
-    }
-
-    /// Whether the browser is one that cannot be trusted with kept connections after a POST (`keepalive_disable`).
-    fn is_misbehaving(&self, disabled: Browsers) -> bool {
-        if self.method != Method::Post && !disabled.contains(Browsers::SAFARI) {
-            return false;
-        }
-        let agent = self.head.get(HeaderId::UserAgent).unwrap_or_default();
-        match Browser::of(agent) {
-            Browser::Msie6 => self.method == Method::Post && disabled.contains(Browsers::MSIE6),
-            Browser::Safari => disabled.contains(Browsers::SAFARI),
-            _ => false,
-        }
+            && !keepalive.keepalive_disable.include(self.method, agent)
     }
 
     /// Follows an internal redirect.

@@ -17,7 +17,7 @@ use runtime::{families, label_values};
 use slots::slotted;
 use smallvec::SmallVec;
 
-use crate::connection::Client;
+use crate::client::Client;
 use crate::module_metrics::ModuleMetrics;
 use crate::request::Request;
 use crate::request::state::State;

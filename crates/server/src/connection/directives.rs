@@ -3,8 +3,10 @@
 use config::{
     Flag, Msec, Number, Problem, Scope, Sec, Size, Template, Value, Word, directives, parse_size,
 };
+use message::Method;
 
 use crate::request::Request;
+use crate::user_agent::Browser;
 
 /// `keepalive_timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,20 @@ config::choice_set! {
         MSIE6 = "msie6",
         /// Safari on macOS.
         SAFARI = "safari",
+    }
+}
+
+impl Browsers {
+    /// Whether a request with this method, and this `User-Agent`, is of one of them.
+    pub fn include<'a>(self, method: Method, agent: impl FnOnce() -> &'a [u8]) -> bool {
+        if method != Method::Post && !self.contains(Self::SAFARI) {
+            return false;
+        }
+        match Browser::of(agent()) {
+            Browser::Msie6 => method == Method::Post && self.contains(Self::MSIE6),
+            Browser::Safari => self.contains(Self::SAFARI),
+            _ => false,
+        }
     }
 }
 

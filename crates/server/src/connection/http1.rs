@@ -23,10 +23,10 @@ use runtime::timing::current_request;
 use runtime::{Idle, Seat, Waiting};
 
 use super::answer::{self, Counted, Started};
-use super::client::Client;
 use super::directives::Lingering;
 use super::finish::{self, After};
 use super::proxy_protocol;
+use crate::client::Client;
 
 /// Serves a connection to its end.
 #[expect(

@@ -5,7 +5,6 @@
 //! is in one box that goes with it.
 
 mod answer;
-pub mod client;
 pub mod directives;
 mod finish;
 mod http1;
@@ -15,7 +14,6 @@ pub mod proxy_protocol;
 pub(crate) mod send;
 mod send_error;
 mod send_file;
-mod tunnel;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -24,15 +22,14 @@ use logs::Level;
 use runtime::{Accepted, Loop, Serving};
 use wire::Stream;
 
+use crate::client::Client;
 use crate::http_loop::HttpLoop;
 use crate::responder::Responder;
 use crate::transport::http1::Link;
 
 pub use answer::Started;
-pub use client::{Client, Scheme};
 pub use http1::read;
 pub use send::TOGETHER_MAX;
-pub use tunnel::Tunnel;
 
 /// Serves a connection to its end. A panic ends only this connection, with one line that names the client.
 pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving {

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use runtime::timing::current_request::Suspended;
 
-use super::client::Client;
+use crate::client::Client;
 
 thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };

@@ -253,8 +253,11 @@ async fn send(
     if matches!(body, Body::Tunnel) {
         request.transport.close_after_response();
         send_head(request, delivery, &[]).await?;
-        if let Some(tunnel) = request.tunnel.take() {
-            tunnel.run(request).await;
+        if let Some(tunnel) = request.tunnel.take()
+            && let Some(client) = request.transport.tunnel(delivery.timeout)
+        {
+            let sent = tunnel.run(client).await;
+            request.add_sent(sent);
         }
         return Ok(());
     }

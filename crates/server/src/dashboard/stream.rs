@@ -13,7 +13,7 @@ use message::{Body, Chunk};
 use runtime::Ledger;
 
 use super::history::{self, Reader};
-use crate::connection::Client;
+use crate::client::Client;
 
 /// Maximum bytes of past samples that are sent at a time.
 const PIECE_BYTES: usize = 64 << 10;

@@ -22,7 +22,8 @@ use logs::Logs;
 use runtime::listen::Address;
 use runtime::{Ledger, Listener, Loop, Shared, SocketType};
 
-use crate::connection::{self, Client, Scheme, Started};
+use crate::client::{Client, Scheme};
+use crate::connection::{self, Started};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
 use crate::outcome::Start;

@@ -20,7 +20,7 @@ use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
 use super::Steps;
 use crate::Response;
-use crate::connection::Client;
+use crate::client::Client;
 use crate::connection::send::{self, Started};
 use crate::content::proxy::early_hints;
 use crate::generation::Generation;

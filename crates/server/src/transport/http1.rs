@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -295,13 +296,16 @@ impl Http1 {
         self.link.wire.sent()
     }
 
-    pub(super) fn tunnel(&mut self) -> ClientSide<'_> {
+    pub(super) fn tunnel(&mut self, patience: Duration) -> ClientSide<'_> {
+        let owner = Rc::clone(self.link.wire.owner());
         let early = self.link.wire.take_unread();
         let (stream, timer) = self.link.wire.halves();
         ClientSide {
             early,
             stream,
             timer,
+            owner,
+            patience,
         }
     }
 }

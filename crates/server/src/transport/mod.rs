@@ -2,13 +2,14 @@
 //!
 //! There is one variant for each protocol, and one for requests without a client. A request of a multiplexed connection
 //! (HTTP/2, HTTP/3) becomes another one; a connection of such a protocol has many at a time. Not here: the meaning of a
-//! request, the client's address ([`crate::connection::Client`]), what is counted and logged. Invariant: the enum is
+//! request, the client's address ([`crate::client::Client`]), what is counted and logged. Invariant: the enum is
 //! closed, and each operation is a match, so that the way of a small response costs no dynamic call.
 
 mod detached;
 pub mod http1;
 #[cfg(test)]
 mod test_client;
+mod tunnel;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use disk::{Access, Local, OpenFile};
 use message::Header;
-use wire::{Stream, Timer};
 
 use crate::Response;
 
@@ -26,6 +26,7 @@ pub use detached::{Detached, Leave};
 pub use http1::Http1;
 #[cfg(test)]
 pub use test_client::TestClient;
+pub use tunnel::{ClientSide, Tunnel};
 
 /// What a request came on, and its response goes out on.
 pub enum Transport {
@@ -91,16 +92,6 @@ pub struct Unsent {
     pub gone: usize,
     /// The rest of the framing behind them.
     pub behind: &'static [u8],
-}
-
-/// The client's side of a tunnel.
-pub struct ClientSide<'a> {
-    /// The bytes that have arrived already.
-    pub early: Vec<u8>,
-    /// The socket, from here on without any framing.
-    pub stream: &'a Stream,
-    /// A timer for both directions.
-    pub timer: &'a mut Timer,
 }
 
 /// Calls an operation of the protocol; `none` is its result where there is no client.
@@ -401,10 +392,11 @@ impl Transport {
         on!(self, it => it.sent(), none => 0)
     }
 
-    /// The client's side of a tunnel, which takes the place of a body; `None`: there is no client.
-    pub fn tunnel(&mut self) -> Option<ClientSide<'_>> {
+    /// The client's side of a tunnel, which takes the place of a body; `None`: there is no client. `patience`: see
+    /// [`ClientSide::patience`].
+    pub fn tunnel(&mut self, patience: Duration) -> Option<ClientSide<'_>> {
         match self {
-            Self::Http1(it) => Some(it.tunnel()),
+            Self::Http1(it) => Some(it.tunnel(patience)),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use logs::Level;
 
-use crate::connection::proxy_protocol::{End, ProxyProtocol};
+use crate::client::proxy_protocol::{End, ProxyProtocol};
 use crate::request::Request;
 
 use super::append::{milliseconds, number, port, put};

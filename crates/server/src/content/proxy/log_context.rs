@@ -9,7 +9,7 @@ use logs::{ErrorContext, Level};
 use message::{HeaderId, Span};
 use runtime::Loop;
 
-use crate::connection::Client;
+use crate::client::Client;
 use crate::content::proxy::ProxyAnswers;
 use crate::generation::Generation;
 use crate::request::Request;

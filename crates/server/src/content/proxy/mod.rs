@@ -45,10 +45,10 @@ use runtime::timing::yield_turn;
 use crate::Failure;
 use crate::caching;
 use crate::caching::cache_state::Note;
-use crate::connection::Tunnel;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
+use crate::transport::Tunnel;
 use upstream::Upstream;
 
 pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};

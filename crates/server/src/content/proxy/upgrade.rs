@@ -6,15 +6,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use logs::Level;
 use wire::Stream;
 
-use crate::connection::Tunnel;
-use crate::request::Request;
+use crate::transport::{ClientSide, Tunnel};
 
 use super::attempt::shown;
 use super::log_context::About;
@@ -84,26 +82,19 @@ impl ServerSide {
 }
 
 impl Tunnel for ServerSide {
-    fn run<'a>(
-        self: Box<Self>,
-        request: &'a mut Request,
-    ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        Box::pin(run(self, request))
+    fn run<'a>(self: Box<Self>, client: ClientSide<'a>) -> Pin<Box<dyn Future<Output = u64> + 'a>> {
+        Box::pin(run(self, client))
     }
 }
 
-/// Runs the tunnel to its end.
-async fn run(mut tunnel: Box<ServerSide>, request: &mut Request) {
+/// Runs the tunnel to its end; returns the number of bytes that the client has taken.
+async fn run(mut tunnel: Box<ServerSide>, side: ClientSide<'_>) -> u64 {
     let patience = tunnel.behind.patience();
     let taking = patience.silence.min(patience.taking);
-    let client_takes = request.location().settings.sending.send_timeout.duration();
+    let client_takes = side.patience;
     let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
-    let owner = Rc::clone(&request.client.loop_.wire);
-    let Some(side) = request.transport.tunnel() else {
-        return;
-    };
     let mut to_server = Direction::new(side.early);
-    let (client, timer) = (side.stream, side.timer);
+    let (client, timer, owner) = (side.stream, side.timer, side.owner);
     let server = &tunnel.server;
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
@@ -130,11 +121,11 @@ async fn run(mut tunnel: Box<ServerSide>, request: &mut Request) {
     })
     .await;
     timer.disarm();
-    request.add_sent(to_client.sent);
     tunnel.behind.count(to_server.sent, to_client.read);
     if let Err(error) = outcome {
         log(&*tunnel.behind, &error);
     }
+    to_client.sent
 }
 
 fn log(behind: &dyn Behind, error: &io::Error) {

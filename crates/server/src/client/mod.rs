@@ -1,4 +1,6 @@
-//! The client of a connection, as requests see it: addresses, counts, ages.
+//! The client of a connection, as requests see it: addresses, scheme, counts, ages.
+
+pub mod proxy_protocol;
 
 use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
@@ -9,9 +11,10 @@ use logs::{ErrorContext, ErrorLogs, Level};
 use runtime::listen::Address;
 use runtime::{Listener, Loop};
 
-use super::proxy_protocol::ProxyProtocol;
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
+
+use proxy_protocol::ProxyProtocol;
 
 /// The scheme of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,7 +255,7 @@ impl Client {
 }
 
 /// Appends an address without its port.
-pub fn append_ip(ip: IpAddr, out: &mut Vec<u8>) {
+fn append_ip(ip: IpAddr, out: &mut Vec<u8>) {
     use std::io::Write as _;
     // Writing to memory cannot fail.
     let _ = write!(out, "{ip}");
