@@ -1,4 +1,5 @@
-//! An answer in FastCGI's records: never a panic; the same however the bytes were cut; nothing of a head is two lines; no end without an end.
+//! An answer in FastCGI's records: never a panic; the same however the bytes were cut; nothing of a head is two lines;
+//! no end without an end.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,4 +1,5 @@
-//! A request's head: never a panic; the same answer however the bytes were cut, if not always as early; what is found lies in the head and is what was allowed.
+//! A request's head: never a panic; the same answer however the bytes were cut, if not always as early; what is found
+//! lies in the head and is what was allowed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

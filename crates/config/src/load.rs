@@ -1,8 +1,8 @@
 //! Loads texts into a tree: nests blocks, follows `include`.
 //!
-//! Does no I/O itself: a [`TextSource`] does, which is the file system in the master, and in the worker a map of the files
-//! that the master read. Invariants: a file is read once, however often it is included; every recursion and list has a
-//! limit, so that files that include themselves, or double with every include, end in an error.
+//! Does no I/O itself: a [`TextSource`] does, which is the file system in the master, and in the worker a map of the
+//! files that the master read. Invariants: a file is read once, however often it is included; every recursion and list
+//! has a limit, so that files that include themselves, or double with every include, end in an error.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

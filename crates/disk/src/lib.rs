@@ -12,8 +12,8 @@
 //!
 //! The folders, each of which imports only those behind it: `sending` to sockets, `changing` the disk, `reading` ranges
 //! and directories, `opening` a path; then [`Disk`] and [`Local`]; then `keeping` files open between requests,
-//! `residency` (which parts of a file are in memory), `files` (mounts, open files, errors), the `pool`, [`metrics`], and
-//! [`memory`]: the budget for everything outside the kernel's cache. The names of `pub use` below are the whole
+//! `residency` (which parts of a file are in memory), `files` (mounts, open files, errors), the `pool`, [`metrics`],
+//! and [`memory`]: the budget for everything outside the kernel's cache. The names of `pub use` below are the whole
 //! interface.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for

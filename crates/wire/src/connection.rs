@@ -181,8 +181,8 @@ impl Connection {
         outcome.map_err(|error| self.broken_off(parser, error))
     }
 
-    /// Appends the next bytes of a body to `out`, none only at its end; `timeout` applies to this piece. Trailers stay in
-    /// the decoder.
+    /// Appends the next bytes of a body to `out`, none only at its end; `timeout` applies to this piece. Trailers stay
+    /// in the decoder.
     ///
     /// # Errors
     /// [`Error::Body`] if the framing is invalid, and those of [`Connection::wait`].

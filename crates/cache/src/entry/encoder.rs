@@ -36,9 +36,9 @@ pub struct Description<'a> {
     pub lifetime: Lifetime,
 }
 
-/// Encodes an entry: its front, then each piece of the body as it comes (passed to [`EntryEncoder::body`]), then the table.
-/// If the front is written before the body is complete, it is [`EntryEncoder::front`], and [`Finished::front`] is written
-/// over it at the end.
+/// Encodes an entry: its front, then each piece of the body as it comes (passed to [`EntryEncoder::body`]), then the
+/// table. If the front is written before the body is complete, it is [`EntryEncoder::front`], and [`Finished::front`]
+/// is written over it at the end.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryEncoder {
     prologue: Prologue,

@@ -60,7 +60,8 @@ impl Entry {
     /// Decodes an entry's head. `bytes` are the first bytes of the entry, `entry_len` is its total length.
     ///
     /// # Errors
-    /// [`EntryFault::Needs`]: to be called again with that many bytes. All other errors mean that this is no usable entry.
+    /// [`EntryFault::Needs`]: to be called again with that many bytes. All other errors mean that this is no usable
+    /// entry.
     pub fn decode(bytes: &Bytes, entry_len: u64) -> Result<Self, EntryFault> {
         let prologue = Prologue::decode(bytes)?;
         if prologue.entry_len() != Some(entry_len) {

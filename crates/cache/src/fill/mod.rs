@@ -290,8 +290,8 @@ impl Filler {
         state.filler.is_some() && state.is_storing && state.written < slowest
     }
 
-    /// Gives up the file: the writer is told ([`NextPiece::Alone`]), the other followers go on. The bytes written so far
-    /// must stay readable until [`Fill::is_file_needed`] is false.
+    /// Gives up the file: the writer is told ([`NextPiece::Alone`]), the other followers go on. The bytes written so
+    /// far must stay readable until [`Fill::is_file_needed`] is false.
     pub fn stop_storing(&self) {
         let mut state = self.fill.0.state.lock();
         state.is_storing = false;

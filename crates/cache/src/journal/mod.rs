@@ -109,8 +109,8 @@ struct JournalState {
     retry_from: u64,
 }
 
-/// Records to be appended to the log: a [`BatchStep`] for the job that makes the change they describe. To be kept until the
-/// index has the change too.
+/// Records to be appended to the log: a [`BatchStep`] for the job that makes the change they describe. To be kept until
+/// the index has the change too.
 #[derive(Debug)]
 #[must_use = "its step is to be taken, and the index changed, before it is dropped"]
 pub(crate) struct Ticket {

@@ -158,8 +158,8 @@ impl<'a> Replay<'a> {
     /// passed in, with their lengths; `boot` is the present boot id.
     ///
     /// Missing frames are no reason for doubt: a process that was killed before it wrote one had not yet made the
-    /// change that it describes (see [`JournalRecord`]). After a crash of the kernel, a change may have been made whose frame
-    /// was lost.
+    /// change that it describes (see [`JournalRecord`]). After a crash of the kernel, a change may have been made whose
+    /// frame was lost.
     pub(super) fn finish(
         mut self,
         needed: u64,

@@ -1,8 +1,8 @@
 //! One cache on one disk: its directory, index, space and journal together.
 //!
 //! A hit is [`Store::find`]. A fill is [`Store::begin`], then pieces, then [`EntryWriter::finish`]. [`Store::sweep`]
-//! keeps the directory within its limits, and [`DirectoryWalk`] finds the entries that the journal does not know. A store is
-//! shared by all loops; each passes its own [`Local`], and every wait is for the directory's pool.
+//! keeps the directory within its limits, and [`DirectoryWalk`] finds the entries that the journal does not know. A
+//! store is shared by all loops; each passes its own [`Local`], and every wait is for the directory's pool.
 //!
 //! Not here: requests to the origin, and the requests that wait for them. Invariants: an entry gets its name when it is
 //! complete; its space is reserved before it is written and given back when its file is gone; a damaged entry is
@@ -137,8 +137,8 @@ struct StoreInner {
 
 impl Store {
     /// Opens a cache directory and locks it. On return, the index holds the keys that the journal knows. If the journal
-    /// may be incomplete (`Recovered::is_complete`), unknown keys are looked up on the disk until a [`DirectoryWalk`] has
-    /// finished.
+    /// may be incomplete (`Recovered::is_complete`), unknown keys are looked up on the disk until a [`DirectoryWalk`]
+    /// has finished.
     ///
     /// # Errors
     /// [`Error::InUse`]; [`Error::Disk`].

@@ -3,7 +3,8 @@
 use crate::syntax::error::Problem;
 use crate::syntax::suggest;
 
-/// The problem of a word outside of a closed set, for [`choices!`](crate::choices) and [`choice_set!`](crate::choice_set).
+/// The problem of a word outside of a closed set, for [`choices!`](crate::choices) and
+/// [`choice_set!`](crate::choice_set).
 #[must_use]
 pub fn not_one_of(word: &[u8], known: &[&'static str]) -> Problem {
     let problem = Problem::new(format!(

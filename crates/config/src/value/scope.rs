@@ -1,7 +1,8 @@
 //! State shared by the values of a configuration while they are parsed: variable names and warnings.
 //!
-//! Not here: the variables themselves. The server knows what they mean, and says which names are built in before anything is
-//! parsed. It checks every name once everything is parsed, so that a name may be used before the line that defines it.
+//! Not here: the variables themselves. The server knows what they mean, and says which names are built in before
+//! anything is parsed. It checks every name once everything is parsed, so that a name may be used before the line that
+//! defines it.
 
 use std::collections::HashMap;
 

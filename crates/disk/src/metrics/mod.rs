@@ -1,5 +1,5 @@
-//! Counters, gauges and histograms that one thread writes and others read; `call_times`: durations of the calls that may
-//! wait.
+//! Counters, gauges and histograms that one thread writes and others read; `call_times`: durations of the calls that
+//! may wait.
 //!
 //! Not here: their families, and how they are shown. Invariant: where a method says that it has one writer, two threads
 //! never write at the same time (a count would be lost, nothing worse); a reader takes no lock and never waits.

@@ -1,7 +1,7 @@
 //! Parses request heads from the bytes received so far, by nginx's rules.
 //!
-//! Knows no socket. A [`RequestParser`] continues where it stopped, so that a head that arrives byte by byte costs no more
-//! than one that arrives at once; the result does not depend on how the bytes were split.
+//! Knows no socket. A [`RequestParser`] continues where it stopped, so that a head that arrives byte by byte costs no
+//! more than one that arrives at once; the result does not depend on how the bytes were split.
 
 use bytes::Bytes;
 use message::head::HostText;

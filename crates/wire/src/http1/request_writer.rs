@@ -1,8 +1,9 @@
 //! Writes the heads of requests to upstreams.
 //!
-//! Not here: the body (`exchange::body_writer`). Adds nothing of its own except the line that frames the body. Invariant: the output is exactly one request, whichever
-//! server reads it: one length or one coding, no byte that ends a line within a line, no name that is not a token
-//! (RFC 9110, 5.6.2). Anything else is refused, and nothing is written.
+//! Not here: the body (`exchange::body_writer`). Adds nothing of its own except the line that frames the body.
+//! Invariant: the output is exactly one request, whichever server reads it: one length or one coding, no byte that ends
+//! a line within a line, no name that is not a token (RFC 9110, 5.6.2). Anything else is refused, and nothing is
+//! written.
 
 use message::{Framing, HeaderId};
 
