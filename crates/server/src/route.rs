@@ -166,6 +166,22 @@ pub struct Prefix {
     pub auto_redirect: bool,
 }
 
+/// The kind of match of a location.
+#[derive(Debug, Clone)]
+pub enum LocationKind {
+    /// `= /x`.
+    Exact,
+    /// `/x`, or `^~ /x`.
+    Prefix {
+        /// `^~`.
+        stops: bool,
+    },
+    /// `~` or `~*`.
+    Regex(Arc<Regex>),
+    /// `@x`.
+    Named,
+}
+
 /// The locations directly below a server or a location.
 #[derive(Debug, Default)]
 pub struct Locations {

@@ -8,14 +8,11 @@ use config::{
     Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
     directives, parse_sec,
 };
-use logs::template::is_true;
 use message::Method;
 
 use crate::content::proxy::proxy_pass::groups;
 use crate::request::Request;
-
-/// Maximum of values of one `proxy_cache_valid`, `proxy_cache_bypass`, … at one level.
-pub const VALUES_MAX: usize = 4096;
+use crate::settings::conditions::{Conditions, VALUES_MAX};
 
 choice_set! {
     /// `proxy_cache_methods`.
@@ -94,10 +91,6 @@ impl UseStale {
     }
 }
 
-/// Texts of which one that is neither empty nor `0` is enough.
-#[derive(Clone, Debug, Default)]
-pub struct Conditions(Vec<Template>);
-
 /// Adds the values of one more line.
 fn extend<T>(all: &mut Vec<T>, more: Vec<T>) -> Result<(), Problem> {
     all.extend(more);
@@ -106,27 +99,6 @@ fn extend<T>(all: &mut Vec<T>, more: Vec<T>) -> Result<(), Problem> {
         _ => Err(Problem::directive(format!(
             "has more than {VALUES_MAX} values"
         ))),
-    }
-}
-
-impl Value for Conditions {
-    const SYNTAX: &'static str = "string …";
-
-    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut all = Vec::with_capacity(args.len());
-        for (index, word) in args.iter().enumerate() {
-            all.push(Template::of_word(word, scope).map_err(|problem| problem.at(index))?);
-        }
-        Ok(Self(all))
-    }
-
-    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
-        let more = Self::parse(args, scope)?;
-        extend(&mut slot.get_or_insert_default().0, more.0)
-    }
-
-    fn absent() -> Option<Self> {
-        Some(Self::default())
     }
 }
 
@@ -146,7 +118,7 @@ impl Value for Orders {
                 .literal()
                 .is_some_and(|text| !matches!(&text[..], b"" | b"0"))
         };
-        if let Some(index) = conditions.0.iter().position(is_always) {
+        if let Some(index) = conditions.templates().iter().position(is_always) {
             let sentence = format!(
                 "has a value that holds for every request: \"{}\"",
                 args[index].display()
@@ -160,27 +132,11 @@ impl Value for Orders {
 
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         let more = Self::parse(args, scope)?;
-        extend(&mut slot.get_or_insert_default().0.0, more.0.0)
+        slot.get_or_insert_default().0.add(more.0)
     }
 
     fn absent() -> Option<Self> {
         Some(Self::default())
-    }
-}
-
-impl Conditions {
-    /// Whether one of them is true for this request.
-    #[must_use]
-    pub fn hold(&self, request: &Request) -> bool {
-        self.0
-            .iter()
-            .any(|template| is_true(&request.evaluate(template)))
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

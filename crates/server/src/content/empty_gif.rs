@@ -4,10 +4,10 @@ use bytes::Bytes;
 use config::directives;
 use message::{Body, Method};
 
-use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::settings::given::Given;
 use crate::{Failure, Response};
 
 /// The picture (GIF89a): the colours black and white, of which the second is transparent, and one pixel of it.
@@ -19,7 +19,7 @@ directives! {
     /// One-pixel GIF.
     pub struct EmptyGif in Location {
         /// Responds with a transparent image of one pixel.
-        empty_gif: Option<Stands> = none, [LOCATION] 0, inherit never;
+        empty_gif: Option<Given> = none, [LOCATION] 0, inherit never;
     }
 }
 

@@ -140,6 +140,16 @@ impl Value for OpenFileCache {
 }
 
 directives! {
+    /// Static files.
+    pub struct StaticFiles in Location {
+        /// Sends `ETag` with files: modification time and size in hexadecimal digits.
+        etag: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Logs missing files.
+        log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+directives! {
     /// Reading and sending files.
     pub struct Files in Location {
         /// Sets where file operations that would wait for a disk run: in the named thread pool (the name may contain

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use config::directives;
 use message::{Body, Chunk, FileRange, uri};
 
-use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::settings::given::Given;
 
 use super::static_files;
 
@@ -21,7 +21,7 @@ directives! {
     pub struct Flv in Location {
         /// Responds to requests for FLV files with the content from the byte in the argument `start` on, after an FLV
         /// header.
-        flv: Option<Stands> = none, [LOCATION] 0, inherit never;
+        flv: Option<Given> = none, [LOCATION] 0, inherit never;
     }
 }
 

@@ -19,7 +19,6 @@ use crate::Failure;
 use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::settings::build::Surroundings;
 use crate::variables::block::VariableBlock;
 use crate::variables::table::VariableEntry;
 
@@ -78,20 +77,26 @@ pub trait Module: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Place<'a> {
     levels: &'a [Vec<&'a Directive>],
-    around: &'a Surroundings,
+    prefix: &'a Path,
+    pools: &'a [Bytes],
 }
 
 impl<'a> Place<'a> {
-    /// `levels` go from the outside in.
+    /// A location with its lines of modules, from the outside in, the base directory of relative paths, and the pools
+    /// that are declared.
     #[must_use]
-    pub fn new(levels: &'a [Vec<&'a Directive>], around: &'a Surroundings) -> Self {
-        Self { levels, around }
+    pub fn new(levels: &'a [Vec<&'a Directive>], prefix: &'a Path, pools: &'a [Bytes]) -> Self {
+        Self {
+            levels,
+            prefix,
+            pools,
+        }
     }
 
     /// The directory to which relative paths of data refer (`-p`).
     #[must_use]
     pub fn prefix(&self) -> &'a Path {
-        &self.around.prefix
+        self.prefix
     }
 
     /// The settings of a group of directives here: inherited, merged, and with the defaults.
@@ -115,7 +120,7 @@ impl<'a> Place<'a> {
     /// # Errors
     /// `unknown thread pool "X"`, where the name stands.
     pub fn check_pool(&self, name: &Placed<Bytes>) -> Result<(), Error> {
-        if name.value == "default" || self.around.pools.contains(&name.value) {
+        if name.value == "default" || self.pools.contains(&name.value) {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&name.value);

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use config::{Flag, directives};
 use disk::{FileKind, OpenFile};
 use logs::Level;
 use message::escape::Escape;
@@ -17,16 +16,6 @@ use crate::request::Request;
 use crate::{Failure, Response};
 
 use super::{files, hot_files};
-
-directives! {
-    /// Static files.
-    pub struct StaticFiles in Location {
-        /// Sends `ETag` with files: modification time and size in hexadecimal digits.
-        etag: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Logs missing files.
-        log_not_found: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-    }
-}
 
 /// Answers with the file of the request's URI.
 pub async fn make(request: &mut Request) -> Outcome {

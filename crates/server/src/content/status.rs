@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Groups, Placed, Problem, Scope, Value, Word, directives};
+use config::{Error, Groups, Placed, directives};
 use message::{Body, Chunk, HeaderId, Method};
 use runtime::loops::sums::{self, LoopSum};
 
@@ -24,43 +24,26 @@ use crate::monitoring::accept;
 use crate::monitoring::thread::{self, Shape};
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::given::Given;
 use crate::variables::append::number;
-
-/// A directive without a value: it is there or not.
-#[derive(Debug, Clone, Copy)]
-pub struct Stands;
-
-impl Value for Stands {
-    const SYNTAX: &'static str = "";
-
-    fn parse(_: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        Ok(Self)
-    }
-
-    /// Twice says no more than once.
-    fn set(slot: &mut Option<Self>, _: &[Word], _: &mut Scope) -> Result<(), Problem> {
-        *slot = Some(Self);
-        Ok(())
-    }
-}
 
 directives! {
     /// Metrics and status pages.
     pub struct Status in Location {
         /// Responds with basic counters of connections and requests, in nginx's format. An argument is ignored.
-        stub_status: Option<Stands> = none, [SERVER | LOCATION] 0..=1, inherit never, syntax "";
+        stub_status: Option<Given> = none, [SERVER | LOCATION] 0..=1, inherit never, syntax "";
         /// Responds with all metrics of the server as text for Prometheus, or as OpenMetrics to clients that accept it.
         /// All metrics: [metrics](../metrics.md). Restrict access with `allow` and `deny`.
-        metrics: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        metrics: Option<Given> = none, [SERVER | LOCATION] 0, inherit never;
         /// Counts the requests of a server or location in the metrics under this name: statuses, bytes, times. Servers
         /// and locations may share a zone; a request counts in the zone of its server and in that of its location.
         status_zone: Option<Placed<Bytes>> = none, [SERVER | LOCATION] 1, inherit never, syntax "zone";
         /// Responds with the same metrics as JSON.
-        status_json: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        status_json: Option<Given> = none, [SERVER | LOCATION] 0, inherit never;
         /// Responds with a page that shows the same metrics live, starting with the last 15 minutes, and the latest
         /// errors: see [the dashboard](../dashboard.md). It shows log messages about requests, too: restrict access
         /// with `allow` and `deny`.
-        dashboard: Option<Stands> = none, [SERVER | LOCATION] 0, inherit never;
+        dashboard: Option<Given> = none, [SERVER | LOCATION] 0, inherit never;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::content::proxy::proxy_pass::{self, ProxyGroups};
 use crate::content::{status, tunnel_pass};
 use crate::path::{self, Alias};
 use crate::regex::Regex;
-use crate::route::{LocationId, Locations, NESTED_LOCATIONS_MAX, Prefix};
+use crate::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use upstream::Upstreams;
 
 use super::build::Surroundings;
@@ -21,28 +21,12 @@ use super::{Location, LocationSettings};
 /// The settings of one level, as written.
 pub type Raw = <LocationSettings as Section>::Raw;
 
-/// The kind of match of a location.
-#[derive(Debug, Clone)]
-pub enum Kind {
-    /// `= /x`.
-    Exact,
-    /// `/x`, or `^~ /x`.
-    Prefix {
-        /// `^~`.
-        stops: bool,
-    },
-    /// `~` or `~*`.
-    Regex(Arc<Regex>),
-    /// `@x`.
-    Named,
-}
-
 /// A `location` block as read.
 #[derive(Debug)]
 pub struct Block<'a> {
     directive: &'a Directive,
     /// The kind of match.
-    pub kind: Kind,
+    pub kind: LocationKind,
     /// Without the modifier.
     pub name: Bytes,
     raw: Raw,
@@ -71,7 +55,12 @@ impl<'a> Outer<'a> {
         if raw.root.get().is_some() {
             raw.root.edit().anchor(&self.around.prefix);
         }
-        families::settle_stores(&mut raw);
+        families::settle_stores(
+            (&mut raw.proxy_store, &mut raw.caching),
+            &mut raw.fastcgi,
+            &mut raw.uwsgi,
+            &mut raw.scgi,
+        );
         // Without modules these are only ignored lines, which are never read.
         let lines = if self.around.modules.is_empty() {
             Vec::new()
@@ -142,16 +131,16 @@ impl<'a> Block<'a> {
         );
         let fail = |sentence: String| Err(self.directive.error(&Problem::new(sentence)));
         match (&outer.kind, &self.kind) {
-            (Kind::Exact, _) => fail(format!(
+            (LocationKind::Exact, _) => fail(format!(
                 "location \"{name}\" cannot be inside the exact location \"{around}\""
             )),
-            (Kind::Named, _) => fail(format!(
+            (LocationKind::Named, _) => fail(format!(
                 "location \"{name}\" cannot be inside the named location \"{around}\""
             )),
-            (_, Kind::Named) => fail(format!(
+            (_, LocationKind::Named) => fail(format!(
                 "named location \"{name}\" can be on the server level only"
             )),
-            (Kind::Prefix { .. }, Kind::Prefix { .. } | Kind::Exact)
+            (LocationKind::Prefix { .. }, LocationKind::Prefix { .. } | LocationKind::Exact)
                 if !self.name.starts_with(&outer.name) =>
             {
                 fail(format!(
@@ -174,13 +163,13 @@ impl<'a> Block<'a> {
     ) -> Result<LocationId, Error> {
         if self.raw.root.get().is_some_and(path::Raw::has_alias) {
             self.raw.root.edit().alias = Some(match self.kind {
-                Kind::Regex(_) => Alias::Whole,
-                Kind::Named => {
+                LocationKind::Regex(_) => Alias::Whole,
+                LocationKind::Named => {
                     let sentence =
                         "the \"alias\" directive cannot be used inside the named location";
                     return Err(self.directive.error(&Problem::new(sentence)));
                 }
-                Kind::Exact | Kind::Prefix { .. } => Alias::Prefix(self.name.len()),
+                LocationKind::Exact | LocationKind::Prefix { .. } => Alias::Prefix(self.name.len()),
             });
         }
         // A location inside one that is open to internal redirects only is internal as well.
@@ -219,7 +208,7 @@ pub struct Growing<'a> {
 /// A location, or the one that stands for a server itself.
 pub struct Level<'a> {
     /// The kind of match; `None`: it stands for a server.
-    pub kind: Option<&'a Kind>,
+    pub kind: Option<&'a LocationKind>,
     /// Without the modifier.
     pub name: Bytes,
     /// Whether it is `internal`.
@@ -240,7 +229,7 @@ pub fn add(
 ) -> Result<LocationId, Error> {
     let id = LocationId::try_from(all.locations.len())
         .expect("a configuration of less than 4 GiB has fewer locations");
-    let place = Place::new(&own.lines, own.around);
+    let place = Place::new(&own.lines, &own.around.prefix, &own.around.pools);
     let handler = module::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
     let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
@@ -333,14 +322,14 @@ pub fn finish_all<'a>(
             location.passing.is_some() || location.handler.as_ref().is_some_and(|h| h.passes());
         let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {
-            Kind::Exact => {
+            LocationKind::Exact => {
                 let is_new = locations.add_exact(&name, id);
                 if auto_redirect {
                     locations.redirect_to_exact(&name);
                 }
                 is_new
             }
-            Kind::Prefix { stops } => {
+            LocationKind::Prefix { stops } => {
                 let prefix = Prefix {
                     location: id,
                     stops,
@@ -348,12 +337,12 @@ pub fn finish_all<'a>(
                 };
                 locations.add_prefix(&name, prefix)
             }
-            Kind::Regex(regex) => {
+            LocationKind::Regex(regex) => {
                 locations.add_regex(regex, id);
                 true
             }
             // Of two with the same name the first one is found, as in nginx.
-            Kind::Named => {
+            LocationKind::Named => {
                 named.push((name.clone(), id));
                 true
             }
@@ -368,7 +357,7 @@ pub fn finish_all<'a>(
 }
 
 /// The modifier may stand by itself or before the name.
-fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Bytes), Error> {
+fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(LocationKind, Bytes), Error> {
     const MODIFIERS: [&[u8]; 4] = [b"=", b"^~", b"~*", b"~"];
     let (modifier, word, skipped) = match &directive.args[..] {
         [modifier, word] => (modifier.bytes().clone(), word, 0),
@@ -387,16 +376,16 @@ fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(Kind, Byte
         let pattern = String::from_utf8_lossy(&name);
         let regex = Regex::of_configuration(&pattern, caseless, word, scope);
         regex
-            .map(|regex| Kind::Regex(Arc::new(regex)))
+            .map(|regex| LocationKind::Regex(Arc::new(regex)))
             .map_err(|problem| directive.error(&problem))
     };
     let kind = match &modifier[..] {
-        b"=" => Kind::Exact,
-        b"^~" => Kind::Prefix { stops: true },
+        b"=" => LocationKind::Exact,
+        b"^~" => LocationKind::Prefix { stops: true },
         b"~" => regex(false)?,
         b"~*" => regex(true)?,
-        b"" if name.starts_with(b"@") => Kind::Named,
-        b"" => Kind::Prefix { stops: false },
+        b"" if name.starts_with(b"@") => LocationKind::Named,
+        b"" => LocationKind::Prefix { stops: false },
         _ => {
             let sentence = format!(
                 "invalid location modifier \"{}\"",

@@ -5,7 +5,9 @@
 //! modules that obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
 
 pub mod build;
+pub mod conditions;
 pub mod core;
+pub mod given;
 pub mod locations;
 mod order;
 pub mod scopes;
@@ -23,6 +25,7 @@ use disk::Pool;
 use hashbrown::HashMap;
 use logs::format::Formats;
 use logs::{AccessLogs, ErrorLogs};
+use message::Methods;
 use runtime::listen;
 use wire::http1::request_parser::HeadLimits;
 
@@ -40,7 +43,6 @@ use crate::limits;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::variables::Definition;
 use crate::variables::table::VariableTables;
-pub use scopes::Exception;
 pub use server::ServerSettings;
 pub use tables::LocationSettings;
 use upstream::Upstreams;
@@ -210,6 +212,15 @@ impl Location {
     pub fn error_logs(&self) -> &ErrorLogs {
         &self.logs.get().unwrap_or(&*NO_LOGS).1
     }
+}
+
+/// `limit_except` of a location.
+#[derive(Debug, Clone, Copy)]
+pub struct Exception {
+    /// The methods of requests that stay.
+    pub allowed: Methods,
+    /// The location for all other requests.
+    pub location: LocationId,
 }
 
 /// A `location` block, or the part of a server outside of any.

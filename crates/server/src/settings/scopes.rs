@@ -8,22 +8,13 @@ use message::{Method, Methods};
 
 use crate::before::rewrite::condition::Condition;
 use crate::before::rewrite::{self, Line};
-use crate::route::LocationId;
+use crate::route::{LocationId, LocationKind};
 
-use super::LocationSettings;
-use super::locations::{self, Growing, Kind, Level, Outer, Raw};
+use super::locations::{self, Growing, Level, Outer, Raw};
+use super::{Exception, LocationSettings};
 
 /// Maximum number of scopes of one location.
 pub const SCOPES_MAX: usize = 65_536;
-
-/// `limit_except` of a location.
-#[derive(Debug, Clone, Copy)]
-pub struct Exception {
-    /// The methods of requests that stay.
-    pub allowed: Methods,
-    /// The location for all other requests.
-    pub location: LocationId,
-}
 
 /// The block of a scope as read.
 #[derive(Debug, Default)]
@@ -58,7 +49,7 @@ impl<'a> Block<'a> {
     /// Adds the location that stands for the scope inside `outer`, whose own location is `around`.
     fn finish(
         mut self,
-        (kind, around): (&Kind, LocationId),
+        (kind, around): (&LocationKind, LocationId),
         outer: &Outer<'a>,
         is_conditional: bool,
         all: &mut Growing<'_>,
@@ -135,7 +126,7 @@ impl<'a> Blocks<'a> {
     /// An invalid value.
     pub fn finish(
         self,
-        (kind, around): (&Kind, LocationId),
+        (kind, around): (&LocationKind, LocationId),
         outer: &Outer<'a>,
         all: &mut Growing<'_>,
         scope: &mut Scope,

@@ -8,9 +8,10 @@ use config::{
 };
 use wire::http1::request_parser::HeadLimits;
 
-use crate::caching::directives::Conditions;
 use crate::regex::Regex;
 use crate::route::ServerName;
+
+use super::conditions::Conditions;
 
 /// Names of one server.
 pub const NAMES_MAX: usize = 65_536;

@@ -22,11 +22,11 @@ use message::response::Ranges;
 use message::{Body, Chunk, FileRange, uri};
 
 use crate::Failure;
-use crate::content::status::Stands;
 use crate::outcome::Outcome;
 use crate::path::Mapped;
 use crate::request::Request;
 use crate::settings::Location;
+use crate::settings::given::Given;
 
 use super::{files, static_files};
 pub use boxes::{File, TRACKS_MAX, Wish};
@@ -41,7 +41,7 @@ directives! {
     pub struct Mp4 in Location {
         /// Responds to requests for MP4 files with the part between the times in the arguments `start` and `end`, in
         /// seconds.
-        mp4: Option<Stands> = none, [LOCATION] 0, inherit never;
+        mp4: Option<Given> = none, [LOCATION] 0, inherit never;
         /// Sets how much of a file is read at a time.
         mp4_buffer_size: Size = "512k", [HTTP | SERVER | LOCATION] 1;
         /// Limits the memory for a file's metadata (`moov`); larger metadata results in 500.

@@ -10,10 +10,10 @@ use config::{
 };
 use disk::TemporaryPlace;
 
-use crate::caching::directives::Conditions;
 use crate::connection::directives::SizeTemplate;
 use crate::request_body::directives::TempPath;
 use crate::settings::Settings;
+use crate::settings::conditions::Conditions;
 use upstream::next_upstream::NextUpstream;
 
 use super::bind::Bind;

@@ -15,7 +15,6 @@ use config::{
 
 use crate::caching::directives::Caching;
 use crate::caching::zone::{self, Zones};
-use crate::settings::locations::Raw;
 use config::default_paths;
 
 use super::directives::{Asking, ProxyAnswers, ProxyRewrites};
@@ -252,17 +251,22 @@ fn table(family: Family, title: &str) -> DirectiveTable {
 }
 
 /// A level that says one of `…_store` and `…_cache` switches the other one of the level around off.
-pub fn settle_stores(raw: &mut Raw) {
-    store::settle(&mut raw.proxy_store, &mut raw.caching);
+pub fn settle_stores(
+    stores: (&mut Group<ProxyStore>, &mut Group<Caching>),
+    fastcgi: &mut Group<Fastcgi>,
+    uwsgi: &mut Group<Uwsgi>,
+    scgi: &mut Group<Scgi>,
+) {
+    store::settle(stores.0, stores.1);
     fn settle<S: Section<Raw = RawPolicy>>(family: &mut Group<S>) {
         if family.get().is_some() {
             let policy = family.edit();
             store::settle(&mut policy.store, &mut policy.caching);
         }
     }
-    settle(&mut raw.fastcgi);
-    settle(&mut raw.uwsgi);
-    settle(&mut raw.scgi);
+    settle(fastcgi);
+    settle(uwsgi);
+    settle(scgi);
 }
 
 /// The settings of a location that depend on the family that passes its requests on.

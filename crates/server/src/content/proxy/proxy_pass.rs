@@ -15,8 +15,8 @@ use crate::content::proxy::ProxyRewrites;
 use crate::content::proxy::gateways::FastcgiPass;
 use crate::content::proxy::gateways::ScgiPass;
 use crate::content::proxy::gateways::UwsgiPass;
+use crate::route::LocationKind;
 use crate::settings::Location;
-use crate::settings::locations::Kind;
 use upstream::{Upstream, Upstreams};
 
 use super::directives::{Asking, ProxyAnswers, SetHeader};
@@ -162,7 +162,7 @@ fn to(family: Family, settings: &dyn Groups) -> Option<&Placed<Template>> {
 pub fn build(
     settings: &dyn Groups,
     (family, groups): (Option<Family>, impl FnOnce() -> ProxyGroups),
-    kind: Option<&Kind>,
+    kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
@@ -235,14 +235,17 @@ fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
 fn of_proxy(
     settings: &dyn Groups,
     groups: ProxyGroups,
-    kind: Option<&Kind>,
+    kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
 ) -> Result<Option<Arc<Passing>>, Error> {
     let Some(pass) = &settings.own::<Proxy>().proxy_pass else {
         return Ok(None);
     };
-    let is_prefix = matches!(kind, Some(Kind::Prefix { .. } | Kind::Exact));
+    let is_prefix = matches!(
+        kind,
+        Some(LocationKind::Prefix { .. } | LocationKind::Exact)
+    );
     let target = match &pass.value {
         Pass::Made(template) => Target::Made(template.clone()),
         Pass::Fixed(url) if !is_prefix && !url.uri.is_empty() => {
