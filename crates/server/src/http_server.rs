@@ -62,9 +62,13 @@ impl HttpServer {
     /// they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         let former = self.settings();
-        let former = former.as_ref().map(|settings| &settings.limits);
+        let former = former.as_ref().map(|settings| &settings.data.limits);
         let Plan { settings, .. } = plan;
-        settings.limits.equip(former).map_err(io::Error::other)?;
+        settings
+            .data
+            .limits
+            .equip(former)
+            .map_err(io::Error::other)?;
         settings.upstreams.watch();
         settings.upstreams.limits();
         self.threads.apply(&plan.loops)?;

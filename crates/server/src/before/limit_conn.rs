@@ -112,7 +112,7 @@ pub fn run(request: &Request) -> Option<Outcome> {
         return None;
     }
     for limit in &settings.limit_conn.0 {
-        let zones = &request.settings().limits.connections;
+        let zones = &request.settings().data.limits.connections;
         let Some((zone, connections)) = limit.zone.of(zones).and_then(|z| Some((z, z.state()?)))
         else {
             continue;

@@ -195,7 +195,7 @@ struct Asked<'a> {
 /// Checks one zone after the other; `None`: the request has no key that counts. The figures of every zone that let it
 /// pass count it as passed, except those of the deciding zone.
 fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
-    let zones = &request.generation.settings.limits.requests;
+    let zones = &request.generation.settings.data.limits.requests;
     let now_ms = i64::try_from(wire::loop_clock::monotonic_ms()).unwrap_or(i64::MAX);
     let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
     let mut longest: Option<(u64, i64, &Zone<Requests>, &Requests)> = None;

@@ -196,7 +196,7 @@ impl Registry {
         let mut known = self.caches.lock();
         known.retain(|cache| cache.strong_count() > 0);
         let mut all = Vec::new();
-        for zone in settings.zones.all() {
+        for zone in settings.data.zones.all() {
             let mut open = known.iter().filter_map(Weak::upgrade);
             let open = open.find(|cache| cache.zone.directory == zone.directory);
             all.push(match open {

@@ -175,7 +175,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
         };
         return report.say_by("cache", text, &made);
     };
-    let zones = &request.settings().zones;
+    let zones = &request.settings().data.zones;
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
         return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
     };

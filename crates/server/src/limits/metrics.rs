@@ -97,7 +97,7 @@ pub fn of(kind: Kind, name: &Bytes) -> Arc<LimitFigures> {
 
 /// Shows the zones of the configuration.
 fn show(shown: &Shown<'_>, page: &mut Page) {
-    let Some(zones) = shown.settings.map(|settings| &settings.limits) else {
+    let Some(zones) = shown.settings.map(|settings| &settings.data.limits) else {
         return;
     };
     for zone in &zones.requests {

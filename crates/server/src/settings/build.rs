@@ -16,14 +16,11 @@ use runtime::cpu_pool;
 use runtime::listen::{Listen, Table as Listens};
 use runtime::metrics::page::label;
 
-use crate::after::charset::{self, Charsets};
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
-use crate::caching::zone::Zones;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
 use crate::content::status::Status;
-use crate::limits;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::status_zone::ZONES_MAX;
@@ -38,7 +35,7 @@ use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
-use super::tables::{self, LocationSettings, all_of_mut};
+use super::tables::{self, HttpData, LocationSettings, all_of_mut};
 use super::{Server, Settings};
 
 /// Maximum number of servers of one configuration.
@@ -80,9 +77,7 @@ struct Http<'a> {
     lines: Vec<&'a Directive>,
     formats: <LogFormats as Section>::Raw,
     upstreams: UpstreamBlocks,
-    zones: Zones,
-    limits: limits::Zones,
-    charsets: Charsets,
+    data: HttpData,
     servers: Vec<ServerBlock<'a>>,
     is_seen: bool,
 }
@@ -124,14 +119,12 @@ impl Settings {
             variables: Vec::new(),
             variable_tables,
             variable_names: HashMap::new(),
-            charsets: std::mem::take(&mut http.charsets),
+            data: std::mem::take(&mut http.data),
             upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?, hosts.clone()),
             uses_realpath: false,
             wants_first_byte: false,
             status_zones: Vec::new(),
             stale_files: 0,
-            zones: std::mem::take(&mut http.zones),
-            limits: std::mem::take(&mut http.limits),
             caches: std::sync::OnceLock::new(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
             servers: Vec::new(),
@@ -139,14 +132,12 @@ impl Settings {
         };
         finish_http(http, surroundings, &mut settings, scope)?;
         settings.settle_resolvers()?;
-        settings.limits.settle(&settings.locations)?;
-        settings.zones.check_unused(tree)?;
+        settings.data.check(tree, &settings.locations)?;
         real_ip::settle(&settings.locations, &mut host)?;
         settings.check_pools(tree)?;
-        let locations = &settings.locations;
-        settings.zones.settle(locations, &surroundings.pools);
         settings.check_logs()?;
-        charset::settle(&mut settings.charsets, &settings.locations)?;
+        let locations = &settings.locations;
+        settings.data.settle(locations, &surroundings.pools)?;
         settings.note_steps();
         settings.variables = definitions.finish(&settings.variable_tables, scope)?;
         let names = scope.variables().iter().zip(0..);
@@ -168,7 +159,7 @@ impl Settings {
             location.has_steps_before = steps::before::is_any(location);
             location.has_content = steps::content::is_any(location);
             location.has_variants = steps::content::has_variants(location);
-            location.has_filters = steps::after::has_filters(&self.charsets, location);
+            location.has_filters = steps::after::has_filters(&self.data.charsets, location);
         }
     }
 
@@ -328,14 +319,9 @@ fn read_http<'a>(
                     );
                 }
             }
-            b"proxy_cache_path"
-            | b"fastcgi_cache_path"
-            | b"uwsgi_cache_path"
-            | b"scgi_cache_path" => http.zones.read(line, &around.prefix)?,
-            b"limit_req_zone" | b"limit_conn_zone" => http.limits.read(line, scope)?,
-            b"charset_map" => http.charsets.read(line)?,
             b"upstream" => http.upstreams.read(line, scope, &mut host)?,
             b"log_format" => LogFormats::set(&mut http.formats, line, scope).map(|_| ())?,
+            _ if http.data.read(line, &around.prefix, scope)? => {}
             _ if read_level(&mut http.server, &mut http.location, line, scope)? => {}
             _ => match tables::variable_blocks(around.modules).find(|kind| line.name == *kind.name)
             {
@@ -439,7 +425,7 @@ fn finish_server(
     let mut all = Growing {
         locations: &mut settings.locations,
         upstreams: &mut settings.upstreams,
-        zones: &settings.zones,
+        zones: &settings.data.zones,
     };
     let level = Level {
         kind: None,

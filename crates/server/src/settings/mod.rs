@@ -30,21 +30,18 @@ use runtime::listen;
 use wire::http1::request_parser::HeadLimits;
 
 pub use self::core::CoreSettings;
-use crate::after::charset::Charsets;
 use crate::before::rewrite::Program;
 use crate::caching::Cache;
 use crate::caching::directives::RulesSlot;
-use crate::caching::zone::Zones;
 use crate::content::module::Handler;
 use crate::content::proxy::Passing;
 use crate::content::status::Shown;
 use crate::content::tunnel_pass::Leading;
-use crate::limits;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::variables::Definition;
 use crate::variables::table::VariableTables;
 pub use server::ServerSettings;
-pub use tables::LocationSettings;
+pub use tables::{HttpData, LocationSettings};
 use upstream::Upstreams;
 
 /// Maximum number of roots that are probed when a configuration is taken over.
@@ -69,8 +66,8 @@ pub struct Settings {
     pub variable_tables: VariableTables,
     /// The indices of variables by name, in lower case.
     pub variable_names: HashMap<Box<str>, VariableIndex>,
-    /// The charsets that are named, and the ways between them.
-    pub charsets: Charsets,
+    /// What modules keep of it.
+    pub data: HttpData,
     /// The groups of servers that requests are passed on to.
     pub upstreams: Upstreams,
     /// Whether `$realpath_root` is used anywhere.
@@ -81,11 +78,7 @@ pub struct Settings {
     pub status_zones: Vec<String>,
     /// Number of caches of `open_file_cache`.
     pub stale_files: usize,
-    /// The zones of limits.
-    pub limits: limits::Zones,
-    /// The caches that are declared.
-    pub zones: Zones,
-    /// The same, opened, once [`Settings::set_caches`] has been called.
+    /// The caches that are declared, opened, once [`Settings::set_caches`] has been called.
     caches: OnceLock<Vec<Arc<Cache>>>,
     log_formats: Formats,
     servers: Vec<Server>,
@@ -142,7 +135,7 @@ impl Settings {
     /// The cache of this name.
     #[must_use]
     pub fn cache(&self, name: &[u8]) -> Option<&Arc<Cache>> {
-        self.caches.get()?.get(self.zones.named(name)?)
+        self.caches.get()?.get(self.data.zones.named(name)?)
     }
 
     /// All locations, servers' own included.

@@ -3,14 +3,18 @@
 //! To add a module's directives, add its group to the level where it belongs.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 
-use config::{DirectiveTable, Section, blocks, default_paths, sections};
+use bytes::Bytes;
+use config::{
+    Directive, DirectiveTable, Error, Scope, Section, Tree, blocks, default_paths, sections,
+};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::absolute_redirect::Redirects;
 use crate::after::addition::Addition;
-use crate::after::charset::Charset;
+use crate::after::charset::{self, Charset, Charsets};
 use crate::after::compression::accept::Accepting;
 use crate::after::compression::brotli::Brotli;
 use crate::after::compression::gzip::Gzip;
@@ -37,6 +41,7 @@ use crate::before::try_files::Trying;
 use crate::before::{auth_basic, auth_request, limit_conn, limit_req, mirror, real_ip};
 use crate::caching::cache_state;
 use crate::caching::directives::Caching;
+use crate::caching::zone::Zones;
 use crate::connection::directives::{Closing, Keepalive, Sending};
 use crate::connection::post_action::PostAction;
 use crate::connection::{post_action, proxy_protocol};
@@ -59,6 +64,7 @@ use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
 use crate::headers_more::HeadersMore;
+use crate::limits;
 use crate::module_metrics::ModuleMetrics;
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
@@ -306,6 +312,59 @@ pub fn all() -> Vec<&'static DirectiveTable> {
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());
     tables
+}
+
+/// What modules keep of a whole configuration, out of lines of `http`.
+#[derive(Debug, Default)]
+pub struct HttpData {
+    /// The charsets that are named, and the ways between them.
+    pub charsets: Charsets,
+    /// The zones of limits.
+    pub limits: limits::Zones,
+    /// The caches that are declared.
+    pub zones: Zones,
+}
+
+impl HttpData {
+    /// Takes in a line of `http`. `Ok(false)`: it is none of these.
+    ///
+    /// # Errors
+    /// The fault in the line, at its place.
+    pub fn read(
+        &mut self,
+        line: &Directive,
+        prefix: &Path,
+        scope: &mut Scope,
+    ) -> Result<bool, Error> {
+        match &line.name.bytes()[..] {
+            b"proxy_cache_path"
+            | b"fastcgi_cache_path"
+            | b"uwsgi_cache_path"
+            | b"scgi_cache_path" => self.zones.read(line, prefix)?,
+            b"limit_req_zone" | b"limit_conn_zone" => self.limits.read(line, scope)?,
+            b"charset_map" => self.charsets.read(line)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Checks that locations name zones that are declared, and that caches are used.
+    ///
+    /// # Errors
+    /// The first one that is not.
+    pub fn check(&mut self, tree: &Tree, locations: &[Location]) -> Result<(), Error> {
+        self.limits.settle(locations)?;
+        self.zones.check_unused(tree)
+    }
+
+    /// Learns what the locations name; `pools` are the declared ones.
+    ///
+    /// # Errors
+    /// Charsets between which there is no map.
+    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
+        self.zones.settle(locations, pools);
+        charset::settle(&mut self.charsets, locations)
+    }
 }
 
 /// Directories that are used without being named: the directives that need them, the directive that names another one

@@ -150,7 +150,8 @@ pub fn begin(
     response: &mut Response,
     steps: &mut Steps,
 ) -> Result<(), Outcome> {
-    if !request.settings().charsets.is_any() && !has_variables(request.location().own::<Charset>())
+    if !request.settings().data.charsets.is_any()
+        && !has_variables(request.location().own::<Charset>())
     {
         return Ok(());
     }
@@ -170,7 +171,7 @@ pub fn begin(
         say(request, response, target);
         return Ok(());
     }
-    let charsets = &request.settings().charsets;
+    let charsets = &request.settings().data.charsets;
     let is_coded = response
         .content_encoding
         .as_ref()
@@ -204,7 +205,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
         return Ok(None);
     }
     if let Some(name) = request.charset_hint.and_then(|hint| hint(request)) {
-        if request.settings().charsets.knows(&name) {
+        if request.settings().data.charsets.knows(&name) {
             return Ok(Some(name));
         }
         request.log(Level::Error, &|out| {
@@ -233,6 +234,7 @@ fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Byte
     match name {
         Name::Known(name, _) => Ok(request
             .settings()
+            .data
             .charsets
             .name(name)
             .unwrap_or(name)
