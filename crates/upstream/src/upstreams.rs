@@ -470,7 +470,7 @@ impl Upstreams {
         all.try_for_each(|upstream| upstream.settle(of_http, resolve))
     }
 
-    /// The keepalive limits of each, by [`Upstream::id`]. Made on first use, after [`Upstreams::follow`] and before a
+    /// The keepalive limits of each, by its number. Made on first use, after [`Upstreams::follow`] and before a
     /// loop asks: there may be thousands.
     pub fn limits(&self) -> &Arc<HashMap<u64, KeepaliveLimits>> {
         let limit = |upstream: &Arc<Upstream>| (upstream.id(), upstream.declared.kept);

@@ -101,7 +101,7 @@ impl File {
         let mut named = BTreeSet::new();
         for (at, text) in words(body) {
             let path: Module = text.split("::").map(str::to_owned).collect();
-            let behind = body[at + text.len()..].as_bytes();
+            let behind = &body.as_bytes()[at + text.len()..];
             if behind.first() == Some(&b'!') && behind.get(1) != Some(&b'=') && path.len() == 1 {
                 self.calls.insert(path[0].clone());
             }

@@ -28,6 +28,11 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
+    /// Whether it answers `preadv2(RWF_NOWAIT)`.
+    pub(crate) fn reads_without_waiting(self) -> bool {
+        matches!(self, Filesystem::Native | Filesystem::Memory)
+    }
+
     /// The kind of a file system, by the magic of statfs(2).
     #[must_use]
     pub(crate) fn from_magic(magic: u64) -> Filesystem {

@@ -6,15 +6,13 @@
 use crate::access::{Access, AioMode};
 use crate::disk::Disk;
 use crate::files::error::{Error, WouldBlock};
-use crate::files::mount::{Filesystem, Mount};
+use crate::files::mount::Mount;
 use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile};
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
-use crate::keeping::walk;
-use crate::keeping::walk::Symlinks;
+use crate::keeping::walk::{self, Symlinks};
 use crate::local::Local;
-use crate::metrics::call_times;
-use crate::metrics::counters::Operation;
+use crate::metrics::{call_times, counters::Operation};
 use crate::pool::Lane;
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
@@ -599,9 +597,4 @@ fn read_first(fd: BorrowedFd<'_>, len: u64) -> Result<Bytes, Error> {
         }
     }
     Ok(Bytes::from(buffer))
-}
-
-/// Does this file system answer `preadv2(RWF_NOWAIT)`?
-pub(crate) fn reads_without_waiting(filesystem: Filesystem) -> bool {
-    matches!(filesystem, Filesystem::Native | Filesystem::Memory)
 }

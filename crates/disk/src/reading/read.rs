@@ -8,7 +8,7 @@ use crate::files::pread::read_fully;
 use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
-use crate::opening::open::{BODY_MAX, reads_without_waiting};
+use crate::opening::open::BODY_MAX;
 use crate::pool::Lane;
 use crate::residency::cached::all_cached;
 use bytes::Bytes;
@@ -151,7 +151,9 @@ fn read_present(
     len: usize,
     buffer: &mut Vec<u8>,
 ) -> Result<(), WouldBlock> {
-    if file.direct || !reads_without_waiting(file.filesystem()) || !seems_present(file, offset, len)
+    if file.direct
+        || !file.filesystem().reads_without_waiting()
+        || !seems_present(file, offset, len)
     {
         return Err(WouldBlock);
     }

@@ -246,7 +246,7 @@ impl Opening {
     }
 
     fn settings(&self) -> &Tunnelling {
-        &self.about.location().own::<Tunnelling>()
+        self.about.location().own::<Tunnelling>()
     }
 
     fn no_peer(&self) -> u16 {
