@@ -36,25 +36,24 @@ use crate::client::Client;
 pub(super) fn run<R: Responder>(
     client: &Rc<Client>,
     seat: Seat,
-    mut link: Link,
+    mut link: Option<Link>,
 ) -> impl Future<Output = ()> {
     async move {
         // Boxed: few connections begin so.
         if proxy_protocol::is_due(client)
-            && !Box::pin(proxy_protocol::read(&mut link, client)).await
+            && let Some(open) = &mut link
+            && !Box::pin(proxy_protocol::read(open, client)).await
         {
             return close(seat, link);
         }
         let mut keepalive = None;
-        while wait(&mut link, client, keepalive).await {
+        while let Some(open) = &mut link
+            && wait(open, client, keepalive).await
+        {
             // A reload may have come in the meantime.
             let generation = client.http.generation();
-            let left = Box::pin(exchange::<R>(link, Rc::clone(client), generation)).await;
-            let Some(left) = left else {
-                return;
-            };
-            link = left.link;
-            keepalive = left.keepalive;
+            let answered = exchange::<R>(&mut link, Rc::clone(client), generation);
+            keepalive = Box::pin(answered).await;
             if keepalive.is_none() {
                 break;
             }
@@ -65,25 +64,9 @@ pub(super) fn run<R: Responder>(
 
 /// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
 /// another loop.
-fn close(seat: Seat, link: Link) {
+fn close(seat: Seat, link: Option<Link>) {
     drop(seat);
     drop(link);
-}
-
-/// The connection, after the rest of a request was dropped.
-struct Left {
-    link: Link,
-    /// Maximum time that it waits for the next request; `None`: it is closed.
-    keepalive: Option<Duration>,
-}
-
-impl Left {
-    fn to_close(link: Link) -> Self {
-        Self {
-            link,
-            keepalive: None,
-        }
-    }
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
@@ -131,36 +114,50 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     clippy::manual_async_fn,
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
 )]
-fn exchange<R: Responder>(
-    mut link: Link,
+fn exchange<'a, R: Responder>(
+    link: &'a mut Option<Link>,
     client: Rc<Client>,
     generation: Rc<Generation>,
-) -> impl Future<Output = Option<Left>> {
+) -> impl Future<Output = Option<Duration>> + use<'a, R> {
     async move {
+        let open = link.as_mut()?;
         let mut counted = Counted::begin(&client.loop_);
-        let is_pipelined = link.wire.has_unread();
-        let (head, server, start) = match read(&mut link, &client, &generation).await {
+        let is_pipelined = open.wire.has_unread();
+        let (head, server, start) = match read(open, &client, &generation).await {
             Ok(read) => read,
             Err(error) => {
                 tell_lost(&client, &generation, &error);
-                return Some(Left::to_close(link));
+                return None;
             }
         };
         client.requests.set(client.requests.get() + 1);
         counted.answer();
         current_request::begin(head.line());
-        let transport = Transport::Http1(Http1::new(link, &head, is_pipelined));
+        let transport = Transport::Http1(Http1::new(link.take()?, &head, is_pipelined));
         let mut request = Request::new(transport, client, generation, head, server);
         counted.zone = status_zone::begin(&request);
         request.capture_server_name();
         let after = answer::answer::<R>(&mut request, start).await;
         let after = finish::finish::<R>(&mut request, after).await;
-        leave(request, after).await
+        if let Some(keepalive) = kept_for(&request, after) {
+            *link = Some(request.transport.into_http1()?.into_link());
+            return Some(keepalive);
+        }
+        // Boxed: most connections are kept.
+        Box::pin(leave(request, after, link)).await
     }
 }
 
+/// Maximum time that the connection waits for the next request, where nothing else is to be done before.
+fn kept_for(request: &Request, after: After) -> Option<Duration> {
+    let keepalive = &request.location().settings.keepalive;
+    let is_at_once = keepalive.keepalive_min_timeout.duration().is_zero();
+    let timeout = Duration::from_millis(keepalive.keepalive_timeout.timeout_ms);
+    (after == After::Keep && is_at_once).then_some(timeout)
+}
+
 /// Keeps or closes the connection of a request that is over. One that is not kept has finished lingering.
-async fn leave(request: Box<Request>, after: After) -> Option<Left> {
+async fn leave(request: Box<Request>, after: After, back: &mut Option<Link>) -> Option<Duration> {
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
     let (total, between) = (
@@ -171,16 +168,11 @@ async fn leave(request: Box<Request>, after: After) -> Option<Left> {
     let at_least = settings.keepalive.keepalive_min_timeout.duration();
     let http1 = request.transport.into_http1()?;
     let is_body_over = http1.is_body_over();
-    let mut link = http1.into_link();
+    let link = back.insert(http1.into_link());
     let wire = &mut link.wire;
     match after {
         After::Keep => {
-            let keepalive = match at_least.is_zero() {
-                true => Some(timeout),
-                // Boxed: few requests have it.
-                false => Box::pin(hold(wire, timeout, at_least)).await,
-            };
-            return Some(Left { link, keepalive });
+            return Box::pin(hold(wire, timeout, at_least)).await;
         }
         After::Reset => drop(wire.stream.set_reset_on_close()),
         After::Close {
@@ -207,7 +199,7 @@ async fn leave(request: Box<Request>, after: After) -> Option<Left> {
             }
         }
     }
-    Some(Left::to_close(link))
+    None
 }
 
 /// Keeps a connection, which cannot be told to close yet, for `at_least` or until the next request comes. Returns the

@@ -51,7 +51,7 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
     let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {
-        let run = pin!(http1::run::<R>(&client, seat, link));
+        let run = pin!(http1::run::<R>(&client, seat, Some(link)));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
             client.log(&client.http.generation(), Level::Alert, &text);
