@@ -33,6 +33,7 @@ fn what_was_purged_is_gone() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test has no event loop")]
 fn what_has_a_tag_is_purged_by_it() {
     if is_nginx() {
         return;
