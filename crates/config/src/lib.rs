@@ -96,6 +96,7 @@ pub mod default_paths;
 mod grammar;
 pub mod known;
 mod load;
+pub mod made;
 pub mod manual;
 mod section;
 mod syntax;
@@ -107,6 +108,7 @@ pub use load::{
     DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded, TextSource, load,
     load_checked, parse_bytes,
 };
+pub use made::{MadeOfAll, MadeOfLocation};
 pub use section::group::Group;
 pub use section::own::{Finder, Groups, Own};
 pub use section::{Renamed, Section};

@@ -15,14 +15,17 @@ use crate::connection;
 use crate::dashboard::{history, sampler};
 use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
+use crate::limits;
 use crate::memory;
 use crate::memory::directives::MemoryBudget;
 use crate::monitoring;
+use crate::monitoring::status;
 use crate::responder::Responder as _;
 use crate::settings::Settings;
 use crate::status_zone;
 use crate::steps::Steps;
 use upstream::KeepalivePool;
+use upstream::Upstreams;
 
 /// A configuration, for the loops and for what stands beside them.
 #[derive(Debug, Clone)]
@@ -62,19 +65,21 @@ impl HttpServer {
     /// they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         let former = self.settings();
-        let former = former.as_ref().map(|settings| &settings.data.limits);
+        let former = former
+            .as_ref()
+            .map(|settings| settings.made::<limits::Zones>());
         let Plan { settings, .. } = plan;
         settings
-            .data
-            .limits
+            .made::<limits::Zones>()
             .equip(former)
             .map_err(io::Error::other)?;
-        settings.upstreams.watch();
-        settings.upstreams.limits();
+        let upstreams = settings.made::<Upstreams>();
+        upstreams.watch();
+        upstreams.limits();
         self.threads.apply(&plan.loops)?;
         memory::of(&self.ledger).configure(plan.memory_budget, plan.loops.loops);
         monitoring::configure(&self.ledger, settings, plan.loops.number, plan.begun_ns);
-        if settings.shows_dashboard() {
+        if status::shows_dashboard(settings) {
             sampler::begin(&self.ledger);
         }
         Ok(())
@@ -126,7 +131,7 @@ fn settings_of(configuration: Configuration) -> Arc<Settings> {
 fn start(ledger: Arc<Ledger>) -> Start {
     Arc::new(move |loop_: &Rc<Loop>, number, configuration| {
         let settings = settings_of(configuration);
-        KeepalivePool::of(loop_).keep_only(&settings.upstreams);
+        KeepalivePool::of(loop_).keep_only(settings.made::<Upstreams>());
         let generation = Generation::new(number, settings);
         Steps::install(loop_);
         let http = HttpLoop::new(loop_, generation, status_zone::zones(&ledger));
@@ -155,7 +160,7 @@ impl Service for HttpService {
 
     fn configure(&self, number: u64, configuration: Configuration) {
         let settings = settings_of(configuration);
-        KeepalivePool::of(&self.loop_).keep_only(&settings.upstreams);
+        KeepalivePool::of(&self.loop_).keep_only(settings.made::<Upstreams>());
         self.http.configure(Generation::new(number, settings));
     }
 }

@@ -38,6 +38,6 @@ impl Shown<'_> {
     /// Whether a location uses something; samples of what none uses are shown from the first count on.
     pub fn is_any_location(&self, uses: impl FnMut(&Location) -> bool) -> bool {
         let settings = self.settings;
-        settings.is_some_and(|settings| settings.locations().iter().any(uses))
+        settings.is_some_and(|settings| settings.locations.iter().any(uses))
     }
 }

@@ -40,7 +40,24 @@ impl<const MAX: usize> SharedTable<MAX> {
         value.downcast_ref().expect(OWN_TYPE)
     }
 
-    /// The same, for a holder that outlives the borrow.
+    /// The value of this type, if there is one, for a holder that outlives the borrow.
+    #[inline]
+    #[must_use]
+    pub fn share<T: Slotted + Send + Sync>(&self) -> Option<Arc<T>> {
+        let value = self.places[T::slot().index()].get()?;
+        Some(Arc::clone(value).downcast().expect(OWN_TYPE))
+    }
+
+    /// Puts a value in the place of the one that was there, or takes that away.
+    pub fn set<T: Slotted + Send + Sync>(&mut self, value: Option<T>) {
+        let place = &mut self.places[T::slot().index()];
+        *place = OnceLock::new();
+        if let Some(value) = value {
+            place.get_or_init(|| Arc::new(value));
+        }
+    }
+
+    /// [`SharedTable::get_or_init`], for a holder that outlives the borrow.
     pub fn share_or_init<T: Slotted + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let value = self.places[T::slot().index()].get_or_init(|| Arc::new(make()));
         Arc::clone(value).downcast().expect(OWN_TYPE)
@@ -75,5 +92,17 @@ mod tests {
         assert!(table.get::<Other>().is_none());
         drop(table);
         assert_eq!(own.0.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn a_value_takes_the_place_of_the_one_before() {
+        let mut table = SharedTable::<2>::default();
+        table.set(Some(Count(AtomicU64::new(1))));
+        table.set(Some(Count(AtomicU64::new(2))));
+        let shared = table.share::<Count>().expect("it was set");
+        assert_eq!(shared.0.load(Relaxed), 2);
+        table.set::<Count>(None);
+        assert!(table.share::<Count>().is_none());
+        assert_eq!(shared.0.load(Relaxed), 2);
     }
 }

@@ -16,6 +16,7 @@ use logs::getaddrinfo::Hosts;
 use logs::template::{Variables, expand};
 use parking_lot::{Mutex, RwLock};
 use runtime::listen::Address;
+use slots::slotted;
 use smallvec::SmallVec;
 
 use super::balancing::{Asker, BalancingMethod, Choice, Peer, PeerGroup};
@@ -348,6 +349,8 @@ fn new_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
+
+slotted!(config::made::WHOLE: Upstreams);
 
 /// The upstreams of a configuration.
 #[derive(Debug, Default)]

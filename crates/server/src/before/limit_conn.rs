@@ -9,6 +9,7 @@ use logs::Level;
 use logs::process_log::error_log;
 
 use crate::Failure;
+use crate::limits::Zones;
 use crate::limits::connections::{Held, Refused};
 use crate::limits::zones::number;
 use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName, limited};
@@ -112,7 +113,7 @@ pub fn run(request: &Request) -> Option<Outcome> {
         return None;
     }
     for limit in &settings.limit_conn.0 {
-        let zones = &request.settings().data.limits.connections;
+        let zones = &request.settings().made::<Zones>().connections;
         let Some((zone, connections)) = limit.zone.of(zones).and_then(|z| Some((z, z.state()?)))
         else {
             continue;

@@ -13,6 +13,7 @@ use logs::process_log::error_log;
 use smallvec::SmallVec;
 
 use crate::Failure;
+use crate::limits::Zones;
 use crate::limits::requests::{Requests, Rule, Verdict, delay_ms};
 use crate::limits::table::Slot;
 use crate::limits::zones::{Zone, number};
@@ -195,7 +196,7 @@ struct Asked<'a> {
 /// Checks one zone after the other; `None`: the request has no key that counts. The figures of every zone that let it
 /// pass count it as passed, except those of the deciding zone.
 fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
-    let zones = &request.generation.settings.data.limits.requests;
+    let zones = &request.settings().made::<Zones>().requests;
     let now_ms = i64::try_from(wire::loop_clock::monotonic_ms()).unwrap_or(i64::MAX);
     let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
     let mut longest: Option<(u64, i64, &Zone<Requests>, &Requests)> = None;

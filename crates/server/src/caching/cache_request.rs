@@ -16,10 +16,12 @@ use message::date::Seconds;
 use message::{HeaderId, Method, ResponseHead};
 
 use super::directives::Caching;
+use super::directives::FreshnessRules;
 use super::fill;
 use super::registry::Cache;
 use crate::Failure;
 use crate::content::files;
+use crate::content::proxy::Passing;
 use crate::content::proxy::Proxy;
 use crate::content::proxy::ProxyAnswers;
 use crate::content::proxy::directives::IgnoreHeaders;
@@ -126,7 +128,7 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
 
 /// A location's freshness rules.
 pub fn rules(location: &Location) -> &Rules {
-    location.cache_rules.get_or_init(|| {
+    let rules = location.made.get_or_init(|| {
         let settings = location.groups();
         let ignored = settings.own::<ProxyAnswers>().proxy_ignore_headers;
         let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
@@ -137,8 +139,9 @@ pub fn rules(location: &Location) -> &Rules {
             set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
             vary: ignores(IgnoreHeaders::VARY),
         };
-        Box::new(settings.own::<Caching>().rules(ignored))
-    })
+        FreshnessRules(settings.own::<Caching>().rules(ignored))
+    });
+    &rules.0
 }
 
 /// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
@@ -151,7 +154,7 @@ pub fn key_text(request: &Request) -> Bytes {
     {
         return request.evaluate(template);
     }
-    let passing = request.location().passing.as_ref();
+    let passing = request.location().made::<Passing>();
     let Some(passing) = passing.filter(|passing| passing.family == Family::Proxy) else {
         return Bytes::new();
     };
@@ -199,7 +202,7 @@ pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
 #[must_use]
 pub fn asks_as_get(request: &Request) -> bool {
     let location = request.location();
-    let passing = location.passing.as_ref();
+    let passing = location.made::<Passing>();
     request.method == Method::Head
         && location.own::<Proxy>().proxy_cache_convert_head
         && passing.is_some_and(|passing| passing.family == Family::Proxy)
@@ -210,7 +213,7 @@ pub fn asks_as_get(request: &Request) -> bool {
 #[must_use]
 pub fn is_head_alone(request: &Request) -> bool {
     let location = request.location();
-    let passing = location.passing.as_ref();
+    let passing = location.made::<Passing>();
     let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
     let key = location.own::<Caching>().proxy_cache_key.as_ref();
     let names_method =

@@ -147,7 +147,7 @@ fn refusal(request: &Request) -> Option<Cow<'static, str>> {
         return was_asked.then_some(NO_ANSWER.into());
     };
     let now = Moment::now().second();
-    let passing = request.location().passing.as_deref();
+    let passing = request.location().made::<Passing>();
     let answer = OriginResponse {
         status: head.status,
         fields: fill::lines(head),

@@ -1,7 +1,5 @@
 //! The directives of a location that concern its cache.
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
 use cache::freshness::{IgnoredHeaders, Rules, ValidFor};
 use config::{
@@ -298,8 +296,11 @@ impl Caching {
     }
 }
 
+slots::slotted!(config::made::LOCATION: FreshnessRules);
+
 /// A location's freshness rules, made on first use.
-pub type RulesSlot = OnceLock<Box<Rules>>;
+#[derive(Debug)]
+pub struct FreshnessRules(pub Rules);
 
 /// The name of a request's cache; None: it has none.
 #[must_use]

@@ -289,8 +289,7 @@ impl Filling {
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),
             is_slice: self
                 .location()
-                .passing
-                .as_deref()
+                .made::<Passing>()
                 .is_some_and(Passing::asks_for_ranges),
             asked: self.asked,
             now: Moment::now().second(),
@@ -490,7 +489,7 @@ impl Filling {
     /// Whether these lines equal the stored ones. `Date` is compared only where clients see it: the index knows a
     /// response's age.
     fn are_same(&self, updated: &[FieldLine<'_>], stored: &ResponseHead) -> bool {
-        let passing = self.location().passing.as_ref();
+        let passing = self.location().made::<Passing>();
         let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));
         let counts = |(_, _, id): &FieldLine<'_>| *id != HeaderId::Date || !hides_date;
         let mut updated: Vec<_> = updated.iter().copied().filter(counts).collect();

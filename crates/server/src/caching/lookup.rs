@@ -16,6 +16,7 @@ use super::cache_state::Note;
 use super::counters::Status;
 use super::directives::{Caching, UseStale};
 use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
+use super::registry;
 use super::serve::{Unusable, serve};
 use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
 use crate::Failure;
@@ -36,7 +37,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     if let Some(note) = request.states.get::<Note>()
         && let Some(status) = note.status
         && let Some(cache) =
-            directives::name(request).and_then(|name| generation.settings.cache(&name))
+            directives::name(request).and_then(|name| registry::find(&generation.settings, &name))
     {
         cache.tally.count(status, request.client.loop_.index);
     }
@@ -50,7 +51,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     if name.is_empty() || name == "off" {
         return None;
     }
-    let Some(cache) = generation.settings.cache(&name) else {
+    let Some(cache) = registry::find(&generation.settings, &name) else {
         return Some(Outcome::Failed(not_found(request, &name)));
     };
     let is_purge = caching.proxy_cache_purge.0.hold(request);

@@ -6,6 +6,7 @@ use runtime::metrics::page::label;
 
 use super::Cache;
 use super::counters::STATUSES;
+use super::registry::Caches;
 use crate::settings::Settings;
 
 families! {
@@ -28,13 +29,15 @@ families! {
 /// Bytes of all caches' indexes.
 #[must_use]
 pub fn index_bytes(settings: &Settings) -> u64 {
-    let stores = settings.caches().iter().filter_map(|cache| cache.store());
+    let stores = Caches::of(settings)
+        .iter()
+        .filter_map(|cache| cache.store());
     stores.map(|store| store.index().memory() as u64).sum()
 }
 
 /// Shows the caches of a configuration.
 pub fn show(settings: &Settings, page: &mut Page) {
-    for cache in settings.caches() {
+    for cache in Caches::of(settings) {
         show_cache(page, cache);
     }
 }

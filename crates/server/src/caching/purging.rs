@@ -9,6 +9,7 @@ use cache::{Error, Key};
 use disk::Local;
 
 use super::cache_request::{Inquiry, local};
+use super::registry;
 use super::{cache_request, cache_state, directives};
 use crate::Failure;
 use crate::Response;
@@ -82,7 +83,7 @@ pub async fn invalidate(request: &mut Request, status: u16) {
         return;
     }
     let name = directives::name(request);
-    let cache = name.and_then(|name| generation.settings.cache(&name));
+    let cache = name.and_then(|name| registry::find(&generation.settings, &name));
     let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
         return;
     };

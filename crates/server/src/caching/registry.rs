@@ -21,11 +21,31 @@ use super::cache_manager::Keeper;
 use super::counters::Tally;
 use super::disk_errors::Troubles;
 use super::write_permits::Turns;
-use super::zone::Zone;
+use super::zone::{Zone, Zones};
 use crate::settings::Settings;
 
 /// Maximum time, from the start of its opening, that requests wait for a cache; then they bypass it until it is open.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
+
+slots::slotted!(config::made::WHOLE: Caches);
+
+/// The caches of a configuration, in the order of its [`Zones`]; none before the [`Registry`] has given them.
+#[derive(Debug, Default)]
+pub struct Caches(OnceLock<Vec<Arc<Cache>>>);
+
+impl Caches {
+    /// The caches of a configuration.
+    #[must_use]
+    pub fn of(settings: &Settings) -> &[Arc<Cache>] {
+        settings.made::<Self>().0.get().map_or(&[], |caches| caches)
+    }
+}
+
+/// The cache of this name.
+#[must_use]
+pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a Arc<Cache>> {
+    Caches::of(settings).get(settings.made::<Zones>().named(name)?)
+}
 
 /// A cache that is open, or is being opened.
 #[derive(Debug)]
@@ -196,7 +216,7 @@ impl Registry {
         let mut known = self.caches.lock();
         known.retain(|cache| cache.strong_count() > 0);
         let mut all = Vec::new();
-        for zone in settings.data.zones.all() {
+        for zone in settings.made::<Zones>().all() {
             let mut open = known.iter().filter_map(Weak::upgrade);
             let open = open.find(|cache| cache.zone.directory == zone.directory);
             all.push(match open {
@@ -209,7 +229,8 @@ impl Registry {
                 }
             });
         }
-        settings.set_caches(all);
+        // A second call brings the same.
+        let _ = settings.made::<Caches>().0.set(all);
         Ok(())
     }
 

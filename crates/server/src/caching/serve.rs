@@ -15,6 +15,7 @@ use super::cache_request::{Inquiry, access, local};
 use super::counters::Status;
 use super::{cache_state, hot_entries, verify};
 use crate::Failure;
+use crate::content::proxy::Passing;
 use crate::content::proxy::families::Family;
 use crate::content::proxy::response_head::{self, Origin};
 use crate::outcome::Outcome;
@@ -70,7 +71,7 @@ fn framing_for_head(request: &Request, hit: &Hit) -> Option<ResponseFraming> {
     let text = hit.entry.head().get(HeaderId::ContentLength);
     let length = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     // A gateway's HEAD is never made a GET: without a length, the length is unknown.
-    let passing = request.location().passing.as_ref();
+    let passing = request.location().made::<Passing>();
     let is_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
     match length {
         None => is_gateway.then_some(ResponseFraming::UntilClose),

@@ -86,6 +86,8 @@ pub struct Zone {
     pub pool: Option<Bytes>,
 }
 
+slots::slotted!(config::made::WHOLE: Zones);
+
 /// The caches of a configuration.
 #[derive(Debug, Default)]
 pub struct Zones(Vec<Zone>);

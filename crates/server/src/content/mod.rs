@@ -16,5 +16,4 @@ pub mod mp4;
 pub mod proxy;
 pub mod random_index;
 pub mod static_files;
-pub mod status;
 pub mod tunnel_pass;

@@ -99,6 +99,8 @@ directives! {
     }
 }
 
+slots::slotted!(config::made::LOCATION: Leading);
+
 /// Where a location's tunnels lead.
 #[derive(Debug, Clone)]
 pub enum Leading {
@@ -160,7 +162,7 @@ async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, 
         Failure::new(status)
     };
     let url = Url::of_place(&request.evaluate(template)).map_err(|why| refuse(500, &why))?;
-    let upstreams = &request.settings().upstreams;
+    let upstreams = request.settings().made::<Upstreams>();
     if let Host::Inet { name, port: None } = &url.host
         && upstreams.find(name, None).is_none()
     {

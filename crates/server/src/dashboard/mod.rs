@@ -7,7 +7,7 @@
 //!   them.
 //! * [`stream`]: the samples as the body of a response.
 //!
-//! Not here: gathering ([`crate::monitoring`]), the directive ([`crate::content::status`]). Invariant: each sample is made
+//! Not here: gathering ([`crate::monitoring`]), the directive ([`crate::monitoring::status`]). Invariant: each sample is made
 //! once, by one thread, however many clients watch; text of requests is string data, never a part of the page.
 
 pub mod document;

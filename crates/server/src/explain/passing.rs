@@ -7,6 +7,7 @@ use cache::Key;
 use config::Directive;
 
 use crate::caching::directives::Caching;
+use crate::caching::zone::Zones;
 use crate::caching::{cache_request, directives};
 use crate::content::proxy;
 use crate::content::proxy::Passing;
@@ -31,7 +32,7 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     let passed = of(lines, &chain, family, &["proxy_pass"]);
     report.say_by("content", "passed on", &passed);
     tell_cache(request, lines, report);
-    let Some(passing) = request.location().passing.clone() else {
+    let Some(passing) = request.location().made.share::<Passing>() else {
         return;
     };
     let to = match proxy::destination(request, &passing) {
@@ -94,7 +95,7 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
 
 /// The family of directives that passes the request on.
 fn family(request: &Request) -> Family {
-    let passing = request.location().passing.as_ref();
+    let passing = request.location().made::<Passing>();
     passing.map_or(Family::Proxy, |passing| passing.family)
 }
 
@@ -175,7 +176,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
         };
         return report.say_by("cache", text, &made);
     };
-    let zones = &request.settings().data.zones;
+    let zones = request.settings().made::<Zones>();
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
         return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
     };

@@ -17,6 +17,7 @@ use runtime::metrics::page::label;
 use super::table::Room;
 use super::zones::ZONES_MAX;
 use super::{Counted, Paced};
+use crate::limits::Zones;
 use crate::module_metrics::{ModuleMetrics, Shown};
 
 families! {
@@ -97,7 +98,7 @@ pub fn of(kind: Kind, name: &Bytes) -> Arc<LimitFigures> {
 
 /// Shows the zones of the configuration.
 fn show(shown: &Shown<'_>, page: &mut Page) {
-    let Some(zones) = shown.settings.map(|settings| &settings.data.limits) else {
+    let Some(zones) = shown.settings.map(|settings| settings.made::<Zones>()) else {
         return;
     };
     for zone in &zones.requests {

@@ -55,6 +55,8 @@ impl<S> Zone<S> {
     }
 }
 
+slots::slotted!(config::made::WHOLE: Zones);
+
 /// The zones of a configuration.
 #[derive(Debug, Default)]
 pub struct Zones {

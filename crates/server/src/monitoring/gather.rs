@@ -18,6 +18,7 @@ use crate::memory::metrics::Known;
 use crate::module_metrics::Shown;
 use crate::settings::tables as lists;
 use crate::status_zone;
+use upstream::Upstreams;
 
 families! {
     /// The worker and its configuration.
@@ -67,7 +68,7 @@ pub fn page(ledger: &Ledger) -> Page {
     }
     if let Some(settings) = settings {
         caching::metrics::show(settings, &mut page);
-        upstream::metrics::show_states(&settings.upstreams, &mut page);
+        upstream::metrics::show_states(settings.made::<Upstreams>(), &mut page);
     }
     upstream::metrics::show(&mut page);
     page

@@ -4,16 +4,17 @@
 //! * [`families`]: the list of all families; `docs/metrics.md` is made of it.
 //! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
 //! * [`accept`]: the format that a client asks for.
+//! * [`status`]: the directives that show them, as the content of a location.
 //! * `process`, `disk`: the metrics of the process, and of pools and disks.
 //!
-//! Not here: the directives that show them ([`crate::content::status`]), the live view ([`crate::dashboard`]), and
-//! counting ([`runtime::metrics`]).
+//! Not here: the live view ([`crate::dashboard`]), and counting ([`runtime::metrics`]).
 
 pub mod accept;
 mod disk;
 pub mod families;
 pub mod gather;
 mod process;
+pub mod status;
 pub mod thread;
 
 use std::sync::{Arc, OnceLock, Weak};

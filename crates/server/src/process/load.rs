@@ -13,6 +13,7 @@ use super::directives::Main;
 use super::hints;
 use crate::content::module::Modules;
 use crate::content::proxy::https;
+use crate::settings;
 use crate::settings::Settings;
 use crate::settings::build::Surroundings;
 use crate::settings::tables;
@@ -143,7 +144,7 @@ fn build(
         modules,
         pools: pools.map(|pool| pool.name.clone().into()).collect(),
     };
-    let settings = Settings::build(tree, scope, &surroundings)?;
+    let settings = settings::build::build(tree, scope, &surroundings)?;
     Ok((main, settings))
 }
 

@@ -42,6 +42,7 @@ use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
 use crate::monitoring;
 use crate::settings::Settings;
+use upstream::Upstreams;
 
 /// Exit code of a worker that could not start, as nginx's.
 pub const FATAL: u8 = 2;
@@ -319,7 +320,7 @@ impl Worker {
                     .map_err(|refused| refused.error.to_string())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
                 if let (Ok(equipped), Some(former)) = (&outcome, former) {
-                    equipped.settings.upstreams.follow(&former.upstreams);
+                    equipped.settings.made::<Upstreams>().follow(former.made());
                 }
                 let roots = outcome
                     .as_ref()

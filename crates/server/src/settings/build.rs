@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex, Word};
-use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
-use logs::directives::{AccessLog, ErrorLog, LogFormats};
-use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
+use hashbrown::HashMap;
+use logs::directives::LogFormats;
 use runtime::cpu_pool;
-use runtime::listen::{Listen, Table as Listens};
+use runtime::listen::Listen;
 use runtime::metrics::page::label;
 
 use crate::before::real_ip;
 use crate::before::rewrite::Program;
 use crate::content::files::Aio;
 use crate::content::module::Modules;
-use crate::content::status::Status;
+use crate::content::tunnel_pass::Leading;
+use crate::monitoring::status::Status;
 use crate::process::circumstances::Circumstances;
 use crate::route::{ServerId, ServerName, ServerNames};
 use crate::status_zone::ZONES_MAX;
@@ -30,13 +29,12 @@ use upstream::Upstreams;
 use upstream::block::UpstreamBlocks;
 use upstream::resolver::Resolving;
 
-use super::core::CoreSettings;
 use super::locations::{self, Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
 use super::server::ServerSettings;
 use super::tables::{self, HttpData, LocationSettings, all_of_mut};
-use super::{Server, Settings};
+use super::{Location, Server, Settings};
 
 /// Maximum number of servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
@@ -82,220 +80,166 @@ struct Http<'a> {
     is_seen: bool,
 }
 
-impl Settings {
-    /// Builds the settings that a checked tree describes. Warnings go to `scope`.
-    ///
-    /// # Errors
-    /// The first error, in nginx's words, at its place.
-    pub fn build(
-        tree: &Tree,
-        scope: &mut Scope,
-        surroundings: &Surroundings,
-    ) -> Result<Self, Error> {
-        LocationSettings::register();
-        let hosts = &surroundings.circumstances.hosts;
-        let mut host = hosts.asking();
-        let mut http = Http::default();
-        let mut definitions = Definitions::default();
-        let variable_tables = tables::variables(surroundings.modules);
-        variable_tables.reserve(scope);
-        for directive in tree
-            .directives
-            .iter()
-            .filter(|directive| directive.name == "http")
-        {
-            if http.is_seen {
-                return Err(directive.error(&Problem::duplicate()));
-            }
-            http.is_seen = true;
-            read_http(directive, &mut http, &mut definitions, surroundings, scope)?;
+/// A configuration as far as it is built.
+struct Unfinished {
+    settings: Settings,
+    upstreams: Upstreams,
+    data: HttpData,
+}
+
+/// Builds the settings that a checked tree describes. Warnings go to `scope`.
+///
+/// # Errors
+/// The first error, in nginx's words, at its place.
+pub fn build(
+    tree: &Tree,
+    scope: &mut Scope,
+    surroundings: &Surroundings,
+) -> Result<Settings, Error> {
+    LocationSettings::register();
+    let hosts = &surroundings.circumstances.hosts;
+    let mut host = hosts.asking();
+    let mut http = Http::default();
+    let mut definitions = Definitions::default();
+    let variable_tables = tables::variables(surroundings.modules);
+    variable_tables.reserve(scope);
+    for directive in tree
+        .directives
+        .iter()
+        .filter(|directive| directive.name == "http")
+    {
+        if http.is_seen {
+            return Err(directive.error(&Problem::duplicate()));
         }
-        let mut settings = Self {
+        http.is_seen = true;
+        read_http(directive, &mut http, &mut definitions, surroundings, scope)?;
+    }
+    let blocks = std::mem::take(&mut http.upstreams).finish()?;
+    let mut unfinished = Unfinished {
+        settings: Settings {
             prefix: surroundings.prefix.clone(),
             conf_prefix: surroundings.conf_prefix.clone(),
             hostname: super::server::hostname(),
-            listens: Listens::default(),
-            names: Vec::new(),
-            variables: Vec::new(),
             variable_tables,
-            variable_names: HashMap::new(),
-            data: std::mem::take(&mut http.data),
-            upstreams: Upstreams::new(std::mem::take(&mut http.upstreams).finish()?, hosts.clone()),
-            uses_realpath: false,
-            wants_first_byte: false,
-            status_zones: Vec::new(),
-            stale_files: 0,
-            caches: std::sync::OnceLock::new(),
+            hosts: hosts.clone(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
-            servers: Vec::new(),
-            locations: Vec::new(),
-        };
-        finish_http(http, surroundings, &mut settings, scope)?;
-        settings.settle_resolvers()?;
-        settings.data.check(tree, &settings.locations)?;
-        real_ip::settle(&settings.locations, &mut host)?;
-        settings.check_pools(tree)?;
-        settings.check_logs()?;
-        let locations = &settings.locations;
-        settings.data.settle(locations, &surroundings.pools)?;
-        settings.note_steps();
-        settings.variables = definitions.finish(&settings.variable_tables, scope)?;
-        let names = scope.variables().iter().zip(0..);
-        settings.variable_names = names
-            .map(|(variable, index)| (variable.name.as_str().into(), VariableIndex(index)))
-            .collect();
-        settings.uses_realpath = scope.find("realpath_root").is_some();
-        settings.number_zones()?;
-        settings.number_stale_files();
-        cpu_pool::learn_cores();
-        let is_shown = scope.find("first_byte_time").is_some();
-        settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
-        Ok(settings)
-    }
+            ..Settings::default()
+        },
+        upstreams: Upstreams::new(blocks, hosts.clone()),
+        data: std::mem::take(&mut http.data),
+    };
+    finish_http(http, surroundings, &mut unfinished, scope)?;
+    let Unfinished {
+        mut settings,
+        upstreams,
+        mut data,
+    } = unfinished;
+    settle_resolvers(&settings)?;
+    data.check(tree, &settings.locations)?;
+    real_ip::settle(&settings.locations, &mut host)?;
+    check_pools(&settings.locations, tree)?;
+    settings.log_files()?;
+    data.settle(&settings.locations, &surroundings.pools)?;
+    note_steps(&mut settings.locations, &data);
+    data.leave_in(&mut settings.made);
+    settings.made.set(Some(upstreams));
+    settings.variables = definitions.finish(&settings.variable_tables, scope)?;
+    let names = scope.variables().iter().zip(0..);
+    settings.variable_names = names
+        .map(|(variable, index)| (variable.name.as_str().into(), VariableIndex(index)))
+        .collect();
+    settings.uses_realpath = scope.find("realpath_root").is_some();
+    number_zones(&mut settings)?;
+    number_stale_files(&mut settings);
+    cpu_pool::learn_cores();
+    let is_shown = scope.find("first_byte_time").is_some();
+    settings.wants_first_byte = is_shown || !settings.status_zones.is_empty();
+    Ok(settings)
+}
 
-    /// Notes at each location whether the lists of steps have anything to do there.
-    fn note_steps(&mut self) {
-        for location in &mut self.locations {
-            location.has_steps_before = steps::before::is_any(location);
-            location.has_content = steps::content::is_any(location);
-            location.has_variants = steps::content::has_variants(location);
-            location.has_filters = steps::after::has_filters(&self.data.charsets, location);
-        }
-    }
-
-    /// Looks up the name servers that are named by name.
-    fn settle_resolvers(&self) -> Result<(), Error> {
-        for location in &self.locations {
-            if let Some(line) = &location.own::<Resolving>().resolver {
-                let settled = line.value.settle(&mut self.upstreams.hosts().asking());
-                settled.map_err(|sentence| line.error(sentence))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives every `status_zone` a number.
-    fn number_zones(&mut self) -> Result<(), Error> {
-        let zones = &mut self.status_zones;
-        for location in &mut self.locations {
-            let Some(name) = &location.own::<Status>().status_zone else {
-                continue;
-            };
-            let text = label(&name.value).into_owned();
-            if text.is_empty() {
-                return Err(name.error("a zone of \"status_zone\" has a name".to_owned()));
-            }
-            let known = zones.iter().position(|zone| *zone == text);
-            if known.is_none() && zones.len() == ZONES_MAX {
-                return Err(name.error(format!("more than {ZONES_MAX} zones of \"status_zone\"")));
-            }
-            location.zone = Some(known.unwrap_or_else(|| {
-                zones.push(text);
-                zones.len() - 1
-            }));
-        }
-        Ok(())
-    }
-
-    /// Gives every `open_file_cache` a number.
-    fn number_stale_files(&mut self) {
-        let mut known = HashMap::new();
-        for location in &mut self.locations {
-            let files = &location.settings.files;
-            if files.open_file_cache.on().is_some() {
-                let next = known.len();
-                let number = known.entry(Arc::as_ptr(files)).or_insert(next);
-                location.stale_files = Some(*number);
-            }
-        }
-        self.stale_files = known.len();
-    }
-
-    /// Checks that every pool that is named without variables is declared.
-    fn check_pools(&self, tree: &Tree) -> Result<(), Error> {
-        let is_declared = |name: &[u8]| {
-            let mut pools = tree
-                .directives
-                .iter()
-                .filter(|line| line.name == "thread_pool");
-            name == b"default"
-                || pools.any(|line| line.args.first().is_some_and(|word| word.bytes() == name))
-        };
-        for location in &self.locations {
-            let Aio::Pool(pool) = &location.settings.files.aio.value else {
-                continue;
-            };
-            if let Some(name) = pool.literal().filter(|name| !is_declared(name)) {
-                let name = String::from_utf8_lossy(name);
-                return Err(location
-                    .settings
-                    .files
-                    .aio
-                    .error(format!("unknown thread pool \"{name}\"")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the log lines against the whole configuration: formats by name, and one kind of buffer per file.
-    fn check_logs(&self) -> Result<(), Error> {
-        self.log_files().map(|_| ())
-    }
-
-    /// The files of all logs of requests and of errors below `http`: to be opened by the master, and made known to the
-    /// worker's logs before [`Settings::equip`].
-    ///
-    /// # Errors
-    /// An unknown format, a file that is buffered in two ways.
-    pub fn log_files(&self) -> Result<LogFiles, Error> {
-        let mut files = LogFiles::new(&self.prefix, self.upstreams.hosts());
-        let mut seen = HashSet::new();
-        for location in &self.locations {
-            let settings = &location.settings;
-            if seen.insert(log_lines(settings)) {
-                files.add_access(&settings.access_log.access_log, &self.log_formats)?;
-                files.add_errors(&settings.error_log.error_log);
-            }
-        }
-        Ok(files)
-    }
-
-    /// Gives every location its logs. Files must be known to `logs`; may resolve names, so not on a loop.
-    ///
-    /// # Errors
-    /// A file that was not opened, a syslog server whose name is not found.
-    pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
-        let files = self.log_files()?;
-        let main = logs.main();
-        let mut built = HashMap::new();
-        for location in &self.locations {
-            let settings = &location.settings;
-            let shared = match built.entry(log_lines(settings)) {
-                Entry::Occupied(known) => Arc::clone(known.get()),
-                Entry::Vacant(place) => {
-                    let formats = &self.log_formats;
-                    let access = AccessLogs::build(&settings.access_log, formats, &files, logs)?;
-                    let lines = &settings.error_log.error_log;
-                    let errors =
-                        build_error_logs(lines, &main, &files, logs).map_err(|problem| {
-                            Error::without_place(problem.sentence_for("error_log"))
-                        })?;
-                    Arc::clone(place.insert(Arc::new((access, errors))))
-                }
-            };
-            // A second call finds the same logs.
-            let _ = location.logs.set(shared);
-        }
-        Ok(())
+/// Notes at each location whether the lists of steps have anything to do there.
+fn note_steps(locations: &mut [Location], data: &HttpData) {
+    for location in locations {
+        location.has_steps_before = steps::before::is_any(location);
+        location.has_content = steps::content::is_any(location);
+        location.is_passed_on = steps::content::is_passed_on(location);
+        location.has_variants = steps::content::has_variants(location);
+        location.has_filters = steps::after::has_filters(&data.charsets, location);
     }
 }
 
-/// A key that is the same for locations that have their log lines from the same level.
-fn log_lines(settings: &CoreSettings) -> (*const AccessLog, *const ErrorLog) {
-    (
-        Arc::as_ptr(&settings.access_log),
-        Arc::as_ptr(&settings.error_log),
-    )
+/// Looks up the name servers that are named by name.
+fn settle_resolvers(settings: &Settings) -> Result<(), Error> {
+    for location in &settings.locations {
+        if let Some(line) = &location.own::<Resolving>().resolver {
+            let settled = line.value.settle(&mut settings.hosts.asking());
+            settled.map_err(|sentence| line.error(sentence))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives every `status_zone` a number.
+fn number_zones(settings: &mut Settings) -> Result<(), Error> {
+    let zones = &mut settings.status_zones;
+    for location in &mut settings.locations {
+        let Some(name) = &location.own::<Status>().status_zone else {
+            continue;
+        };
+        let text = label(&name.value).into_owned();
+        if text.is_empty() {
+            return Err(name.error("a zone of \"status_zone\" has a name".to_owned()));
+        }
+        let known = zones.iter().position(|zone| *zone == text);
+        if known.is_none() && zones.len() == ZONES_MAX {
+            return Err(name.error(format!("more than {ZONES_MAX} zones of \"status_zone\"")));
+        }
+        location.zone = Some(known.unwrap_or_else(|| {
+            zones.push(text);
+            zones.len() - 1
+        }));
+    }
+    Ok(())
+}
+
+/// Gives every `open_file_cache` a number.
+fn number_stale_files(settings: &mut Settings) {
+    let mut known = HashMap::new();
+    for location in &mut settings.locations {
+        let files = &location.settings.files;
+        if files.open_file_cache.on().is_some() {
+            let next = known.len();
+            let number = known.entry(Arc::as_ptr(files)).or_insert(next);
+            location.stale_files = Some(*number);
+        }
+    }
+    settings.stale_files = known.len();
+}
+
+/// Checks that every pool that is named without variables is declared.
+fn check_pools(locations: &[Location], tree: &Tree) -> Result<(), Error> {
+    let is_declared = |name: &[u8]| {
+        let mut pools = tree
+            .directives
+            .iter()
+            .filter(|line| line.name == "thread_pool");
+        name == b"default"
+            || pools.any(|line| line.args.first().is_some_and(|word| word.bytes() == name))
+    };
+    for location in locations {
+        let Aio::Pool(pool) = &location.settings.files.aio.value else {
+            continue;
+        };
+        if let Some(name) = pool.literal().filter(|name| !is_declared(name)) {
+            let name = String::from_utf8_lossy(name);
+            return Err(location
+                .settings
+                .files
+                .aio
+                .error(format!("unknown thread pool \"{name}\"")));
+        }
+    }
+    Ok(())
 }
 
 fn read_http<'a>(
@@ -379,7 +323,7 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
 fn finish_http(
     mut http: Http<'_>,
     around: &Surroundings,
-    settings: &mut Settings,
+    unfinished: &mut Unfinished,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     if !http.is_seen {
@@ -390,16 +334,16 @@ fn finish_http(
     ServerSettings::fill(&mut http.server, scope)?;
     let resolving = http.location.resolving.finish(scope)?;
     let mut host = around.circumstances.hosts.asking();
-    settings.upstreams.settle(&resolving, &mut host)?;
+    unfinished.upstreams.settle(&resolving, &mut host)?;
     let outer = Outer {
         raw: http.location,
         lines: vec![http.lines],
         around,
     };
     for block in http.servers {
-        finish_server(block, &http.server, &outer, settings, scope)?;
+        finish_server(block, &http.server, &outer, unfinished, scope)?;
     }
-    enter_names(settings, scope);
+    enter_names(&mut unfinished.settings, scope);
     Ok(())
 }
 
@@ -407,9 +351,10 @@ fn finish_server(
     block: ServerBlock<'_>,
     server: &RawServer,
     http: &Outer<'_>,
-    settings: &mut Settings,
+    unfinished: &mut Unfinished,
     scope: &mut Scope,
 ) -> Result<(), Error> {
+    let settings = &mut unfinished.settings;
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
     finished.check()?;
@@ -424,8 +369,8 @@ fn finish_server(
     let own = http.enter(block.own, block.lines);
     let mut all = Growing {
         locations: &mut settings.locations,
-        upstreams: &mut settings.upstreams,
-        zones: &settings.data.zones,
+        upstreams: &mut unfinished.upstreams,
+        zones: &unfinished.data.zones,
     };
     let level = Level {
         kind: None,
@@ -443,11 +388,12 @@ fn finish_server(
             Arc::make_mut(referers).settle(&finished.server_name, &mut made)?;
         }
     }
-    all.locations[itself as usize].program =
-        Program::new(own.raw.rewriting.get().map_or(&[][..], |lines| lines), &[]);
+    let lines = own.raw.rewriting.get().map_or(&[][..], |lines| lines);
+    let program = Program::new(lines, &[]);
+    all.locations[itself as usize].made.set(program);
     // Those of this server are the last ones.
     let mut own = all.locations[itself as usize..].iter();
-    let allow_connect = own.any(|location| location.tunnelling.is_some());
+    let allow_connect = own.any(|location| location.made::<Leading>().is_some());
     let limits = finished.limits(allow_connect);
     let name = finished.server_name.first.clone();
     settings.servers.push(Server {

@@ -3,20 +3,22 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section};
+use config::{Directive, Error, MadeOfLocation, Problem, Scope, Section};
 
 use crate::content::module::{self, Place};
 use crate::content::proxy::families::{self, Policies};
-use crate::content::proxy::proxy_pass::{self, ProxyGroups};
-use crate::content::{status, tunnel_pass};
+use crate::content::proxy::proxy_pass::{self, Passing, ProxyGroups};
+use crate::content::tunnel_pass;
+use crate::monitoring::status;
 use crate::path::{self, Alias};
 use crate::regex::Regex;
 use crate::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use upstream::Upstreams;
 
+use super::Location;
 use super::build::Surroundings;
 use super::scopes;
-use super::{Location, LocationSettings};
+use super::tables::LocationSettings;
 
 /// The settings of one level, as written.
 pub type Raw = <LocationSettings as Section>::Raw;
@@ -246,8 +248,10 @@ pub fn add(
         &level.name,
         all.upstreams,
     )?;
-    let tunnelling = tunnel_pass::build(&settings, all.upstreams)?;
-    let shown = status::build(&settings).map_err(here)?;
+    let mut made = MadeOfLocation::default();
+    made.set(passing);
+    made.set(tunnel_pass::build(&settings, all.upstreams)?);
+    made.set(status::build(&settings).map_err(here)?);
     all.locations.push(Location {
         name: level.name,
         has_filters: false,
@@ -256,21 +260,18 @@ pub fn add(
         has_variants: false,
         settings: settings.core(),
         groups: Box::new(settings),
-        passing,
-        tunnelling,
+        made,
+        is_passed_on: false,
         inner: Locations::default(),
-        program: None,
         is_conditional: false,
         exception: None,
         is_internal: level.is_internal,
         place: level.place,
         logs: OnceLock::new(),
-        shown,
         zone: None,
         stale_files: None,
         handler,
         pool,
-        cache_rules: OnceLock::new(),
     });
     Ok(id)
 }
@@ -318,8 +319,8 @@ pub fn finish_all<'a>(
         let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
         let id = block.finish(outer, all, scope)?;
         let location = &all.locations[id as usize];
-        let passes =
-            location.passing.is_some() || location.handler.as_ref().is_some_and(|h| h.passes());
+        let passes = location.made::<Passing>().is_some()
+            || location.handler.as_ref().is_some_and(|h| h.passes());
         let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {
             LocationKind::Exact => {

@@ -9,6 +9,7 @@ pub mod conditions;
 pub mod core;
 pub mod given;
 pub mod locations;
+mod logs;
 mod order;
 pub mod scopes;
 pub mod server;
@@ -19,30 +20,24 @@ pub mod types;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use ::logs::format::Formats;
+use ::logs::{AccessLogs, ErrorLogs};
 use bytes::Bytes;
-use config::{Groups, Own, VariableIndex};
+use config::{Groups, MadeOfAll, MadeOfLocation, Own, VariableIndex};
 use disk::Pool;
 use hashbrown::HashMap;
-use logs::format::Formats;
-use logs::{AccessLogs, ErrorLogs};
 use message::Methods;
 use runtime::listen;
 use wire::http1::request_parser::HeadLimits;
 
 pub use self::core::CoreSettings;
-use crate::before::rewrite::Program;
-use crate::caching::Cache;
-use crate::caching::directives::RulesSlot;
 use crate::content::module::Handler;
-use crate::content::proxy::Passing;
-use crate::content::status::Shown;
-use crate::content::tunnel_pass::Leading;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::variables::Definition;
 use crate::variables::table::VariableTables;
+use ::logs::getaddrinfo::Hosts;
 pub use server::ServerSettings;
-pub use tables::{HttpData, LocationSettings};
-use upstream::Upstreams;
+use slots::Slotted;
 
 /// Maximum number of roots that are probed when a configuration is taken over.
 pub const ROOTS_MAX: usize = 256;
@@ -66,10 +61,10 @@ pub struct Settings {
     pub variable_tables: VariableTables,
     /// The indices of variables by name, in lower case.
     pub variable_names: HashMap<Box<str>, VariableIndex>,
-    /// What modules keep of it.
-    pub data: HttpData,
-    /// The groups of servers that requests are passed on to.
-    pub upstreams: Upstreams,
+    /// What modules have made of it ([`Settings::made`]).
+    pub made: MadeOfAll,
+    /// The names that are looked up while it is built.
+    pub hosts: Hosts,
     /// Whether `$realpath_root` is used anywhere.
     pub uses_realpath: bool,
     /// Whether the time of a response's first byte is used anywhere.
@@ -78,11 +73,12 @@ pub struct Settings {
     pub status_zones: Vec<String>,
     /// Number of caches of `open_file_cache`.
     pub stale_files: usize,
-    /// The caches that are declared, opened, once [`Settings::set_caches`] has been called.
-    caches: OnceLock<Vec<Arc<Cache>>>,
-    log_formats: Formats,
-    servers: Vec<Server>,
-    locations: Vec<Location>,
+    /// The formats of `log_format`.
+    pub log_formats: Formats,
+    /// Every server, by [`ServerId`].
+    pub servers: Vec<Server>,
+    /// Every location, servers' own included, by [`LocationId`].
+    pub locations: Vec<Location>,
 }
 
 impl Settings {
@@ -120,35 +116,11 @@ impl Settings {
         roots
     }
 
-    /// Gives it its caches, in the order of `zones`.
-    pub fn set_caches(&self, caches: Vec<Arc<Cache>>) {
-        // A second call brings the same.
-        let _ = self.caches.set(caches);
-    }
-
-    /// Its caches, in the order of `zones`; none before they were given.
+    /// What a module has made of it; if nothing, then the default.
+    #[inline]
     #[must_use]
-    pub fn caches(&self) -> &[Arc<Cache>] {
-        self.caches.get().map_or(&[], |caches| caches)
-    }
-
-    /// The cache of this name.
-    #[must_use]
-    pub fn cache(&self, name: &[u8]) -> Option<&Arc<Cache>> {
-        self.caches.get()?.get(self.data.zones.named(name)?)
-    }
-
-    /// All locations, servers' own included.
-    #[must_use]
-    pub fn locations(&self) -> &[Location] {
-        &self.locations
-    }
-
-    /// Whether there is a dashboard.
-    #[must_use]
-    pub fn shows_dashboard(&self) -> bool {
-        let mut shown = self.locations.iter().filter_map(|location| location.shown);
-        shown.any(|shown| shown == Shown::Dashboard)
+    pub fn made<T: Slotted + Default + Send + Sync>(&self) -> &T {
+        self.made.get_or_init(T::default)
     }
 }
 
@@ -163,7 +135,8 @@ pub struct Server {
     pub limits: HeadLimits,
     /// The location that stands for the server itself; its `inner` are the server's locations.
     pub location: LocationId,
-    named: Vec<(Bytes, LocationId)>,
+    /// Its locations `@name`, in the order of the configuration.
+    pub named: Vec<(Bytes, LocationId)>,
 }
 
 impl Server {
@@ -186,6 +159,13 @@ impl Location {
     #[must_use]
     pub fn own<S: Own>(&self) -> &S {
         self.groups.own()
+    }
+
+    /// What a module has made of its directives here.
+    #[inline]
+    #[must_use]
+    pub fn made<T: Slotted + Send + Sync>(&self) -> Option<&T> {
+        self.made.get()
     }
 
     /// Its settings for all modules.
@@ -224,11 +204,11 @@ pub struct Location {
     /// Its settings for the core.
     pub settings: CoreSettings,
     /// Its settings for modules.
-    groups: Box<dyn Groups>,
+    pub groups: Box<dyn Groups>,
+    /// What modules have made of their directives ([`Location::made`]).
+    pub made: MadeOfLocation,
     /// The locations inside.
     pub inner: Locations,
-    /// Its rewrite instructions.
-    pub program: Option<Program>,
     /// Whether it is the scope of an `if`, which needs more than the URI to match.
     pub is_conditional: bool,
     /// The requests that continue in another location (`limit_except`).
@@ -238,9 +218,9 @@ pub struct Location {
     /// The place of its block in the configuration's text.
     pub place: Option<config::TextPlace>,
     /// Its logs, once [`Settings::equip`] has been called.
-    pub(crate) logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
-    /// The destination of its requests (`proxy_pass`).
-    pub passing: Option<Arc<Passing>>,
+    pub logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
+    /// Whether its requests are passed on to another server (`proxy_pass` and its kin, `tunnel_pass`).
+    pub is_passed_on: bool,
     /// Whether a step before the content has something to do here; if not, they are left out.
     pub has_steps_before: bool,
     /// Whether a module may make content here, beside what passes requests on and plain files; if not, none is asked.
@@ -249,10 +229,6 @@ pub struct Location {
     pub has_variants: bool,
     /// Whether it has filters that may read the bytes of bodies.
     pub has_filters: bool,
-    /// The destination of its tunnels (`tunnel_pass`).
-    pub tunnelling: Option<Leading>,
-    /// The figures that it shows.
-    pub shown: Option<Shown>,
     /// Its `status_zone`, among those of the configuration.
     pub zone: Option<usize>,
     /// Its `open_file_cache`, among those of the configuration: locations that have theirs from the same level share it.
@@ -261,6 +237,4 @@ pub struct Location {
     pub handler: Option<Arc<dyn Handler>>,
     /// Its thread pool, set on first use (unless the name has variables).
     pub pool: OnceLock<Pool>,
-    /// Its rules for the cache, set on first use.
-    pub cache_rules: RulesSlot,
 }

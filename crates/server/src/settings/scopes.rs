@@ -10,8 +10,9 @@ use crate::before::rewrite::condition::Condition;
 use crate::before::rewrite::{self, Line};
 use crate::route::{LocationId, LocationKind};
 
+use super::Exception;
 use super::locations::{self, Growing, Level, Outer, Raw};
-use super::{Exception, LocationSettings};
+use super::tables::LocationSettings;
 
 /// Maximum number of scopes of one location.
 pub const SCOPES_MAX: usize = 65_536;
@@ -139,10 +140,9 @@ impl<'a> Blocks<'a> {
             let location = block.finish((kind, around), outer, false, all, scope)?;
             all.locations[around as usize].exception = Some(Exception { allowed, location });
         }
-        all.locations[around as usize].program = rewrite::Program::new(
-            outer.raw.rewriting.get().map_or(&[][..], |lines| lines),
-            &scopes,
-        );
+        let lines = outer.raw.rewriting.get().map_or(&[][..], |lines| lines);
+        let program = rewrite::Program::new(lines, &scopes);
+        all.locations[around as usize].made.set(program);
         Ok(())
     }
 }

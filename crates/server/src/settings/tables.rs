@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{
-    Directive, DirectiveTable, Error, Scope, Section, Tree, blocks, default_paths, sections,
+    Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, default_paths,
+    sections,
 };
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
@@ -59,13 +60,13 @@ use crate::content::proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::content::proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use crate::content::proxy::{gateways, variables as proxy};
 use crate::content::random_index::RandomIndex;
-use crate::content::status;
-use crate::content::status::Status;
 use crate::content::tunnel_pass::Tunnelling;
 use crate::error_page::ErrorPages;
 use crate::headers_more::HeadersMore;
 use crate::limits;
 use crate::module_metrics::ModuleMetrics;
+use crate::monitoring::status;
+use crate::monitoring::status::Status;
 use crate::path::Root;
 use crate::request_body::directives::ClientBody;
 use crate::satisfy::{self, Admission};
@@ -364,6 +365,13 @@ impl HttpData {
     pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
         self.zones.settle(locations, pools);
         charset::settle(&mut self.charsets, locations)
+    }
+
+    /// Leaves it with the configuration, where modules find it.
+    pub fn leave_in(self, made: &mut MadeOfAll) {
+        made.set(Some(self.charsets));
+        made.set(Some(self.limits));
+        made.set(Some(self.zones));
     }
 }
 

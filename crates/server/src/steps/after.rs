@@ -16,8 +16,9 @@ use crate::content::proxy::accel;
 use crate::headers_more;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
+use crate::settings::tables::LocationSettings;
 use crate::settings::tables::all_of;
-use crate::settings::{Location, LocationSettings};
 
 /// Finishes a response.
 ///

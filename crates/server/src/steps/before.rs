@@ -100,7 +100,7 @@ pub async fn run<O: Observe>(
 pub fn is_any(location: &Location) -> bool {
     location.is_internal
         || location.is_conditional
-        || location.program.is_some()
+        || location.made::<rewrite::Program>().is_some()
         || location.own::<HeadersMore>().has_input()
         || real_ip::is_on(location)
         || limit_req::is_on(location)

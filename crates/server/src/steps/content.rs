@@ -6,10 +6,14 @@ use message::Header;
 use runtime::timing::current_request;
 
 use crate::after::charset;
+use crate::content::proxy::Passing;
+use crate::content::tunnel_pass::Leading;
 use crate::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
-    static_files, status, tunnel_pass,
+    static_files, tunnel_pass,
 };
+use crate::monitoring::status;
+use crate::monitoring::status::Shown;
 use crate::observe::{Observe, not_made};
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -48,7 +52,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
         if let Some(handler) = request.location().handler.clone() {
             must_make!(observer, request, "module": module::make(request, &handler).await);
         }
-        if let Some(shown) = request.location().shown {
+        if let Some(shown) = request.location().made::<Shown>().copied() {
             must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
         }
         if empty_gif::is_on(request.location()) {
@@ -61,11 +65,13 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
             may_make!(observer, request, "mp4": Box::pin(mp4::make(request)).await);
         }
     }
-    if request.location().passing.is_some() {
-        must_make!(observer, request, "proxy": proxy::make(request).await);
-    }
-    if let Some(leading) = request.location().tunnelling.clone() {
-        must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
+    if request.location().is_passed_on {
+        if request.location().made::<Passing>().is_some() {
+            must_make!(observer, request, "proxy": proxy::make(request).await);
+        }
+        if let Some(leading) = request.location().made::<Leading>().cloned() {
+            must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
+        }
     }
     if request.location().has_content {
         may_make!(observer, request, "dav": dav::make(request).await);
@@ -89,11 +95,17 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
 #[must_use]
 pub fn is_any(location: &Location) -> bool {
     location.handler.is_some()
-        || location.shown.is_some()
+        || location.made::<Shown>().is_some()
         || empty_gif::is_on(location)
         || flv::is_on(location)
         || mp4::is_on(location)
         || dav::is_on(location)
+}
+
+/// Whether a location passes its requests on.
+#[must_use]
+pub fn is_passed_on(location: &Location) -> bool {
+    location.made::<Passing>().is_some() || location.made::<Leading>().is_some()
 }
 
 /// Whether clients may get different files of a location for the same URI.

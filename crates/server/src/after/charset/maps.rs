@@ -22,6 +22,8 @@ pub const MAPS_MAX: usize = 1024;
 /// The charset whose characters may have more than one byte.
 const UTF_8: &[u8] = b"utf-8";
 
+slots::slotted!(config::made::WHOLE: Charsets);
+
 /// The charsets that a configuration names, and the conversions between them.
 #[derive(Debug, Default)]
 pub struct Charsets {

@@ -150,7 +150,7 @@ pub fn begin(
     response: &mut Response,
     steps: &mut Steps,
 ) -> Result<(), Outcome> {
-    if !request.settings().data.charsets.is_any()
+    if !request.settings().made::<Charsets>().is_any()
         && !has_variables(request.location().own::<Charset>())
     {
         return Ok(());
@@ -171,7 +171,7 @@ pub fn begin(
         say(request, response, target);
         return Ok(());
     }
-    let charsets = &request.settings().data.charsets;
+    let charsets = request.settings().made::<Charsets>();
     let is_coded = response
         .content_encoding
         .as_ref()
@@ -205,7 +205,7 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
         return Ok(None);
     }
     if let Some(name) = request.charset_hint.and_then(|hint| hint(request)) {
-        if request.settings().data.charsets.knows(&name) {
+        if request.settings().made::<Charsets>().knows(&name) {
             return Ok(Some(name));
         }
         request.log(Level::Error, &|out| {
@@ -234,8 +234,7 @@ fn value(request: &mut Request, response: &Response, name: &Name) -> Result<Byte
     match name {
         Name::Known(name, _) => Ok(request
             .settings()
-            .data
-            .charsets
+            .made::<Charsets>()
             .name(name)
             .unwrap_or(name)
             .clone()),

@@ -188,11 +188,15 @@ pub async fn run_location<O: Observe>(request: &mut Request, observer: O) -> Rew
 }
 
 async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
-    if request.location().program.is_none() {
+    if request.location().made::<Program>().is_none() {
         return Rewritten::Stays;
     }
     let generation = request.generation.clone();
-    let Some(program) = &generation.settings.location(request.location).program else {
+    let Some(program) = generation
+        .settings
+        .location(request.location)
+        .made::<Program>()
+    else {
         return Rewritten::Stays;
     };
     if let Some(decided) = program.only_return() {

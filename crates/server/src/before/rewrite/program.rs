@@ -11,6 +11,8 @@ use super::Line;
 use super::condition::Condition;
 use super::replacement::Rewrite;
 
+slots::slotted!(config::made::LOCATION: Program);
+
 /// The instructions of a server or a location; there is at least one.
 #[derive(Debug)]
 pub struct Program {

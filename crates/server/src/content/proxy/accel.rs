@@ -9,6 +9,7 @@ use bytes::Bytes;
 use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
+use crate::content::proxy::Passing;
 use crate::content::proxy::ProxyAnswers;
 use crate::content::proxy::ProxyRewrites;
 use crate::outcome::{Outcome, Target};
@@ -173,7 +174,7 @@ pub fn give(request: &mut Request, response: &mut Response) {
         return;
     };
     let content_type = kept.content_type.take();
-    let is_passed_on = request.location().passing.is_some();
+    let is_passed_on = request.location().made::<Passing>().is_some();
     if !content_type.is_empty() && !is_passed_on && response.status < 300 {
         response.content_type = content_type;
     }

@@ -3,6 +3,7 @@
 use message::{Header, HeaderId, HopByHop, ResponseHead};
 
 use crate::content::proxy::Hints;
+use crate::content::proxy::Passing;
 use crate::request::Request;
 
 const EARLY_HINTS: u16 = 103;
@@ -13,7 +14,12 @@ pub async fn pass(request: &mut Request, head: &ResponseHead) {
     let is_wanted = head.status == EARLY_HINTS
         && request.transport.takes_interim()
         && location.own::<Hints>().early_hints.hold(request);
-    let Some(passing) = request.location().passing.clone().filter(|_| is_wanted) else {
+    let Some(passing) = request
+        .location()
+        .made
+        .share::<Passing>()
+        .filter(|_| is_wanted)
+    else {
         return;
     };
     let timeout = location.settings.sending.send_timeout.duration();

@@ -10,6 +10,7 @@ use message::{HeaderId, Span};
 use runtime::Loop;
 
 use crate::client::Client;
+use crate::content::proxy::Passing;
 use crate::content::proxy::ProxyAnswers;
 use crate::generation::Generation;
 use crate::request::Request;
@@ -70,7 +71,7 @@ impl About {
     #[must_use]
     pub fn temporary_place(&self) -> disk::TemporaryPlace {
         let location = self.location();
-        let family = location.passing.as_ref().map(|passing| passing.family);
+        let family = location.made::<Passing>().map(|passing| passing.family);
         let answers = location.own::<ProxyAnswers>();
         answers.temporary_place(family.unwrap_or(Family::Proxy), &self.generation.settings)
     }

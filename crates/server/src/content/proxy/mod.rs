@@ -50,6 +50,7 @@ use crate::request::Request;
 use crate::request_body::{self, Leaving, RequestBody};
 use crate::transport::Tunnel;
 use upstream::Upstream;
+use upstream::Upstreams;
 
 pub use directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
 pub use proxy_pass::Passing;
@@ -176,7 +177,7 @@ async fn answered(request: &mut Request) -> Result<Answer, Outcome> {
 /// # Errors
 /// The response that the request gets instead.
 pub async fn order(request: &mut Request, variation: &Variation) -> Result<Rc<Order>, Outcome> {
-    let Some(passing) = request.location().passing.clone() else {
+    let Some(passing) = request.location().made.share::<Passing>() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
     let mut to = destination(request, &passing).map_err(Outcome::Failed)?;
@@ -282,7 +283,7 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
             let whole = request.evaluate(template);
             let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
             upstream_request::begin(request, url.host_header.clone(), url.port_text.clone());
-            let upstreams = &request.settings().upstreams;
+            let upstreams = request.settings().made::<Upstreams>();
             if passing.params.is_some()
                 && let url::Host::Inet { name, port: None } = &url.host
                 && upstreams.find(name, None).is_none()

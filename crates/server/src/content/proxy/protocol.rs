@@ -2,6 +2,7 @@
 //!
 //! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
 
+use crate::content::proxy::Passing;
 use crate::content::proxy::ProxyAnswers;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
 }
 
 fn packing(order: &Order) -> Option<&Packing> {
-    let passing = order.about.location().passing.as_ref()?;
+    let passing = order.about.location().made::<Passing>()?;
     Some(&passing.params.as_ref()?.packing)
 }
 

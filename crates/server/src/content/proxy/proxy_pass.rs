@@ -86,8 +86,10 @@ pub struct ProxyGroups {
 /// The groups of a location that passes requests on.
 #[must_use]
 pub fn groups(location: &Location) -> Option<&ProxyGroups> {
-    Some(&location.passing.as_ref()?.groups)
+    Some(&location.made::<Passing>()?.groups)
 }
+
+slots::slotted!(config::made::LOCATION: Passing);
 
 /// A location's directives, made ready.
 #[derive(Debug)]
@@ -165,7 +167,7 @@ pub fn build(
     kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
-) -> Result<Option<Arc<Passing>>, Error> {
+) -> Result<Option<Passing>, Error> {
     match family {
         None => Ok(None),
         Some(Family::Proxy) => of_proxy(settings, groups(), kind, name, upstreams),
@@ -178,7 +180,7 @@ fn of_gateway(
     settings: &dyn Groups,
     groups: ProxyGroups,
     upstreams: &mut Upstreams,
-) -> Result<Option<Arc<Passing>>, Error> {
+) -> Result<Option<Passing>, Error> {
     let Some(pass) = to(family, settings) else {
         return Ok(None);
     };
@@ -194,7 +196,7 @@ fn of_gateway(
             Target::Fixed { url, upstream }
         }
     };
-    Ok(Some(Arc::new(Passing {
+    Ok(Some(Passing {
         family,
         groups,
         params: Some(Box::new(Params::new(family, settings))),
@@ -206,7 +208,7 @@ fn of_gateway(
         replaced_for_cache: Names::default(),
         hidden: hidden(family, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
-    })))
+    }))
 }
 
 /// Parses the address of a gateway's line. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
@@ -238,7 +240,7 @@ fn of_proxy(
     kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
-) -> Result<Option<Arc<Passing>>, Error> {
+) -> Result<Option<Passing>, Error> {
     let Some(pass) = &settings.own::<Proxy>().proxy_pass else {
         return Ok(None);
     };
@@ -288,7 +290,7 @@ fn of_proxy(
     for line in &settings.own::<Proxy>().proxy_set_header.0 {
         passing.add_line(line);
     }
-    Ok(Some(Arc::new(passing)))
+    Ok(Some(passing))
 }
 
 impl Passing {

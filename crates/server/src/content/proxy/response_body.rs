@@ -22,6 +22,7 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::content::files;
+use crate::content::proxy::Passing;
 use crate::request::Request;
 use upstream::ConnectionKey;
 use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
@@ -461,7 +462,7 @@ impl Source<Rc<OpenFile>> for Flow {
     fn trailers(&mut self) -> Vec<Header> {
         let order = &self.try_.order;
         let mut trailers = std::mem::take(&mut self.trailers);
-        if let Some(passing) = &order.about.location().passing {
+        if let Some(passing) = order.about.location().made::<Passing>() {
             trailers.retain(|line| {
                 let id = message::HeaderId::find(&line.name);
                 !passing.hidden.has(&line.name, id)

@@ -52,7 +52,7 @@ pub fn shape(
     body: Body<Rc<OpenFile>>,
     origin: Origin,
 ) -> Outcome {
-    let Some(passing) = request.location().passing.clone() else {
+    let Some(passing) = request.location().made.share::<Passing>() else {
         return Outcome::Failed(Failure::new(500));
     };
     record_of(request);

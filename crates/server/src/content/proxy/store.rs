@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::caching::directives::Caching;
 use crate::content::files;
+use crate::content::proxy::Passing;
 use crate::file_mode::Permissions;
 use crate::path;
 use crate::request::Request;
@@ -295,7 +296,7 @@ impl Saving {
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat()?;
-        let passing = request.location().passing.as_ref();
+        let passing = request.location().made::<Passing>();
         let scheme = passing.map_or("", |passing| passing.family.scheme());
         let tries = request.states.get::<Record>().map(|record| &record.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));

@@ -10,6 +10,7 @@ use super::response_head::SINGLE_LINES;
 use super::upstream_state::Record;
 use super::url::Url;
 use crate::caching::cache_state::Note;
+use crate::content::proxy::Passing;
 use crate::request::Request;
 use crate::variables::append::is_name;
 use upstream::attempts::Figure;
@@ -76,7 +77,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
 fn target(request: &Request) -> Option<&Target> {
-    let passing = request.location().passing.as_ref();
+    let passing = request.location().made::<Passing>();
     let passing = passing.filter(|_| request.is_passed_on);
     let passing = passing.filter(|passing| passing.family == Family::Proxy);
     passing.map(|passing| &passing.target)

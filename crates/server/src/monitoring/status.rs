@@ -9,6 +9,7 @@ use bytes::Bytes;
 use config::{Error, Groups, Placed, directives};
 use message::{Body, Chunk, HeaderId, Method};
 use runtime::loops::sums::{self, LoopSum};
+use slots::slotted;
 
 use crate::Response;
 use crate::after::compression::accept::names_gzip;
@@ -25,6 +26,7 @@ use crate::monitoring::thread::{self, Shape};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::given::Given;
+use crate::settings::{Location, Settings};
 use crate::variables::append::number;
 
 directives! {
@@ -61,6 +63,8 @@ crate::variables! {
 fn connections(request: &Request) -> LoopSum {
     sums::all(&request.client.loop_.ledger)
 }
+
+slotted!(config::made::LOCATION: Shown);
 
 /// The figures that a location shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +142,16 @@ pub fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
         let _ = document();
     }
     Ok(*shown)
+}
+
+/// Whether a configuration has a dashboard.
+#[must_use]
+pub fn shows_dashboard(settings: &Settings) -> bool {
+    let mut shown = settings
+        .locations
+        .iter()
+        .filter_map(Location::made::<Shown>);
+    shown.any(|shown| *shown == Shown::Dashboard)
 }
 
 /// Answers with figures.
