@@ -108,7 +108,7 @@ pub fn run(request: &Request) -> Option<Outcome> {
     if settings.limit_conn.0.is_empty() {
         return None;
     }
-    let limited = request.limited();
+    let limited = limited::of(request);
     if limited.counted.get().is_some() {
         return None;
     }
@@ -150,7 +150,7 @@ fn refuse(
     zone: &Bytes,
 ) -> Option<Outcome> {
     let is_dry = settings.limit_conn_dry_run;
-    let counted = &request.limited().counted;
+    let counted = &limited::of(request).counted;
     match refused {
         Refused::Limit => request.log(settings.limit_conn_log_level.level(), &|out| {
             out.extend_from_slice(b"limiting connections");

@@ -125,7 +125,7 @@ pub fn is_on(location: &Location) -> bool {
 /// Checks the zones; `Some`: the request is refused, or its client left during the delay.
 pub async fn run(request: &Request) -> Option<Outcome> {
     let settings = request.location().own::<LimitReq>();
-    if settings.limit_req.0.is_empty() || request.limited().paced.get().is_some() {
+    if settings.limit_req.0.is_empty() || limited::of(request).paced.get().is_some() {
         return None;
     }
     // Boxed, since few requests are limited.
@@ -146,7 +146,7 @@ async fn ask(request: &Request) -> Option<Outcome> {
         (Said::Passed { .. }, false) => Paced::Delayed,
         (Said::Passed { .. }, true) => Paced::DelayedDryRun,
     };
-    request.limited().paced.set(Some(paced));
+    limited::of(request).paced.set(Some(paced));
     if let Some(requests) = said.zone().state() {
         requests.figures().pace(paced);
     }

@@ -92,31 +92,25 @@ impl Counted {
     }
 }
 
-impl Request {
-    /// The results of the limits for this request.
-    pub fn limited(&self) -> &Limited {
-        self.family_states().get_or_default()
-    }
+/// The results of the limits for a request.
+pub fn of(request: &Request) -> &Limited {
+    request.family_states().get_or_default()
+}
 
-    fn limited_if_any(&self) -> Option<&Limited> {
-        self.family_states_if_any()?.get()
-    }
+fn if_any(request: &Request) -> Option<&Limited> {
+    request.family_states_if_any()?.get()
 }
 
 /// Appends `$limit_req_status`; `false`: the limit was not checked.
 pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
-    let said = request
-        .limited_if_any()
-        .and_then(|limited| limited.paced.get());
+    let said = if_any(request).and_then(|limited| limited.paced.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()
 }
 
 /// Appends `$limit_conn_status`; `false`: the limit was not checked.
 pub fn append_counted(request: &Request, out: &mut Vec<u8>) -> bool {
-    let said = request
-        .limited_if_any()
-        .and_then(|limited| limited.counted.get());
+    let said = if_any(request).and_then(|limited| limited.counted.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()
 }
