@@ -289,6 +289,9 @@ fn buffers_bound_lines_and_heads() {
         status(line(64) + &field(100) + &field(100) + &field(29) + "\n"),
         494
     );
+    // A fault in the part that fits comes first.
+    assert_eq!(status(line(64) + "A B" + &field(129) + "\n"), 400);
+    assert_eq!(status(line(64) + "A: " + &field(129) + "\n"), 494);
     let limits = HeadLimits {
         max_headers: 2,
         ..HeadLimits::default()
@@ -374,6 +377,11 @@ proptest! {
         while found.is_none() && end < text.len() {
             end = (end + step).min(text.len());
             found = summary(parser.advance(&text[..end], &mut |_| None));
+        }
+        if found.is_none() && whole.is_some() {
+            // The start of a line is looked at whenever it has doubled, and at its end.
+            let ended = [&text[..], b"\n"].concat();
+            found = summary(parser.advance(&ended, &mut |_| None));
         }
         prop_assert_eq!(found.map(|found| found.0), whole.as_ref().map(|whole| whole.0));
         if whole.as_ref().is_some_and(|whole| whole.0 == 200) {

@@ -222,6 +222,11 @@ impl RequestParser {
             return Ok(());
         }
         self.checked = begun.len();
+        self.check_start(begun)
+    }
+
+    /// Checks the start of a line, whose end is not known.
+    fn check_start(&self, begun: &[u8]) -> Result<(), RequestStop> {
         if self.has_line {
             return line::check_header(begun).map_err(|fault| describe(fault, begun));
         }
@@ -231,12 +236,23 @@ impl RequestParser {
             .map_err(|fault| describe(fault, begun))
     }
 
+    /// The refusal of a line that does not fit. A fault in the part that does fit comes first, however the bytes came.
     fn too_large(&self, bytes: &[u8]) -> RequestStop {
+        let begun = &bytes[self.at..];
+        let has_large = self.room < self.limits.large_buffer_size
+            && self.large_used < self.limits.large_buffers;
+        let room = match has_large {
+            true => self.limits.large_buffer_size,
+            false => self.room,
+        };
+        let end = memchr::memchr(b'\n', begun).unwrap_or(begun.len());
+        if let Err(fault) = self.check_start(&begun[..end.min(room)]) {
+            return fault;
+        }
         if !self.has_line {
             return RequestStop::new(414, "client sent too long URI");
         }
         const SHOWN_MAX: usize = 2048 - 300;
-        let begun = &bytes[self.at..];
         let shown = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_MAX)]);
         RequestStop {
             must_linger: true,
