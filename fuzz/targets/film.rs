@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use server::content::mp4::{File, Wish, find_and_cut};
+use modules::content::mp4::{File, Wish, find_and_cut};
 
 /// Bytes of the new head that do not come from the file: the heads of boxes, an edit list.
 const NEW_MAX: usize = 1024;

@@ -4,10 +4,10 @@
 
 use config::{NumberWithin, Size};
 use libfuzzer_sys::fuzz_target;
-use server::after::compression::coded::{Coder, Goal};
-use server::after::compression::gzip::{Gzip, Window};
-use server::after::gunzip::Inflate;
-use server::after::media_types::MediaTypes;
+use modules::after::compression::coded::{Coder, Goal};
+use modules::after::compression::gzip::{Gzip, Window};
+use modules::after::gunzip::Inflate;
+use modules::after::media_types::MediaTypes;
 
 /// Bytes that are taken out of one input: a small one may be of zeros without end.
 const OUT_MAX: usize = 1 << 20;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::client::proxy_protocol::{HEADER_BYTES_MAX, Parsed, parse};
+use httpcore::client::proxy_protocol::{HEADER_BYTES_MAX, Parsed, parse};
 
 fuzz_target!(|input: &[u8]| {
     let Parsed::Header(length, said) = parse(input, HEADER_BYTES_MAX) else {

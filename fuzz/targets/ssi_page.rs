@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use server::after::ssi::condition::Condition;
-use server::after::ssi::parser::{Event, NAME_MAX, PARAMETERS_MAX, Parser};
+use modules::after::ssi::condition::Condition;
+use modules::after::ssi::parser::{Event, NAME_MAX, PARAMETERS_MAX, Parser};
 
 fuzz_target!(|input: &[u8]| {
     let [step, value_max, page @ ..] = input else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use server::after::sub_filter::search::{Part, Patterns, Search};
+use modules::after::sub_filter::search::{Part, Patterns, Search};
 
 fuzz_target!(|input: &[u8]| {
     let [step, flags, rest @ ..] = input else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{DirectiveTable, Error, Scope, Section, Template, directives};
 use message::Body;
-use server::content::module::{Handler, Making, Module, Place, run_in_pool};
+use server::handler::{Handler, Making, Module, Place, run_in_pool};
 use server::outcome::Outcome;
 use server::request_body::{self, Leaving, Pieces, RequestBody};
 use server::{Request, Response};

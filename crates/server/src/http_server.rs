@@ -11,19 +11,19 @@ use std::sync::Arc;
 use runtime::loops::loop_threads::{self, LoopThreads};
 use runtime::{Accepted, Configuration, Datagrams, Ledger, Loop, Service, Serving, Shared, Start};
 
-use crate::connection;
 use crate::dashboard::{history, sampler};
-use crate::generation::Generation;
-use crate::http_loop::HttpLoop;
-use crate::limits;
 use crate::memory;
 use crate::memory::directives::MemoryBudget;
 use crate::monitoring;
 use crate::monitoring::status;
-use crate::responder::Responder as _;
-use crate::settings::Settings;
-use crate::status_zone;
 use crate::steps::Steps;
+use httpcore::connection;
+use httpcore::generation::Generation;
+use httpcore::http_loop::HttpLoop;
+use httpcore::responder::Responder as _;
+use httpcore::settings::Settings;
+use httpcore::status_zone;
+use modules::limits;
 use upstream::KeepalivePool;
 use upstream::Upstreams;
 

@@ -21,7 +21,7 @@ use crate::http_server::{self, HttpServer};
 use crate::memory::directives::MemoryBudget;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
-use crate::settings::Settings;
+use httpcore::settings::Settings;
 
 /// Time that close(2) waits: longer than the tests.
 const LINGER: Duration = Duration::from_secs(600);

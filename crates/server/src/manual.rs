@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::content::module::Modules;
 use crate::settings::tables;
-use crate::variables::table::VariableEntry;
+use httpcore::handler::Modules;
+use httpcore::variables::table::VariableEntry;
 
 /// Every page as file name and text.
 #[must_use]

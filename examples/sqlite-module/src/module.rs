@@ -12,7 +12,7 @@ use config::{
     directives,
 };
 use message::Method;
-use server::content::module::{Handler, Making, Module, Place, run_in_pool};
+use server::handler::{Handler, Making, Module, Place, run_in_pool};
 use server::outcome::Outcome;
 use server::request::state::State;
 use server::variables::append;

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use logs::getaddrinfo::Hosts;
 use runtime::listen::{Address, Target};
 
-use crate::content::module::Modules;
 use crate::process::load::Origin;
 use crate::process::start::{self, Instead, Options};
+use httpcore::handler::Modules;
 
 /// Maximum number of names that are tried for a temporary directory.
 const DIRECTORIES_TRIED_MAX: u32 = 1000;

@@ -21,11 +21,11 @@ use std::process::ExitCode;
 
 pub use flags::{Flags, parse};
 
-use crate::content::module::Modules;
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
 use crate::process::{directories, spawn, worker};
 use config::default_paths::{CONFIGURATION, ERROR_LOG, PREFIX};
+use httpcore::handler::Modules;
 
 /// Runs the program, with modules from outside (or none), as its arguments ask.
 ///

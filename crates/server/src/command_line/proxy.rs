@@ -12,8 +12,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
-use crate::content::module::Modules;
+use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
+use crate::command_line::made;
+use httpcore::handler::Modules;
 
 /// Maximum number of directories of one proxy.
 const DIRECTORIES_MAX: usize = 64;

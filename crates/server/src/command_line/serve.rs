@@ -11,8 +11,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::made::{self, Dashboard, lasting_pid, quoted, refuse, urls};
-use crate::content::module::Modules;
+use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
+use crate::command_line::made;
+use httpcore::handler::Modules;
 
 /// Serves a directory over HTTP.
 #[derive(Debug, Parser)]

@@ -12,8 +12,9 @@ use disk::OpenFile;
 use message::{Body, Chunk};
 use runtime::Ledger;
 
-use super::history::{self, Reader};
-use crate::client::Client;
+use super::history::Reader;
+use crate::dashboard::history;
+use httpcore::client::Client;
 
 /// Maximum bytes of past samples that are sent at a time.
 const PIECE_BYTES: usize = 64 << 10;

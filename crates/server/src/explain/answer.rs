@@ -4,10 +4,10 @@ use config::Directive;
 use message::{Method, date};
 use wire::http1::response_writer;
 
-use crate::Response;
-use crate::absolute_redirect;
-use crate::request::Request;
 use crate::settings::tables::{ADDED_TO_HEADS, BODY_FILTERS};
+use httpcore::Response;
+use httpcore::absolute_redirect;
+use httpcore::request::Request;
 
 use super::lines::Lines;
 use super::report::Report;

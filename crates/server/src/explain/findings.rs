@@ -5,18 +5,19 @@
 use bytes::Bytes;
 use config::Directive;
 
-use crate::before::access;
-use crate::before::access::Access;
-use crate::content::files;
-use crate::outcome::{Outcome, Target};
-use crate::path;
-use crate::request::Request;
-use crate::satisfy::Verdict;
 use crate::settings::tables;
 use crate::settings::told::{How, Told};
+use httpcore::files;
+use httpcore::outcome::{Outcome, Target};
+use httpcore::path;
+use httpcore::request::Request;
+use httpcore::satisfy::Verdict;
+use modules::before::access;
+use modules::before::access::Access;
 
-use super::lines::{self, Lines};
+use super::lines::Lines;
 use super::report::{Report, shown};
+use crate::explain::lines;
 
 /// What is said of a step, where there is more to say than whether it lets a request pass.
 pub fn told(step: &str) -> Option<&'static Told> {

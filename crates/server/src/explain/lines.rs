@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use config::{Directive, DirectiveTable, Inherit, TextPlace, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
-use crate::request::Request;
 use crate::settings::tables;
+use httpcore::request::Request;
 
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;

@@ -9,18 +9,20 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use config::Directive;
 
-use crate::Failure;
-use crate::before::try_files;
-use crate::observe::{Obeyed, Observe};
-use crate::outcome::{Outcome, Target};
-use crate::request::Request;
-use crate::satisfy::{Satisfy, Verdict};
 use crate::settings::told::How;
+use httpcore::Failure;
+use httpcore::observe::{Obeyed, Observe};
+use httpcore::outcome::{Outcome, Target};
+use httpcore::request::Request;
+use httpcore::satisfy::{Satisfy, Verdict};
+use modules::before::try_files;
 
-use super::lines::{self, Lines};
+use super::lines::Lines;
 use super::report::Report;
-use super::values::{self, Before};
+use super::values::Before;
 use super::{findings, passing};
+use crate::explain::lines;
+use crate::explain::values;
 
 /// The text for a `rewrite` that does not match.
 const UNCHANGED: &str = "changes nothing";

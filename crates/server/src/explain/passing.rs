@@ -6,15 +6,15 @@ use std::rc::Rc;
 use cache::Key;
 use config::Directive;
 
-use crate::caching::directives::Caching;
-use crate::caching::zone::Zones;
-use crate::caching::{cache_request, directives};
-use crate::content::proxy;
-use crate::content::proxy::Passing;
-use crate::content::proxy::families::Family;
-use crate::content::proxy::upstream_request::{Order, Variation};
-use crate::request::Request;
-use crate::request_body::RequestBody;
+use httpcore::request::Request;
+use httpcore::request_body::RequestBody;
+use proxy;
+use proxy::Passing;
+use proxy::caching::directives::Caching;
+use proxy::caching::zone::Zones;
+use proxy::caching::{cache_request, directives};
+use proxy::families::Family;
+use proxy::upstream_request::{Order, Variation};
 use upstream::Upstream;
 
 use super::answer::{tell_added, tell_hidden};
@@ -200,7 +200,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     report.say("entry", entry);
     let probe = request.client.loop_.disk.disk().probe(&zone.directory);
     report.say("disk", probe.to_string());
-    if let Ok(pool) = crate::content::files::pool(request) {
+    if let Ok(pool) = httpcore::files::pool(request) {
         let text = format!("\"{}\", {} threads", pool.name(), pool.threads());
         report.say_by("pool", text, &lines.of(&chain, &["aio"]));
     }

@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 
 use config::{Directive, VariableIndex};
 
-use crate::request::Request;
+use httpcore::request::Request;
 
-use super::lines::{self, Lines};
+use super::lines::Lines;
 use super::report::{Named, Report, Use, shown};
+use crate::explain::lines;
 
 /// Maximum bytes of a value that are shown.
 const VALUE_BYTES_MAX: usize = 400;

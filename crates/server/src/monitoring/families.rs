@@ -5,11 +5,11 @@ use runtime::metrics::families::Kind;
 use runtime::metrics::{Families, Family, stalls};
 
 use super::{disk, gather, process};
-use crate::caching;
-use crate::content::module::Modules;
 use crate::memory;
 use crate::settings::tables as lists;
-use crate::status_zone;
+use httpcore::handler::Modules;
+use httpcore::status_zone;
+use proxy::caching;
 
 /// The families of each source, with those of modules from outside.
 pub(super) fn tables(modules: Modules) -> impl Iterator<Item = Families> {

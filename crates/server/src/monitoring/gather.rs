@@ -11,13 +11,13 @@ use runtime::{Ledger, families};
 use super::families::tables;
 use super::process::Process;
 use super::{Monitoring, disk, of};
-use crate::caching;
-use crate::content::module::Modules;
 use crate::memory;
 use crate::memory::metrics::Known;
-use crate::module_metrics::Shown;
 use crate::settings::tables as lists;
-use crate::status_zone;
+use httpcore::handler::Modules;
+use httpcore::module_metrics::Shown;
+use httpcore::status_zone;
+use proxy::caching;
 use upstream::Upstreams;
 
 families! {

@@ -28,8 +28,8 @@ use runtime::timing::poll_timing;
 use runtime::{Ledger, PARTS};
 use slots::slotted;
 
-use crate::content::module::Modules;
-use crate::settings::Settings;
+use httpcore::handler::Modules;
+use httpcore::settings::Settings;
 use thread::Thread;
 
 slotted!(PARTS: Monitoring);

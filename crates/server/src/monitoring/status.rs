@@ -11,23 +11,23 @@ use message::{Body, Chunk, HeaderId, Method};
 use runtime::loops::sums::{self, LoopSum};
 use slots::slotted;
 
-use crate::Response;
-use crate::after::compression::accept::names_gzip;
-use crate::content::empty_gif::EmptyGif;
-use crate::content::proxy::Proxy;
-use crate::content::proxy::gateways::FastcgiPass;
-use crate::content::proxy::gateways::ScgiPass;
-use crate::content::proxy::gateways::UwsgiPass;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
-use crate::failure::Failure;
 use crate::monitoring::accept;
 use crate::monitoring::thread::{self, Shape};
-use crate::outcome::Outcome;
-use crate::request::Request;
-use crate::settings::given::Given;
-use crate::settings::{Location, Settings};
-use crate::variables::append::number;
+use httpcore::Response;
+use httpcore::failure::Failure;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::settings::given::Given;
+use httpcore::settings::{Location, Settings};
+use httpcore::variables::append::number;
+use modules::after::compression::accept::names_gzip;
+use modules::content::empty_gif::EmptyGif;
+use proxy::Proxy;
+use proxy::gateways::FastcgiPass;
+use proxy::gateways::ScgiPass;
+use proxy::gateways::UwsgiPass;
 
 directives! {
     /// Metrics and status pages.
@@ -49,7 +49,7 @@ directives! {
     }
 }
 
-crate::variables! {
+httpcore::variables! {
     /// Current connections of clients, as in `stub_status`.
     "connections_active" => fresh(|request, out| number(connections(request).connections, out));
     /// Those whose request is being read.

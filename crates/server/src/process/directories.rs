@@ -11,7 +11,8 @@ use config::{Directive, Tree};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::privileges::Account;
-use super::trust::{self, Refusal};
+use super::trust::Refusal;
+use crate::process::trust;
 use crate::settings::tables;
 
 /// Directories that were made for a configuration that is not served yet: removed when this value is dropped, unless

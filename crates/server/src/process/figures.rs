@@ -10,8 +10,8 @@ use logs::process_log::{Level, error_log};
 use runtime::loops::sums::{self, LoopSum};
 use runtime::{Kind, Ledger};
 
-use crate::caching::Cache;
-use crate::caching::counters::Status;
+use proxy::caching::Cache;
+use proxy::caching::counters::Status;
 
 /// Writes everything.
 pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {

@@ -11,12 +11,12 @@ use config::{Error, Grammar, Recorded, Scope, TextSource, Tree};
 use super::circumstances::Circumstances;
 use super::directives::Main;
 use super::hints;
-use crate::content::module::Modules;
-use crate::content::proxy::https;
-use crate::settings;
-use crate::settings::Settings;
+use crate::settings::build;
 use crate::settings::build::Surroundings;
 use crate::settings::tables;
+use httpcore::handler::Modules;
+use httpcore::settings::Settings;
+use proxy::https;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
@@ -144,7 +144,7 @@ fn build(
         modules,
         pools: pools.map(|pool| pool.name.clone().into()).collect(),
     };
-    let settings = settings::build::build(tree, scope, &surroundings)?;
+    let settings = build::build(tree, scope, &surroundings)?;
     Ok((main, settings))
 }
 

@@ -24,7 +24,8 @@ use rustix::fs::{Mode, OFlags};
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
 use super::load::Loaded;
-use super::trust::{self, Refusal};
+use super::trust::Refusal;
+use crate::process::trust;
 
 /// Maximum number of log files that one configuration may name.
 pub const FILES_MAX: usize = 10_000;

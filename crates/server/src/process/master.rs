@@ -18,7 +18,7 @@ use super::bundle::Bundle;
 use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
-use super::log_files::{self, Opened, Wanted};
+use super::log_files::{Opened, Wanted};
 use super::obstacles;
 use super::pid::PidFile;
 use super::privileges::Account;
@@ -28,6 +28,7 @@ use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::title;
 use super::worker::word;
+use crate::process::log_files;
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ mod title;
 mod trust;
 pub mod worker;
 
-use crate::content::module::Modules;
+use httpcore::handler::Modules;
 
 /// The tables of everything that is built.
 #[must_use]

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use logs::process_log::{Level, error_log};
 use rustix::fs::{Mode, OFlags};
 
-use super::trust::{self, Refusal};
+use super::trust::Refusal;
+use crate::process::trust;
 
 /// Bytes that a pid file may have.
 const LENGTH_MAX: u64 = 64;

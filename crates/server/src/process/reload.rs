@@ -12,9 +12,10 @@ use super::load::Loaded;
 use super::master::{Candidate, Master};
 use super::privileges::Account;
 use super::sockets::CannotBind;
-use super::start::{self, Options};
+use super::start::Options;
 use super::supervise::Stage;
 use super::worker::word;
+use crate::process::start;
 
 /// Why a configuration that was read anew is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,15 +17,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
-use super::pools::{self, define_pools};
+use super::pools::define_pools;
 use super::reload::Unready;
 use super::signals::note;
 use super::{privileges, worker};
-use crate::caching::Registry;
 use crate::http_server::HttpServer;
 use crate::memory::alarms::Alarms;
 use crate::memory::watch;
 use crate::monitoring;
+use crate::process::pools;
+use proxy::caching::Registry;
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {

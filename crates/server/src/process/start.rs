@@ -16,8 +16,8 @@ use runtime::listen::bind;
 use sys::process::{Forked, fork_single_threaded};
 
 use super::circumstances::Circumstances;
-use super::load::{self, Loaded, Origin};
-use super::log_files::{self, Opened, Wanted};
+use super::load::{Loaded, Origin};
+use super::log_files::{Opened, Wanted};
 use super::master::{Candidate, Master};
 use super::obstacles;
 use super::pid;
@@ -26,7 +26,9 @@ use super::signals::Signals;
 use super::sockets::{CannotBind, Sockets};
 use super::source::Files;
 use super::{directories, single};
-use crate::content::module::Modules;
+use crate::process::load;
+use crate::process::log_files;
+use httpcore::handler::Modules;
 
 /// The options of the command line.
 #[derive(Debug, Clone)]

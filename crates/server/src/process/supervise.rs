@@ -16,7 +16,8 @@ use super::bundle::Bundle;
 use super::frame::Channel;
 use super::master::{Master, Purpose};
 use super::spawn;
-use super::worker::{self, word};
+use super::worker::word;
+use crate::process::worker;
 
 /// A worker that dies sooner than this is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);

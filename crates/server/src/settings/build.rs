@@ -14,27 +14,30 @@ use runtime::cpu_pool;
 use runtime::listen::Listen;
 use runtime::metrics::page::label;
 
-use crate::before::real_ip;
-use crate::before::rewrite::Program;
-use crate::content::files::Aio;
-use crate::content::module::Modules;
-use crate::content::tunnel_pass::Leading;
 use crate::monitoring::status::Status;
 use crate::process::circumstances::Circumstances;
-use crate::route::{ServerId, ServerName, ServerNames};
-use crate::status_zone::ZONES_MAX;
 use crate::steps;
-use crate::variables::{Definitions, referer};
+use httpcore::files::Aio;
+use httpcore::handler::Modules;
+use httpcore::route::{ServerId, ServerName, ServerNames};
+use httpcore::status_zone::ZONES_MAX;
+use httpcore::variables::Definitions;
+use modules::before::real_ip;
+use modules::before::rewrite::Program;
+use modules::referer;
+use proxy::tunnel_pass::Leading;
 use upstream::Upstreams;
 use upstream::block::UpstreamBlocks;
 use upstream::resolver::Resolving;
 
-use super::locations::{self, Block, Growing, Level, Outer, Raw};
+use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
-use super::server::ServerSettings;
-use super::tables::{self, HttpData, LocationSettings, all_of_mut};
-use super::{Location, Server, Settings};
+use super::tables::{HttpData, LocationSettings, all_of_mut};
+use crate::settings::locations;
+use crate::settings::tables;
+use httpcore::settings::server::ServerSettings;
+use httpcore::settings::{Location, Server, Settings};
 
 /// Maximum number of servers of one configuration.
 pub const SERVERS_MAX: usize = 1 << 20;
@@ -119,7 +122,7 @@ pub fn build(
         settings: Settings {
             prefix: surroundings.prefix.clone(),
             conf_prefix: surroundings.conf_prefix.clone(),
-            hostname: super::server::hostname(),
+            hostname: httpcore::settings::server::hostname(),
             variable_tables,
             hosts: hosts.clone(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,

@@ -5,20 +5,20 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use config::{Directive, Error, MadeOfLocation, Problem, Scope, Section};
 
-use crate::content::module::{self, Place};
-use crate::content::proxy::families::{self, Policies};
-use crate::content::proxy::proxy_pass::{self, Passing, ProxyGroups};
-use crate::content::tunnel_pass;
 use crate::monitoring::status;
-use crate::path::{self, Alias};
-use crate::regex::Regex;
-use crate::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
+use httpcore::handler::{self, Place};
+use httpcore::path::{self, Alias};
+use httpcore::regex::Regex;
+use httpcore::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
+use proxy::families::{self, Policies};
+use proxy::proxy_pass::{self, Passing, ProxyGroups};
+use proxy::tunnel_pass;
 use upstream::Upstreams;
 
-use super::Location;
 use super::build::Surroundings;
 use super::scopes;
 use super::tables::LocationSettings;
+use httpcore::settings::Location;
 
 /// The settings of one level, as written.
 pub type Raw = <LocationSettings as Section>::Raw;
@@ -204,7 +204,7 @@ pub struct Growing<'a> {
     /// The upstreams: those that no block declares are added where `proxy_pass` names them.
     pub upstreams: &'a mut Upstreams,
     /// The caches.
-    pub zones: &'a crate::caching::zone::Zones,
+    pub zones: &'a proxy::caching::zone::Zones,
 }
 
 /// A location, or the one that stands for a server itself.
@@ -232,7 +232,7 @@ pub fn add(
     let id = LocationId::try_from(all.locations.len())
         .expect("a configuration of less than 4 GiB has fewer locations");
     let place = Place::new(&own.lines, &own.around.prefix, &own.around.pools);
-    let handler = module::configure(own.around.modules, &place, scope)?;
+    let handler = handler::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
     let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
     let family = proxy_pass::chosen(&settings);

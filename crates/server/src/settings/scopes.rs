@@ -6,13 +6,14 @@
 use config::{Directive, Error, Problem, Scope, Section, Word};
 use message::{Method, Methods};
 
-use crate::before::rewrite::condition::Condition;
-use crate::before::rewrite::{self, Line};
-use crate::route::{LocationId, LocationKind};
+use httpcore::route::{LocationId, LocationKind};
+use modules::before::rewrite::condition::Condition;
+use modules::before::rewrite::{self, Line};
 
-use super::Exception;
-use super::locations::{self, Growing, Level, Outer, Raw};
+use super::locations::{Growing, Level, Outer, Raw};
 use super::tables::LocationSettings;
+use crate::settings::locations;
+use httpcore::settings::Exception;
 
 /// Maximum number of scopes of one location.
 pub const SCOPES_MAX: usize = 65_536;

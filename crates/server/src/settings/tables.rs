@@ -13,82 +13,81 @@ use config::{
 };
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
-use crate::absolute_redirect::Redirects;
-use crate::after::addition::Addition;
-use crate::after::charset::{self, Charset, Charsets};
-use crate::after::compression::accept::Accepting;
-use crate::after::compression::brotli::Brotli;
-use crate::after::compression::gzip::Gzip;
-use crate::after::compression::zstd::Zstd;
-use crate::after::compression::{self, brotli, gzip, zstd};
-use crate::after::gunzip::Gunzip;
-use crate::after::headers::HeaderLines;
-use crate::after::not_modified::NotModified;
-use crate::after::ranges::Ranges;
-use crate::after::slice::Slicing;
-use crate::after::ssi::Ssi;
-use crate::after::sub_filter::SubFilter;
-use crate::after::userid::UserId;
-use crate::after::{addition, slice, ssi, userid};
-use crate::before::access::Access;
-use crate::before::auth_basic::AuthBasic;
-use crate::before::auth_request::AuthRequest;
-use crate::before::limit_conn::LimitConn;
-use crate::before::limit_req::LimitReq;
-use crate::before::mirror::Mirroring;
-use crate::before::real_ip::RealIp;
-use crate::before::rewrite::Rewriting;
-use crate::before::try_files::Trying;
-use crate::before::{auth_basic, auth_request, limit_conn, limit_req, mirror, real_ip};
-use crate::caching::cache_state;
-use crate::caching::directives::Caching;
-use crate::caching::zone::Zones;
-use crate::connection::directives::{Closing, Keepalive, Sending};
-use crate::connection::post_action::PostAction;
-use crate::connection::{post_action, proxy_protocol};
-use crate::content::autoindex::Autoindex;
-use crate::content::dav::Dav;
-use crate::content::empty_gif::EmptyGif;
-use crate::content::files::{Files, StaticFiles};
-use crate::content::flv::Flv;
-use crate::content::gzip_static::Precompressed;
-use crate::content::index::Index;
-use crate::content::module::Modules;
-use crate::content::mp4::Mp4;
-use crate::content::proxy::families::{Fastcgi, Scgi, Uwsgi};
-use crate::content::proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
-use crate::content::proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
-use crate::content::proxy::{gateways, variables as proxy};
-use crate::content::random_index::RandomIndex;
-use crate::content::tunnel_pass::Tunnelling;
-use crate::error_page::ErrorPages;
-use crate::headers_more::HeadersMore;
-use crate::limits;
-use crate::module_metrics::ModuleMetrics;
 use crate::monitoring::status;
 use crate::monitoring::status::Status;
-use crate::path::Root;
-use crate::request_body::directives::ClientBody;
-use crate::satisfy::{self, Admission};
-use crate::server_tokens::Identity;
-use crate::variables::block::VariableBlock;
-use crate::variables::table::{VariableEntry, VariableTables};
-use crate::variables::{
-    browser, connection, environment, referer, request, response, secure_link, tls,
-};
+use httpcore::absolute_redirect::Redirects;
+use httpcore::connection::directives::{Closing, Keepalive, Sending};
+use httpcore::connection::post_action::PostAction;
+use httpcore::connection::{post_action, proxy_protocol};
+use httpcore::error_page::ErrorPages;
+use httpcore::files::{Files, StaticFiles};
+use httpcore::handler::Modules;
+use httpcore::module_metrics::ModuleMetrics;
+use httpcore::path::Root;
+use httpcore::request_body::directives::ClientBody;
+use httpcore::satisfy::{self, Admission};
+use httpcore::server_tokens::Identity;
+use httpcore::variables::block::VariableBlock;
+use httpcore::variables::table::{VariableEntry, VariableTables};
+use httpcore::variables::{connection, environment, request, response, tls};
+use modules::after::addition::Addition;
+use modules::after::charset::{self, Charset, Charsets};
+use modules::after::compression::accept::Accepting;
+use modules::after::compression::brotli::Brotli;
+use modules::after::compression::gzip::Gzip;
+use modules::after::compression::zstd::Zstd;
+use modules::after::compression::{self, brotli, gzip, zstd};
+use modules::after::gunzip::Gunzip;
+use modules::after::headers::HeaderLines;
+use modules::after::not_modified::NotModified;
+use modules::after::ranges::Ranges;
+use modules::after::slice::Slicing;
+use modules::after::ssi::Ssi;
+use modules::after::sub_filter::SubFilter;
+use modules::after::userid::UserId;
+use modules::after::{addition, slice, ssi, userid};
+use modules::before::access::Access;
+use modules::before::auth_basic::AuthBasic;
+use modules::before::auth_request::AuthRequest;
+use modules::before::limit_conn::LimitConn;
+use modules::before::limit_req::LimitReq;
+use modules::before::mirror::Mirroring;
+use modules::before::real_ip::RealIp;
+use modules::before::rewrite::Rewriting;
+use modules::before::try_files::Trying;
+use modules::before::{auth_basic, auth_request, limit_conn, limit_req, mirror, real_ip};
+use modules::content::autoindex::Autoindex;
+use modules::content::dav::Dav;
+use modules::content::empty_gif::EmptyGif;
+use modules::content::flv::Flv;
+use modules::content::gzip_static::Precompressed;
+use modules::content::index::Index;
+use modules::content::mp4::Mp4;
+use modules::content::random_index::RandomIndex;
+use modules::headers_more::HeadersMore;
+use modules::limits;
+use modules::{browser, referer, secure_link};
+use proxy::caching::cache_state;
+use proxy::caching::directives::Caching;
+use proxy::caching::zone::Zones;
+use proxy::families::{Fastcgi, Scgi, Uwsgi};
+use proxy::gateways;
+use proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::tunnel_pass::Tunnelling;
+use proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use upstream::resolver::Resolving;
 
-use crate::subrequest::{self, Subrequests};
-use crate::variables::browser::Browser;
-use crate::variables::messages::RewriteMessages;
-use crate::variables::referer::Referers;
-use crate::variables::secure_link::SecureLink;
+use httpcore::subrequest::{self, Subrequests};
+use httpcore::variables::messages::RewriteMessages;
+use modules::browser::Browser;
+use modules::referer::Referers;
+use modules::secure_link::SecureLink;
 
-use super::Location;
-use super::core::CoreSettings;
-use super::server::ServerSettings;
 use super::told::{How, Told};
-use super::types::Types;
+use httpcore::settings::Location;
+use httpcore::settings::core::CoreSettings;
+use httpcore::settings::server::ServerSettings;
+use httpcore::settings::types::Types;
 
 sections! {
     /// What a location (or a server, or `http`) says.
@@ -300,15 +299,15 @@ blocks! {
 pub fn all() -> Vec<&'static DirectiveTable> {
     let mut tables = vec![
         structure(),
-        crate::map::lines(),
-        crate::geo::lines(),
-        crate::split_clients::lines(),
-        crate::caching::zone::lines(),
-        crate::limits::zones::lines(),
+        modules::map::lines(),
+        modules::geo::lines(),
+        modules::split_clients::lines(),
+        proxy::caching::zone::lines(),
+        modules::limits::zones::lines(),
     ];
     tables.extend(ServerSettings::tables());
     tables.extend(LocationSettings::tables());
-    tables.push(crate::after::charset::maps::lines());
+    tables.push(modules::after::charset::maps::lines());
     tables.extend(upstream::block::tables());
     tables.extend(LogFormats::tables());
     tables.extend(ProcessErrorLog::tables());
@@ -494,13 +493,13 @@ const VARIABLES: &[&[VariableEntry]] = &[
     connection::VARIABLES,
     environment::VARIABLES,
     tls::VARIABLES,
-    crate::path::VARIABLES,
-    crate::realpath_root::VARIABLES,
+    httpcore::path::VARIABLES,
+    modules::realpath_root::VARIABLES,
     real_ip::VARIABLES,
     limit_req::VARIABLES,
     limit_conn::VARIABLES,
     auth_basic::VARIABLES,
-    proxy::VARIABLES,
+    proxy::variables::VARIABLES,
     gateways::VARIABLES,
     cache_state::VARIABLES,
     slice::VARIABLES,
@@ -517,7 +516,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
 
 /// The metrics of all modules, in the order in which they are shown.
 const METRICS: &[&ModuleMetrics] = &[
-    &crate::limits::metrics::METRICS,
+    &modules::limits::metrics::METRICS,
     &compression::METRICS,
     &auth_basic::METRICS,
     &satisfy::METRICS,
@@ -534,9 +533,9 @@ const METRICS: &[&ModuleMetrics] = &[
 
 /// The blocks of all modules that define a variable.
 const BLOCKS: &[VariableBlock] = &[
-    crate::map::BLOCK,
-    crate::geo::BLOCK,
-    crate::split_clients::BLOCK,
+    modules::map::BLOCK,
+    modules::geo::BLOCK,
+    modules::split_clients::BLOCK,
 ];
 
 /// The blocks that define a variable.

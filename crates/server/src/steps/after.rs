@@ -1,24 +1,24 @@
 //! The steps after the content, in the order in which nginx's header filters run.
 //!
 //! To add a step, add a line to [`apply`]; a step that changes bodies goes into `filter` and `has_filters`, see
-//! [`body_filter`](crate::after::body_filter).
+//! [`body_filter`](httpcore::body_filter).
 
 use std::rc::Rc;
 
-use crate::Response;
-use crate::after::body_filter::Steps;
-use crate::after::charset::{self, Charsets};
-use crate::after::compression::{self, GzipTest};
-use crate::after::{
-    addition, gunzip, headers, not_modified, ranges, slice, ssi, sub_filter, userid,
-};
-use crate::content::proxy::accel;
-use crate::headers_more;
-use crate::outcome::Outcome;
-use crate::request::Request;
-use crate::settings::Location;
 use crate::settings::tables::LocationSettings;
 use crate::settings::tables::all_of;
+use httpcore::Response;
+use httpcore::body_filter::Steps;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::settings::Location;
+use modules::after::charset::{self, Charsets};
+use modules::after::compression::{self, GzipTest};
+use modules::after::{
+    addition, gunzip, headers, not_modified, ranges, slice, ssi, sub_filter, userid,
+};
+use modules::headers_more;
+use proxy::accel;
 
 /// Finishes a response.
 ///

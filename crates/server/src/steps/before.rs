@@ -5,20 +5,20 @@
 
 use runtime::timing::current_request;
 
-use crate::Failure;
-use crate::before::rewrite::Rewritten;
-use crate::before::{
+use httpcore::Failure;
+use httpcore::find_location;
+use httpcore::observe::Observe;
+use httpcore::outcome::Outcome;
+use httpcore::request::{Arrival, Request};
+use httpcore::settings::Location;
+use modules::before::rewrite::Rewritten;
+use modules::before::{
     client_body_early_read, client_max_body_size, limit_conn, limit_req, mirror, real_ip, rewrite,
     try_files,
 };
-use crate::find_location;
-use crate::headers_more;
-use crate::headers_more::HeadersMore;
-use crate::observe::Observe;
-use crate::outcome::Outcome;
-use crate::realpath_root;
-use crate::request::{Arrival, Request};
-use crate::settings::Location;
+use modules::headers_more;
+use modules::headers_more::HeadersMore;
+use modules::realpath_root;
 
 use super::judges;
 

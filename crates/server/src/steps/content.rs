@@ -5,19 +5,21 @@
 use message::Header;
 use runtime::timing::current_request;
 
-use crate::after::charset;
-use crate::content::proxy::Passing;
-use crate::content::tunnel_pass::Leading;
-use crate::content::{
-    autoindex, dav, empty_gif, flv, gzip_static, index, module, mp4, proxy, random_index,
-    static_files, tunnel_pass,
-};
 use crate::monitoring::status;
 use crate::monitoring::status::Shown;
-use crate::observe::{Observe, not_made};
-use crate::outcome::Outcome;
-use crate::request::Request;
-use crate::settings::Location;
+use httpcore::handler;
+use httpcore::observe::{Observe, not_made};
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::settings::Location;
+use modules::after::charset;
+use modules::content::{
+    autoindex, dav, empty_gif, flv, gzip_static, index, mp4, random_index, static_files,
+};
+use proxy;
+use proxy::Passing;
+use proxy::tunnel_pass;
+use proxy::tunnel_pass::Leading;
 
 /// Lets content be made; it may leave that to the next kind.
 macro_rules! may_make {
@@ -50,7 +52,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
     if request.location().has_content {
         if let Some(handler) = request.location().handler.clone() {
-            must_make!(observer, request, "module": module::make(request, &handler).await);
+            must_make!(observer, request, "module": handler::make(request, &handler).await);
         }
         if let Some(shown) = request.location().made::<Shown>().copied() {
             must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);

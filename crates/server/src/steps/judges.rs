@@ -4,13 +4,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::Failure;
-use crate::before::{access, auth_basic, auth_request};
-use crate::observe::Observe;
-use crate::outcome::Outcome;
-use crate::request::Request;
-use crate::satisfy::{self, Verdict, Verdicts};
-use crate::settings::Location;
+use httpcore::Failure;
+use httpcore::observe::Observe;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::satisfy::{self, Verdict, Verdicts};
+use httpcore::settings::Location;
+use modules::before::{access, auth_basic, auth_request};
 
 /// Whether anybody judges at a location.
 pub fn is_any(location: &Location) -> bool {

@@ -12,10 +12,10 @@ pub mod respond;
 #[cfg(test)]
 mod tests;
 
-use crate::Response;
-use crate::outcome::{Outcome, Start};
-use crate::request::Request;
-use crate::responder::Responder;
+use httpcore::Response;
+use httpcore::outcome::{Outcome, Start};
+use httpcore::request::Request;
+use httpcore::responder::Responder;
 
 /// The steps of this server.
 pub enum Steps {}

@@ -3,12 +3,12 @@
 //! To add a step, add a line in [`before`], [`content`] or [`after`]. Invariant: a failure becomes a response in one
 //! place only, [`error_page::cover`].
 
-use crate::content::hot_files;
-use crate::error_page::{self, Cover};
-use crate::observe::Observe;
-use crate::outcome::{Outcome, Settled, Start};
-use crate::request::{Arrival, Request, URI_CHANGES_MAX};
-use crate::{Failure, Response};
+use httpcore::error_page::{self, Cover};
+use httpcore::hot_files;
+use httpcore::observe::Observe;
+use httpcore::outcome::{Outcome, Settled, Start};
+use httpcore::request::{Arrival, Request, URI_CHANGES_MAX};
+use httpcore::{Failure, Response};
 
 use super::{after, before, content};
 

@@ -19,20 +19,20 @@ use wire::http1::request_parser::{HeadLimits, ParsedRequest, parse_head};
 use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
 use super::Steps;
-use crate::Response;
-use crate::client::Client;
-use crate::connection::send::{self, Started};
-use crate::content::proxy::early_hints;
-use crate::generation::Generation;
-use crate::http_loop::HttpLoop;
-use crate::outcome::Start;
 use crate::process::circumstances::Circumstances;
 use crate::process::load::{Loaded, Origin, load};
 use crate::process::pools::define_pools;
-use crate::request::Request;
-use crate::responder::Responder as _;
-use crate::status_zone;
-use crate::transport::{TestClient, Transport};
+use httpcore::Response;
+use httpcore::client::Client;
+use httpcore::connection::send::{self, Started};
+use httpcore::generation::Generation;
+use httpcore::http_loop::HttpLoop;
+use httpcore::outcome::Start;
+use httpcore::request::Request;
+use httpcore::responder::Responder as _;
+use httpcore::status_zone;
+use httpcore::transport::{TestClient, Transport};
+use proxy::early_hints;
 
 const ADDRESS: &str = "127.0.0.1:8080";
 
@@ -143,17 +143,6 @@ fn taken(request: Box<Request>) -> Box<TestClient> {
     match request.transport {
         Transport::Test(client) => client,
         _ => panic!("the transport of a test"),
-    }
-}
-
-impl TestClient {
-    /// The response: status, length, body; its end has come.
-    #[track_caller]
-    fn whole(&self) -> (u16, Option<u64>, String) {
-        assert!(self.is_ended);
-        let head = self.head.as_ref().expect("a head was sent");
-        let body = String::from_utf8(self.body.borrow().clone()).unwrap();
-        (head.status, head.content_length, body)
     }
 }
 

@@ -21,7 +21,8 @@ use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::widgets::Paragraph;
 
-use super::made::{self, refuse};
+use super::made::refuse;
+use crate::command_line::made;
 use crate::process::signals::Signals;
 use feed::News;
 use view::View;

@@ -1,0 +1,134 @@
+//! Answering a request whose head was read, on whatever it came: the steps, and the sending of the response.
+//!
+//! Invariant: a connection of any protocol has its requests answered here, and ended in [`super::finish`].
+
+use std::rc::Rc;
+
+use logs::Level;
+
+use crate::outcome::Start;
+use crate::request::Request;
+use crate::responder::Responder;
+use crate::status_zone::Running;
+use runtime::Loop;
+
+use super::finish::After;
+use super::send;
+use crate::connection::finish;
+
+/// Logged status of a client that did not send what it announced.
+const TIMED_OUT: u16 = 408;
+
+/// The result of reading a request's head.
+pub enum Started {
+    /// A valid request.
+    Fresh,
+    /// A request that is refused with this status.
+    Refused {
+        /// The status.
+        status: u16,
+        /// The reason, for the log.
+        why: String,
+        /// Whether more of it is likely to arrive.
+        must_linger: bool,
+    },
+    /// A request that gets no response; the log shows this status.
+    Silent {
+        /// The status.
+        status: u16,
+        /// The reason, for the log.
+        why: String,
+    },
+}
+
+/// Makes the response and sends it; returns what becomes of the connection.
+pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) -> After {
+    tell_dropped(request);
+    let mut refused = After::close();
+    let response = match start {
+        Started::Fresh => match R::respond(request, Start::Fresh).await {
+            Some(response) if finish::must_judge(request) => {
+                Box::pin(finish::judge::<R>(request, response)).await
+            }
+            response => response,
+        },
+        Started::Refused {
+            status,
+            why,
+            must_linger,
+        } => {
+            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
+            refused = After::Close {
+                must_linger,
+                is_timeout: false,
+            };
+            Box::pin(R::respond(request, Start::Refused(status))).await
+        }
+        Started::Silent { status, why } => {
+            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
+            request.silent_status = Some(status);
+            refused = After::timed_out();
+            None
+        }
+    };
+    if request.body.is_streamed() && !request.transport.is_body_over() {
+        request.transport.close_after_response();
+    }
+    let after = match response {
+        Some(response) => match send::start(request, response) {
+            send::Started::Done(after) => after,
+            send::Started::Left(left) => Box::pin(send::go_on(request, left)).await,
+        },
+        None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
+        None => refused,
+    };
+    if after == After::close() {
+        refused
+    } else {
+        after
+    }
+}
+
+/// Logs which header lines are ignored.
+fn tell_dropped(request: &Request) {
+    for line in &request.head.dropped {
+        request.log(Level::Info, &|out| {
+            out.extend_from_slice(b"client sent invalid header line: \"");
+            out.extend_from_slice(request.head.text(*line));
+            out.extend_from_slice(b"\" while reading client request headers");
+        });
+    }
+}
+
+/// A request between its first byte and its end, as the metrics count it.
+pub(super) struct Counted {
+    loop_: Rc<Loop>,
+    is_answering: bool,
+    pub(super) zone: Option<Running>,
+}
+
+impl Counted {
+    pub(super) fn begin(loop_: &Rc<Loop>) -> Self {
+        loop_.figures.in_exchange.add(1);
+        Self {
+            loop_: Rc::clone(loop_),
+            is_answering: false,
+            zone: None,
+        }
+    }
+
+    /// Called when the head has arrived.
+    pub(super) fn answer(&mut self) {
+        self.is_answering = true;
+        self.loop_.figures.requests.add(1);
+        self.loop_.figures.answering.add(1);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let figures = &self.loop_.figures;
+        figures.answering.sub(u64::from(self.is_answering));
+        figures.in_exchange.sub(1);
+    }
+}

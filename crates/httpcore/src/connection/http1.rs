@@ -1,0 +1,290 @@
+//! An HTTP/1 connection: request after request, until one side ends it.
+//!
+//! Not here: how a request is answered ([`super::answer`]), framing ([`crate::transport::http1`]).
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use logs::Level;
+use message::RequestHead;
+use wire::http1::request_parser::HeadLimits;
+use wire::{Error as WireError, turn};
+
+use crate::generation::Generation;
+use crate::request::Request;
+use crate::responder::Responder;
+use crate::route::{NamedServer, ServerId};
+use crate::status_zone;
+use crate::transport::http1::Link;
+use crate::transport::{Http1, Transport};
+use runtime::timing::current_request;
+use runtime::{Idle, Seat, Waiting};
+
+use super::answer::{Counted, Started};
+use super::directives::Lingering;
+use super::finish::After;
+use super::proxy_protocol;
+use crate::client::Client;
+use crate::connection::answer;
+use crate::connection::finish;
+
+/// Serves a connection to its end.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` would hold its arguments twice as long as the connection lives"
+)]
+pub(super) fn run<R: Responder>(
+    client: &Rc<Client>,
+    seat: Seat,
+    mut link: Option<Link>,
+) -> impl Future<Output = ()> {
+    async move {
+        // Boxed: few connections begin so.
+        if proxy_protocol::is_due(client)
+            && let Some(open) = &mut link
+            && !Box::pin(proxy_protocol::read(open, client)).await
+        {
+            return close(seat, link);
+        }
+        let mut keepalive = None;
+        while let Some(open) = &mut link
+            && wait(open, client, keepalive).await
+        {
+            // A reload may have come in the meantime.
+            let generation = client.http.generation();
+            let answered = exchange::<R>(&mut link, Rc::clone(client), generation);
+            keepalive = Box::pin(answered).await;
+            if keepalive.is_none() {
+                break;
+            }
+        }
+        close(seat, link);
+    }
+}
+
+/// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
+/// another loop.
+fn close(seat: Seat, link: Option<Link>) {
+    drop(seat);
+    drop(link);
+}
+
+/// Waits for the first byte of a request; `false`: the connection is over.
+async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> bool {
+    let Link { wire, place } = link;
+    if wire.has_unread() {
+        turn::go_on().await;
+        current_request::another();
+        return true;
+    }
+    let (idle, timeout): (Idle, Duration) = match keepalive {
+        Some(timeout) => (place.enter(Waiting::Kept), timeout),
+        None => match first_timeout(client) {
+            Some(timeout) => (place.enter(Waiting::New), timeout),
+            None => return false,
+        },
+    };
+    let outcome = tokio::select! {
+        biased;
+        outcome = wire.wait(timeout) => outcome,
+        () = idle.told() => return false,
+    };
+    if keepalive.is_none() && matches!(outcome, Err(WireError::Timeout)) {
+        client.log(
+            &client.http.generation(),
+            Level::Info,
+            "client timed out (110: Connection timed out) while waiting for request",
+        );
+    }
+    outcome.is_ok()
+}
+
+/// Maximum time that a new connection may stay silent; `None`: a reload removed its address.
+fn first_timeout(client: &Client) -> Option<Duration> {
+    let generation = client.http.generation();
+    let settings = &generation.settings;
+    let entry = client.entry(&generation)?;
+    let server = settings.server(settings.listens.entries()[entry].default);
+    Some(server.settings.client_header_timeout.duration())
+}
+
+/// Reads a request, answers it, and tidies up. Returns the connection, which is not closed before the metrics stop
+/// counting the request.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
+)]
+fn exchange<'a, R: Responder>(
+    link: &'a mut Option<Link>,
+    client: Rc<Client>,
+    generation: Rc<Generation>,
+) -> impl Future<Output = Option<Duration>> + use<'a, R> {
+    async move {
+        let open = link.as_mut()?;
+        let mut counted = Counted::begin(&client.loop_);
+        let is_pipelined = open.wire.has_unread();
+        let (head, server, start) = match read(open, &client, &generation).await {
+            Ok(read) => read,
+            Err(error) => {
+                tell_lost(&client, &generation, &error);
+                return None;
+            }
+        };
+        client.requests.set(client.requests.get() + 1);
+        counted.answer();
+        current_request::begin(head.line());
+        let transport = Transport::Http1(Http1::new(link.take()?, &head, is_pipelined));
+        let mut request = Request::new(transport, client, generation, head, server);
+        counted.zone = status_zone::begin(&request);
+        request.capture_server_name();
+        let after = answer::answer::<R>(&mut request, start).await;
+        let after = finish::finish::<R>(&mut request, after).await;
+        if let Some(keepalive) = kept_for(&request, after) {
+            *link = Some(request.transport.into_http1()?.into_link());
+            return Some(keepalive);
+        }
+        // Boxed: most connections are kept.
+        Box::pin(leave(request, after, link)).await
+    }
+}
+
+/// Maximum time that the connection waits for the next request, where nothing else is to be done before.
+fn kept_for(request: &Request, after: After) -> Option<Duration> {
+    let keepalive = &request.location().settings.keepalive;
+    let is_at_once = keepalive.keepalive_min_timeout.duration().is_zero();
+    let timeout = Duration::from_millis(keepalive.keepalive_timeout.timeout_ms);
+    (after == After::Keep && is_at_once).then_some(timeout)
+}
+
+/// Keeps or closes the connection of a request that is over. One that is not kept has finished lingering.
+async fn leave(request: Box<Request>, after: After, back: &mut Option<Link>) -> Option<Duration> {
+    let generation = request.generation.clone();
+    let settings = &generation.settings.location(request.location).settings;
+    let (total, between) = (
+        settings.closing.lingering_time.duration(),
+        settings.closing.lingering_timeout.duration(),
+    );
+    let timeout = Duration::from_millis(settings.keepalive.keepalive_timeout.timeout_ms);
+    let at_least = settings.keepalive.keepalive_min_timeout.duration();
+    let http1 = request.transport.into_http1()?;
+    let is_body_over = http1.is_body_over();
+    let link = back.insert(http1.into_link());
+    let wire = &mut link.wire;
+    match after {
+        After::Keep => {
+            return Box::pin(hold(wire, timeout, at_least)).await;
+        }
+        After::Reset => drop(wire.stream.set_reset_on_close()),
+        After::Close {
+            is_timeout: true, ..
+        } if settings.closing.reset_timedout_connection => {
+            let _ = wire.stream.set_reset_on_close();
+        }
+        After::Close {
+            is_timeout: true, ..
+        } => {}
+        After::Close { must_linger, .. } => {
+            let is_due = match settings.closing.lingering_close {
+                Lingering::Off => false,
+                Lingering::On => {
+                    must_linger || !is_body_over || wire.has_unread() || wire.may_have_more()
+                }
+                Lingering::Always => true,
+            };
+            if is_due {
+                let lingering = Box::pin(wire.linger(total, between));
+                link.place
+                    .wait_for(Waiting::Lingering, pin!(lingering))
+                    .await;
+            }
+        }
+    }
+    None
+}
+
+/// Keeps a connection, which cannot be told to close yet, for `at_least` or until the next request comes. Returns the
+/// rest of `timeout`, if the connection goes on.
+async fn hold(
+    wire: &mut wire::Connection,
+    timeout: Duration,
+    at_least: Duration,
+) -> Option<Duration> {
+    let at_least = at_least.min(timeout);
+    match wire.wait(at_least).await {
+        Ok(()) => Some(timeout),
+        Err(wire::Error::Timeout) if at_least < timeout => Some(timeout - at_least),
+        Err(_) => None,
+    }
+}
+
+/// Logs that the connection broke before a request had arrived.
+fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
+    if let WireError::Io(error) = error {
+        let text = format!("recv() failed ({error}) while reading client request");
+        client.log(generation, Level::Info, &text);
+    }
+}
+
+/// Reads a head and chooses the server by its host.
+///
+/// # Errors
+/// The connection broke before a request had arrived.
+pub async fn read(
+    link: &mut Link,
+    client: &Client,
+    generation: &Generation,
+) -> Result<(Box<RequestHead>, ServerId, Started), WireError> {
+    let settings = &generation.settings;
+    let entry = client.entry(generation).ok_or(WireError::Closed)?;
+    let names = &settings.names[entry];
+    let default = settings.listens.entries()[entry].default;
+    let first = settings.server(default);
+    let mut chosen: Option<ServerId> = None;
+    let mut choose = |host: &[u8]| -> Option<HeadLimits> {
+        let NamedServer { server, .. } = names.find(host)?;
+        chosen = Some(server);
+        Some(settings.server(server).limits)
+    };
+    let timeout = first.settings.client_header_timeout.duration();
+    let outcome = {
+        let Link { wire, place } = link;
+        let reading = pin!(wire.read_head(&first.limits, timeout, &mut choose));
+        place.wait_for(Waiting::Head, reading).await
+    };
+    let Some(outcome) = outcome else {
+        let text = "reusing connection while reading client request headers";
+        client.log(generation, Level::Info, text);
+        return Err(WireError::Closed);
+    };
+    match outcome {
+        Ok(head) => {
+            let server = match head.host() {
+                Some(_) => chosen,
+                None => names.find(b"").map(|named| named.server),
+            };
+            Ok((head, server.unwrap_or(default), Started::Fresh))
+        }
+        Err(WireError::Refused(refusal)) => {
+            let server = match refusal.head.host() {
+                None if refusal.is_whole => names.find(b"").map(|named| named.server),
+                _ => chosen,
+            };
+            let start = if refusal.is_silent {
+                Started::Silent {
+                    status: refusal.status,
+                    why: refusal.why,
+                }
+            } else {
+                Started::Refused {
+                    status: refusal.status,
+                    why: refusal.why,
+                    must_linger: refusal.must_linger,
+                }
+            };
+            Ok((Box::new(refusal.head), server.unwrap_or(default), start))
+        }
+        Err(error) => Err(error),
+    }
+}

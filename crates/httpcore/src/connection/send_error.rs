@@ -1,0 +1,90 @@
+//! The reasons for which sending a response ends early, and their log lines.
+//!
+//! Invariant: the connection is closed then, since it is not known how much of the response the client has.
+
+use std::io;
+
+use logs::Level;
+use message::BodyError;
+
+use crate::request::Request;
+use crate::request_body;
+
+use super::finish::After;
+use crate::connection::finish;
+
+/// The reason why sending ended early; the connection is closed.
+pub(super) enum Stop {
+    Client(wire::Error),
+    Disk(disk::Error),
+    Body(BodyError),
+    /// The client closed while the response waited for its source.
+    Left,
+}
+
+impl From<wire::Error> for Stop {
+    fn from(error: wire::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// Logs why sending ended early, and closes.
+pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
+    let mut is_timeout = false;
+    let is_ours = !matches!(
+        stop,
+        Stop::Client(_) | Stop::Left | Stop::Disk(disk::Error::Socket(_))
+    );
+    match stop {
+        Stop::Client(wire::Error::Timeout) => {
+            is_timeout = true;
+            log_timeout(request);
+        }
+        Stop::Disk(disk::Error::Socket(error)) if error.kind() == io::ErrorKind::TimedOut => {
+            is_timeout = true;
+            log_timeout(request);
+        }
+        Stop::Client(error) => request.log(Level::Info, &|out| {
+            out.extend_from_slice(
+                format!("send() failed: {error} while sending response to client").as_bytes(),
+            );
+        }),
+        Stop::Disk(disk::Error::Socket(error)) => request.log(Level::Info, &|out| {
+            out.extend_from_slice(
+                format!("sendfile() failed: {error} while sending response to client").as_bytes(),
+            );
+        }),
+        Stop::Disk(disk::Error::Overflow(overflow)) => request.log(Level::Error, &|out| {
+            out.extend_from_slice(overflow.to_string().as_bytes());
+        }),
+        Stop::Disk(error) => request.log(Level::Alert, &|out| {
+            out.extend_from_slice(error.to_string().as_bytes());
+            out.extend_from_slice(b" while sending response to client: \"");
+            let mut mapped = crate::path::Mapped::default();
+            if crate::path::map(request, &mut mapped).is_ok() {
+                out.extend_from_slice(&mapped.path);
+            }
+            out.push(b'"');
+        }),
+        Stop::Left => request_body::log_left(request),
+        Stop::Body(BodyError::Logged | BodyError::Invalid) => {}
+        Stop::Body(error) => request.log(Level::Error, &|out| {
+            out.extend_from_slice(error.to_string().as_bytes())
+        }),
+    }
+    if is_ours && !finish::has_told_end(request) {
+        return After::Reset;
+    }
+    After::Close {
+        must_linger: false,
+        is_timeout,
+    }
+}
+
+fn log_timeout(request: &Request) {
+    request.log(Level::Info, &|out| {
+        out.extend_from_slice(
+            b"client timed out (110: Connection timed out) while sending response to client",
+        );
+    });
+}

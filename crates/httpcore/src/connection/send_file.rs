@@ -1,0 +1,132 @@
+//! Sending a body that is a file.
+//!
+//! Not here: which pages are in memory, and how the others are read (`disk`). Invariant: as in [`super::send`].
+
+use std::io;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::{BodyError, FileRange};
+use wire::rate::Allowed;
+
+use crate::files;
+use crate::request::Request;
+
+use super::send::{Delivery, TOGETHER_MAX, send_head};
+use super::send_error::Stop;
+
+/// Sends a file that is the whole body: a small one with the head, a large one after it from the page cache.
+pub(super) async fn send_whole_file(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    delivery: Delivery,
+) -> Result<(), Stop> {
+    if range.len <= TOGETHER_MAX && !range.file.has_copy() {
+        let bytes = read(
+            request,
+            &range,
+            usize::try_from(range.len).unwrap_or(usize::MAX),
+        )
+        .await?;
+        return send_head(request, delivery, &bytes).await;
+    }
+    let settings = &request.location().settings;
+    // Full packets all the way cost a seventh less per byte of a large file.
+    let corks = settings.sending.tcp_nopush && settings.files.sendfile;
+    if corks {
+        request.transport.cork(true);
+    }
+    send_head(request, delivery, &[]).await?;
+    send_file(request, range, delivery).await?;
+    if corks {
+        request.transport.cork(false);
+    }
+    Ok(())
+}
+
+/// Sends as much of a file's copy in memory as the socket takes at once: usually all of it.
+pub(super) fn send_copy(
+    request: &mut Request,
+    range: &mut FileRange<Rc<OpenFile>>,
+) -> Result<(), Stop> {
+    let before = request.transport.sent();
+    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+    match request.transport.send_copy(&range.file, range.offset, len) {
+        Ok(sent) => {
+            request.count(before, 0);
+            range.offset += sent as u64;
+            range.len -= sent as u64;
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(Stop::Client(error.into())),
+    }
+}
+
+/// Reads a whole range; a short read means that the file was truncated.
+async fn read(
+    request: &Request,
+    range: &FileRange<Rc<OpenFile>>,
+    len: usize,
+) -> Result<Bytes, Stop> {
+    let disk = &request.client.loop_.disk;
+    let first = match disk.try_read(&range.file, range.offset, len) {
+        Ok(found) => found,
+        Err(disk::WouldBlock) => {
+            let access =
+                files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
+            disk.read(&range.file, range.offset, len, &access).await
+        }
+    };
+    let bytes = first.map_err(Stop::Disk)?;
+    if bytes.len() < len {
+        return Err(Stop::Disk(disk::Error::Truncated {
+            len: range.offset + bytes.len() as u64,
+        }));
+    }
+    Ok(bytes)
+}
+
+/// Sends a range of a file without copying it to memory.
+pub(super) async fn send_file(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    delivery: Delivery,
+) -> Result<(), Stop> {
+    let generation = Rc::clone(&request.generation);
+    let location = generation.settings.location(request.location);
+    let pool = files::pool(request)
+        .map_err(|_| Stop::Body(BodyError::Truncated))?
+        .clone();
+    let access = files::reading(location, &pool);
+    let disk = request.client.loop_.disk.clone();
+    let (mut offset, end) = (range.offset, range.offset + range.len);
+    let begun = request.sent.get().bytes;
+    while offset < end {
+        let upto = end.min(offset.saturating_add(allowed(request, delivery, begun).await));
+        let start = offset;
+        let part = (&mut offset, upto);
+        let outcome = request
+            .transport
+            .send_file(&disk, &range.file, part, delivery.timeout, &access)
+            .await;
+        request.add_sent(offset - start);
+        outcome.map_err(Stop::Disk)?;
+    }
+    Ok(())
+}
+
+/// Number of bytes that `limit_rate` allows now; waits while it allows none.
+pub(super) async fn allowed(request: &Request, delivery: Delivery, begun: u64) -> u64 {
+    if delivery.rate.per_second == 0 {
+        return u64::MAX;
+    }
+    loop {
+        let sent = request.sent.get().bytes - begun;
+        match delivery.rate.allow(sent, request.elapsed_ms()) {
+            Allowed::Bytes(bytes) => return bytes,
+            Allowed::Wait(pause) => request.client.loop_.wire.wheel.sleep(pause).await,
+        }
+    }
+}

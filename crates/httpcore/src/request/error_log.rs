@@ -1,0 +1,49 @@
+//! The error log lines of a request: its context, and the action that failed.
+//!
+//! Not here: where they go ([`logs`]), lines about an upstream server ([`proxy`]).
+
+use bytes::Bytes;
+use logs::{ErrorContext, Level};
+use message::HeaderId;
+
+use super::Request;
+
+impl Request {
+    /// Its URI, if it is a sub-request.
+    #[must_use]
+    pub fn uri_of_subrequest(&self) -> Option<&Bytes> {
+        (self.depth_of_subrequests() > 0).then_some(&self.uri)
+    }
+
+    /// Writes a line to the error logs of the location.
+    pub fn log(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let action = self.is_logging.get().then_some("logging request");
+        self.log_while(action, level, text);
+    }
+
+    /// Writes a line about what becomes of the answer's body on its way.
+    pub fn log_sending(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let action = match self.is_of_upstream() {
+            true => "sending to client",
+            false => "sending response to client",
+        };
+        self.log_while(Some(action), level, text);
+    }
+
+    fn log_while(&self, action: Option<&str>, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        let logs = self.location().error_logs();
+        if !logs.wants(level) {
+            return;
+        }
+        let context = ErrorContext {
+            server: Some(&self.server().name),
+            request: Some(self.head.line()),
+            action: action.map(str::as_bytes),
+            subrequest: self.uri_of_subrequest().map(|uri| &uri[..]),
+            host: self.head.get(HeaderId::Host),
+            referrer: self.head.get(HeaderId::Referer),
+            ..ErrorContext::default()
+        };
+        self.client.tell(logs, level, context, text);
+    }
+}

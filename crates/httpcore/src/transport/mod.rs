@@ -1,0 +1,416 @@
+//! The way of one request's bytes from the client and back: the operations that the core needs of a protocol.
+//!
+//! There is one variant for each protocol, and one for requests without a client. A request of a multiplexed connection
+//! (HTTP/2, HTTP/3) becomes another one; a connection of such a protocol has many at a time. Not here: the meaning of a
+//! request, the client's address ([`crate::client::Client`]), what is counted and logged. Invariant: the enum is
+//! closed, and each operation is a match, so that the way of a small response costs no dynamic call.
+
+mod detached;
+pub mod http1;
+#[cfg(any(test, feature = "testing"))]
+mod test_client;
+mod tunnel;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use disk::{Access, Local, OpenFile};
+use message::Header;
+
+use crate::Response;
+
+pub use detached::{Detached, Leave};
+pub use http1::Http1;
+#[cfg(any(test, feature = "testing"))]
+pub use test_client::TestClient;
+pub use tunnel::{ClientSide, Tunnel};
+
+/// What a request came on, and its response goes out on.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and a box would cost each request an allocation"
+)]
+pub enum Transport {
+    /// An HTTP/1 connection in the hands of its request.
+    Http1(Http1),
+    /// None: a sub-request, or one that goes on after its response was sent.
+    None(Detached),
+    /// No socket, but the client of a test.
+    #[cfg(any(test, feature = "testing"))]
+    Test(Box<TestClient>),
+}
+
+/// The reason why no more of a body can be read.
+#[derive(Debug)]
+pub enum BodyStop {
+    /// The client stands still, and its place is wanted for another one.
+    GaveWay,
+    /// The transport failed, or the body is malformed.
+    Failed(wire::Error),
+}
+
+/// The facts of a response that decide how its end is marked.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// Whether there is a body, perhaps an empty one.
+    pub has_body: bool,
+    /// Whether trailers may follow the body.
+    pub has_trailers: bool,
+    /// Whether chunks are allowed (`chunked_transfer_encoding`).
+    pub may_chunk: bool,
+}
+
+/// A head to be sent.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    /// The response.
+    pub response: &'a Response,
+    /// `Server` as a complete line with its end; empty: none.
+    pub server_line: &'a [u8],
+    /// Idle time that the client is told, in seconds (second argument of `keepalive_timeout`).
+    pub keepalive_told: Option<u64>,
+}
+
+/// A part of a response that can be sent at once.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    /// The head, where it goes before the body's bytes.
+    pub head: Option<Head<'a>>,
+    /// Bytes of the body; may be empty.
+    pub body: &'a [u8],
+    /// Whether the end goes with it. Only where [`Transport::frame`] has said that the end is explicit.
+    pub is_last: bool,
+}
+
+/// The part of a [`Piece`] that was not taken at once.
+#[derive(Debug, Default)]
+pub struct Unsent {
+    /// The head, and the framing before the body's bytes.
+    pub head: Vec<u8>,
+    /// Length of the response's head in bytes, sent or not.
+    pub head_len: u64,
+    /// Number of the body's bytes that were sent.
+    pub gone: usize,
+    /// The rest of the framing behind them.
+    pub behind: &'static [u8],
+}
+
+/// Calls an operation of the protocol; `none` is its result where there is no client.
+macro_rules! on {
+    ($self:ident, $transport:ident => $call:expr, none => $none:expr) => {
+        match $self {
+            Self::Http1($transport) => $call,
+            Self::None(_) => $none,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test($transport) => $call,
+        }
+    };
+}
+
+impl Transport {
+    /// The transport of a request that belongs to this one's and has no client: it reads nothing, and sends nothing.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self::None(Detached::new(match self {
+            Self::None(above) => above.leave(),
+            _ => Leave::default(),
+        }))
+    }
+
+    /// As [`Transport::detached`], for this request itself: what is shown of the transport stays the same.
+    #[must_use]
+    pub fn stand_in(&self) -> Self {
+        let mut stand_in = self.detached();
+        if let Self::None(detached) = &mut stand_in {
+            detached.is_persistent = self.is_persistent();
+            detached.is_pipelined = self.is_pipelined();
+        }
+        stand_in
+    }
+
+    /// Whether there is no client.
+    #[must_use]
+    pub const fn is_detached(&self) -> bool {
+        matches!(self, Self::None(_))
+    }
+
+    /// The flag by which a request without a client learns that the client has left.
+    #[must_use]
+    pub fn leave(&self) -> Option<Leave> {
+        match self {
+            Self::None(detached) => Some(detached.leave()),
+            _ => None,
+        }
+    }
+
+    /// Whether the request came whole with the event for which the loop was last woken.
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        on!(self, it => it.is_prompt(), none => false)
+    }
+
+    /// Whether bytes of the next request came together with this one's head (`$pipe`).
+    #[must_use]
+    pub fn is_pipelined(&self) -> bool {
+        match self {
+            Self::Http1(it) => it.is_pipelined(),
+            Self::None(detached) => detached.is_pipelined,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.is_pipelined(),
+        }
+    }
+
+    /// The client's TCP socket, where there is one.
+    #[must_use]
+    pub fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        on!(self, it => it.tcp_socket(), none => None)
+    }
+
+    /// Waits until the client has closed its side; without a client, until that was reported ([`Leave::tell`]).
+    pub async fn peer_closed(&self) {
+        match self {
+            Self::Http1(it) => it.peer_closed().await,
+            Self::None(detached) => detached.peer_closed().await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.peer_closed().await,
+        }
+    }
+
+    /// Whether the body of the request was read to its end.
+    #[must_use]
+    pub fn is_body_over(&self) -> bool {
+        on!(self, it => it.is_body_over(), none => true)
+    }
+
+    /// Bytes of the body that were read, with their framing.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        on!(self, it => it.body_bytes(), none => 0)
+    }
+
+    /// Sets the maximum size of a body whose length is not announced, in bytes; 0: none.
+    pub fn limit_body(&mut self, limit: u64) {
+        on!(self, it => it.limit_body(limit), none => ());
+    }
+
+    /// The bytes of the body that have arrived; `None`: there are none.
+    ///
+    /// # Errors
+    /// The body is malformed, or the transport failed.
+    pub fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
+        on!(self, it => it.try_read_body(), none => Ok(None))
+    }
+
+    /// Appends the next bytes of the body to `out`; nothing only at the end. `timeout` applies to this piece.
+    ///
+    /// # Errors
+    /// [`BodyStop`]
+    pub async fn read_body(
+        &mut self,
+        timeout: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BodyStop> {
+        on!(self, it => it.read_body(timeout, out).await, none => Ok(()))
+    }
+
+    /// Reads the rest of the body and throws it away, for at most `total`, with at most `between` from one piece to the
+    /// next.
+    ///
+    /// # Errors
+    /// [`BodyStop`]
+    pub async fn discard_body(
+        &mut self,
+        total: Duration,
+        between: Duration,
+    ) -> Result<(), BodyStop> {
+        on!(self, it => it.discard_body(total, between).await, none => Ok(()))
+    }
+
+    /// Whether the client may use the connection for another request.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        match self {
+            Self::Http1(it) => it.is_persistent(),
+            Self::None(detached) => detached.is_persistent,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.is_persistent(),
+        }
+    }
+
+    /// Has the connection closed behind the response.
+    pub fn close_after_response(&mut self) {
+        match self {
+            Self::Http1(it) => it.close_after_response(),
+            Self::None(detached) => detached.is_persistent = false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.close_after_response(),
+        }
+    }
+
+    /// Answers `Expect: 100-continue`, unless that was done.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn invite(&mut self, timeout: Duration) -> Result<(), wire::Error> {
+        on!(self, it => it.invite(timeout).await, none => Ok(()))
+    }
+
+    /// Whether the client may be sent interim responses (RFC 9110, 15.2).
+    #[must_use]
+    pub fn takes_interim(&self) -> bool {
+        on!(self, it => it.takes_interim(), none => false)
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn interim(
+        &mut self,
+        timeout: Duration,
+        status: u16,
+        lines: &[Header],
+    ) -> Result<(), wire::Error> {
+        on!(self, it => it.interim(timeout, status, lines).await, none => Ok(()))
+    }
+
+    /// Decides how the end of a response is marked, and whether the connection must be closed for that. Returns whether
+    /// the end is explicit: to be sent by itself ([`Transport::end`]), or with the last piece.
+    pub fn frame(&mut self, response: &mut Response, extent: &Extent) -> bool {
+        on!(self, it => it.frame(response, extent), none => false)
+    }
+
+    /// Whether the response is sent in chunks (RFC 9112, 7.1).
+    #[must_use]
+    pub fn is_chunked(&self) -> bool {
+        on!(self, it => it.is_chunked(), none => false)
+    }
+
+    /// Whether the client can tell the end of a response, with or without a body, before the connection ends.
+    #[must_use]
+    pub fn tells_end(&self, response: &Response, has_body: bool) -> bool {
+        on!(self, it => it.tells_end(response, has_body), none => true)
+    }
+
+    /// Whether head and body of a response may be sent by one [`Transport::send_now`].
+    #[must_use]
+    pub fn sends_at_once(&self) -> bool {
+        on!(self, it => it.sends_at_once(), none => false)
+    }
+
+    /// Lets the next piece wait for the bytes that follow it, for at most 200 ms.
+    pub fn hold_next(&mut self, holds: bool) {
+        on!(self, it => it.hold_next(holds), none => ());
+    }
+
+    /// Gathers small pieces to full packets from here on, or no longer (no `tcp_nodelay`).
+    pub fn gather(&self, gathers: bool) {
+        on!(self, it => it.gather(gathers), none => ());
+    }
+
+    /// Holds back packets that are not full from here on, or no longer (`tcp_nopush`).
+    pub fn cork(&self, corks: bool) {
+        on!(self, it => it.cork(corks), none => ());
+    }
+
+    /// Sends as much of a piece as is taken at once.
+    ///
+    /// # Errors
+    /// Those of the socket; nothing was sent then.
+    #[inline]
+    pub fn send_now(&mut self, piece: &Piece<'_>) -> Result<Unsent, wire::Error> {
+        on!(self, it => it.send_now(piece), none => Err(wire::Error::Closed))
+    }
+
+    /// Announces a piece of the body that is sent in parts; `len` is its length in bytes.
+    ///
+    /// # Errors
+    /// As [`Transport::send_bytes`].
+    pub async fn open_piece(&mut self, timeout: Duration, len: u64) -> Result<(), wire::Error> {
+        on!(self, it => it.open_piece(timeout, len).await, none => Err(wire::Error::Closed))
+    }
+
+    /// Sends bytes of an announced piece, of a body whose end is not explicit, or what [`Transport::send_now`] left;
+    /// `timeout` applies between two writes.
+    ///
+    /// # Errors
+    /// [`wire::Error::Timeout`]: the client takes nothing; [`wire::Error::Io`]: it is gone.
+    pub async fn send_bytes(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), wire::Error> {
+        on!(self, it => it.send_bytes(timeout, bytes).await, none => Err(wire::Error::Closed))
+    }
+
+    /// Ends an announced piece.
+    ///
+    /// # Errors
+    /// As [`Transport::send_bytes`].
+    pub async fn close_piece(&mut self, timeout: Duration) -> Result<(), wire::Error> {
+        on!(self, it => it.close_piece(timeout).await, none => Err(wire::Error::Closed))
+    }
+
+    /// Sends bytes of a file's copy in memory, without waiting; returns their number.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`], and those of the socket.
+    pub fn send_copy(&mut self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
+        on!(self, it => it.send_copy(file, offset, len), none => Err(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// Sends the bytes of a file from `offset`, which follows them, to before `end`. They are not counted by
+    /// [`Transport::sent`].
+    ///
+    /// # Errors
+    /// Those of the disk and the socket.
+    pub async fn send_file(
+        &mut self,
+        disk: &Local,
+        file: &Rc<OpenFile>,
+        (offset, end): (&mut u64, u64),
+        timeout: Duration,
+        access: &Access<'_>,
+    ) -> Result<(), disk::Error> {
+        match self {
+            Self::Http1(it) => {
+                let sink = it.sink(timeout);
+                disk.send(file, offset, end, &sink, access).await
+            }
+            Self::None(_) => Err(disk::Error::Socket(io::ErrorKind::NotConnected.into())),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => disk.send(file, offset, end, &**it, access).await,
+        }
+    }
+
+    /// Ends a body whose end is explicit, with its trailers.
+    ///
+    /// # Errors
+    /// As [`Transport::send_bytes`].
+    pub async fn end(&mut self, timeout: Duration, trailers: &[Header]) -> Result<(), wire::Error> {
+        on!(self, it => it.end(timeout, trailers).await, none => Ok(()))
+    }
+
+    /// Bytes sent so far, with those before this request, and without those of files.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        on!(self, it => it.sent(), none => 0)
+    }
+
+    /// The client's side of a tunnel, which takes the place of a body; `None`: there is no client. `patience`: see
+    /// [`ClientSide::patience`].
+    pub fn tunnel(&mut self, patience: Duration) -> Option<ClientSide<'_>> {
+        match self {
+            Self::Http1(it) => Some(it.tunnel(patience)),
+            _ => None,
+        }
+    }
+
+    /// The HTTP/1 connection, taken out.
+    #[must_use]
+    pub fn into_http1(self) -> Option<Http1> {
+        match self {
+            Self::Http1(it) => Some(it),
+            _ => None,
+        }
+    }
+}

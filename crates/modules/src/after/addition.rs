@@ -1,0 +1,170 @@
+//! `add_before_body` and `add_after_body`: other answers of the same server before and after a body.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use config::directives;
+use disk::OpenFile;
+use message::{Body, BodyError, Chunk, Header, Source};
+
+use httpcore::Response;
+use httpcore::module_metrics::ModuleMetrics;
+use httpcore::request::Request;
+use httpcore::settings::Location;
+use httpcore::subrequest;
+use httpcore::subrequest::include::{self, Inclusion, Whole};
+
+use super::media_types::MediaTypes;
+use httpcore::body_filter::{AnswerBody, Steps};
+
+directives! {
+    /// Content before and after a body (addition).
+    pub struct Addition in Location {
+        /// Inserts the response to this URI before the body of responses with status 200; `""` switches it off.
+        add_before_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
+        /// Appends the response to this URI to the body of responses with status 200; `""` switches it off.
+        add_after_body: Bytes = "\"\"", [HTTP | SERVER | LOCATION] 1, syntax "uri";
+        /// Sets the media types of the responses that content is added to, besides `text/html`; `*` means all.
+        addition_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+    }
+}
+
+impl Addition {
+    /// Whether there is anything to add.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        !self.add_before_body.is_empty() || !self.add_after_body.is_empty()
+    }
+}
+
+/// Whether bodies are added to those of a location.
+#[must_use]
+pub fn is_on(location: &Location) -> bool {
+    location.own::<Addition>().is_any()
+}
+
+/// Prepares the head for a body with others around it, if there are to be any. This comes before all other filters:
+/// they no longer take an empty page for empty.
+pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -> bool {
+    if settings.is_any() {
+        // The other answers may come from other servers.
+        response.ends_with_client();
+    }
+    let applies = settings.is_any()
+        && !request.is_subrequest()
+        && response.status == 200
+        && settings.addition_types.has(response);
+    if applies {
+        response.becomes_another();
+    }
+    applies
+}
+
+/// What its sub-requests are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("addition");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, is_on);
+    },
+};
+
+/// Has the other answers put around the client's body.
+pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
+    let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
+    let whole = Whole::of(request, response);
+    steps.push(move |request, body| {
+        let [before, after] = uris.map(|uri| part(request, &whole, uri));
+        Body::Stream(Box::new(Around {
+            before,
+            body: Some(body),
+            after,
+            trailers: Vec::new(),
+        }))
+    });
+}
+
+/// A part, unless there is none or it cannot be requested.
+fn part(request: &Request, whole: &Rc<Whole>, uri: Bytes) -> Part {
+    if uri.is_empty() {
+        return Part::None;
+    }
+    let inclusion = Inclusion {
+        whole: Rc::clone(whole),
+        stub: None,
+        is_value: false,
+    };
+    match include::make(request, uri, Bytes::new(), inclusion) {
+        Ok(child) => Part::Body(include::body(child, &SUBREQUESTS)),
+        Err(_) => Part::Failed,
+    }
+}
+
+enum Part {
+    None,
+    /// It cannot be requested.
+    Failed,
+    Body(AnswerBody),
+}
+
+impl Part {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        let next = match self {
+            Self::None => return Poll::Ready(None),
+            Self::Failed => Some(Err(BodyError::Logged)),
+            Self::Body(body) => ready!(body.poll_next(cx)),
+        };
+        if next.is_none() {
+            *self = Self::None;
+        }
+        Poll::Ready(next)
+    }
+}
+
+/// A body with others around it, sent one after the other.
+struct Around {
+    before: Part,
+    body: Option<AnswerBody>,
+    after: Part,
+    trailers: Vec<Header>,
+}
+
+impl Source<Rc<OpenFile>> for Around {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if let Some(next) = ready!(self.before.poll_next(cx)) {
+            return Poll::Ready(Some(next));
+        }
+        if let Some(body) = &mut self.body {
+            if let Some(next) = ready!(body.poll_next(cx)) {
+                return Poll::Ready(Some(next));
+            }
+            if let Body::Stream(source) = body {
+                self.trailers = source.trailers();
+            }
+            self.body = None;
+        }
+        self.after.poll_next(cx)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        match (&mut self.before, &mut self.body, &mut self.after) {
+            (Part::Body(body), _, _) | (_, Some(body), _) | (_, None, Part::Body(body)) => {
+                body.poll_ahead(cx);
+            }
+            _ => {}
+        }
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+}

@@ -1,0 +1,158 @@
+//! `brotli`: answers compressed with Brotli, by the directives of the module ngx_brotli.
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{
+    BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
+};
+use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
+
+use crate::after::media_types::MediaTypes;
+
+use super::coded::{Coder, Goal, Progress};
+use super::{Coding, Unused, ratio};
+
+/// Windows that `brotli_window` accepts, as logarithms.
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
+
+/// `brotli_window`: the logarithm of the window's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window(pub u32);
+
+impl Value for Window {
+    const SYNTAX: &'static str = "1k | 2k | … | 16m";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let size = Size::parse(args, scope)?;
+        let bits = WINDOW_BITS.into_iter().find(|bits| 1 << bits == size.0);
+        let wrong =
+            "must be 1k, 2k, 4k, 8k, 16k, 32k, 64k, 128k, 256k, 512k, 1m, 2m, 4m, 8m or 16m";
+        bits.map(Window)
+            .ok_or_else(|| Problem::directive(wrong).at(0))
+    }
+}
+
+directives! {
+    /// Compression with Brotli.
+    pub struct Brotli in Location {
+        /// Compresses responses with status 200, 403 or 404 for clients that accept `br`. Of several codings that a
+        /// client accepts, `zstd` comes first, then `br`, then `gzip`.
+        brotli: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
+        /// Sets the compression level, from 0 (fastest) to 11 (smallest).
+        brotli_comp_level: NumberWithin<0, 11> = "6", [HTTP | SERVER | LOCATION] 1;
+        /// Also compresses responses of these media types, besides `text/html`; `*` means all.
+        brotli_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+        /// Does not compress responses whose `Content-Length` is below this.
+        brotli_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
+        /// Sets the largest window that repetitions are searched in; one as large as the response is enough.
+        brotli_window: Window = "512k", [HTTP | SERVER | LOCATION] 1;
+        /// Has no effect, as in the nginx module.
+        brotli_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
+    }
+}
+
+httpcore::variables! {
+    /// The ratio of the original to the compressed length (Brotli).
+    "brotli_ratio" => fresh(|request, out| ratio::append(request, Coding::Brotli, out));
+}
+
+/// A compressor.
+pub struct Encoder {
+    state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
+    level: u32,
+}
+
+impl Brotli {
+    /// A compressor for one answer, of this length where that is known.
+    #[must_use]
+    pub fn coder(&self, len: Option<u64>) -> Encoder {
+        let mut bits = self.brotli_window.0;
+        if let Some(len) = len.filter(|len| *len > 0) {
+            let needed = WINDOW_BITS.into_iter().find(|bits| len <= 1 << bits);
+            bits = bits.min(needed.unwrap_or(bits));
+        }
+        // The level is within 0 to 11.
+        let level = self.brotli_comp_level.0 as u32;
+        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, bits);
+        Encoder { state, level }
+    }
+}
+
+impl Coder for Encoder {
+    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+        let operation = match goal {
+            Goal::Take => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            Goal::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            Goal::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        };
+        let mut given = out.len();
+        out.resize(out.capacity(), 0);
+        let (mut left, mut taken, mut room) = (input.len(), 0, out.len() - given);
+        let is_sound = self.state.compress_stream(
+            operation,
+            &mut left,
+            input,
+            &mut taken,
+            &mut room,
+            out,
+            &mut given,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        out.truncate(given);
+        if !is_sound {
+            return Err("BrotliEncoderCompressStream() failed".to_owned());
+        }
+        Ok(Progress {
+            taken,
+            is_done: match goal {
+                Goal::End => self.state.is_finished(),
+                Goal::Take | Goal::Flush => left == 0 && !self.state.has_more_output(),
+            },
+        })
+    }
+
+    fn inline_len(&self) -> usize {
+        match self.level {
+            0..=1 => 8 << 10,
+            2..=4 => 2 << 10,
+            5..=6 => 1 << 10,
+            _ => 0,
+        }
+    }
+
+    fn room(&self, len: usize) -> usize {
+        len
+    }
+
+    fn finish(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_piece_by_piece_is_one_stream() {
+        let text: Vec<u8> = (0..50_000_u32)
+            .map(|n| (n.wrapping_mul(n) % 251) as u8)
+            .collect();
+        for (level, bits) in [(0, 10), (6, 19), (11, 24)] {
+            let brotli = Brotli {
+                brotli: true,
+                brotli_comp_level: NumberWithin(level),
+                brotli_types: MediaTypes::All,
+                brotli_min_length: Size(0),
+                brotli_window: Window(bits),
+                brotli_buffers: Unused,
+            };
+            for len in [None, Some(text.len() as u64)] {
+                let coded = crate::after::compression::coded::all(brotli.coder(len), &text, 7_001);
+                let mut decoded = Vec::new();
+                brotli::BrotliDecompress(&mut &coded[..], &mut decoded).unwrap();
+                assert!(decoded == text, "level {level}, length {len:?}");
+            }
+        }
+    }
+}

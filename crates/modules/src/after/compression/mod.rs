@@ -1,0 +1,171 @@
+//! Compresses answers on their way out: `zstd`, `brotli` and `gzip`, in this order where a client accepts several.
+//!
+//! That is the order of nginx's modules of these names, each of which leaves an answer alone that already has an
+//! encoding. Quality values do not choose among codings, they only refuse one with `q=0`. Not here: which clients
+//! accept which coding (`accept`), and how bodies are coded (`coded`). Invariant: sub-requests are never compressed,
+//! since their bodies go into another one.
+
+pub mod accept;
+pub mod brotli;
+pub mod coded;
+mod counters;
+pub mod gzip;
+pub mod ratio;
+pub mod zstd;
+
+pub use counters::METRICS;
+
+use std::rc::Rc;
+
+use ::config::{Bufs, Groups, Problem, Scope, Size, Value, Word};
+use bytes::Bytes;
+
+use crate::after::compression::accept::Accepting;
+use crate::after::compression::brotli::Brotli;
+use crate::after::compression::gzip::Gzip;
+use crate::after::compression::zstd::Zstd;
+use httpcore::Response;
+use httpcore::request::Request;
+
+use super::media_types::MediaTypes;
+use httpcore::body_filter::Steps;
+
+use coded::Coder;
+use ratio::Ratio;
+
+/// The codings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// `Content-Encoding: gzip`.
+    Gzip,
+    /// `br`.
+    Brotli,
+    /// `zstd`.
+    Zstd,
+}
+
+impl Coding {
+    /// Its name in `Content-Encoding`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coding::Gzip => "gzip",
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+        }
+    }
+}
+
+/// Whether the client may be sent gzip: determined once for each answer, by the first step that asks, as in nginx.
+#[derive(Debug, Default)]
+pub struct GzipTest(Option<bool>);
+
+impl GzipTest {
+    /// Whether it may.
+    pub fn takes(&mut self, request: &Request, response: &Response) -> bool {
+        *self
+            .0
+            .get_or_insert_with(|| accept::takes_gzip(request, Some(response)))
+    }
+}
+
+/// A directive that has no effect here: its line is checked, and gives a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unused;
+
+impl Value for Unused {
+    const SYNTAX: &'static str = "number size";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        Bufs::parse(args, scope)?;
+        if let Some(word) = args.first() {
+            let sentence = "the directive is ignored: memory is taken as it is needed";
+            scope.warn(word.error(&Problem::new(sentence)));
+        }
+        Ok(Self)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// Whether a level compresses.
+#[must_use]
+pub fn is_on(settings: &dyn Groups) -> bool {
+    settings.own::<Zstd>().zstd || settings.own::<Brotli>().brotli || settings.own::<Gzip>().gzip
+}
+
+/// Records that clients that accept other codings would get another answer (`gzip_vary`).
+pub fn mark_varying(request: &Request, response: &mut Response) {
+    response.vary_accept_encoding |= request.location().own::<Accepting>().gzip_vary;
+}
+
+/// Has an answer compressed, if that is due.
+pub fn decide(
+    request: &mut Request,
+    settings: &dyn Groups,
+    response: &mut Response,
+    test: &mut GzipTest,
+    steps: &mut Steps,
+) {
+    let encoding = response.content_encoding.as_ref();
+    let is_encoded = encoding.is_some_and(|encoding| !encoding.is_empty());
+    if is_encoded || !matches!(response.status, 200 | 403 | 404) || request.is_subrequest() {
+        return;
+    }
+    let len = response.content_length;
+    if settings.own::<Zstd>().zstd {
+        let zstd = settings.own::<Zstd>();
+        if may_compress(response, zstd.zstd_min_length, &zstd.zstd_types) {
+            mark_varying(request, response);
+            if accept::takes(request, Coding::Zstd) {
+                let make = move |settings: &dyn Groups| settings.own::<Zstd>().coder(len);
+                return compress(request, response, Coding::Zstd, make, steps);
+            }
+        }
+    }
+    if settings.own::<Brotli>().brotli {
+        let brotli = settings.own::<Brotli>();
+        if may_compress(response, brotli.brotli_min_length, &brotli.brotli_types) {
+            mark_varying(request, response);
+            if accept::takes(request, Coding::Brotli) {
+                let make = move |settings: &dyn Groups| settings.own::<Brotli>().coder(len);
+                return compress(request, response, Coding::Brotli, make, steps);
+            }
+        }
+    }
+    if settings.own::<Gzip>().gzip {
+        let gzip = settings.own::<Gzip>();
+        if may_compress(response, gzip.gzip_min_length, &gzip.gzip_types) {
+            mark_varying(request, response);
+            if test.takes(request, response) {
+                let make = |settings: &dyn Groups| settings.own::<Gzip>().coder();
+                compress(request, response, Coding::Gzip, make, steps);
+            }
+        }
+    }
+}
+
+fn may_compress(response: &Response, min_length: Size, types: &MediaTypes) -> bool {
+    let length = response.content_length;
+    length.is_none_or(|length| length >= min_length.0) && types.has(response)
+}
+
+/// Has an answer compressed by the coder that `make` creates.
+fn compress<C: Coder>(
+    request: &mut Request,
+    response: &mut Response,
+    coding: Coding,
+    make: impl FnOnce(&dyn Groups) -> C + 'static,
+    steps: &mut Steps,
+) {
+    response.content_encoding = Some(Bytes::from_static(coding.name().as_bytes()));
+    response.becomes_another();
+    let ratio = Rc::new(Ratio::new(coding));
+    request.states.put(Rc::clone(&ratio));
+    steps.push(|request, body| {
+        let coder = make(request.location().groups());
+        coded::body(request, body, coder, Some(ratio))
+    });
+}

@@ -1,0 +1,173 @@
+//! `zstd`: answers compressed with Zstandard, by the directives of the module zstd-nginx-module.
+
+use config::{Flag, Problem, Scope, Size, Value, Word, directives};
+use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
+
+use crate::after::media_types::MediaTypes;
+
+use super::coded::{Coder, Goal, Progress};
+use super::{Coding, Unused, ratio};
+
+/// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
+const WINDOW_BITS_MAX: u32 = 23;
+/// The first level whose window would be larger.
+const LARGE_WINDOWS_FROM: i32 = 20;
+
+/// `zstd_comp_level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level(pub i32);
+
+impl Value for Level {
+    const SYNTAX: &'static str = "level";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        let text = args.first().map_or(&[][..], |word| word.bytes());
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        if !is_number {
+            return Err(Problem::directive("invalid number").at(0));
+        }
+        let level = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let levels = zstd::compression_level_range();
+        let level = level.filter(|level| *level != 0 && levels.contains(level));
+        level.map(Level).ok_or_else(|| {
+            Problem::new(format!(
+                "zstd compress level must between {} and {} excluding 0",
+                levels.start(),
+                levels.end()
+            ))
+            .at(0)
+        })
+    }
+}
+
+/// `zstd_dict_file`, which is refused.
+#[derive(Debug, Clone, Copy)]
+pub enum Dictionary {}
+
+impl Value for Dictionary {
+    const SYNTAX: &'static str = "file";
+
+    fn parse(_: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        Err(Problem::directive(
+            "is not built: clients have no way to know of a dictionary",
+        ))
+    }
+}
+
+directives! {
+    /// Compression with Zstandard.
+    pub struct Zstd in Location {
+        /// Compresses responses with status 200, 403 or 404 for clients that accept `zstd`. Of several codings that a
+        /// client accepts, `zstd` comes first, then `br`, then `gzip`.
+        zstd: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
+        /// Sets the compression level, up to 22 (smallest); negative levels are faster still.
+        zstd_comp_level: Level = "1", [HTTP | SERVER | LOCATION] 1;
+        /// Also compresses responses of these media types, besides `text/html`; `*` means all.
+        zstd_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
+        /// Does not compress responses whose `Content-Length` is below this.
+        zstd_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
+        /// Has no effect: memory is allocated as it is needed.
+        zstd_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
+        /// Refused: a client cannot learn which dictionary a response was compressed with.
+        zstd_dict_file: Option<Dictionary> = none, [HTTP] 1;
+    }
+}
+
+httpcore::variables! {
+    /// The ratio of the original to the compressed length (Zstandard).
+    "zstd_ratio" => fresh(|request, out| ratio::append(request, Coding::Zstd, out));
+}
+
+/// A compressor; `None`: it could not be created.
+pub struct Compressor {
+    encoder: Option<Encoder<'static>>,
+    level: i32,
+}
+
+impl Zstd {
+    /// A compressor for one answer, of this length where that is known.
+    #[must_use]
+    pub fn coder(&self, len: Option<u64>) -> Compressor {
+        let level = self.zstd_comp_level.0;
+        let make = || -> std::io::Result<Encoder<'static>> {
+            let mut encoder = Encoder::new(level)?;
+            if level >= LARGE_WINDOWS_FROM {
+                encoder.set_parameter(CParameter::WindowLog(WINDOW_BITS_MAX))?;
+            }
+            encoder.set_pledged_src_size(len)?;
+            Ok(encoder)
+        };
+        Compressor {
+            encoder: make().ok(),
+            level,
+        }
+    }
+}
+
+impl Coder for Compressor {
+    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+        let Some(encoder) = &mut self.encoder else {
+            return Err("ZSTD_createCStream() failed".to_owned());
+        };
+        let mut input = InBuffer::around(input);
+        let given = out.len();
+        let room = out.capacity();
+        let mut output = OutBuffer::around_pos(out, given);
+        let left = match goal {
+            Goal::Take => encoder.run(&mut input, &mut output).map(|_| 0),
+            Goal::Flush => encoder.flush(&mut output),
+            Goal::End => encoder.finish(&mut output, true),
+        };
+        let left = left.map_err(|error| format!("ZSTD_compressStream() failed: {error}"))?;
+        let has_room = output.pos() < room;
+        Ok(Progress {
+            taken: input.pos(),
+            is_done: match goal {
+                Goal::Take => input.pos() == input.src.len() && has_room,
+                Goal::Flush | Goal::End => left == 0,
+            },
+        })
+    }
+
+    fn inline_len(&self) -> usize {
+        match self.level {
+            ..=3 => 16 << 10,
+            4..=6 => 1 << 10,
+            _ => 0,
+        }
+    }
+
+    fn room(&self, len: usize) -> usize {
+        len
+    }
+
+    fn finish(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_piece_by_piece_is_one_frame() {
+        for level in [-7, 1, 22] {
+            let zstd = Zstd {
+                zstd: true,
+                zstd_comp_level: Level(level),
+                zstd_types: MediaTypes::All,
+                zstd_min_length: Size(0),
+                zstd_buffers: Unused,
+                zstd_dict_file: None,
+            };
+            let text: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
+            for len in [None, Some(text.len() as u64)] {
+                let coded = crate::after::compression::coded::all(zstd.coder(len), &text, 7_001);
+                let decoded = zstd::decode_all(&coded[..]).unwrap();
+                assert!(decoded == text, "level {level}, length {len:?}");
+            }
+        }
+    }
+}

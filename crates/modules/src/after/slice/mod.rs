@@ -1,0 +1,214 @@
+//! `slice`: a large answer made of slices that are requested (and cached) one by one. nginx-drop-in 77.
+//!
+//! A location opts in by sending `$slice_range` as `Range`. The answer to the first slice becomes the head of the
+//! whole, from which the range step then cuts the client's range; `Slices` is its body. Invariant: only complete slices
+//! of the same answer are put together; otherwise the connection is closed.
+
+mod range;
+mod source;
+
+use std::cell::Cell;
+use std::io::Write as _;
+use std::ops::Range;
+use std::rc::Rc;
+
+use config::{Size, directives};
+use disk::OpenFile;
+use logs::Level;
+use message::response::Ranges;
+use message::{Body, ETag, HeaderId};
+
+use httpcore::Response;
+use httpcore::module_metrics::ModuleMetrics;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::request::state::State;
+use httpcore::subrequest;
+
+use range::ContentRange;
+use source::Slices;
+
+/// The log's sentence for a request whose slices cannot be put together.
+const BAD_GATEWAY: u16 = 502;
+
+directives! {
+    /// Slices of large responses.
+    pub struct Slicing in Location {
+        /// Fetches large responses in slices of this size, each cached on its own: use `proxy_set_header Range
+        /// $slice_range` and put `$slice_range` into the cache key. `0` switches slicing off.
+        slice: Size = "0", [HTTP | SERVER | LOCATION] 1;
+    }
+}
+
+httpcore::variables! {
+    /// The range of the requested slice (`slice`).
+    "slice_range" => fresh(append_range).made_by(&["slice"]);
+}
+
+/// First byte of the slice that is asked for.
+#[derive(Default)]
+struct Start(Cell<Option<u64>>);
+
+impl State for Start {
+    fn survives_redirect(&self) -> bool {
+        false
+    }
+}
+
+fn start_of(request: &Request) -> Option<u64> {
+    request.states.get::<Start>()?.0.get()
+}
+
+fn set_start(request: &Request, start: u64) {
+    request.states.get_or_default::<Start>().0.set(Some(start));
+}
+
+/// Whether a request asks for a slice.
+#[must_use]
+pub fn is_slice(request: &Request) -> bool {
+    start_of(request).is_some()
+}
+
+/// What the requests for slices, but for the first one, are counted as.
+static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("slice");
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: &[],
+    show: |shown, page| {
+        SUBREQUESTS.show(shown, page, |location| {
+            location.own::<Slicing>().slice.0 > 0
+        });
+    },
+};
+
+/// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
+/// client's range begins.
+fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
+    let size = request.location().own::<Slicing>().slice.0;
+    let start = match start_of(request) {
+        Some(start) => start,
+        None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
+        None => {
+            let start = wanted(request) / size * size;
+            set_start(request, start);
+            start
+        }
+    };
+    let last = start.saturating_add(size).saturating_sub(1);
+    write!(out, "bytes={start}-{last}").is_ok()
+}
+
+/// The start of the client's range; 0 if it is not known before the whole is.
+fn wanted(request: &Request) -> u64 {
+    let head = &request.head;
+    if head.get(HeaderId::IfRange).is_some() {
+        return 0;
+    }
+    head.get(HeaderId::Range).map_or(0, range::start_of)
+}
+
+/// The first slice and the properties of the whole.
+#[derive(Debug)]
+pub struct Whole {
+    slice: Range<u64>,
+    /// Its body, which later steps do not see, since it may begin anywhere in the whole.
+    body: Body<Rc<OpenFile>>,
+    length: u64,
+    size: u64,
+    etag: Option<ETag>,
+}
+
+/// Makes the answer to the first slice the head of the whole; `None`: it is not a slice.
+///
+/// # Errors
+/// It is not the slice that was asked for: the connection ends without an answer.
+pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
+    let asked = request.states.get::<Start>();
+    let asked = asked.and_then(|start| start.0.take());
+    let Some(start) = asked.filter(|_| response.status == 206) else {
+        return Ok(None);
+    };
+    let size = request.location().own::<Slicing>().slice.0;
+    let asked = Asked {
+        start,
+        size,
+        of: None,
+    };
+    let (slice, length) =
+        check(request, response, &asked).map_err(|Mismatch| Outcome::Close(BAD_GATEWAY))?;
+    response.status = 200;
+    response.status_line = None;
+    response.content_length = Some(length);
+    response.headers.remove(b"Content-Range");
+    response.headers.remove(b"Accept-Ranges");
+    response.ranges = Ranges::Single;
+    Ok(Some(Whole {
+        slice,
+        body: std::mem::take(&mut response.body),
+        length,
+        size,
+        etag: response.etag.clone(),
+    }))
+}
+
+/// Gives the answer its body: the range `part` of the whole, or all of it.
+pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Option<Range<u64>>) {
+    if request.is_head() || !matches!(response.status, 200 | 206) {
+        return;
+    }
+    let part = part.unwrap_or(0..whole.length);
+    let slices = Slices::new(request.twin(), whole, part);
+    response.body = Body::unfold_ahead(slices, Slices::step, Slices::poll_ahead);
+}
+
+/// A requested slice.
+struct Asked<'a> {
+    start: u64,
+    size: u64,
+    /// The whole that it must be part of, once that is known.
+    of: Option<&'a Whole>,
+}
+
+/// The answer is not the requested slice.
+#[derive(Debug)]
+struct Mismatch;
+
+/// Compares an answer with the requested slice; differences are logged.
+fn check(
+    request: &Request,
+    response: &Response,
+    asked: &Asked<'_>,
+) -> Result<(Range<u64>, u64), Mismatch> {
+    let complain = |why: &str| {
+        request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
+        Err(Mismatch)
+    };
+    if response.status != 206 {
+        let status = response.status;
+        return complain(&format!(
+            "unexpected status code {status} in slice response"
+        ));
+    }
+    let etag = asked.of.and_then(|whole| whole.etag.as_ref());
+    if etag.is_some() && etag != response.etag.as_ref() {
+        return complain("etag mismatch in slice response");
+    }
+    let value = response.headers.get(b"Content-Range");
+    let Some(found) = value.and_then(|value| ContentRange::parse(value)) else {
+        return complain("invalid range in slice response");
+    };
+    let Some(length) = found.complete else {
+        return complain("no complete length in slice response");
+    };
+    let end = asked.start.saturating_add(asked.size).min(length);
+    let is_same_whole = asked.of.is_none_or(|whole| whole.length == length);
+    if found.start != asked.start || found.end != end || !is_same_whole {
+        let (start, last) = (found.start, found.end);
+        return complain(&format!(
+            "unexpected range in slice response: {start}-{last}, expected: {}-{end}",
+            asked.start
+        ));
+    }
+    Ok((found.start..found.end, length))
+}

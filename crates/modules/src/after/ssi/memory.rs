@@ -1,0 +1,188 @@
+//! State that the pages of one answer share: variables, blocks, and the captures of a regular expression.
+//!
+//! Invariant: bounded, whatever a page does: at most [`VARIABLES_MAX`] values of [`VALUES_MAX`] bytes in total, at most
+//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES_MAX`] bytes in total.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use slots::slotted;
+
+use httpcore::regex::Spans;
+use httpcore::subrequest::include::{self, Whole};
+
+/// Maximum variables of the pages of one answer.
+const VARIABLES_MAX: usize = 1024;
+/// Maximum bytes of all their values.
+const VALUES_MAX: usize = 4 << 20;
+/// Maximum blocks of the pages of one answer.
+const BLOCKS_MAX: usize = 1024;
+/// Maximum bytes of all blocks.
+const BLOCK_BYTES_MAX: usize = 4 << 20;
+
+/// The shared state of the pages of one answer.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// By their names in lower case.
+    variables: Vec<(Box<[u8]>, Bytes)>,
+    value_bytes: usize,
+    blocks: Vec<(Box<[u8]>, Vec<u8>)>,
+    block_bytes: usize,
+    captures: Option<(Bytes, Spans)>,
+}
+
+/// The memory of an answer's pages, in the place that all of them have in common.
+#[derive(Debug, Default)]
+struct Shared(RefCell<Memory>);
+
+slotted!(include::WHOLE: Shared);
+
+/// The memory of an answer's pages, made on first use.
+pub fn of(whole: &Whole) -> &RefCell<Memory> {
+    &whole.state.get_or_init(Shared::default).0
+}
+
+/// The memory is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+impl Memory {
+    /// A value that a page set or captured, by its name in lower case.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<Bytes> {
+        if let [digit @ b'0'..=b'9'] = name
+            && let Some(captured) = self.captured(usize::from(digit - b'0'))
+        {
+            return Some(captured);
+        }
+        let known = self.variables.iter().find(|(known, _)| **known == *name);
+        known.map(|(_, value)| value.clone())
+    }
+
+    fn captured(&self, number: usize) -> Option<Bytes> {
+        let (subject, spans) = self.captures.as_ref()?;
+        let count = spans.iter().rposition(Option::is_some)? + 1;
+        (number < count).then(|| match &spans[number] {
+            Some(span) => subject.slice(span.start as usize..span.end as usize),
+            None => Bytes::new(),
+        })
+    }
+
+    /// Sets a variable.
+    ///
+    /// # Errors
+    /// There are too many, or their values are too long.
+    pub fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), Full> {
+        let known = self
+            .variables
+            .iter()
+            .position(|(known, _)| **known == *name);
+        let old = known.map_or(0, |at| self.variables[at].1.len());
+        let bytes = self.value_bytes - old + value.len();
+        if bytes > VALUES_MAX {
+            return Err(Full);
+        }
+        match known {
+            Some(at) => self.variables[at].1 = value,
+            None if self.variables.len() == VARIABLES_MAX => return Err(Full),
+            None => self.variables.push((name.into(), value)),
+        }
+        self.value_bytes = bytes;
+        Ok(())
+    }
+
+    /// Stores the captures of a regular expression.
+    pub fn capture(&mut self, subject: Bytes, spans: Spans) {
+        self.captures = Some((subject, spans));
+    }
+
+    /// Begins a block.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
+        if self.blocks.len() == BLOCKS_MAX {
+            return Err(Full);
+        }
+        self.blocks.push((name.into(), Vec::new()));
+        Ok(())
+    }
+
+    /// Appends to the block that was begun last.
+    ///
+    /// # Errors
+    /// The blocks are too long in total.
+    pub fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
+        let bytes = self.block_bytes + text.len();
+        if bytes > BLOCK_BYTES_MAX {
+            return Err(Full);
+        }
+        if let Some((_, block)) = self.blocks.last_mut() {
+            block.extend_from_slice(text);
+            self.block_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// The text of the first block of this name.
+    #[must_use]
+    pub fn block(&self, name: &[u8]) -> Option<Bytes> {
+        let known = self.blocks.iter().find(|(known, _)| **known == *name);
+        known.map(|(_, text)| Bytes::copy_from_slice(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    #[test]
+    fn variables_and_captures() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.get(b"a"), None);
+        memory.set(b"a", "1".into()).unwrap();
+        memory.set(b"a", "2".into()).unwrap();
+        assert_eq!(memory.get(b"a").unwrap(), "2");
+        memory.set(b"3", "three".into()).unwrap();
+        memory.capture("xyz".into(), smallvec![Some(0..3), None, Some(1..2), None]);
+        assert_eq!(memory.get(b"0").unwrap(), "xyz");
+        assert_eq!(memory.get(b"1").unwrap(), "");
+        assert_eq!(memory.get(b"2").unwrap(), "y");
+        assert_eq!(memory.get(b"3").unwrap(), "three");
+        assert_eq!(memory.get(b"4"), None);
+    }
+
+    #[test]
+    fn blocks() {
+        let mut memory = Memory::default();
+        memory.begin_block(b"a").unwrap();
+        memory.add_to_block(b"x").unwrap();
+        memory.add_to_block(b"y").unwrap();
+        memory.begin_block(b"a").unwrap();
+        memory.add_to_block(b"z").unwrap();
+        assert_eq!(memory.block(b"a").unwrap(), "xy");
+        assert_eq!(memory.block(b"b"), None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.set(b"a", vec![0; VALUES_MAX + 1].into()), Err(Full));
+        memory.set(b"a", vec![0; VALUES_MAX].into()).unwrap();
+        assert_eq!(memory.set(b"b", "x".into()), Err(Full));
+        memory.set(b"a", "x".into()).unwrap();
+        for number in 1..VARIABLES_MAX {
+            memory
+                .set(format!("n{number}").as_bytes(), Bytes::new())
+                .unwrap();
+        }
+        assert_eq!(memory.set(b"b", Bytes::new()), Err(Full));
+        memory.begin_block(b"a").unwrap();
+        assert_eq!(
+            memory.add_to_block(&vec![0; BLOCK_BYTES_MAX + 1]),
+            Err(Full)
+        );
+    }
+}

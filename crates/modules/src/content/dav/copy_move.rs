@@ -1,0 +1,322 @@
+//! COPY and MOVE: finds the destination, checks that it is allowed, and copies or moves.
+
+use bytes::Bytes;
+use disk::{CopyPurpose, Errno, FileKind, Pool};
+use logs::Level;
+use message::{HeaderId, uri};
+
+use crate::content::dav::Dav;
+use httpcore::Failure;
+use httpcore::path::Alias;
+use httpcore::request::Request;
+
+use super::delete::{remove_path, without_slash};
+use super::{Depth, put};
+
+/// A COPY or MOVE request, parsed.
+struct Wanted {
+    purpose: CopyPurpose,
+    /// Without a slash at its end.
+    from: Bytes,
+    /// Likewise.
+    to: Bytes,
+    /// The header `Destination`, as it came.
+    destination: Bytes,
+    /// Whether both name directories.
+    is_collection: bool,
+    overwrites: bool,
+}
+
+/// Copies or moves what the request's URI names.
+///
+/// # Errors
+/// nginx's answer.
+pub async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<u16, Failure> {
+    super::refuse_body(request, "COPY and MOVE with body are unsupported")?;
+    let wanted = understand(request, purpose)?;
+    check_paths(request, &wanted)?;
+    let pool = super::pool(request)?;
+    let occupied = clear_for(request, &wanted, &pool).await?;
+    let disk = &request.client.loop_.disk;
+    let from = match disk.stat_link(&wanted.from, &pool).await {
+        Ok(meta) => meta.kind,
+        Err(error) => return Err(super::failure(request, &error, &wanted.from, 404)),
+    };
+    match from {
+        FileKind::Directory if !wanted.is_collection => Err(said(request, 400, &|out| {
+            out.push(b'"');
+            out.extend_from_slice(&request.uri);
+            out.extend_from_slice(b"\" is collection");
+        })),
+        FileKind::Directory => {
+            if let Some(kind) = occupied {
+                remove_path(request, &wanted.to, kind, &pool).await?;
+            }
+            directory(request, &wanted, &pool).await
+        }
+        _ if wanted.is_collection => {
+            // What lstat(2) says of a file with a slash behind it.
+            let error = disk::Error::System {
+                call: "lstat()",
+                errno: Errno::NOTDIR,
+            };
+            Err(super::failure(request, &error, &wanted.from, 404))
+        }
+        FileKind::File | FileKind::Other => file(request, &wanted, &pool).await,
+    }
+}
+
+fn understand(request: &mut Request, purpose: CopyPurpose) -> Result<Wanted, Failure> {
+    let Some(place) = request.head.place(HeaderId::Destination) else {
+        let sentence = "client sent no \"Destination\" header";
+        return Err(super::refuse(request, 400, sentence));
+    };
+    let destination = Bytes::copy_from_slice(request.head.text(place));
+    let to = path_of(request, &destination)?;
+    let is_collection = request.uri.ends_with(b"/");
+    if is_collection != destination.ends_with(b"/") {
+        return Err(said(request, 409, &|out| {
+            out.extend_from_slice(b"both URI \"");
+            out.extend_from_slice(&request.uri);
+            out.extend_from_slice(b"\" and \"Destination\" URI \"");
+            out.extend_from_slice(&destination);
+            out.extend_from_slice(b"\" should be either collections or non-collections");
+        }));
+    }
+    if let Some(Alias::Prefix(length)) = request.location().settings.root.alias
+        && to.len() < length
+    {
+        return Err(invalid(request, "Destination", &destination));
+    }
+    check_depth(request, purpose)?;
+    let overwrites = overwrites(request)?;
+    let from = super::map(request)?;
+    let from = merge_slashes(&from.path);
+    // Variables in `root` see the URI that is mapped.
+    let own = std::mem::replace(&mut request.uri, to);
+    let mapped = super::map(request);
+    request.uri = own;
+    let to = merge_slashes(&mapped?.path);
+    Ok(Wanted {
+        purpose,
+        from: Bytes::copy_from_slice(without_slash(&from)),
+        to: Bytes::copy_from_slice(without_slash(&to)),
+        destination,
+        is_collection,
+        overwrites,
+    })
+}
+
+/// The decoded path of `Destination`: a path, or a URL of this host.
+fn path_of(request: &Request, destination: &[u8]) -> Result<Bytes, Failure> {
+    let path = match destination.first() {
+        Some(b'/') => destination,
+        _ => {
+            let Some(host) = request.head.host().filter(|host| !host.is_empty()) else {
+                let sentence = "client sent no \"Host\" header";
+                return Err(super::refuse(request, 400, sentence));
+            };
+            let scheme = request.client.scheme().name();
+            let rest = destination.strip_prefix(scheme);
+            let Some(rest) = rest.and_then(|rest| rest.strip_prefix(b"://")) else {
+                return Err(invalid(request, "Destination", destination));
+            };
+            let Some(rest) = rest.strip_prefix(host) else {
+                return Err(said(request, 400, &|out| {
+                    out.extend_from_slice(b"\"Destination\" URI \"");
+                    out.extend_from_slice(destination);
+                    out.extend_from_slice(
+                        b"\" is handled by different repository than the source URI",
+                    );
+                }));
+            };
+            match rest.iter().position(|byte| *byte == b'/') {
+                Some(slash) => &rest[slash..],
+                None => return Err(invalid(request, "Destination", destination)),
+            }
+        }
+    };
+    match uri::safe(path) {
+        Some((path, _)) => Ok(path.into()),
+        None => {
+            said(request, 400, &|out| {
+                out.extend_from_slice(b"unsafe URI \"");
+                out.extend_from_slice(path);
+                out.extend_from_slice(b"\" was detected");
+            });
+            Err(invalid(request, "Destination", destination))
+        }
+    }
+}
+
+fn check_depth(request: &Request, purpose: CopyPurpose) -> Result<(), Failure> {
+    match (super::depth(request, Depth::Infinity), purpose) {
+        (Depth::Infinity, _) | (Depth::Zero, CopyPurpose::Copy) => Ok(()),
+        (_, CopyPurpose::Copy) => {
+            let sentence = "\"Depth\" header must be 0 or infinity";
+            Err(super::refuse(request, 400, sentence))
+        }
+        (_, CopyPurpose::Move) => {
+            let sentence = "\"Depth\" header must be infinity";
+            Err(super::refuse(request, 400, sentence))
+        }
+    }
+}
+
+fn overwrites(request: &Request) -> Result<bool, Failure> {
+    match request.head.get(HeaderId::Overwrite) {
+        None | Some(b"T" | b"t") => Ok(true),
+        Some(b"F" | b"f") => Ok(false),
+        Some(other) => Err(invalid(request, "Overwrite", other)),
+    }
+}
+
+/// 403 where one is the other, or lies in it.
+fn check_paths(request: &Request, wanted: &Wanted) -> Result<(), Failure> {
+    if wanted.from == wanted.to {
+        return Err(said(request, 403, &|out| {
+            out.extend_from_slice(b"both URI \"");
+            out.extend_from_slice(&request.uri);
+            out.extend_from_slice(b"\" and \"Destination\" URI \"");
+            out.extend_from_slice(&wanted.destination);
+            out.extend_from_slice(b"\" point to the same location");
+        }));
+    }
+    let is_in = wanted.is_collection
+        && (lies_in(&wanted.from, &wanted.to) || lies_in(&wanted.to, &wanted.from));
+    match is_in {
+        true => Err(not_to_collection(request, wanted, 403)),
+        false => Ok(()),
+    }
+}
+
+fn lies_in(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|rest| directory == b"/" || rest.starts_with(b"/"))
+}
+
+/// What is in the way and may be replaced.
+async fn clear_for(
+    request: &Request,
+    wanted: &Wanted,
+    pool: &Pool,
+) -> Result<Option<FileKind>, Failure> {
+    let disk = &request.client.loop_.disk;
+    let kind = match disk.stat_link(&wanted.to, pool).await {
+        Ok(meta) => meta.kind,
+        Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(super::failure(request, &error, &wanted.to, 404)),
+    };
+    if kind == FileKind::Directory && !wanted.is_collection {
+        return Err(not_to_collection(request, wanted, 409));
+    }
+    if !wanted.overwrites {
+        return Err(said(request, 412, &|out| {
+            out.push(b'"');
+            out.extend_from_slice(&wanted.to);
+            let errno = Errno::EXIST;
+            let text = disk::errno_text(errno);
+            let end = format!("\" could not be created ({}: {text})", errno.raw_os_error());
+            out.extend_from_slice(end.as_bytes());
+        }));
+    }
+    Ok(Some(kind))
+}
+
+async fn directory(request: &Request, wanted: &Wanted, pool: &Pool) -> Result<u16, Failure> {
+    let disk = &request.client.loop_.disk;
+    if wanted.purpose == CopyPurpose::Move
+        && disk.rename(&wanted.from, &wanted.to, pool).await.is_ok()
+    {
+        return Ok(201);
+    }
+    let copy = disk.copy_tree(&wanted.from, &wanted.to, wanted.purpose, pool);
+    let (troubles, copied) = copy.await;
+    super::tell(request, &troubles);
+    if let Err(error) = copied {
+        return Err(super::failure(request, &error, &wanted.to, 404));
+    }
+    if let Some(first) = troubles.noted.first() {
+        // What is not whole is not called so, and what was not copied is not removed.
+        let (status, _) = super::verdict(Some(first.errno), 500);
+        return Err(Failure::new(if status == 507 { 507 } else { 500 }));
+    }
+    if wanted.purpose == CopyPurpose::Move {
+        remove_path(request, &wanted.from, FileKind::Directory, pool).await?;
+    }
+    Ok(201)
+}
+
+async fn file(request: &Request, wanted: &Wanted, pool: &Pool) -> Result<u16, Failure> {
+    let disk = &request.client.loop_.disk;
+    let done = match wanted.purpose {
+        CopyPurpose::Copy => disk.copy_file(&wanted.from, &wanted.to, pool).await,
+        CopyPurpose::Move => {
+            let mode = request.location().own::<Dav>().dav_access.of_directories();
+            disk.move_file(&wanted.from, &wanted.to, mode, pool).await
+        }
+    };
+    let Err(error) = done else { return Ok(204) };
+    match put::rename_text(&error, &wanted.from, &wanted.to) {
+        Some(text) => {
+            request.log(Level::Crit, &|out| out.extend_from_slice(&text));
+            Err(Failure::new(500))
+        }
+        None => Err(put::refused(request, &error, &wanted.to)),
+    }
+}
+
+fn not_to_collection(request: &Request, wanted: &Wanted, status: u16) -> Failure {
+    said(request, status, &|out| {
+        out.push(b'"');
+        out.extend_from_slice(&request.uri);
+        out.extend_from_slice(b"\" could not be ");
+        out.extend_from_slice(request.method_text());
+        out.extend_from_slice(b"ed to collection \"");
+        out.extend_from_slice(&wanted.destination);
+        out.push(b'"');
+    })
+}
+
+fn invalid(request: &Request, name: &str, value: &[u8]) -> Failure {
+    said(request, 400, &|out| {
+        out.extend_from_slice(b"client sent invalid \"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\" header: \"");
+        out.extend_from_slice(value);
+        out.push(b'"');
+    })
+}
+
+fn said(request: &Request, status: u16, text: &dyn Fn(&mut Vec<u8>)) -> Failure {
+    request.log(Level::Error, text);
+    Failure::new(status)
+}
+
+fn merge_slashes(path: &[u8]) -> Vec<u8> {
+    let mut merged = Vec::with_capacity(path.len());
+    for byte in path {
+        if *byte != b'/' || merged.last() != Some(&b'/') {
+            merged.push(*byte);
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_path_in_another() {
+        assert!(lies_in(b"/a/b", b"/a"));
+        assert!(!lies_in(b"/ab", b"/a"));
+        assert!(!lies_in(b"/a", b"/a"));
+        assert!(lies_in(b"/a", b"/"));
+    }
+
+    #[test]
+    fn slashes_in_a_row_are_one() {
+        assert_eq!(merge_slashes(b"//a///b/c//"), b"/a/b/c/");
+    }
+}

@@ -1,0 +1,78 @@
+//! `random_index`: serves a random file of the requested directory.
+//!
+//! The directory is read in the pool. Not here: serving the file, to which the request is redirected internally.
+
+use config::{Flag, directives};
+use disk::{DirEntry, FileKind, Lane};
+use message::Method;
+
+use httpcore::Failure;
+use httpcore::outcome::{Outcome, Target};
+use httpcore::path::{self, Mapped};
+use httpcore::request::Request;
+
+use super::autoindex;
+use httpcore::files;
+
+directives! {
+    /// Random index files.
+    pub struct RandomIndex in Location {
+        /// Serves a random file of a directory, before `index` is considered. Files whose names begin with a dot are
+        /// left out.
+        random_index: Flag = "off", [LOCATION] FLAG;
+    }
+}
+
+/// Whether a random file is wanted.
+#[must_use]
+pub fn is_on(request: &Request) -> bool {
+    request.location().own::<RandomIndex>().random_index
+        && matches!(request.method, Method::Get | Method::Head | Method::Post)
+}
+
+/// Redirects a request for a directory to one of its files; `None` if it has none.
+pub async fn make(request: &Request) -> Option<Outcome> {
+    match choose_one(request).await {
+        Ok(name) => {
+            let uri = [&request.uri[..], &name?].concat();
+            Some(Outcome::Redirect(Target::Uri(
+                uri.into(),
+                request.args.clone(),
+            )))
+        }
+        Err(failure) => Some(Outcome::Failed(failure)),
+    }
+}
+
+async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
+    let mut mapped = Mapped::default();
+    path::map(request, &mut mapped)?;
+    if mapped.path.len() > 1 && mapped.path.ends_with(b"/") {
+        mapped.path.pop();
+    }
+    let access = files::access(request, &mapped.path)?;
+    let disk = &request.client.loop_.disk;
+    let read = disk.readdir(&mapped.path, &access).await;
+    let entries = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    let random = u128::from_ne_bytes(request.client.loop_.random_16());
+    // There too, since letting go of many entries takes a while.
+    let chosen = access
+        .pool
+        .run(Lane::Read, move || choose(&entries, random));
+    let chosen = chosen.await;
+    chosen.map_err(|overflow| files::overflowed(request, &overflow))
+}
+
+/// The file for a random number.
+fn choose(entries: &[DirEntry], random: u128) -> Option<Box<[u8]>> {
+    let is_file =
+        |entry: &&DirEntry| entry.meta.kind == FileKind::File && !entry.name.starts_with(b".");
+    let count = entries.iter().filter(is_file).count();
+    if count == 0 {
+        return None;
+    }
+    // 128 bits: how much more often the first ones come does not show.
+    let at = usize::try_from(random % count as u128).unwrap_or(0);
+    let chosen = entries.iter().filter(is_file).nth(at);
+    chosen.map(|entry| entry.name.clone())
+}

@@ -1,0 +1,250 @@
+//! A request as its cache sees it: which cache, which key, which rules.
+//!
+//! Not here: what follows from the look-up (`lookup`). Invariant: the pool is the location's, evaluated for each
+//! request, so that each disk can have a pool of its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::freshness::{self, IgnoredHeaders, PassReason, RequestControl, Rules, StoreVerdict};
+use cache::store::LookupOutcome;
+use cache::{Key, Store};
+use config::Template;
+use disk::{Access, Local};
+use logs::wall_clock::Moment;
+use message::date::Seconds;
+use message::{HeaderId, Method, ResponseHead};
+
+use super::directives::Caching;
+use super::directives::FreshnessRules;
+use super::fill;
+use super::registry::Cache;
+use crate::Passing;
+use crate::Proxy;
+use crate::ProxyAnswers;
+use crate::directives::IgnoreHeaders;
+use crate::families::Family;
+use crate::proxy_pass::Target;
+use crate::proxy_pass::groups;
+use crate::url::Url;
+use crate::{upstream_request, with_slash};
+use httpcore::Failure;
+use httpcore::files;
+use httpcore::request::Request;
+use httpcore::settings::Location;
+
+/// A request's lookup in a cache; see the module.
+pub struct Inquiry<'a> {
+    /// The cache.
+    pub cache: &'a Arc<Cache>,
+    /// Its store.
+    pub store: &'a Store,
+    /// The location's cache settings.
+    pub caching: &'a Caching,
+    /// The freshness rules.
+    pub rules: &'a Rules,
+    /// The text that the key is made of.
+    pub key_text: Bytes,
+    /// The key.
+    pub main: Key,
+    /// The client's `Cache-Control` (empty unless the rules obey it).
+    pub wishes: RequestControl,
+    /// Seconds since 1970.
+    pub now: Seconds,
+}
+
+impl<'a> Inquiry<'a> {
+    /// The inquiry of a request.
+    #[must_use]
+    pub fn new(
+        request: &Request,
+        location: &'a Location,
+        cache: &'a Arc<Cache>,
+        store: &'a Store,
+        key_text: Bytes,
+    ) -> Self {
+        let rules = rules(location);
+        let wishes = match rules.obeys_requests {
+            true => RequestControl::of(
+                request.head.get_each(HeaderId::CacheControl),
+                request.head.get_each(HeaderId::Pragma),
+            ),
+            false => RequestControl::default(),
+        };
+        Self {
+            cache,
+            store,
+            caching: location.own::<Caching>(),
+            rules,
+            main: Key::of(&key_text),
+            key_text,
+            wishes,
+            now: Moment::now().second(),
+        }
+    }
+
+    /// Looks up the stored response.
+    ///
+    /// # Errors
+    /// The disk fails, or its pool is full.
+    pub async fn find(
+        &self,
+        request: &Request,
+        access: &Access<'_>,
+    ) -> Result<LookupOutcome, cache::Error> {
+        let local = local(request);
+        self.store
+            .find(local, access, &self.key_text, lines(request), self.now)
+            .await
+    }
+}
+
+/// The pool's access for reading on behalf of this request.
+///
+/// # Errors
+/// 500: its name, made from variables, names no pool.
+pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
+    let mut access = files::reading(request.location(), files::pool(request)?);
+    access.moment = request.moment;
+    access.noatime = true;
+    access.unsent = cache::CHECKSUM_BYTES as usize;
+    // An entry's head and its checksums are read in pieces that do not suit O_DIRECT, and its body should be in memory.
+    access.directio = None;
+    Ok(access)
+}
+
+/// The part of the disk layer that belongs to the request's loop.
+#[must_use]
+pub fn local(request: &Request) -> &Local {
+    &request.client.loop_.disk
+}
+
+/// A request's header lines, for `Vary`.
+pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let head = &request.head;
+    let line = |field: &message::Field| (head.text(field.name), head.text(field.value));
+    head.fields.iter().map(line)
+}
+
+/// A location's freshness rules.
+pub fn rules(location: &Location) -> &Rules {
+    let rules = location.made.get_or_init(|| {
+        let settings = location.groups();
+        let ignored = settings.own::<ProxyAnswers>().proxy_ignore_headers;
+        let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
+        let ignored = IgnoredHeaders {
+            accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
+            cache_control: ignores(IgnoreHeaders::CACHE_CONTROL),
+            expires: ignores(IgnoreHeaders::EXPIRES),
+            set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
+            vary: ignores(IgnoreHeaders::VARY),
+        };
+        FreshnessRules(settings.own::<Caching>().rules(ignored))
+    });
+    &rules.0
+}
+
+/// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
+/// gateways there is no default, as in nginx.)
+/// gateway nothing is made, as in nginx.)
+#[must_use]
+pub fn key_text(request: &Request) -> Bytes {
+    if let Some(groups) = groups(request.location())
+        && let Some(template) = &groups.caching.proxy_cache_key
+    {
+        return request.evaluate(template);
+    }
+    let passing = request.location().made::<Passing>();
+    let Some(passing) = passing.filter(|passing| passing.family == Family::Proxy) else {
+        return Bytes::new();
+    };
+    let mut text = Vec::with_capacity(request.head.target().len() + 64);
+    text.extend_from_slice(passing.family.scheme().as_bytes());
+    crate::variables::host(request, &mut text);
+    match &passing.target {
+        Target::Fixed { url, .. } => {
+            upstream_request::append_target(request, passing, (&url.uri, false), &mut text);
+        }
+        Target::Made(template) => {
+            let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
+            let uri = uri.unwrap_or_default();
+            upstream_request::append_target(request, passing, (&uri, true), &mut text);
+        }
+    }
+    text.into()
+}
+
+/// Whether the request may use the cache at all.
+#[must_use]
+pub fn is_asked(request: &Request, caching: &Caching) -> bool {
+    caching.proxy_cache_methods.has(request.method)
+}
+
+/// Whether the response itself allows storing it, though perhaps not for how long. Then the client's conditions and
+/// range are answered here, stored or not: the origin was not sent them.
+pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
+    let answer = freshness::OriginResponse {
+        status: head.status,
+        fields: fill::lines(head),
+        is_authorized: false,
+        is_slice: false,
+        asked: inquiry.now,
+        now: inquiry.now,
+    };
+    let verdict = freshness::judge(&answer, inquiry.rules);
+    matches!(
+        verdict,
+        StoreVerdict::Store(_) | StoreVerdict::Pass(PassReason::NoLifetime)
+    )
+}
+
+/// Whether the client's HEAD is passed on as GET.
+#[must_use]
+pub fn asks_as_get(request: &Request) -> bool {
+    let location = request.location();
+    let passing = location.made::<Passing>();
+    request.method == Method::Head
+        && location.own::<Proxy>().proxy_cache_convert_head
+        && passing.is_some_and(|passing| passing.family == Family::Proxy)
+}
+
+/// Whether it is a HEAD that a gateway gets as such, with nothing of that in the key. A GET would then get a response
+/// without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
+#[must_use]
+pub fn is_head_alone(request: &Request) -> bool {
+    let location = request.location();
+    let passing = location.made::<Passing>();
+    let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    let key = location.own::<Caching>().proxy_cache_key.as_ref();
+    let names_method =
+        |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
+    request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)
+}
+
+/// Whether the request asks for a range that begins too far in (`proxy_cache_max_range_offset`).
+#[must_use]
+pub fn is_range_far(request: &Request, caching: &Caching) -> bool {
+    let Some(max) = caching.proxy_cache_max_range_offset else {
+        return false;
+    };
+    let Some(range) = request.head.get(HeaderId::Range) else {
+        return false;
+    };
+    if max.0 == 0 {
+        return true;
+    }
+    let is_bytes = range.len() >= 7 && range[..6].eq_ignore_ascii_case(b"bytes=");
+    if !is_bytes {
+        return false;
+    }
+    let text = range[6..].trim_ascii_start();
+    if text.starts_with(b"-") {
+        return true;
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let start = digits.fold(0u64, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    });
+    start >= max.0
+}

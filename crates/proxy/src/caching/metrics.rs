@@ -1,0 +1,83 @@
+//! The metrics of caches, as they are now.
+
+use runtime::families;
+use runtime::metrics::Page;
+use runtime::metrics::page::label;
+
+use super::Cache;
+use super::counters::STATUSES;
+use super::registry::Caches;
+use httpcore::settings::Settings;
+
+families! {
+    /// The families of these counters.
+    pub FAMILIES;
+    CACHE_REQUESTS Counter "freewheel_cache_requests" "" ["cache", "status"] "Responses by cache status ($upstream_cache_status).";
+    CACHE_SIZE Gauge "freewheel_cache_size_bytes" "bytes" ["cache"] "Space that a cache uses on its disk, including reserved space.";
+    CACHE_MAX Gauge "freewheel_cache_max_size_bytes" "bytes" ["cache"] "Limit of that space (max_size); missing if there is none.";
+    CACHE_ENTRIES Gauge "freewheel_cache_entries" "" ["cache"] "Keys in a cache's index.";
+    CACHE_INDEX Gauge "freewheel_cache_index_bytes" "bytes" ["cache"] "Memory of a cache's index.";
+    CACHE_FILLS Counter "freewheel_cache_fills" "" ["cache"] "Fetches from the origin that were started.";
+    CACHE_FILLING Gauge "freewheel_cache_fills_running" "" ["cache"] "Fetches in progress that requests may follow.";
+    CACHE_FOLLOWERS Counter "freewheel_cache_followers" "" ["cache"] "Requests that followed another request's fetch.";
+    CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space (shed) or the disk was behind (passed).";
+    CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes waiting to be written.";
+    CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "Failures of a cache's disk.";
+    CACHE_SNAPSHOT Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "Age of the saved index; missing if there is none.";
+}
+
+/// Bytes of all caches' indexes.
+#[must_use]
+pub fn index_bytes(settings: &Settings) -> u64 {
+    let stores = Caches::of(settings)
+        .iter()
+        .filter_map(|cache| cache.store());
+    stores.map(|store| store.index().memory() as u64).sum()
+}
+
+/// Shows the caches of a configuration.
+pub fn show(settings: &Settings, page: &mut Page) {
+    for cache in Caches::of(settings) {
+        show_cache(page, cache);
+    }
+}
+
+fn show_cache(page: &mut Page, cache: &Cache) {
+    let name = &*label(&cache.zone.name);
+    let tally = &cache.tally;
+    for status in STATUSES {
+        page.whole(&CACHE_REQUESTS, &[name, status.name()], tally.of(status));
+    }
+    page.whole(&CACHE_FILLS, &[name], cache.fills.begun());
+    page.whole(&CACHE_FILLING, &[name], cache.fills.len() as u64);
+    page.whole(&CACHE_FOLLOWERS, &[name], tally.followed());
+    page.whole(&CACHE_UNSAVED, &[name], tally.unsaved());
+    page.whole(&CACHE_TROUBLES, &[name], cache.troubles());
+    page.whole(&CACHE_EVENTS, &[name, "passed"], tally.passed());
+    let Some(store) = cache.store() else {
+        return;
+    };
+    let counters = store.counters();
+    let events = [
+        ("stored", counters.stored),
+        ("shed", counters.shed),
+        ("evicted", counters.evicted),
+        ("purged", counters.purged),
+        ("damaged", counters.damaged),
+    ];
+    for (event, count) in events {
+        page.whole(&CACHE_EVENTS, &[name, event], count);
+    }
+    let space = store.space();
+    let bytes = |blocks: u64| blocks.saturating_mul(space.block_bytes());
+    page.whole(&CACHE_SIZE, &[name], bytes(space.used()));
+    if let Some(max) = space.max() {
+        page.whole(&CACHE_MAX, &[name], bytes(max));
+    }
+    page.whole(&CACHE_ENTRIES, &[name], store.index().len() as u64);
+    let memory = store.index().memory() as u64;
+    page.whole(&CACHE_INDEX, &[name], memory);
+    if let Some(age) = store.snapshot_age() {
+        page.whole(&CACHE_SNAPSHOT, &[name], age);
+    }
+}

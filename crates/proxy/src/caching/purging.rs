@@ -1,0 +1,96 @@
+//! Purging: by request (`proxy_cache_purge`: of a key, a prefix or tags), and after an unsafe request that changed its
+//! URI (RFC 9111, 4.4).
+
+use std::rc::Rc;
+
+use cache::freshness::invalidates;
+use cache::tags_of;
+use cache::{Error, Key};
+use disk::Local;
+
+use super::cache_request::{Inquiry, local};
+use super::registry;
+use super::{cache_request, cache_state, directives};
+use crate::caching::directives::Caching;
+use httpcore::Failure;
+use httpcore::Response;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+
+/// Maximum of tags that one request purges.
+const TAGS_MAX: usize = 256;
+
+/// Deletes the entry of the request's key, or with `*` at the key's end all entries whose keys begin so. A request with
+/// tags deletes the entries that have one of them.
+pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
+    cache_state::of(request).status = None;
+    let (store, local) = (inquiry.store, local(request));
+    let lines = request.head.iter();
+    let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
+    let tags: Vec<_> = tags.map(<[u8]>::to_vec).take(TAGS_MAX + 1).collect();
+    if tags.len() > TAGS_MAX {
+        return Outcome::Failed(Failure::new(400));
+    }
+    let done = match inquiry.key_text.strip_suffix(b"*") {
+        _ if !tags.is_empty() => {
+            let done = purge_tags(inquiry, local, &tags).await;
+            inquiry.cache.fills.forget_all();
+            done.map(|()| true)
+        }
+        Some(prefix) => {
+            let done = store.purge_prefix(local, prefix).await;
+            inquiry.cache.fills.forget_all();
+            done.map(|()| true)
+        }
+        None => {
+            let fills = &inquiry.cache.fills;
+            let is_coming = fills
+                .running(&inquiry.main)
+                .is_some_and(|fill| fill.is_complete());
+            let done = store.purge(local, &inquiry.main).await;
+            fills.forget(&inquiry.main);
+            done.map(|was_there| was_there || is_coming)
+        }
+    };
+    match done {
+        Ok(true) => Outcome::Answer(Box::new(Response::new(204))),
+        Ok(false) => Outcome::Failed(Failure::new(404)),
+        Err(error) => {
+            inquiry.cache.tell("it cannot be purged", &error);
+            let is_for_later = matches!(error, Error::TooManyPurges(_));
+            let status = if is_for_later { 503 } else { 500 };
+            Outcome::Failed(Failure::new(status))
+        }
+    }
+}
+
+async fn purge_tags(inquiry: &Inquiry<'_>, local: &Local, tags: &[Vec<u8>]) -> Result<(), Error> {
+    for tag in tags {
+        inquiry.store.purge_tag(local, tag).await?;
+    }
+    Ok(())
+}
+
+/// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
+pub async fn invalidate(request: &mut Request, status: u16) {
+    let generation = Rc::clone(&request.generation);
+    let location = generation.settings.location(request.location);
+    let caching = location.own::<Caching>();
+    if !caching.is_on() || !cache_request::rules(location).invalidates {
+        return;
+    }
+    if !invalidates(request.head.method_text(), status) {
+        return;
+    }
+    let name = directives::name(request);
+    let cache = name.and_then(|name| registry::find(&generation.settings, &name));
+    let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
+        return;
+    };
+    let key = Key::of(&cache_request::key_text(request));
+    let done = store.purge(local(request), &key).await;
+    cache.fills.forget(&key);
+    if let Err(error) = done {
+        cache.tell("it cannot be purged", &error);
+    }
+}
