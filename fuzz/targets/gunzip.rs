@@ -6,7 +6,7 @@ use config::{NumberWithin, Size};
 use libfuzzer_sys::fuzz_target;
 use modules::after::compression::coded::{Coder, Goal};
 use modules::after::compression::gzip::{Gzip, Window};
-use modules::after::gunzip::Inflate;
+use modules::after::compression::gunzip::Inflate;
 use modules::after::media_types::MediaTypes;
 
 /// Bytes that are taken out of one input: a small one may be of zeros without end.

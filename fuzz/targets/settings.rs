@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Directive, TextSource};
 use libfuzzer_sys::fuzz_target;
-use server::process::circumstances::Circumstances;
+use server::settings::circumstances::Circumstances;
 use server::process::load::{Origin, load};
 
 /// The text alone: there is nothing to include.

@@ -15,7 +15,7 @@ use crate::dashboard::{history, sampler};
 use crate::memory;
 use crate::memory::directives::MemoryBudget;
 use crate::monitoring;
-use crate::monitoring::status;
+use crate::monitoring::directives;
 use crate::steps::Steps;
 use httpcore::connection;
 use httpcore::generation::Generation;
@@ -79,7 +79,7 @@ impl HttpServer {
         self.threads.apply(&plan.loops)?;
         memory::of(&self.ledger).configure(plan.memory_budget, plan.loops.loops);
         monitoring::configure(&self.ledger, settings, plan.loops.number, plan.begun_ns);
-        if status::shows_dashboard(settings) {
+        if directives::shows_dashboard(settings) {
             sampler::begin(&self.ledger);
         }
         Ok(())

@@ -19,8 +19,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::http_server::{self, HttpServer};
 use crate::memory::directives::MemoryBudget;
-use crate::process::circumstances::Circumstances;
 use crate::process::load::{Origin, load};
+use crate::settings::circumstances::Circumstances;
 use httpcore::settings::Settings;
 
 /// Time that close(2) waits: longer than the tests.

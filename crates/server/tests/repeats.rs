@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use config::{Context, DirectiveEntry, known};
-use server::process::circumstances::Circumstances;
 use server::process::load::{self, Origin};
 use server::process::source;
+use server::settings::circumstances::Circumstances;
 
 const LINES: &str = include_str!("repeats/lines.txt");
 /// nginx to compare with, and whether what it says is written down. `cargo xtask repeats` sets them.

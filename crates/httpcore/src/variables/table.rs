@@ -123,7 +123,7 @@ impl VariableEntry {
 /// the value, as one of [`VariableEntry`]'s constructors has it; behind it, its other methods.
 ///
 /// ```
-/// server::variables! {
+/// httpcore::variables! {
 ///     /// `1`, always.
 ///     "one" => fresh(|_, out| { out.push(b'1'); true });
 ///     /// The part of the name behind the prefix.

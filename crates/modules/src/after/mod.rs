@@ -6,7 +6,6 @@ pub mod addition;
 pub mod charset;
 pub mod compression;
 pub mod expires;
-pub mod gunzip;
 pub mod headers;
 pub mod media_types;
 pub mod not_modified;

@@ -7,8 +7,6 @@ pub mod auth_basic;
 pub mod auth_request;
 pub mod client_body_early_read;
 pub mod client_max_body_size;
-pub mod limit_conn;
-pub mod limit_req;
 pub mod mirror;
 pub mod real_ip;
 pub mod return_;

@@ -1,17 +1,19 @@
 //! Limits that all loops share: the rate of requests with a key (`limit_req`), and the number that are being answered
 //! (`limit_conn`).
 //!
+//! * [`limit_req`], [`limit_conn`]: the steps that check them.
 //! * [`zones`]: the lines that declare zones, and how zones survive reloads.
 //! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: the state of each key.
 //! * [`table`]: keys in a bounded number of bytes.
 //! * [`limited`]: the results that a request remembers.
 //! * [`metrics`]: the counters of each zone.
 //!
-//! Not here: the steps that check the limits ([`crate::before::limit_req`], [`crate::before::limit_conn`]).
 //! Invariant: a zone's lock is held for one look at one key, never while anything is evaluated, logged or waited for.
 
 pub mod connections;
 pub mod keys;
+pub mod limit_conn;
+pub mod limit_req;
 pub mod limited;
 pub mod metrics;
 pub mod requests;

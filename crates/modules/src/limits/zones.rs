@@ -12,8 +12,8 @@ use super::connections::Connections;
 use super::metrics::{Kind, LimitFigures, of};
 use super::requests::Requests;
 use super::table::TooLarge;
-use crate::before::limit_conn::LimitConn;
-use crate::before::limit_req::LimitReq;
+use crate::limits::limit_conn::LimitConn;
+use crate::limits::limit_req::LimitReq;
 use httpcore::settings::Location;
 
 /// Maximum number of zones of each kind in one configuration.

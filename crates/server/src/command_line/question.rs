@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use crate::explain::{self, Question};
-use crate::process::circumstances::Circumstances;
 use crate::process::load;
 use crate::process::start::Options;
+use crate::settings::circumstances::Circumstances;
 
 const URL: &str = "--explain-url";
 /// Maximum number of header lines of a question.

@@ -4,12 +4,13 @@
 //! * [`families`]: the list of all families; `docs/metrics.md` is made of it.
 //! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
 //! * [`accept`]: the format that a client asks for.
-//! * [`status`]: the directives that show them, as the content of a location.
+//! * [`directives`]: the directives that show them; [`status`]: what these show, as the content of a location.
 //! * `process`, `disk`: the metrics of the process, and of pools and disks.
 //!
 //! Not here: the live view ([`crate::dashboard`]), and counting ([`runtime::metrics`]).
 
 pub mod accept;
+pub mod directives;
 mod disk;
 pub mod families;
 pub mod gather;

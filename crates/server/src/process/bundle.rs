@@ -20,9 +20,9 @@ use runtime::listen::Address;
 use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes as Raw;
 
-use super::circumstances::Circumstances;
 use super::load::Origin;
 use super::privileges::Account;
+use crate::settings::circumstances::Circumstances;
 
 /// The message that the master sends to a worker.
 #[derive(Debug)]

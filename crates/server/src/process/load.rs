@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use config::{Error, Grammar, Recorded, Scope, TextSource, Tree};
 
-use super::circumstances::Circumstances;
 use super::directives::Main;
 use super::hints;
 use crate::settings::build;
 use crate::settings::build::Surroundings;
+use crate::settings::circumstances::Circumstances;
 use crate::settings::tables;
 use httpcore::handler::Modules;
 use httpcore::settings::Settings;

@@ -9,7 +9,6 @@
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
 pub mod bundle;
-pub mod circumstances;
 pub mod directives;
 pub mod directories;
 pub mod figures;

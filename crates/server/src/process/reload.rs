@@ -5,7 +5,6 @@
 use logs::process_log::{Level, error_log};
 use runtime::timing::poll_timing::now_ns;
 
-use super::circumstances::Circumstances;
 use super::directives::Processes;
 use super::directories;
 use super::load::Loaded;
@@ -16,6 +15,7 @@ use super::start::Options;
 use super::supervise::Stage;
 use super::worker::word;
 use crate::process::start;
+use crate::settings::circumstances::Circumstances;
 
 /// Why a configuration that was read anew is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use nix::unistd::Pid;
 use runtime::listen::bind;
 use sys::process::{Forked, fork_single_threaded};
 
-use super::circumstances::Circumstances;
 use super::load::{Loaded, Origin};
 use super::log_files::{Opened, Wanted};
 use super::master::{Candidate, Master};
@@ -28,6 +27,7 @@ use super::source::Files;
 use super::{directories, single};
 use crate::process::load;
 use crate::process::log_files;
+use crate::settings::circumstances::Circumstances;
 use httpcore::handler::Modules;
 
 /// The options of the command line.

@@ -14,8 +14,8 @@ use runtime::cpu_pool;
 use runtime::listen::Listen;
 use runtime::metrics::page::label;
 
-use crate::monitoring::status::Status;
-use crate::process::circumstances::Circumstances;
+use crate::monitoring::directives::Status;
+use crate::settings::circumstances::Circumstances;
 use crate::steps;
 use httpcore::files::Aio;
 use httpcore::handler::Modules;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use config::{Directive, Error, MadeOfLocation, Problem, Scope, Section};
 
-use crate::monitoring::status;
+use crate::monitoring::directives;
 use httpcore::handler::{self, Place};
 use httpcore::path::{self, Alias};
 use httpcore::regex::Regex;
@@ -251,7 +251,7 @@ pub fn add(
     let mut made = MadeOfLocation::default();
     made.set(passing);
     made.set(tunnel_pass::build(&settings, all.upstreams)?);
-    made.set(status::build(&settings).map_err(here)?);
+    made.set(directives::build(&settings).map_err(here)?);
     all.locations.push(Location {
         name: level.name,
         has_filters: false,

@@ -4,6 +4,7 @@
 //! the settings themselves ([`httpcore::settings`]), the directives, which stand at the top of the modules that obey them.
 
 pub mod build;
+pub mod circumstances;
 pub mod locations;
 mod order;
 pub mod scopes;

@@ -13,8 +13,8 @@ use config::{
 };
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
-use crate::monitoring::status;
-use crate::monitoring::status::Status;
+use crate::monitoring::directives;
+use crate::monitoring::directives::Status;
 use httpcore::absolute_redirect::Redirects;
 use httpcore::connection::directives::{Closing, Keepalive, Sending};
 use httpcore::connection::post_action::PostAction;
@@ -34,10 +34,10 @@ use modules::after::addition::Addition;
 use modules::after::charset::{self, Charset, Charsets};
 use modules::after::compression::accept::Accepting;
 use modules::after::compression::brotli::Brotli;
+use modules::after::compression::gunzip::Gunzip;
 use modules::after::compression::gzip::Gzip;
 use modules::after::compression::zstd::Zstd;
 use modules::after::compression::{self, brotli, gzip, zstd};
-use modules::after::gunzip::Gunzip;
 use modules::after::headers::HeaderLines;
 use modules::after::not_modified::NotModified;
 use modules::after::ranges::Ranges;
@@ -49,13 +49,11 @@ use modules::after::{addition, slice, ssi, userid};
 use modules::before::access::Access;
 use modules::before::auth_basic::AuthBasic;
 use modules::before::auth_request::AuthRequest;
-use modules::before::limit_conn::LimitConn;
-use modules::before::limit_req::LimitReq;
 use modules::before::mirror::Mirroring;
 use modules::before::real_ip::RealIp;
 use modules::before::rewrite::Rewriting;
 use modules::before::try_files::Trying;
-use modules::before::{auth_basic, auth_request, limit_conn, limit_req, mirror, real_ip};
+use modules::before::{auth_basic, auth_request, mirror, real_ip};
 use modules::content::autoindex::Autoindex;
 use modules::content::dav::Dav;
 use modules::content::empty_gif::EmptyGif;
@@ -66,6 +64,9 @@ use modules::content::mp4::Mp4;
 use modules::content::random_index::RandomIndex;
 use modules::headers_more::HeadersMore;
 use modules::limits;
+use modules::limits::limit_conn::LimitConn;
+use modules::limits::limit_req::LimitReq;
+use modules::limits::{limit_conn, limit_req};
 use modules::{browser, referer, secure_link};
 use proxy::caching::cache_state;
 use proxy::caching::directives::Caching;
@@ -511,7 +512,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
     browser::VARIABLES,
     referer::VARIABLES,
     secure_link::VARIABLES,
-    status::VARIABLES,
+    directives::VARIABLES,
 ];
 
 /// The metrics of all modules, in the order in which they are shown.

@@ -13,10 +13,9 @@ use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use modules::after::charset::{self, Charsets};
+use modules::after::compression::gunzip;
 use modules::after::compression::{self, GzipTest};
-use modules::after::{
-    addition, gunzip, headers, not_modified, ranges, slice, ssi, sub_filter, userid,
-};
+use modules::after::{addition, headers, not_modified, ranges, slice, ssi, sub_filter, userid};
 use modules::headers_more;
 use proxy::accel;
 

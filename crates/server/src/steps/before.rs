@@ -13,14 +13,14 @@ use httpcore::request::{Arrival, Request};
 use httpcore::settings::Location;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
-    client_body_early_read, client_max_body_size, limit_conn, limit_req, mirror, real_ip, rewrite,
-    try_files,
+    client_body_early_read, client_max_body_size, mirror, real_ip, rewrite, try_files,
 };
 use modules::headers_more;
 use modules::headers_more::HeadersMore;
 use modules::realpath_root;
 
 use super::judges;
+use modules::limits::{limit_conn, limit_req};
 
 /// Runs a step; its outcome is the list's, if it has one.
 macro_rules! step {

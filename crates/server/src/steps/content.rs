@@ -5,8 +5,8 @@
 use message::Header;
 use runtime::timing::current_request;
 
+use crate::monitoring::directives::Shown;
 use crate::monitoring::status;
-use crate::monitoring::status::Shown;
 use httpcore::handler;
 use httpcore::observe::{Observe, not_made};
 use httpcore::outcome::Outcome;

@@ -19,9 +19,9 @@ use wire::http1::request_parser::{HeadLimits, ParsedRequest, parse_head};
 use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
 use super::Steps;
-use crate::process::circumstances::Circumstances;
 use crate::process::load::{Loaded, Origin, load};
 use crate::process::pools::define_pools;
+use crate::settings::circumstances::Circumstances;
 use httpcore::Response;
 use httpcore::client::Client;
 use httpcore::connection::send::{self, Started};

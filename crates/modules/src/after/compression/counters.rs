@@ -8,9 +8,9 @@ use slots::slotted;
 
 use super::Coding;
 use crate::after::compression::brotli::Brotli;
+use crate::after::compression::gunzip::Gunzip;
 use crate::after::compression::gzip::Gzip;
 use crate::after::compression::zstd::Zstd;
-use crate::after::gunzip::Gunzip;
 use config::Groups;
 use httpcore::module_metrics::{ModuleMetrics, Shown};
 

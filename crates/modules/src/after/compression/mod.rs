@@ -9,6 +9,7 @@ pub mod accept;
 pub mod brotli;
 pub mod coded;
 mod counters;
+pub mod gunzip;
 pub mod gzip;
 pub mod ratio;
 pub mod zstd;

@@ -7,8 +7,8 @@ use httpcore::Response;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 
-use super::compression::coded::{Coder, Goal, OUT_LEN, Progress};
-use super::compression::{GzipTest, mark_varying};
+use super::coded::{Coder, Goal, OUT_LEN, Progress};
+use super::{GzipTest, mark_varying};
 use crate::after::compression::coded;
 use httpcore::body_filter::Steps;
 

@@ -2,8 +2,8 @@
 //! the addresses of its host names.
 //!
 //! The master finds them out and sends them along, so that the worker, which has another user and environment, reads
-//! the same text with the same result. Not here: the text ([`super::source`]). Invariant: every question of
-//! [`super::load`] to its surroundings is asked here.
+//! the same text with the same result. Not here: the text ([`crate::process::source`]). Invariant: every question of
+//! [`crate::process::load`] to its surroundings is asked here.
 
 use logs::getaddrinfo::Hosts;
 
@@ -23,7 +23,7 @@ impl Circumstances {
     #[must_use]
     pub fn here() -> Self {
         Self {
-            is_root: super::privileges::is_root(),
+            is_root: rustix::process::geteuid().is_root(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             hosts: Hosts::default(),
         }
