@@ -95,7 +95,7 @@ impl ResponseHead {
     }
 
     /// Name, value and id of every line.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], HeaderId)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], HeaderId)> + Clone {
         self.fields.iter().map(|field| {
             (
                 field.name.of(&self.bytes),

@@ -1,6 +1,6 @@
 //! `tunnel_pass`: CONNECT (RFC 9110, 9.3.6). Opens a connection to a server and relays bytes in both directions.
 //!
-//! Not here: relaying the bytes ([`crate::upgrade`]). Invariant: nothing is sent to the server, and nothing
+//! Not here: relaying the bytes ([`crate::response::upgrade`]). Invariant: nothing is sent to the server, and nothing
 //! read from it, before the client has received its 200.
 
 use std::pin::pin;
@@ -25,13 +25,13 @@ use httpcore::{Failure, Response};
 use upstream::next_upstream::PeerFailure;
 use upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 
-use crate::bind::Bind;
-use crate::log_context::About;
-use crate::resolve;
-use crate::upgrade::{Behind, Patience, ServerSide};
-use crate::upstream_request;
-use crate::upstream_state::Record;
-use crate::url::{Host, Url};
+use crate::response::upgrade::{Behind, Patience, ServerSide};
+use crate::settings::bind::Bind;
+use crate::settings::url::{Host, Url};
+use crate::state::upstream_state;
+use crate::state::upstream_state::Record;
+use crate::upstream_request::log_context::About;
+use crate::upstream_request::{request, resolve};
 
 const CONNECTING: &str = "connecting to upstream";
 const BAD_GATEWAY: u16 = 502;
@@ -132,7 +132,7 @@ pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
     if request.method != Method::Connect {
         return Outcome::Failed(Failure::new(405));
     }
-    upstream_request::begin(request, Bytes::new(), Bytes::new());
+    upstream_state::begin(request, Bytes::new(), Bytes::new());
     let upstream = match servers(request, leading).await {
         Ok(upstream) => upstream,
         Err(failure) => return Outcome::Failed(failure),
@@ -208,8 +208,8 @@ impl Opening {
                 from: bind.and_then(|bind| bind.address(request)),
                 is_transparent: bind.is_some_and(|bind| bind.is_transparent),
                 probes: settings.tunnel_socket_keepalive,
-                receive_bytes: upstream_request::buffer(settings.tunnel_socket_rcvbuf),
-                send_bytes: upstream_request::buffer(settings.tunnel_socket_sndbuf),
+                receive_bytes: request::buffer(settings.tunnel_socket_rcvbuf),
+                send_bytes: request::buffer(settings.tunnel_socket_sndbuf),
             },
             begun_ms: wire::loop_clock::monotonic_ms(),
         }

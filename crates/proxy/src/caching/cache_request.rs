@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::freshness::{self, IgnoredHeaders, PassReason, RequestControl, Rules, StoreVerdict};
+use cache::freshness::{self, PassReason, RequestControl, Rules, StoreVerdict};
 use cache::store::LookupOutcome;
 use cache::{Key, Store};
 use config::Template;
@@ -15,19 +15,15 @@ use logs::wall_clock::Moment;
 use message::date::Seconds;
 use message::{HeaderId, Method, ResponseHead};
 
-use super::directives::Caching;
-use super::directives::FreshnessRules;
-use super::fill;
-use super::registry::Cache;
-use crate::Passing;
-use crate::Proxy;
-use crate::ProxyAnswers;
-use crate::directives::IgnoreHeaders;
-use crate::families::Family;
-use crate::proxy_pass::Target;
-use crate::proxy_pass::groups;
-use crate::url::Url;
-use crate::{upstream_request, with_slash};
+use crate::caching::caches::open_cache::Cache;
+use crate::settings::caching::Caching;
+use crate::settings::caching::rules;
+use crate::settings::directives::Proxy;
+use crate::settings::family::Family;
+use crate::settings::proxy_pass::{Passing, Target, groups};
+use crate::settings::url::{Url, with_slash};
+use crate::state::variables;
+use crate::upstream_request::head;
 use httpcore::Failure;
 use httpcore::files;
 use httpcore::request::Request;
@@ -126,22 +122,12 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
     head.fields.iter().map(line)
 }
 
-/// A location's freshness rules.
-pub fn rules(location: &Location) -> &Rules {
-    let rules = location.made.get_or_init(|| {
-        let settings = location.groups();
-        let ignored = settings.own::<ProxyAnswers>().proxy_ignore_headers;
-        let ignores = |line| ignored.is_some_and(|ignored| ignored.contains(line));
-        let ignored = IgnoredHeaders {
-            accel_expires: ignores(IgnoreHeaders::X_ACCEL_EXPIRES),
-            cache_control: ignores(IgnoreHeaders::CACHE_CONTROL),
-            expires: ignores(IgnoreHeaders::EXPIRES),
-            set_cookie: ignores(IgnoreHeaders::SET_COOKIE),
-            vary: ignores(IgnoreHeaders::VARY),
-        };
-        FreshnessRules(settings.own::<Caching>().rules(ignored))
-    });
-    &rules.0
+/// The name of a request's cache; None: it has none.
+#[must_use]
+pub fn cache_name(request: &Request) -> Option<Bytes> {
+    let caching = &groups(request.location())?.caching;
+    let template = caching.proxy_cache.value.on()?;
+    Some(request.evaluate(template))
 }
 
 /// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
@@ -160,15 +146,15 @@ pub fn key_text(request: &Request) -> Bytes {
     };
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
     text.extend_from_slice(passing.family.scheme().as_bytes());
-    crate::variables::host(request, &mut text);
+    variables::host(request, &mut text);
     match &passing.target {
         Target::Fixed { url, .. } => {
-            upstream_request::append_target(request, passing, (&url.uri, false), &mut text);
+            head::append_target(request, passing, (&url.uri, false), &mut text);
         }
         Target::Made(template) => {
             let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
             let uri = uri.unwrap_or_default();
-            upstream_request::append_target(request, passing, (&uri, true), &mut text);
+            head::append_target(request, passing, (&uri, true), &mut text);
         }
     }
     text.into()
@@ -185,7 +171,7 @@ pub fn is_asked(request: &Request, caching: &Caching) -> bool {
 pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
     let answer = freshness::OriginResponse {
         status: head.status,
-        fields: fill::lines(head),
+        fields: head.iter(),
         is_authorized: false,
         is_slice: false,
         asked: inquiry.now,

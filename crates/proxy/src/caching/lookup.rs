@@ -11,15 +11,20 @@ use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
 use logs::Level;
 
-use super::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
-use super::cache_state::Note;
-use super::counters::Status;
-use super::directives::{Caching, UseStale};
-use super::fetch::{Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired};
-use super::registry;
-use super::serve::{Unusable, serve};
-use super::{cache_request, cache_state, directives, foreign_cache, hot_entries, purging};
-use crate::proxy_pass::groups;
+use crate::caching::cache_request::cache_name;
+use crate::caching::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
+use crate::caching::caches::registry;
+use crate::caching::fetch::origin_fetch::{
+    Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired,
+};
+use crate::caching::stored::serve::{Unusable, serve};
+use crate::caching::stored::{foreign_cache, hot_entries};
+use crate::caching::{cache_request, purging};
+use crate::settings::caching::rules;
+use crate::settings::caching::{Caching, UseStale};
+use crate::settings::proxy_pass::groups;
+use crate::state::cache_state;
+use crate::state::cache_state::{Note, Status};
 use httpcore::Failure;
 use httpcore::generation::Generation;
 use httpcore::outcome::Outcome;
@@ -37,7 +42,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     if let Some(note) = request.states.get::<Note>()
         && let Some(status) = note.status
         && let Some(cache) =
-            directives::name(request).and_then(|name| registry::find(&generation.settings, &name))
+            cache_name(request).and_then(|name| registry::find(&generation.settings, &name))
     {
         cache.tally.count(status, request.client.loop_.index);
     }
@@ -61,7 +66,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     let key_text = key_text(request);
     cache_state::of(request).key = key_text.clone();
     let is_bypass = caching.proxy_cache_bypass.hold(request);
-    let rules = cache_request::rules(location);
+    let rules = rules(location);
     // A request that may state its wishes is parsed first.
     let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
     if is_plain && let Some(outcome) = hot_entries::answer(request, rules, cache, &key_text) {

@@ -4,9 +4,9 @@ use runtime::families;
 use runtime::metrics::Page;
 use runtime::metrics::page::label;
 
-use super::Cache;
-use super::counters::STATUSES;
-use super::registry::Caches;
+use crate::caching::caches::open_cache::Cache;
+use crate::caching::caches::registry::Caches;
+use crate::state::cache_state::STATUSES;
 use httpcore::settings::Settings;
 
 families! {

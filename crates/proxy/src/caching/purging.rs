@@ -8,10 +8,13 @@ use cache::tags_of;
 use cache::{Error, Key};
 use disk::Local;
 
-use super::cache_request::{Inquiry, local};
-use super::registry;
-use super::{cache_request, cache_state, directives};
-use crate::caching::directives::Caching;
+use crate::caching::cache_request;
+use crate::caching::cache_request::cache_name;
+use crate::caching::cache_request::{Inquiry, local};
+use crate::caching::caches::registry;
+use crate::settings::caching::Caching;
+use crate::settings::caching::rules;
+use crate::state::cache_state;
 use httpcore::Failure;
 use httpcore::Response;
 use httpcore::outcome::Outcome;
@@ -76,13 +79,13 @@ pub async fn invalidate(request: &mut Request, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let caching = location.own::<Caching>();
-    if !caching.is_on() || !cache_request::rules(location).invalidates {
+    if !caching.is_on() || !rules(location).invalidates {
         return;
     }
     if !invalidates(request.head.method_text(), status) {
         return;
     }
-    let name = directives::name(request);
+    let name = cache_name(request);
     let cache = name.and_then(|name| registry::find(&generation.settings, &name));
     let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
         return;

@@ -8,13 +8,15 @@ use config::Directive;
 
 use httpcore::request::Request;
 use httpcore::request_body::RequestBody;
-use proxy;
-use proxy::Passing;
-use proxy::caching::directives::Caching;
-use proxy::caching::zone::Zones;
-use proxy::caching::{cache_request, directives};
-use proxy::families::Family;
-use proxy::upstream_request::{Order, Variation};
+use proxy::caching::cache_request::{self, cache_name};
+use proxy::settings::cache_path::Zones;
+use proxy::settings::caching::Caching;
+use proxy::settings::family::Family;
+use proxy::settings::proxy_pass::Passing;
+use proxy::upstream_request::destination::destination;
+use proxy::upstream_request::gateway_params;
+use proxy::upstream_request::request::Order;
+use proxy::upstream_request::variation::Variation;
 use upstream::Upstream;
 
 use super::answer::{tell_added, tell_hidden};
@@ -35,7 +37,7 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     let Some(passing) = request.location().made.share::<Passing>() else {
         return;
     };
-    let to = match proxy::destination(request, &passing) {
+    let to = match destination(request, &passing) {
         Ok(to) => to,
         Err(failure) => return report.say("status", failure.status.to_string()),
     };
@@ -125,7 +127,10 @@ fn of_each<'a>(
 fn tell_params(request: &Request, passing: &Passing) -> String {
     let shown_param =
         |(name, value): &(Vec<u8>, Vec<u8>)| format!("{}: {}", shown(name), shown(value));
-    let all = passing.params.as_ref().map(|params| params.list(request));
+    let all = passing
+        .params
+        .as_ref()
+        .map(|params| gateway_params::list(params, request));
     let all = all.unwrap_or_default();
     all.iter().map(shown_param).collect::<Vec<_>>().join("\n")
 }
@@ -168,8 +173,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let caching = request.location().own::<Caching>();
     let family = family(request);
     let made = of(lines, &chain, family, &["proxy_cache"]);
-    let Some(name) = directives::name(request).filter(|name| !name.is_empty() && name != "off")
-    else {
+    let Some(name) = cache_name(request).filter(|name| !name.is_empty() && name != "off") else {
         let text = match made.is_empty() {
             true => format!("none: there is no \"{}\"", family.renamed("proxy_cache")),
             false => "none".to_owned(),

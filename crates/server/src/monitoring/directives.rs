@@ -13,8 +13,8 @@ use httpcore::settings::given::Given;
 use httpcore::settings::{Location, Settings};
 use httpcore::variables::append::number;
 use modules::content::empty_gif::EmptyGif;
-use proxy::Proxy;
-use proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::directives::Proxy;
+use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 
 directives! {
     /// Metrics and status pages.

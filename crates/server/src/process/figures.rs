@@ -10,8 +10,8 @@ use logs::process_log::{Level, error_log};
 use runtime::loops::sums::{self, LoopSum};
 use runtime::{Kind, Ledger};
 
-use proxy::caching::Cache;
-use proxy::caching::counters::Status;
+use proxy::caching::caches::open_cache::Cache;
+use proxy::state::cache_state::Status;
 
 /// Writes everything.
 pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {

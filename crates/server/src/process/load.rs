@@ -16,7 +16,7 @@ use crate::settings::circumstances::Circumstances;
 use crate::settings::tables;
 use httpcore::handler::Modules;
 use httpcore::settings::Settings;
-use proxy::https;
+use proxy::settings::https;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]

@@ -26,7 +26,7 @@ use crate::memory::alarms::Alarms;
 use crate::memory::watch;
 use crate::monitoring;
 use crate::process::pools;
-use proxy::caching::Registry;
+use proxy::caching::caches::registry::Registry;
 
 /// How often a process that leaves looks whether its loops have ended.
 const LEAVING_TICK: Timespec = Timespec {

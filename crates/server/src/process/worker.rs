@@ -42,8 +42,8 @@ use crate::process::pools;
 use httpcore::connection::panic_guard;
 use httpcore::handler::Modules;
 use httpcore::settings::Settings;
-use proxy::bind::needs_right;
-use proxy::caching::Registry;
+use proxy::caching::caches::registry::Registry;
+use proxy::settings::bind::needs_right;
 use upstream::Upstreams;
 
 /// Exit code of a worker that could not start, as nginx's.

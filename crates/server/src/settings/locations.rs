@@ -10,8 +10,9 @@ use httpcore::handler::{self, Place};
 use httpcore::path::{self, Alias};
 use httpcore::regex::Regex;
 use httpcore::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
-use proxy::families::{self, Policies};
-use proxy::proxy_pass::{self, Passing, ProxyGroups};
+use proxy::settings::families::Policies;
+use proxy::settings::proxy_pass::{Passing, ProxyGroups};
+use proxy::settings::{families, proxy_pass};
 use proxy::tunnel_pass;
 use upstream::Upstreams;
 
@@ -204,7 +205,7 @@ pub struct Growing<'a> {
     /// The upstreams: those that no block declares are added where `proxy_pass` names them.
     pub upstreams: &'a mut Upstreams,
     /// The caches.
-    pub zones: &'a proxy::caching::zone::Zones,
+    pub zones: &'a proxy::settings::cache_path::Zones,
 }
 
 /// A location, or the one that stands for a server itself.

@@ -68,14 +68,14 @@ use modules::limits::limit_conn::LimitConn;
 use modules::limits::limit_req::LimitReq;
 use modules::limits::{limit_conn, limit_req};
 use modules::{browser, referer, secure_link};
-use proxy::caching::cache_state;
-use proxy::caching::directives::Caching;
-use proxy::caching::zone::Zones;
-use proxy::families::{Fastcgi, Scgi, Uwsgi};
-use proxy::gateways;
-use proxy::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::cache_path::Zones;
+use proxy::settings::caching::Caching;
+use proxy::settings::directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
+use proxy::settings::families::{Fastcgi, Scgi, Uwsgi};
+use proxy::settings::gateways;
+use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::store::ProxyStore;
 use proxy::tunnel_pass::Tunnelling;
-use proxy::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites, ProxyStore};
 use upstream::resolver::Resolving;
 
 use httpcore::subrequest::{self, Subrequests};
@@ -303,7 +303,7 @@ pub fn all() -> Vec<&'static DirectiveTable> {
         modules::map::lines(),
         modules::geo::lines(),
         modules::split_clients::lines(),
-        proxy::caching::zone::lines(),
+        proxy::settings::cache_path::lines(),
         modules::limits::zones::lines(),
     ];
     tables.extend(ServerSettings::tables());
@@ -500,9 +500,9 @@ const VARIABLES: &[&[VariableEntry]] = &[
     limit_req::VARIABLES,
     limit_conn::VARIABLES,
     auth_basic::VARIABLES,
-    proxy::variables::VARIABLES,
+    proxy::state::variables::VARIABLES,
     gateways::VARIABLES,
-    cache_state::VARIABLES,
+    proxy::caching::variables::VARIABLES,
     slice::VARIABLES,
     ssi::VARIABLES,
     gzip::VARIABLES,

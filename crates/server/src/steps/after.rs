@@ -17,7 +17,7 @@ use modules::after::compression::gunzip;
 use modules::after::compression::{self, GzipTest};
 use modules::after::{addition, headers, not_modified, ranges, slice, ssi, sub_filter, userid};
 use modules::headers_more;
-use proxy::accel;
+use proxy::response::accel;
 
 /// Finishes a response.
 ///

@@ -17,7 +17,7 @@ use modules::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, mp4, random_index, static_files,
 };
 use proxy;
-use proxy::Passing;
+use proxy::settings::proxy_pass::Passing;
 use proxy::tunnel_pass;
 use proxy::tunnel_pass::Leading;
 
@@ -69,7 +69,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     }
     if request.location().is_passed_on {
         if request.location().made::<Passing>().is_some() {
-            must_make!(observer, request, "proxy": proxy::make(request).await);
+            must_make!(observer, request, "proxy": proxy::pass::make(request).await);
         }
         if let Some(leading) = request.location().made::<Leading>().cloned() {
             must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);

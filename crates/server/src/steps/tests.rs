@@ -32,7 +32,7 @@ use httpcore::request::Request;
 use httpcore::responder::Responder as _;
 use httpcore::status_zone;
 use httpcore::transport::{TestClient, Transport};
-use proxy::early_hints;
+use proxy::response::early_hints;
 
 const ADDRESS: &str = "127.0.0.1:8080";
 

@@ -1,0 +1,248 @@
+//! The cache manager: the thread that opens a worker's caches, walks those without a journal, and sweeps them.
+//!
+//! One thread serves all caches, with a task for each one, so a disk that hangs delays only its own cache. All work on
+//! files is done in the cache's pool. Invariant: one sweep or walk of a cache at a time.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cache::store::DirectoryWalk;
+use cache::{Error, Store};
+use disk::pool::Lane;
+use disk::{Access, Disk, Filesystem, Local};
+use logs::Level;
+use logs::process_log::error_log;
+use logs::wall_clock::Moment;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use crate::caching::caches::open_cache::{Cache, store_settings};
+
+/// How often a cache that cannot be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a cache is swept.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// A command to the thread.
+enum Order {
+    /// Open a cache and maintain it.
+    Keep(Weak<Cache>),
+    /// Compact their journals, then report.
+    Close(Vec<Arc<Cache>>, std::sync::mpsc::Sender<()>),
+}
+
+/// The sender of the thread's commands.
+#[derive(Debug)]
+pub struct Keeper {
+    orders: UnboundedSender<Order>,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Keep(_) => "Keep",
+            Self::Close(..) => "Close",
+        })
+    }
+}
+
+impl Keeper {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(disk: &Arc<Disk>) -> io::Result<Self> {
+        let (orders, inbox) = unbounded_channel();
+        let disk = Arc::clone(disk);
+        let runtime = |disk: &Arc<Disk>| {
+            let runtime = Builder::new_current_thread()
+                .enable_time()
+                .build_local(Default::default())?;
+            runtime.block_on(obey(disk, inbox));
+            io::Result::Ok(())
+        };
+        let run = move || {
+            if let Err(error) = runtime(&disk) {
+                error_log(
+                    Level::Alert,
+                    format_args!("the caches' thread cannot run ({error})"),
+                );
+            }
+        };
+        thread::Builder::new()
+            .name("caches".to_owned())
+            .spawn(run)?;
+        Ok(Self { orders })
+    }
+
+    /// Opens a cache and maintains it for as long as it is referenced.
+    pub fn keep(&self, cache: &Arc<Cache>) {
+        let _ = self.orders.send(Order::Keep(Arc::downgrade(cache)));
+    }
+
+    /// Compacts journals; waits at most this long.
+    pub fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
+        let (done, is_done) = std::sync::mpsc::channel();
+        if self.orders.send(Order::Close(caches, done)).is_ok() {
+            let _ = is_done.recv_timeout(patience);
+        }
+    }
+}
+
+async fn obey(disk: &Arc<Disk>, mut orders: UnboundedReceiver<Order>) {
+    let local = Local::new(disk);
+    while let Some(order) = orders.recv().await {
+        let local = local.clone();
+        match order {
+            Order::Keep(cache) => {
+                tokio::task::spawn_local(keep(local, cache));
+            }
+            Order::Close(caches, done) => {
+                tokio::task::spawn_local(close(local, caches, done));
+            }
+        }
+    }
+}
+
+async fn close(local: Local, caches: Vec<Arc<Cache>>, done: std::sync::mpsc::Sender<()>) {
+    let mut tasks = Vec::new();
+    for store in caches.iter().filter_map(|cache| cache.store().cloned()) {
+        let local = local.clone();
+        tasks.push(tokio::task::spawn_local(async move {
+            // Nothing is lost: the next start reads the log.
+            let _ = store.close(&local).await;
+        }));
+    }
+    for task in tasks {
+        let _ = task.await;
+    }
+    let _ = done.send(());
+}
+
+/// The maintenance of a cache, from opening to its end.
+async fn keep(local: Local, kept: Weak<Cache>) {
+    let Some(store) = open(&local, &kept).await else {
+        return;
+    };
+    if store.is_cold() {
+        walk(&local, &kept, &store).await;
+    }
+    loop {
+        let Some(pause) = sweep(&local, &kept, &store).await else {
+            return;
+        };
+        sleep(pause).await;
+    }
+}
+
+/// Opens it, with as many tries as that takes. None: it is no longer referenced.
+async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
+    let mut has_told = false;
+    loop {
+        let cache = kept.upgrade()?;
+        if !has_told {
+            tell_proof(local, &cache).await;
+        }
+        let settings = store_settings(&cache.zone, local.disk());
+        let directory = cache.zone.directory.clone();
+        let opened = Store::open(local, settings).await;
+        cache.set_taken(matches!(opened, Err(Error::InUse)));
+        match opened {
+            Ok((store, recovered)) => {
+                error_log(
+                    Level::Notice,
+                    format_args!(
+                        "cache \"{}\": {} entries known{}",
+                        directory.escape_ascii(),
+                        recovered.entries,
+                        if recovered.is_complete {
+                            ""
+                        } else {
+                            ", others are looked for in the directory"
+                        },
+                    ),
+                );
+                cache.set_store(store.clone());
+                return Some(store);
+            }
+            Err(Error::InUse) if has_told => {}
+            Err(Error::InUse) => error_log(
+                Level::Warn,
+                format_args!(
+                    "cache \"{}\" is in use by another process: what is small and fresh is read, nothing is stored until that one leaves",
+                    directory.escape_ascii()
+                ),
+            ),
+            Err(error) => cache.tell("it cannot be opened", &error),
+        }
+        has_told = true;
+        drop(cache);
+        sleep(RETRY).await;
+    }
+}
+
+/// Logs once how the residency of its files is proven.
+async fn tell_proof(local: &Local, cache: &Cache) {
+    let (disk, directory) = (Arc::clone(local.disk()), cache.zone.directory.clone());
+    let pool = store_settings(&cache.zone, &disk).pool;
+    let probe = pool.run(Lane::Read, move || disk.probe(&directory)).await;
+    let Ok(probe) = probe else { return };
+    let is_usual = matches!(probe.filesystem, Some(Filesystem::Native)) && !probe.is_forbidden;
+    let level = if is_usual { Level::Notice } else { Level::Warn };
+    error_log(level, format_args!("cache {probe}"));
+}
+
+/// Finds files that the journal does not know, in slices with a pause after each.
+async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
+    let pool = store.settings().pool.clone();
+    let access = Access {
+        noatime: true,
+        ..Access::new(&pool)
+    };
+    let mut walk = DirectoryWalk::new(store);
+    let mut begun = Instant::now();
+    loop {
+        let Some(cache) = kept.upgrade() else { return };
+        let pace = cache.zone.loader;
+        match walk.step(local, &access, Moment::now().second()).await {
+            Ok(true) => break,
+            Ok(false) if begun.elapsed() < pace.threshold => continue,
+            Ok(false) => {}
+            Err(error) => {
+                cache.tell("it cannot be walked", &error);
+                sleep(RETRY).await;
+            }
+        }
+        drop(cache);
+        sleep(pace.sleep).await;
+        begun = Instant::now();
+    }
+    if let Some(cache) = kept.upgrade() {
+        let directory = cache.zone.directory.escape_ascii();
+        error_log(
+            Level::Notice,
+            format_args!(
+                "cache \"{directory}\": {} entries known, all of the directory was looked at",
+                store.index().len()
+            ),
+        );
+    }
+}
+
+/// Sweeps once, and returns when to do it again. None: the cache is no longer referenced.
+async fn sweep(local: &Local, kept: &Weak<Cache>, store: &Store) -> Option<Duration> {
+    let cache = kept.upgrade()?;
+    let pace = cache.zone.manager;
+    let now = Moment::now().second();
+    match store.sweep(local, now, pace.files).await {
+        Ok(true) => Some(pace.sleep),
+        Ok(false) => Some(SWEEP_EVERY),
+        Err(error) => {
+            cache.tell("it cannot be swept", &error);
+            Some(SWEEP_EVERY)
+        }
+    }
+}

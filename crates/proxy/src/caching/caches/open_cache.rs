@@ -1,0 +1,165 @@
+//! A cache of the worker: its store, once it is open, its fills and its counters.
+//!
+//! Not here: which caches there are (`registry`), and keeping them in order (`cache_manager`).
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use cache::KnownKey;
+use cache::store::StoreSettings;
+use cache::{Fills, Store};
+use disk::Disk;
+use logs::Level;
+use runtime::{Kind, Loop, spawn};
+use tokio::sync::Notify;
+
+use crate::caching::caches::counters::Tally;
+use crate::caching::caches::disk_errors::Troubles;
+use crate::caching::fetch::write_permits::Turns;
+use crate::settings::cache_path::Zone;
+
+/// Maximum time, from the start of its opening, that requests wait for a cache; then they bypass it until it is open.
+const OPENING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A cache that is open, or is being opened.
+#[derive(Debug)]
+pub struct Cache {
+    /// Its first declaration. (The store knows the settings that a reload may change.)
+    pub zone: Zone,
+    /// The fetches in progress.
+    pub fills: Fills,
+    /// Its counters.
+    pub tally: Tally,
+    /// Limits of concurrent writes.
+    pub turns: Turns,
+    /// The errors of its disk.
+    troubles: Troubles,
+    store: OnceLock<Store>,
+    is_open: Notify,
+    is_taken: AtomicBool,
+    since: Instant,
+}
+
+impl Cache {
+    pub(crate) fn new(zone: &Zone) -> Self {
+        Self {
+            zone: zone.clone(),
+            fills: Fills::default(),
+            tally: Tally::default(),
+            turns: Turns::default(),
+            troubles: Troubles::default(),
+            store: OnceLock::new(),
+            is_open: Notify::new(),
+            is_taken: AtomicBool::new(false),
+            since: Instant::now(),
+        }
+    }
+
+    /// Counts an error of its disk, and logs it at most once a minute. `what` is the operation that failed.
+    pub fn tell(&self, what: &str, error: &cache::Error) {
+        self.troubles.tell(&self.zone.directory, what, error);
+    }
+
+    /// Counts a response that is passed on and not stored because the disk cannot take it; logs that at most once a
+    /// minute.
+    pub fn shed(&self, why: &str) {
+        self.tally.pass();
+        let what = "an answer is passed on and not stored";
+        self.troubles
+            .say(Level::Warn, &self.zone.directory, what, why);
+    }
+
+    /// Number of its disk's errors since the start.
+    #[must_use]
+    pub fn troubles(&self) -> u64 {
+        self.troubles.count()
+    }
+
+    /// Records a key that has no file ([`Store::note`]). The deletion that this causes runs in the background.
+    pub fn note(self: &Arc<Self>, loop_: &Rc<Loop>, known: &KnownKey) {
+        let deletion = self
+            .store()
+            .and_then(|store| store.note(&loop_.disk, known));
+        let Some(deletion) = deletion else { return };
+        let (cache, errand) = (Arc::clone(self), loop_.begin_errand());
+        drop(spawn(Kind::Module("fill"), async move {
+            let _errand = errand;
+            if let Err(error) = deletion.await {
+                cache.tell("what gave way cannot be deleted", &error);
+            }
+        }));
+    }
+
+    /// Its store, if it is open.
+    #[must_use]
+    pub fn store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    /// Its store; waits a short time while it is being opened. None: this request has no cache.
+    pub async fn opened(&self) -> Option<&Store> {
+        loop {
+            let opened = self.is_open.notified();
+            if let Some(store) = self.store() {
+                return Some(store);
+            }
+            if self.is_taken() {
+                return None;
+            }
+            let left = OPENING_PATIENCE.checked_sub(self.since.elapsed())?;
+            if tokio::time::timeout(left, opened).await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether it belongs to another process for now.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Relaxed)
+    }
+
+    /// Sets whether it belongs to another process.
+    pub(crate) fn set_taken(&self, is_taken: bool) {
+        self.is_taken.store(is_taken, Relaxed);
+        self.is_open.notify_waiters();
+    }
+
+    /// Sets its store, once it is open.
+    pub(crate) fn set_store(&self, store: Store) {
+        let _ = self.store.set(store);
+        self.is_open.notify_waiters();
+    }
+
+    /// Takes over the settings of a later configuration.
+    ///
+    /// # Errors
+    /// nginx's sentence where the levels differ.
+    pub(crate) fn adjust(&self, zone: &Zone) -> Result<(), String> {
+        if zone.levels != self.zone.levels {
+            let name = String::from_utf8_lossy(&zone.name);
+            return Err(format!("cache \"{name}\" had previously different levels"));
+        }
+        if let Some(store) = self.store() {
+            store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of a store's opening.
+#[must_use]
+pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
+    let pool = zone.pool.as_ref().and_then(|name| disk.pool(name));
+    StoreSettings {
+        directory: zone.directory.to_vec(),
+        levels: zone.levels,
+        zone_bytes: zone.zone_bytes,
+        max_bytes: zone.max_bytes,
+        min_free_bytes: zone.min_free_bytes,
+        inactive: zone.inactive,
+        pool: pool.unwrap_or_else(|| disk.default_pool()),
+    }
+}

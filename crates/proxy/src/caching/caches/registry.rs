@@ -1,0 +1,108 @@
+//! The caches of a worker, by directory: opened once, kept over reloads.
+//!
+//! Not here: keeping them in order (`cache_manager`). Invariant: a process opens a directory once; a cache lives as
+//! long as a configuration names it.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use disk::Disk;
+use parking_lot::Mutex;
+
+use crate::caching::caches::cache_manager::Keeper;
+use crate::caching::caches::open_cache::Cache;
+use crate::settings::cache_path::Zones;
+use httpcore::settings::Settings;
+
+slots::slotted!(config::made::WHOLE: Caches);
+
+/// The caches of a configuration, in the order of its [`Zones`]; none before the [`Registry`] has given them.
+#[derive(Debug, Default)]
+pub struct Caches(OnceLock<Vec<Arc<Cache>>>);
+
+impl Caches {
+    /// The caches of a configuration.
+    #[must_use]
+    pub fn of(settings: &Settings) -> &[Arc<Cache>] {
+        settings.made::<Self>().0.get().map_or(&[], |caches| caches)
+    }
+}
+
+/// The cache of this name.
+#[must_use]
+pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a Arc<Cache>> {
+    Caches::of(settings).get(settings.made::<Zones>().named(name)?)
+}
+
+/// The caches of a worker.
+#[derive(Debug)]
+pub struct Registry {
+    disk: Arc<Disk>,
+    keeper: OnceLock<Keeper>,
+    caches: Mutex<Vec<Weak<Cache>>>,
+}
+
+impl Registry {
+    /// No caches yet.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>) -> Self {
+        Self {
+            disk,
+            keeper: OnceLock::new(),
+            caches: Mutex::default(),
+        }
+    }
+
+    /// Gives a configuration its caches: those that are open already, and new ones, whose opening begins now. To be
+    /// called once its pools are defined.
+    ///
+    /// # Errors
+    /// Levels of a cache that were changed; the cache manager's thread cannot be started.
+    pub fn equip(&self, settings: &Settings) -> Result<(), String> {
+        let mut known = self.caches.lock();
+        known.retain(|cache| cache.strong_count() > 0);
+        let mut all = Vec::new();
+        for zone in settings.made::<Zones>().all() {
+            let mut open = known.iter().filter_map(Weak::upgrade);
+            let open = open.find(|cache| cache.zone.directory == zone.directory);
+            all.push(match open {
+                Some(cache) => cache.adjust(zone).map(|()| cache)?,
+                None => {
+                    let cache = Arc::new(Cache::new(zone));
+                    known.push(Arc::downgrade(&cache));
+                    self.keeper()?.keep(&cache);
+                    cache
+                }
+            });
+        }
+        // A second call brings the same.
+        let _ = settings.made::<Caches>().0.set(all);
+        Ok(())
+    }
+
+    fn keeper(&self) -> Result<&Keeper, String> {
+        if let Some(keeper) = self.keeper.get() {
+            return Ok(keeper);
+        }
+        let keeper = Keeper::start(&self.disk)
+            .map_err(|error| format!("the caches' thread cannot be started ({error})"))?;
+        Ok(self.keeper.get_or_init(|| keeper))
+    }
+
+    /// All caches.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        self.caches
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Compacts every cache's journal, after the last write; waits at most this long (a disk may hang).
+    pub fn close(&self, patience: Duration) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.close(self.all(), patience);
+        }
+    }
+}

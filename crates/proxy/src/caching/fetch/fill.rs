@@ -1,0 +1,508 @@
+//! A fill: one request to the origin for a cache. A task of its own, on the loop of the request that needed it; that
+//! request may be gone when the fill ends.
+//!
+//! Judges the answer, publishes it to the followers, and has it written meanwhile (`write_entry`). Not here: followers,
+//! and what they do without an answer (`fetch`). Invariants: a slow client delays no other one, as far as the window
+//! and the file reach. A slow disk delays none for long: after a while the writing is given up.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::FetchMoment;
+use cache::fill::{Ending, Filler, Metadata, Sharing};
+use cache::freshness::{self, FieldLine, OriginResponse, Rules, Storable, StoreVerdict};
+use cache::store::{Hit, Renewal};
+use cache::{Key, Lifetime, Store, variant};
+use cache::{KeyState, KnownKey};
+use disk::memory::MemoryLevel;
+use disk::memory::level::level;
+use logs::wall_clock::Moment;
+use message::date::Seconds;
+use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
+use runtime::{Loop, Seat};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::caching::caches::open_cache::Cache;
+use crate::caching::fetch::write_entry::Saving;
+use crate::caching::fetch::write_pace::DISK_PATIENCE;
+use crate::caching::fetch::write_permits::Turn;
+use crate::caching::fetch::{write_entry, write_pace};
+use crate::exchange::upstream_exchange::{Asking, NoAnswer, Step};
+use crate::response::accel;
+use crate::response::upgrade::SWITCHING;
+use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
+use crate::settings::caching::rules;
+use crate::settings::caching::{Caching, UseStale};
+use crate::settings::proxy_pass::Passing;
+use crate::upstream_request::request::Order;
+use httpcore::settings::Location;
+use upstream::next_upstream::PeerFailure;
+
+/// Bytes of a response that stay in memory for its followers.
+pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
+/// Whether the response may be stored, as far as the request decides that.
+#[derive(Debug)]
+pub enum Storing {
+    /// No.
+    No,
+    /// Yes, if the answer allows it.
+    Yes,
+    /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
+    Ask(oneshot::Sender<Question>),
+}
+
+/// A response's head, sent to the request that it is for: may it be stored?
+#[derive(Debug)]
+pub struct Question {
+    /// The head.
+    pub head: Box<ResponseHead>,
+    /// The channel for the answer.
+    pub may_store: oneshot::Sender<bool>,
+}
+
+/// A fill before it begins.
+pub struct Task {
+    /// The upstream request.
+    pub order: Rc<Order>,
+    /// The receiver of the response.
+    pub filler: Filler,
+    /// Whether the response may be stored.
+    pub storing: Storing,
+    /// The receiver of interim heads (`early_hints`).
+    pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    /// The receiver of a 101, with the connection that is a tunnel from there on.
+    pub switched: Option<oneshot::Sender<UpstreamResponse>>,
+    /// The rest. Boxed: it is handed on from step to step.
+    pub filling: Box<Filling>,
+}
+
+/// The part of a fill that is needed after the origin has answered.
+pub struct Filling {
+    /// The loop.
+    pub loop_: Rc<Loop>,
+    /// The settings that it was begun with.
+    pub generation: Rc<httpcore::generation::Generation>,
+    /// The request's location.
+    pub location: httpcore::route::LocationId,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// The text that the key is made of.
+    pub key_text: Bytes,
+    /// The key.
+    pub main: Key,
+    /// The variant that was looked up.
+    pub looked_for: Option<Key>,
+    /// The request's header lines, for `Vary`.
+    pub head: RequestHead,
+    /// The stored response that is no longer fresh.
+    pub stale: Option<Hit>,
+    /// Whether it was looked up and not found.
+    pub is_miss: bool,
+    /// Whether the origin was asked to revalidate the stored response.
+    pub is_conditional: bool,
+    /// Purges from this moment on cover the response.
+    pub moment: FetchMoment,
+    /// Its place among the loop's connections, until the whole response has arrived.
+    pub seat: Option<Seat>,
+    /// Dropped when the whole response has arrived; a request may wait for that.
+    pub end: Option<oneshot::Sender<()>>,
+    /// When the origin was asked.
+    pub asked: Seconds,
+}
+
+/// Runs a fill to its end.
+pub async fn run(task: Task) {
+    let filling = task.filling;
+    let Some(order) = task.order.resolved().await else {
+        return task.filler.end_without(Ending::Refused(502));
+    };
+    let mut asking = Asking::new(order);
+    if let Err(none) = asking.answer_comes().await {
+        return filling.fail(task.filler, none);
+    }
+    // A response that is not read yet takes no memory while it waits.
+    let turn = match &task.storing {
+        Storing::No => None,
+        _ => Some(filling.cache.turns.take(&filling.loop_).await),
+    };
+    match answer(asking, task.hints).await {
+        Err(none) => filling.fail(task.filler, none),
+        Ok(answer) if answer.head.status == SWITCHING => {
+            switch(task.filler, answer, task.switched);
+        }
+        Ok(answer) => {
+            let turn = turn.filter(|_| answer.body.is_whole_within(usize::MAX));
+            filling.take(task.filler, answer, task.storing, turn).await;
+        }
+    }
+}
+
+/// Waits for the origin's response. Interim heads are handed on.
+async fn answer(
+    mut asking: Asking,
+    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+) -> Result<UpstreamResponse, NoAnswer> {
+    loop {
+        match asking.next().await? {
+            Step::Answer(answer) => return Ok(answer),
+            Step::Interim(head) => {
+                // Dropped when the request is slow or has ended.
+                let _ = hints.as_ref().map(|hints| hints.try_send(head));
+            }
+        }
+    }
+}
+
+/// Hands over a 101: it is for the request that asked for it alone, and there is nothing in it to store.
+fn switch(
+    filler: Filler,
+    answer: UpstreamResponse,
+    owner: Option<oneshot::Sender<UpstreamResponse>>,
+) {
+    let head = ResponseHead::clone(&answer.head);
+    if let Some(owner) = owner {
+        // If the request has ended, the tunnel ends here.
+        let _ = owner.send(answer);
+    }
+    filler.set_head(head, Sharing::Private);
+    filler.finish();
+}
+
+/// The ending for a failure to get a response.
+fn ending(none: NoAnswer) -> Ending {
+    match none.failure {
+        Some(PeerFailure::Timeout) => Ending::TimedOut(none.status),
+        Some(PeerFailure::InvalidHeader) => Ending::Invalid(none.status),
+        Some(PeerFailure::Status(status)) => Ending::Covered(status),
+        Some(PeerFailure::Error) => Ending::Lost(none.status),
+        None if none.status == 502 => Ending::Lost(none.status),
+        None => Ending::Refused(none.status),
+    }
+}
+
+impl Filling {
+    fn location(&self) -> &Location {
+        self.generation.settings.location(self.location)
+    }
+
+    fn rules(&self) -> &Rules {
+        rules(self.location())
+    }
+
+    fn store(&self) -> &Store {
+        self.cache
+            .store()
+            .expect("there was no fill before it was open")
+    }
+
+    /// Ends a fill that got no response. `proxy_cache_valid 502 …` keeps the origin from being asked again at once.
+    fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
+        let valid = self.rules().valid(none.status);
+        if let Some(seconds) = valid.filter(|_| self.is_miss) {
+            let now = Moment::now().second();
+            let known = KnownKey {
+                state: KeyState::Failed,
+                status: none.status,
+                lifetime: Lifetime {
+                    date: now,
+                    expires: now.saturating_add(i64::from(seconds)),
+                    ..Lifetime::default()
+                },
+                ..KnownKey::seen(self.looked_for.unwrap_or(self.main), now)
+            };
+            self.cache.note(&self.loop_, &known);
+        }
+        filler.end_without(ending(none));
+    }
+
+    async fn take(
+        self: Box<Self>,
+        filler: Filler,
+        answer: UpstreamResponse,
+        storing: Storing,
+        turn: Option<Turn>,
+    ) {
+        let status = answer.head.status;
+        if self.is_covered(status) {
+            return filler.end_without(Ending::Covered(status));
+        }
+        if status == 304 && self.is_conditional {
+            return Box::pin(self.renew(filler, &answer.head)).await;
+        }
+        let storable = match self.may_store(&answer.head, storing).await {
+            true => self.judge(&answer.head),
+            false => None,
+        };
+        match storable {
+            Some(storable) => self.share(filler, answer, storable, turn).await,
+            None => {
+                drop(turn);
+                let mut body = answer.body;
+                self.buffer(&answer.head, &mut body);
+                filler.set_head(answer.head, Sharing::Private);
+                if write_pace::pump(&self.loop_, &self.cache, &filler, body).await {
+                    filler.finish();
+                }
+            }
+        }
+    }
+
+    /// Whether the stored response is better than one with this status.
+    fn is_covered(&self, status: u16) -> bool {
+        let Some(hit) = &self.stale else { return false };
+        let Some(kind) = UseStale::of_status(status) else {
+            return false;
+        };
+        let is_wanted = self
+            .location()
+            .own::<Caching>()
+            .proxy_cache_use_stale
+            .has(kind);
+        let failure = freshness::OriginFailure::Status(status);
+        let now = Moment::now().second();
+        self.rules()
+            .may_cover(&hit.known.lifetime, now, failure, is_wanted)
+    }
+
+    async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
+        // The origin decides each time which client gets content that is elsewhere.
+        if accel::leads_elsewhere(self.location(), head) {
+            return false;
+        }
+        if !accel::is_buffered(self.location(), head) {
+            return false;
+        }
+        match storing {
+            Storing::No => false,
+            Storing::Yes => true,
+            Storing::Ask(owner) => {
+                let (may_store, answer) = oneshot::channel();
+                let question = Question {
+                    head: Box::new(head.clone()),
+                    may_store,
+                };
+                owner.send(question).is_ok() && answer.await.unwrap_or(false)
+            }
+        }
+    }
+
+    fn judge(&self, head: &ResponseHead) -> Option<Storable> {
+        let answer = OriginResponse {
+            status: head.status,
+            fields: head.iter(),
+            is_authorized: self.head.get(HeaderId::Authorization).is_some(),
+            is_slice: self
+                .location()
+                .made::<Passing>()
+                .is_some_and(Passing::asks_for_ranges),
+            asked: self.asked,
+            now: Moment::now().second(),
+        };
+        match freshness::judge(&answer, self.rules()) {
+            StoreVerdict::Store(storable) => Some(storable),
+            StoreVerdict::Pass(_) => None,
+        }
+    }
+
+    /// The variant that the request asked for, of a response with this `Vary`.
+    fn variant(&self, vary: &[u8]) -> Key {
+        let text =
+            |field: &message::Field| (self.head.text(field.name), self.head.text(field.value));
+        variant(self.main, vary, self.head.fields.iter().map(text))
+    }
+
+    /// Opens the response to followers, and stores it.
+    async fn share(
+        self: Box<Self>,
+        filler: Filler,
+        answer: UpstreamResponse,
+        storable: Storable,
+        turn: Option<Turn>,
+    ) {
+        let own = (!storable.vary.is_empty()).then(|| self.variant(&storable.vary));
+        let key = Store::key_for(self.main, self.looked_for, own);
+        let vary = Bytes::from(storable.vary);
+        filler.set_metadata(Metadata {
+            vary: vary.clone(),
+            variant: own.unwrap_or(key),
+            lifetime: Some(storable.lifetime),
+        });
+        let is_saved = write_pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
+        if !is_saved {
+            self.cache.shed(match level() >= MemoryLevel::Fills {
+                true => "memory is scarce",
+                false => "too much waits to be written already",
+            });
+        }
+        let head: Arc<ResponseHead> = answer.head.into();
+        let saving = |body| Saving {
+            cache: Arc::clone(&self.cache),
+            store: self.store().clone(),
+            local: self.loop_.disk.clone(),
+            body,
+            head: Arc::clone(&head),
+            key,
+            main: self.main,
+            variant: own.unwrap_or(key),
+            key_text: self.key_text.clone(),
+            vary,
+            without: storable.without,
+            lifetime: storable.lifetime,
+            expected: match head.framing {
+                ResponseFraming::Length(length) => length,
+                ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+            },
+            moment: self.moment.clone(),
+            turn,
+        };
+        match answer.body {
+            UpstreamBody::Whole(body) => {
+                let is_saved = is_saved && !self.has_newer(&filler, &key);
+                let unfound = filler.finish_with(Arc::clone(&head), body.clone(), is_saved);
+                let saving = unfound.map(|unfound| saving(write_entry::Body::Whole(body, unfound)));
+                // A fill that only waits for the disk takes no connection's place.
+                drop(self);
+                if let Some(saving) = saving {
+                    Box::pin(write_entry::run(saving)).await;
+                }
+            }
+            mut body @ UpstreamBody::Flow(_) => {
+                self.buffer(&head, &mut body);
+                let saver = is_saved.then(|| filler.writer()).flatten();
+                let saving = saver.map(|saver| saving(write_entry::Body::UpstreamBody(saver)));
+                filler.set_head(head, Sharing::Shared);
+                Box::pin(self.pass_on(filler, body, key, saving)).await;
+            }
+        }
+    }
+
+    /// A response that is not stored is read ahead of slow followers like any other.
+    fn buffer(&self, head: &ResponseHead, body: &mut UpstreamBody) {
+        let location = self.location();
+        if let UpstreamBody::Flow(flow) = body
+            && accel::is_buffered(location, head)
+        {
+            let own = location.pool.get();
+            flow.buffer_by(own.unwrap_or(&self.store().settings().pool));
+        }
+    }
+
+    /// Whether a newer response is stored than this one, which was asked for beside others: then it must not be
+    /// followed.
+    fn has_newer(&self, filler: &Filler, key: &Key) -> bool {
+        filler.is_alone() && self.store().has_newer(key, &self.moment)
+    }
+
+    /// Hands on a body as it arrives, and stores it meanwhile.
+    async fn pass_on(
+        mut self: Box<Self>,
+        filler: Filler,
+        body: UpstreamBody,
+        key: Key,
+        saving: Option<Saving>,
+    ) {
+        let save = async {
+            if let Some(saving) = saving {
+                write_entry::run(saving).await;
+            }
+        };
+        let come = async {
+            let is_whole = write_pace::pump(&self.loop_, &self.cache, &filler, body).await;
+            if self.has_newer(&filler, &key) {
+                filler.stop_storing();
+            }
+            if is_whole {
+                filler.finish();
+            }
+            // As above: what is only waiting for the disk takes no connection's place.
+            drop((self.seat.take(), self.end.take()));
+        };
+        tokio::join!(come, save);
+    }
+
+    /// Ends a fill whose stored response has not changed, by the origin's word. No client waits for the disk to record
+    /// that.
+    async fn renew(mut self: Box<Self>, filler: Filler, head: &ResponseHead) {
+        let Some(hit) = self.stale.clone() else {
+            return filler.end_without(Ending::Refused(502));
+        };
+        drop(self.seat.take());
+        let end = self.end.take();
+        let now = Moment::now().second();
+        let stored = hit.entry.head();
+        let updated = freshness::updated_fields(stored.iter(), head.iter());
+        let answer = OriginResponse {
+            status: stored.status,
+            fields: updated.iter().copied(),
+            is_authorized: self.head.get(HeaderId::Authorization).is_some(),
+            is_slice: stored.status == 206,
+            asked: self.asked,
+            now,
+        };
+        let StoreVerdict::Store(Storable { lifetime, .. }) =
+            freshness::judge(&answer, self.rules())
+        else {
+            return filler.end_without(Ending::Renewed);
+        };
+        let (updated, patience) = match self.are_same(&updated, stored) {
+            true => (None, Duration::ZERO),
+            false => (Some(updated), DISK_PATIENCE),
+        };
+        let mut update = pin!(self.update(&hit, lifetime, updated));
+        let done = tokio::select! {
+            biased;
+            done = &mut update => Some(done),
+            () = self.loop_.wire.wheel.sleep(patience) => None,
+        };
+        filler.end_without(Ending::Renewed);
+        drop(end);
+        let done = match done {
+            Some(done) => done,
+            None => update.await,
+        };
+        if let Err(error) = done {
+            self.cache.tell("an entry cannot be renewed", &error);
+        }
+    }
+
+    /// Applies a 304: to the index at once, so that no other request asks meanwhile, then to the file.
+    async fn update(
+        &self,
+        hit: &Hit,
+        lifetime: Lifetime,
+        updated: Option<Vec<FieldLine<'_>>>,
+    ) -> Result<(), cache::Error> {
+        let (store, local) = (self.store(), &self.loop_.disk);
+        store.renew(local, &hit.known, lifetime).await?;
+        let Some(fields) = updated else {
+            return Ok(());
+        };
+        let pool = store.settings().pool.clone();
+        let access = disk::Access {
+            noatime: true,
+            ..disk::Access::new(&pool)
+        };
+        let renewal = Renewal {
+            lifetime,
+            fields,
+            moment: self.moment.clone(),
+        };
+        store.rewrite(local, &access, hit, renewal).await.map(drop)
+    }
+
+    /// Whether these lines equal the stored ones. `Date` is compared only where clients see it: the index knows a
+    /// response's age.
+    fn are_same(&self, updated: &[FieldLine<'_>], stored: &ResponseHead) -> bool {
+        let passing = self.location().made::<Passing>();
+        let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));
+        let counts = |(_, _, id): &FieldLine<'_>| *id != HeaderId::Date || !hides_date;
+        let mut updated: Vec<_> = updated.iter().copied().filter(counts).collect();
+        let mut stored: Vec<_> = stored.iter().filter(counts).collect();
+        updated.sort_unstable();
+        stored.sort_unstable();
+        updated == stored
+    }
+}

@@ -1,0 +1,213 @@
+//! Writing an answer to its cache while it is being fetched.
+//!
+//! Invariant: whatever the disk does, the followers get the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::Description;
+use cache::FetchMoment;
+use cache::fill::{Fill, Follower, NextPiece, Unindexed};
+use cache::freshness::stored_fields;
+use cache::store::{EntryWriter, WRITE_BYTES};
+use cache::{Error, Key, Lifetime, Store};
+use disk::Local;
+use disk::memory::{Charge, Holder, charge};
+use message::ResponseHead;
+
+use crate::caching::caches::open_cache::Cache;
+use crate::caching::fetch::write_permits::Turn;
+
+/// Interval at which it is checked whether a file that is to be given up is still read.
+const LOOK: Duration = Duration::from_millis(100);
+/// Maximum number of these checks: a client that is slower is cut off.
+const LOOKS_MAX: u32 = 600;
+
+/// An entry to be written, and its means of writing.
+pub struct Saving {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// Its store.
+    pub store: Store,
+    /// The loop's part of the disk layer.
+    pub local: Local,
+    /// The body.
+    pub body: Body,
+    /// The head.
+    pub head: Arc<ResponseHead>,
+    /// The key that it is stored under.
+    pub key: Key,
+    /// The key without what `Vary` adds.
+    pub main: Key,
+    /// Its variant.
+    pub variant: Key,
+    /// The text that the key is made of.
+    pub key_text: Bytes,
+    /// Its `Vary`.
+    pub vary: Bytes,
+    /// Header lines that are not stored.
+    pub without: Vec<Vec<u8>>,
+    /// Its freshness lifetime.
+    pub lifetime: Lifetime,
+    /// Length of the body in bytes, if the head says it; else 0.
+    pub expected: u64,
+    /// When the origin was asked.
+    pub moment: FetchMoment,
+    /// Its permit: other responses wait for it.
+    pub turn: Option<Turn>,
+}
+
+/// A body that is to be written.
+pub enum Body {
+    /// A body that arrives at the follower that writes it.
+    UpstreamBody(Follower),
+    /// A body that is here completely.
+    Whole(Bytes, Unindexed),
+}
+
+impl Body {
+    fn fill(&self) -> &Fill {
+        match self {
+            Self::UpstreamBody(saver) => saver.fill(),
+            Self::Whole(_, unfound) => unfound.fill(),
+        }
+    }
+}
+
+/// The result of writing a body.
+enum End {
+    Whole,
+    GivenUp,
+}
+
+/// Upper bound of the bytes of a response that are in memory until they are written.
+struct Unsaved(Arc<Cache>, u64, Charge);
+
+impl Unsaved {
+    fn new(cache: &Arc<Cache>, expected: u64) -> Self {
+        let mut unsaved = Self(Arc::clone(cache), 0, charge(Holder::Fills, 0));
+        unsaved.note(expected);
+        unsaved
+    }
+
+    /// Sets the number of bytes that have arrived or will.
+    fn note(&mut self, bytes: u64) {
+        let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
+        self.0.tally.begin_saving(more);
+        self.1 += more;
+        self.2.set(usize::try_from(self.1).unwrap_or(usize::MAX));
+    }
+}
+
+impl Drop for Unsaved {
+    fn drop(&mut self) {
+        self.0.tally.end_saving(self.1);
+    }
+}
+
+/// Writes an entry.
+pub async fn run(mut saving: Saving) {
+    let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
+    let mut writing = match saving.begin().await {
+        Ok(writing) => writing,
+        Err(error) => return saving.tell(&error),
+    };
+    let outcome = match saving.write(&mut writing, &mut unsaved).await {
+        Ok(End::Whole) => writing.publish(&saving.local).await.map(|_| End::Whole),
+        other => other,
+    };
+    match outcome {
+        // It can be found without the fill only from now on: the index knows it.
+        Ok(End::Whole) => return,
+        // The reason was logged where it was given up.
+        Ok(End::GivenUp) => {}
+        Err(error) => saving.tell(&error),
+    }
+    let Saving {
+        local, body, turn, ..
+    } = saving;
+    drop(turn);
+    let fill = body.fill().clone();
+    drop(body);
+    Box::pin(wait_for_readers(&fill)).await;
+    // A sweep removes what is left of it.
+    let _ = Box::pin(writing.abandon(&local)).await;
+}
+
+/// Slow followers read the file for as long as they need.
+async fn wait_for_readers(fill: &Fill) {
+    for _ in 0..LOOKS_MAX {
+        if !fill.is_file_needed() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Saving {
+    async fn begin(&self) -> Result<EntryWriter, Error> {
+        let head = &self.head;
+        let description = Description {
+            key: self.key,
+            main: self.main,
+            variant: self.variant,
+            tag: 0,
+            key_text: &self.key_text,
+            vary: &self.vary,
+            status: head.status,
+            status_line: head.status_line.of(&head.bytes),
+            lifetime: self.lifetime,
+        };
+        let fields = stored_fields(head.iter(), &self.without);
+        let now = self.lifetime.date;
+        let begun = self
+            .store
+            .begin(
+                &self.local,
+                &description,
+                fields,
+                self.expected,
+                now,
+                self.moment.clone(),
+            )
+            .await;
+        let writing = begun?;
+        self.body.fill().set_written_body(writing.written_body());
+        Ok(writing)
+    }
+
+    async fn write(
+        &mut self,
+        writing: &mut EntryWriter,
+        unsaved: &mut Unsaved,
+    ) -> Result<End, Error> {
+        let saver = match &mut self.body {
+            Body::UpstreamBody(saver) => saver,
+            Body::Whole(bytes, _) => {
+                writing.push(&self.local, std::mem::take(bytes)).await?;
+                return Ok(End::Whole);
+            }
+        };
+        loop {
+            match saver.next().await {
+                NextPiece::Bytes(bytes) => {
+                    unsaved.note(writing.body_len() + bytes.len() as u64);
+                    writing.push(&self.local, bytes).await?;
+                }
+                NextPiece::Flush => Box::pin(writing.flush(&self.local)).await?,
+                NextPiece::End => return Ok(End::Whole),
+                NextPiece::Alone | NextPiece::Broken | NextPiece::Written(_) => {
+                    return Ok(End::GivenUp);
+                }
+            }
+            saver.written(writing.written());
+        }
+    }
+
+    fn tell(&self, error: &Error) {
+        if !matches!(error, Error::Purged | Error::Superseded) {
+            self.cache.tell("an answer is not stored", error);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Prepared answers of one loop: small entries that were used a moment ago, whose heads are the same for every request.
+//!
+//! A request that has a prepared answer only asks the index whether the entry is still the same one, and opens nothing:
+//! the bytes are in this process's memory. Not here: entries that have to be read (`serve`). Invariants: an answer is
+//! used only if the index has its entry under the same tag; there are at most `PLACES` answers.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::Entry;
+use cache::freshness::Rules;
+use cache::store::Hit;
+use disk::OpenFile;
+use disk::memory::MemoryLevel;
+use disk::memory::level::level;
+use logs::wall_clock::Moment;
+use message::{Body, HeaderId, ResponseHead};
+use runtime::direct_mapped::Places;
+use runtime::{LOOP, Loop};
+use slots::slotted;
+
+use crate::caching::caches::open_cache::Cache;
+use crate::caching::stored::age;
+use crate::state::cache_state;
+use crate::state::cache_state::Status;
+use httpcore::Response;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::route::LocationId;
+
+/// Maximum of responses that one loop keeps ready; a power of two.
+const PLACES: usize = 2048;
+/// Maximum size of the key and small body that one response holds, in bytes.
+const BYTES_MAX: usize = 16 << 10;
+
+/// The ready responses of one loop.
+#[derive(Debug, Default)]
+pub struct Ready(Places<Prepared, PLACES>);
+
+slotted!(LOOP: Ready);
+
+impl Ready {
+    fn of(loop_: &Loop) -> &Ready {
+        loop_.state.get_or_init(|| {
+            loop_.add_spare_memory(|loop_| Ready::of(loop_).0.clear());
+            Ready::default()
+        })
+    }
+}
+
+struct Prepared {
+    key_text: Bytes,
+    generation: u64,
+    location: LocationId,
+    cache: Arc<Cache>,
+    entry: Rc<Entry>,
+    head: Response,
+    body: Kept,
+    age: RefCell<AgeText>,
+}
+
+/// The digits of an age, which is the same for all requests of a second.
+#[derive(Default)]
+struct AgeText {
+    age: u32,
+    digits: Bytes,
+}
+
+impl AgeText {
+    fn of(&mut self, age: u32) -> Bytes {
+        if self.age != age || self.digits.is_empty() {
+            *self = Self {
+                age,
+                digits: age::number(age),
+            };
+        }
+        self.digits.clone()
+    }
+}
+
+/// The place of a body.
+enum Kept {
+    /// There is no body.
+    Nowhere,
+    /// In this entry.
+    Here(Bytes),
+    /// In the copy that the disk layer keeps, for as long as it keeps it.
+    Copied(Weak<OpenFile>),
+}
+
+/// Answers a request whose response is ready, where requests cannot influence that. None: it is not ready.
+pub fn answer(
+    request: &mut Request,
+    rules: &Rules,
+    cache: &Arc<Cache>,
+    key_text: &Bytes,
+) -> Option<Outcome> {
+    if cache.fills.has_complete() {
+        return None;
+    }
+    let prepared = Ready::of(&request.client.loop_)
+        .0
+        .get(key_text, |prepared| {
+            prepared.location == request.location
+                && prepared.generation == request.generation.number
+                && prepared.key_text == key_text
+        })?;
+    if !Arc::ptr_eq(&prepared.cache, cache) {
+        return None;
+    }
+    let now = Moment::now().second();
+    let known = cache.store()?.recall(&prepared.entry, now)?;
+    if !rules.is_fresh(&known.lifetime, now) {
+        return None;
+    }
+    let body = match &prepared.body {
+        Kept::Nowhere => Body::Empty,
+        Kept::Here(bytes) => Body::bytes(bytes.clone()),
+        Kept::Copied(file) => {
+            let range = prepared.entry.body();
+            Body::file(file.upgrade()?, range.start, range.end - range.start)
+        }
+    };
+    let mut response = Box::new(prepared.head.with_body(body));
+    let age = known.lifetime.age(now);
+    let digits = prepared.age.borrow_mut().of(age);
+    response.headers.push("Age", digits);
+    let note = cache_state::of(request);
+    note.status = Some(Status::Hit);
+    note.age = Some(age);
+    note.entry = Some(Rc::clone(&prepared.entry));
+    Some(Outcome::Answer(response))
+}
+
+/// Keeps the response made from a hit, before its age was added, if the next request gets the same.
+pub fn keep(
+    request: &Request,
+    cache: &Arc<Cache>,
+    key_text: &Bytes,
+    hit: &Hit,
+    response: &Response,
+) {
+    let head = hit.entry.head();
+    let is_same_for_all = level() < MemoryLevel::Buffers
+        && hit.entry.variant().is_none()
+        && response.status == head.status
+        && !is_of_request(head);
+    if !is_same_for_all || request.is_head() || key_text.len() > BYTES_MAX {
+        return;
+    }
+    let body = match &response.body {
+        Body::Empty => Kept::Nowhere,
+        Body::Once(message::Chunk::Bytes(bytes)) if bytes.len() <= BYTES_MAX => {
+            Kept::Here(bytes.clone())
+        }
+        Body::Once(message::Chunk::File(range)) if range.file.has_copy() => {
+            Kept::Copied(Rc::downgrade(&range.file))
+        }
+        _ => return,
+    };
+    let prepared = Prepared {
+        key_text: key_text.clone(),
+        generation: request.generation.number,
+        location: request.location,
+        cache: Arc::clone(cache),
+        entry: Rc::clone(&hit.entry),
+        head: response.with_body(Body::Empty),
+        body,
+        age: RefCell::default(),
+    };
+    Ready::of(&request.client.loop_).0.put(key_text, prepared);
+}
+
+/// Whether the response made from a head may differ between requests.
+fn is_of_request(head: &ResponseHead) -> bool {
+    use HeaderId::{Location, Refresh, SetCookie};
+    let others = Location.bit() | Refresh.bit() | SetCookie.bit();
+    let accelerates = |name: &[u8]| {
+        name.get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"X-Accel-"))
+    };
+    head.known & others != 0 || head.iter().any(|(name, _, _)| accelerates(name))
+}

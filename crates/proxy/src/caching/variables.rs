@@ -1,0 +1,108 @@
+//! The variables of a request's cache (`$upstream_cache_…`, `$served_from`).
+//!
+//! Not here: what they show (`state::cache_state`).
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use cache::freshness::{self, OriginResponse, StoreVerdict};
+use logs::wall_clock::Moment;
+use message::HeaderId;
+use runtime::timing::current_request;
+
+use crate::settings::caching::rules;
+use crate::settings::proxy_pass::Passing;
+use crate::state::cache_state::{Note, Status};
+use crate::state::upstream_state::Record;
+use httpcore::request::Request;
+use httpcore::variables::append::{number, put, put_if_any};
+
+/// Refusal text where every server that was asked failed.
+const NO_ANSWER: &str = "no answer";
+
+httpcore::variables! {
+    /// The source of the response: `memory`, `disk`, `upstream`, or `fill`, which is a cache's fetch, by this request
+    /// or another.
+    "served_from" => fresh(served_from);
+    /// Seconds since the stored response that was used came from the origin, or was revalidated.
+    "upstream_cache_age" => fresh(age);
+    /// The entity tag of the stored response that is being revalidated.
+    "upstream_cache_etag" => fresh(|request, out| kept(request, |note| note.etag.as_ref(), out));
+    /// The key that the response is stored under.
+    "upstream_cache_key" => fresh(key);
+    /// The modification time of the stored response that is being revalidated.
+    "upstream_cache_last_modified" => fresh(|request, out| kept(request, |note| note.last_modified.as_ref(), out));
+    /// Why the origin's response is not stored, as far as its head tells: `no lifetime`, `Set-Cookie`, `no-store`, …;
+    /// `no answer` if no server sent one.
+    "upstream_cache_refusal" => fresh(append_refusal);
+    /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
+    "upstream_cache_status" => fresh(status);
+}
+
+fn note(request: &Request) -> Option<&Note> {
+    request.states.get()
+}
+
+fn status(request: &Request, out: &mut Vec<u8>) -> bool {
+    let status = note(request).and_then(|note| note.status);
+    status.is_some_and(|status| put(status.name().as_bytes(), out))
+}
+
+fn age(request: &Request, out: &mut Vec<u8>) -> bool {
+    let age = note(request).and_then(|note| note.age);
+    age.is_some_and(|age| number(u64::from(age), out))
+}
+
+/// A text of the record.
+fn kept(request: &Request, which: fn(&Note) -> Option<&Bytes>, out: &mut Vec<u8>) -> bool {
+    let text = note(request).and_then(which);
+    text.is_some_and(|text| put(text, out))
+}
+
+fn key(request: &Request, out: &mut Vec<u8>) -> bool {
+    let note = note(request);
+    note.is_some_and(|note| put_if_any(&note.key, out))
+}
+
+fn append_refusal(request: &Request, out: &mut Vec<u8>) -> bool {
+    let reason = note(request).and_then(|_| refusal(request));
+    reason.is_some_and(|reason| put(reason.as_bytes(), out))
+}
+
+fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
+    let note = note(request);
+    let cached = note.and_then(|note| note.status);
+    let word = match cached {
+        Some(Status::Miss | Status::Expired) => "fill",
+        Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
+        Some(Status::Bypass) => "upstream",
+        None if request.is_of_upstream() => "upstream",
+        _ if current_request::waited().disk_ns > 0 => "disk",
+        _ => "memory",
+    };
+    put(word.as_bytes(), out)
+}
+
+/// The reason why the origin's response is not stored, if its head gives one or there is no response.
+fn refusal(request: &Request) -> Option<Cow<'static, str>> {
+    let record = request.states.get::<Record>()?;
+    let head = record.head.borrow();
+    let Some(head) = &*head else {
+        let was_asked = !record.tries.borrow().is_empty();
+        return was_asked.then_some(NO_ANSWER.into());
+    };
+    let now = Moment::now().second();
+    let passing = request.location().made::<Passing>();
+    let answer = OriginResponse {
+        status: head.status,
+        fields: head.iter(),
+        is_authorized: request.head.get(HeaderId::Authorization).is_some(),
+        is_slice: passing.is_some_and(Passing::asks_for_ranges),
+        asked: now,
+        now,
+    };
+    match freshness::judge(&answer, rules(request.location())) {
+        StoreVerdict::Pass(why) => Some(why.to_string().into()),
+        StoreVerdict::Store(_) => None,
+    }
+}

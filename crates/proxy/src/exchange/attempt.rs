@@ -1,0 +1,317 @@
+//! One attempt: an order, and the one server that it is sent to.
+//!
+//! Not here: which server that is, and which one is asked next (`exchange`). Invariants: an attempt is recorded however
+//! it ends; the body is sent as long as the server reads it, whatever the server says before the response's head.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use logs::Level;
+use wire::answer::AnswerFault;
+use wire::connect::ConnectError;
+use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
+
+use crate::exchange::protocol;
+use crate::settings::directives::ProxyAnswers;
+use crate::settings::family::Family;
+use crate::upstream_request::request::{Order, shown};
+use httpcore::request_body::{PieceError, Pieces};
+use upstream::ConnectionKey;
+use upstream::attempts::AttemptRecord;
+use upstream::next_upstream::PeerFailure;
+use upstream::{KeepalivePool, Peer, connect};
+
+/// Invariant of a try that waits for its response, for `expect`.
+const IS_SENT: &str = "the request was sent";
+pub(crate) const CONNECTING: &str = "connecting to upstream";
+const SENDING: &str = "sending request to upstream";
+pub(crate) const READING_HEAD: &str = "reading response header from upstream";
+
+/// A try in progress.
+pub(crate) struct Try {
+    pub order: Rc<Order>,
+    /// The peer's name.
+    pub name: Arc<str>,
+    /// The properties of its connection.
+    pub like: ConnectionKey,
+    pub begun_ms: u64,
+    pub is_kept: bool,
+    pub is_sent: bool,
+    /// Bytes of the interim heads.
+    pub interim_bytes: u64,
+    /// The connection, once there is one. Boxed: it is large, and handed on to the response's body.
+    pub exchange: Option<Exchange>,
+    /// The rest of the body, where the server answered before it had read all of it.
+    rest: Option<Box<Pieces>>,
+}
+
+/// The reason why a try failed.
+pub(crate) enum Trouble {
+    Connect(ConnectError),
+    Exchange(ExchangeError, &'static str),
+    /// The client's body cannot be read from its file.
+    Body(PieceError),
+}
+
+impl From<PieceError> for Trouble {
+    fn from(error: PieceError) -> Trouble {
+        Trouble::Body(error)
+    }
+}
+
+impl Try {
+    pub fn new(order: &Rc<Order>, peer: &Peer) -> Try {
+        let name = Arc::clone(&peer.name);
+        order.record.tries.borrow_mut().begin(name);
+        Try {
+            order: Rc::clone(order),
+            name: Arc::clone(&peer.name),
+            like: ConnectionKey {
+                address: peer.address.clone(),
+                options: order.options,
+                owner: order.about.location,
+            },
+            begun_ms: wire::loop_clock::monotonic_ms(),
+            is_kept: false,
+            is_sent: false,
+            interim_bytes: 0,
+            exchange: None,
+            rest: None,
+        }
+    }
+
+    /// A kept connection that turns out to be dead is not the peer's fault.
+    pub fn is_forgiven(&self, failure: PeerFailure) -> bool {
+        self.is_kept && failure == PeerFailure::Error
+    }
+
+    pub fn elapsed_ms(&self) -> u64 {
+        wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms)
+    }
+
+    /// Connects, and sends the request.
+    pub async fn send(&mut self) -> Result<(), Trouble> {
+        let connection = match self.kept() {
+            Some(kept) => kept,
+            // Boxed since it is rare where it matters.
+            None => Box::pin(self.connect()).await.map_err(Trouble::Connect)?,
+        };
+        let connect_ms = self.elapsed_ms();
+        self.note(|one| one.connect_ms = Some(connect_ms));
+        self.is_sent = true;
+        let order = Rc::clone(&self.order);
+        let settings = order.about.location().groups();
+        let buffer = settings
+            .own::<ProxyAnswers>()
+            .proxy_buffer_size
+            .value
+            .bytes();
+        let exchange = match order.family {
+            Family::Proxy => {
+                connection.begin(order.head.clone(), order.framing, order.asked, buffer)
+            }
+            _ => protocol::begin(&order, &self.name, connection, buffer),
+        };
+        self.rest = send_body(&order, self.exchange.insert(exchange)).await?;
+        Ok(())
+    }
+
+    /// Waits until there is data to read.
+    pub async fn answer_comes(&mut self) -> Result<(), Trouble> {
+        let settings = &self.order.passing.groups.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
+        let outcome = exchange.answer_comes(timeout).await;
+        outcome.map_err(|error| Trouble::Exchange(error, READING_HEAD))
+    }
+
+    /// Waits for a head.
+    pub async fn head(&mut self) -> Result<AnswerHead, Trouble> {
+        let settings = &self.order.passing.groups.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let early = match self.rest {
+            // Boxed: it is rare.
+            Some(_) => Box::pin(self.head_while_sending()).await?,
+            None => None,
+        };
+        let head = match early {
+            Some(head) => head,
+            None => {
+                let exchange = self.exchange.as_mut().expect(IS_SENT);
+                exchange.head(timeout).await.map_err(reading)?
+            }
+        };
+        match head {
+            AnswerHead::Final(head) if head.version < message::Version::HTTP_10 => {
+                let why = "upstream sent no valid HTTP/1.0 header".to_owned();
+                Err(reading(AnswerFault::Head(why).into()))
+            }
+            head => Ok(head),
+        }
+    }
+
+    /// Sends the rest of the body, unless a head comes before; `None`: all of it is sent. (An error stream or a 1xx is
+    /// no reason to stop: the server may wait for the rest.)
+    async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, Trouble> {
+        let settings = &self.order.passing.groups.asking;
+        let timeout = settings.proxy_send_timeout.duration();
+        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let exchange = self.exchange.as_mut().expect(IS_SENT);
+        while let Some(pieces) = &mut self.rest {
+            if let Some(head) = exchange.head_or_room(timeout).await.map_err(reading)? {
+                return Ok(Some(head));
+            }
+            if !exchange.takes_more() {
+                self.rest = None;
+                break;
+            }
+            let piece = match pieces.is_over() {
+                true => None,
+                false => tokio::select! {
+                    biased;
+                    piece = pieces.next() => piece?,
+                    () = exchange.more_comes() => continue,
+                },
+            };
+            let queued = match piece {
+                Some(piece) => exchange.queue_piece(piece),
+                None => {
+                    self.rest = None;
+                    exchange.end_body(&[])
+                }
+            };
+            queued.map_err(|fault| Trouble::Exchange(fault.into(), SENDING))?;
+        }
+        Ok(None)
+    }
+
+    /// A kept connection.
+    fn kept(&mut self) -> Option<wire::UpstreamConnection> {
+        let pool = KeepalivePool::of(self.order.about.loop_());
+        let kept = pool.take(&self.order.upstream, &self.like);
+        self.is_kept = kept.is_some();
+        kept
+    }
+
+    async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
+        let order = &self.order;
+        let loop_ = order.about.loop_();
+        let timeout = order.passing.groups.asking.proxy_connect_timeout;
+        let pool = loop_.disk.disk().default_pool();
+        connect::connect(
+            &self.like.address,
+            &order.options,
+            timeout.duration(),
+            &pool,
+            loop_,
+        )
+        .await
+    }
+
+    pub fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
+        if let Some(one) = self.order.record.tries.borrow_mut().last() {
+            write(one);
+        }
+    }
+
+    /// Records the traffic of a connection that is of no further use.
+    pub fn end(&self, status: Option<u16>) {
+        let Some(exchange) = &self.exchange else {
+            return;
+        };
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.bytes_sent = exchange.sent();
+            one.bytes_received = exchange.received();
+            one.response_ms = Some(elapsed_ms);
+            if let Some(status) = status {
+                one.status = status;
+                one.header_ms = Some(elapsed_ms);
+            }
+        });
+    }
+
+    /// Records a try that was abandoned.
+    pub fn leave(&self) {
+        let response_ms = Some(self.elapsed_ms());
+        self.note(|one| one.response_ms = response_ms);
+        self.end(None);
+    }
+
+    pub fn record_failure(&self, failure: Option<PeerFailure>) {
+        let elapsed_ms = self.elapsed_ms();
+        self.note(|one| {
+            one.status = failure.map_or(500, PeerFailure::status);
+            one.response_ms = Some(elapsed_ms);
+        });
+    }
+
+    pub fn log(&self, trouble: &Trouble) {
+        let upstream = shown(&self.name, &self.order);
+        let (what, action) = match trouble {
+            Trouble::Connect(error) => (error.to_string(), CONNECTING),
+            Trouble::Exchange(error, action) => (error.to_string(), *action),
+            Trouble::Body(error) => (error.to_string(), SENDING),
+        };
+        self.order.about.log(Level::Error, &what, action, &upstream);
+    }
+}
+
+/// Sends head and body. Returns the rest of the body if the server answers before it has taken all of it.
+async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<Pieces>>, Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    let settings = &order.passing.groups.asking;
+    let timeout = settings.proxy_send_timeout.duration();
+    let mut pieces = order.body.pieces();
+    if let Some(whole) = pieces.take_memory() {
+        exchange
+            .queue_piece(whole)
+            .map_err(|fault| sending(fault.into()))?;
+    } else if Box::pin(send_pieces(&mut pieces, exchange, timeout)).await? == Flushed::AnswerCame {
+        return Ok(Some(Box::new(pieces)));
+    }
+    exchange
+        .end_body(&[])
+        .map_err(|fault| sending(fault.into()))?;
+    exchange.flush(timeout).await.map_err(sending)?;
+    Ok(None)
+}
+
+/// Sends a body that is not in memory, piece after piece, until the server answers.
+async fn send_pieces(
+    pieces: &mut Pieces,
+    exchange: &mut Exchange,
+    timeout: Duration,
+) -> Result<Flushed, Trouble> {
+    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+    // The head goes with a piece that is available, and does not wait for one that is not.
+    let mut is_due = !pieces.is_ready();
+    while !pieces.is_over() {
+        if is_due && exchange.flush(timeout).await.map_err(sending)? == Flushed::AnswerCame {
+            return Ok(Flushed::AnswerCame);
+        }
+        is_due = true;
+        let piece = tokio::select! {
+            biased;
+            piece = pieces.next() => piece?,
+            () = exchange.answer_begins() => return Ok(Flushed::AnswerCame),
+        };
+        let Some(piece) = piece else { break };
+        exchange
+            .queue_piece(piece)
+            .map_err(|fault| sending(fault.into()))?;
+    }
+    Ok(Flushed::All)
+}
+
+impl Trouble {
+    pub fn failure(&self) -> Option<PeerFailure> {
+        match self {
+            Trouble::Connect(error) => PeerFailure::of_connect(error),
+            Trouble::Exchange(error, _) => PeerFailure::of_exchange(error),
+            Trouble::Body(_) => None,
+        }
+    }
+}

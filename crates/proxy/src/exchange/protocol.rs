@@ -1,0 +1,108 @@
+//! The protocol of a gateway: how a request is sent, and how its response is read.
+//!
+//! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
+
+use crate::exchange::attempt::READING_HEAD;
+use crate::response::response_body::READING;
+use crate::settings::directives::ProxyAnswers;
+use crate::settings::family::Family;
+use crate::settings::params::Packing;
+use crate::settings::proxy_pass::Passing;
+use crate::upstream_request::request::{Order, shown};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use logs::Level;
+use message::{ResponseFraming, ResponseHead};
+use wire::UpstreamConnection;
+use wire::exchange::BodyWriter;
+use wire::exchange::Exchange;
+use wire::exchange::{AnswerReader, RequestKind};
+use wire::fastcgi::{NoticeSink, RecordReader, StderrNotice};
+
+/// Begins a request of another protocol than HTTP; the response's head has at most `head_bytes_max` bytes.
+pub fn begin(
+    order: &Rc<Order>,
+    name: &Arc<str>,
+    connection: UpstreamConnection,
+    head_bytes_max: usize,
+) -> Exchange {
+    let head = order.head.clone();
+    if order.family != Family::Fastcgi {
+        let reader = AnswerReader::of_gateway(order.asked, head_bytes_max);
+        return connection.begin_with(head, BodyWriter::new(order.framing), reader);
+    }
+    let answers_head = order.asked == RequestKind::Head;
+    let keeps_connection = matches!(
+        packing(order),
+        Some(Packing::Fastcgi {
+            keeps_connection: true,
+            ..
+        })
+    );
+    let tell = teller(order, name);
+    let records = RecordReader::new(answers_head, head_bytes_max, keeps_connection, tell);
+    let body = BodyWriter::in_records(order.framing);
+    connection.begin_with(head, body, AnswerReader::of_records(records))
+}
+
+/// Whether the available part of a body is read before it is asked for, since that may be all of it. Not where its rate
+/// is limited, nor after a 101.
+pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
+    let rate = &order
+        .about
+        .location()
+        .own::<ProxyAnswers>()
+        .proxy_limit_rate;
+    let may_be_whole = match order.family {
+        Family::Proxy => matches!(head.framing, ResponseFraming::Length(_)),
+        // Its end may have come with it, whatever the head says.
+        Family::Fastcgi => true,
+        Family::Uwsgi | Family::Scgi => false,
+    };
+    rate.is_none() && head.status >= 200 && may_be_whole
+}
+
+fn packing(order: &Order) -> Option<&Packing> {
+    let passing = order.about.location().made::<Passing>()?;
+    Some(&passing.params.as_ref()?.packing)
+}
+
+/// Writes a server's error output to the error log.
+fn teller(order: &Rc<Order>, name: &Arc<str>) -> NoticeSink {
+    let (order, name) = (Rc::clone(order), Arc::clone(name));
+    Box::new(move |told| {
+        let upstream = shown(&name, &order);
+        let (level, text, action) = match told {
+            StderrNotice::Stderr(text) => (Level::Error, stderr(text), READING_HEAD),
+            StderrNotice::LateStderr(text) => (Level::Error, stderr(text), READING),
+            StderrNotice::TooLong => {
+                let text = "upstream sent more data than specified in \"Content-Length\" header";
+                (Level::Warn, text.to_owned(), READING)
+            }
+        };
+        order.about.log(level, &text, action, &upstream);
+        !matches!(told, StderrNotice::Stderr(text) if is_caught(&order, text))
+    })
+}
+
+/// The server's text without its line ends, as nginx has it.
+fn stderr(text: &[u8]) -> String {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'.' | b' ');
+    let len = text
+        .iter()
+        .rposition(|byte| !is_end(byte))
+        .map_or(1, |at| at + 1);
+    let text = String::from_utf8_lossy(&text[..len.min(text.len())]);
+    format!("FastCGI sent in stderr: \"{text}\"")
+}
+
+/// Whether it stands for a failure (`fastcgi_catch_stderr`).
+fn is_caught(order: &Order, text: &[u8]) -> bool {
+    let Some(Packing::Fastcgi { caught, .. }) = packing(order) else {
+        return false;
+    };
+    caught
+        .iter()
+        .any(|one| !one.is_empty() && memchr::memmem::find(text, one).is_some())
+}

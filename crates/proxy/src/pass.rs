@@ -1,0 +1,97 @@
+//! The way of a request that is passed on: answered by its location's cache, or by an upstream server.
+//!
+//! Not here: the steps of that way (`upstream_request`, `exchange`, `response`), and those through a cache (`caching`).
+
+use std::pin::pin;
+
+use message::Header;
+use runtime::timing::yield_turn;
+
+use crate::caching::cache_request::asks_as_get;
+use crate::caching::{lookup, purging};
+use crate::exchange::upstream_exchange::{Asking, Step};
+use crate::response::upstream_response::UpstreamResponse;
+use crate::response::{early_hints, store, to_client};
+use crate::settings::proxy_pass::groups;
+use crate::state::cache_state::Note;
+use crate::state::upstream_state::Record;
+use crate::upstream_request::request;
+use crate::upstream_request::variation::Variation;
+use httpcore::Failure;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::request_body::{self, Leaving};
+
+/// Answers from a cache, or passes the request on.
+///
+/// Each is boxed: the state of an upstream exchange is large, and a response from a file does not need it, nor the
+/// other way round.
+pub async fn make(request: &mut Request) -> Outcome {
+    request.is_passed_on = true;
+    let outcome = match is_cached(request) {
+        true => Box::pin(lookup::make(request)).await,
+        false => {
+            // The record of an earlier location, which sent the request here, is not about this one.
+            request.states.take::<Note>();
+            None
+        }
+    };
+    let outcome = match outcome {
+        Some(outcome) => outcome,
+        None => Box::pin(pass_on(request)).await,
+    };
+    bound(request, outcome)
+}
+
+/// A failure also carries the cookie of the server that was asked last (`sticky`).
+fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed(failure) = &mut outcome
+        && let Some(record) = request.states.get::<Record>()
+        && let Some(bond) = record.bond.take()
+        && let Some(cookie) = bond.cookie(request)
+    {
+        failure.headers.push(Header::new("Set-Cookie", cookie));
+    }
+    outcome
+}
+
+fn is_cached(request: &Request) -> bool {
+    groups(request.location()).is_some_and(|groups| groups.caching.is_on())
+}
+
+async fn pass_on(request: &mut Request) -> Outcome {
+    let response = match answered(request).await {
+        Ok(response) => response,
+        Err(outcome) => return outcome,
+    };
+    if is_cached(request) {
+        Box::pin(purging::invalidate(request, response.head.status)).await;
+    }
+    to_client::respond(request, response).await
+}
+
+async fn answered(request: &mut Request) -> Result<UpstreamResponse, Outcome> {
+    let variation = Variation {
+        // With a cache a HEAD may be sent as GET, though this response is not stored.
+        as_get: request.states.get::<Note>().is_some() && asks_as_get(request),
+        ..Variation::default()
+    };
+    let order = request::make(request, &variation).await?;
+    let ignores =
+        groups(request.location()).is_some_and(|groups| groups.asking.proxy_ignore_client_abort);
+    let leaving = match ignores || store::is_on(request) {
+        true => Leaving::IsIgnored,
+        false => Leaving::Ends,
+    };
+    yield_turn::others_first().await;
+    let mut asking = Asking::new(order);
+    loop {
+        // By reference: it is large, and is in place already.
+        let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
+        match step {
+            Ok(Step::Answer(answer)) => return Ok(answer),
+            Ok(Step::Interim(head)) => Box::pin(early_hints::pass(request, &head)).await,
+            Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The `X-Accel-…` lines of an upstream's response that redirect the request or limit its rate.
+//!
+//! Not here: `X-Accel-Expires` (the cache's).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use logs::Level;
+use message::{Header, HeaderId, Method, ResponseHead, uri};
+
+use crate::response::set_cookie;
+use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
+use crate::settings::proxy_pass::{Passing, groups};
+use httpcore::outcome::{Outcome, Target};
+use httpcore::request::Request;
+use httpcore::request::state::State;
+use httpcore::settings::Location;
+use httpcore::{Failure, Response};
+
+/// The lines kept of a response that redirected the request internally.
+#[derive(Debug, Default)]
+struct Kept {
+    content_type: RefCell<Bytes>,
+    lines: RefCell<Vec<Header>>,
+}
+
+fn ignored(location: &Location) -> Option<IgnoreHeaders> {
+    groups(location)?.answers.proxy_ignore_headers
+}
+
+/// Whether this line of a response has no effect.
+#[must_use]
+pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
+    let ignored = ignored(request.location());
+    ignored.is_some_and(|ignored| ignored.contains(line))
+}
+
+/// The place of the content, and the response's lines that go along.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// `None`: there is none.
+    target: Option<Target>,
+    kept: Kept,
+}
+
+/// Whether the content of a response is elsewhere, by the headers that a location obeys.
+#[must_use]
+pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
+    let ignored = ignored(location);
+    head.get(HeaderId::XAccelRedirect).is_some()
+        && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
+}
+
+/// Whether a response may be read ahead of its client, by the location and the response (`X-Accel-Buffering`).
+#[must_use]
+pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
+    let settings = location.own::<ProxyAnswers>();
+    let ignored = settings.proxy_ignore_headers;
+    match head.get(HeaderId::XAccelBuffering) {
+        Some(value)
+            if !ignored
+                .is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_BUFFERING)) =>
+        {
+            let says = |word: &[u8]| value.eq_ignore_ascii_case(word);
+            says(b"yes") || !says(b"no") && settings.proxy_buffering
+        }
+        _ => settings.proxy_buffering,
+    }
+}
+
+/// `X-Accel-Redirect`: whether the content is elsewhere.
+#[must_use]
+pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
+    let mut fields = head.fields.iter();
+    let field = fields.find(|field| field.id == HeaderId::XAccelRedirect)?;
+    if ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT) {
+        return None;
+    }
+    let place = head.part(field.value);
+    let target = if place.starts_with(b"@") {
+        Some(Target::Named(place))
+    } else if let Some((path, args)) = uri::safe(&place) {
+        Some(Target::Uri(path.into(), Bytes::copy_from_slice(args)))
+    } else {
+        request.log(Level::Error, &|out| {
+            out.extend_from_slice(b"unsafe URI \"");
+            out.extend_from_slice(&place);
+            out.extend_from_slice(b"\" was detected");
+        });
+        None
+    };
+    Some(Elsewhere {
+        target,
+        kept: kept(request, head),
+    })
+}
+
+/// Redirects the request to the content.
+pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<Bytes>) -> Outcome {
+    let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
+    elsewhere.kept.lines.get_mut().splice(0..0, cookie);
+    request.states.put(Rc::new(elsewhere.kept));
+    let Some(target) = elsewhere.target else {
+        return Outcome::Failed(Failure::new(404));
+    };
+    if let Target::Uri(_, args) = &target {
+        request.has_args = !args.is_empty();
+        if request.method != Method::Head {
+            request.method = Method::Get;
+        }
+    }
+    Outcome::Redirect(target)
+}
+
+impl State for Kept {
+    /// Nothing is said of the content's type, nor, where its page is our own, of ranges.
+    fn covered(&self, is_own: bool) {
+        self.content_type.take();
+        self.lines
+            .borrow_mut()
+            .retain(|line| !is_own || !line.is(b"Accept-Ranges"));
+    }
+}
+
+fn kept(request: &Request, head: &ResponseHead) -> Kept {
+    let rewrites = request.location().own::<ProxyRewrites>();
+    let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
+    for field in &head.fields {
+        match field.id {
+            HeaderId::ContentType if content_type.is_empty() => {
+                content_type = head.part(field.value);
+            }
+            HeaderId::SetCookie => {
+                let value = head.part(field.value);
+                let moved = set_cookie::rewrite(request, rewrites, &value);
+                let line = Header::new(head.part(field.name), moved.unwrap_or(value));
+                lines.push(line);
+            }
+            HeaderId::ContentDisposition
+            | HeaderId::CacheControl
+            | HeaderId::Expires
+            | HeaderId::AcceptRanges => {
+                let line = Header::new(head.part(field.name), head.part(field.value));
+                lines.push(line);
+            }
+            _ => {}
+        }
+    }
+    Kept {
+        content_type: content_type.into(),
+        lines: lines.into(),
+    }
+}
+
+/// Puts the lines kept of an earlier response into the one that replaced it.
+pub fn give(request: &mut Request, response: &mut Response) {
+    let Some(kept) = request.states.take::<Kept>() else {
+        return;
+    };
+    let content_type = kept.content_type.take();
+    let is_passed_on = request.location().made::<Passing>().is_some();
+    if !content_type.is_empty() && !is_passed_on && response.status < 300 {
+        response.content_type = content_type;
+    }
+    let mut lines = kept.lines.take();
+    // The current response's own lines take precedence.
+    lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
+    // No ranges of a redirect or a failure's page.
+    if response.status >= 300 {
+        lines.retain(|line| !line.is(b"Accept-Ranges"));
+    }
+    response.headers.prepend(lines);
+}
+
+/// `X-Accel-Limit-Rate`.
+pub fn obey(request: &Request, head: &ResponseHead) {
+    if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
+        && !ignores(request, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
+        && let Some(rate) = std::str::from_utf8(rate)
+            .ok()
+            .and_then(|text| text.parse().ok())
+    {
+        request.limit_rate.set(Some(rate));
+    }
+}

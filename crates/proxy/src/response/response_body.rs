@@ -1,0 +1,471 @@
+//! The body of a response, on its way from an upstream server: piece after piece, as it is asked for.
+//!
+//! A slow reader holds the server back, unless the body is buffered ([`Flow::buffer`]): then it is read ahead of the
+//! reader. Not here: the head (`exchange`), the client, the reading ahead (`read_ahead`). Invariant: the attempt is
+//! recorded and the peer given back when the body ends, breaks off or is dropped; a connection in a doubtful state is
+//! closed.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use disk::{OpenFile, Pool};
+use logs::Level;
+use message::{BodyError, Chunk, FileRange, Header, Source, status};
+use wire::Timer;
+use wire::answer::AnswerFault;
+use wire::exchange::RequestKind;
+use wire::exchange::{Exchange, ExchangeError};
+use wire::rate::{Allowed, Rate};
+
+use crate::response::read_ahead::Ahead;
+use crate::settings::proxy_pass::Passing;
+use crate::upstream_request::request::{Order, shown};
+use httpcore::files;
+use httpcore::request::Request;
+use upstream::ConnectionKey;
+use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
+
+pub(crate) const READING: &str = "reading upstream";
+
+/// A body that is being received.
+pub struct Flow {
+    /// The exchange, until it has ended.
+    exchange: Option<Exchange>,
+    trailers: Vec<Header>,
+    /// A piece that was taken and returned.
+    begun: Bytes,
+    /// `proxy_limit_rate`.
+    limit: Option<Box<Limit>>,
+    /// Whether it may be read ahead of its reader.
+    is_buffered: bool,
+    /// The part read ahead, once its reader has been slow.
+    ahead: Option<Box<Ahead>>,
+    pub(crate) try_: Trying,
+}
+
+/// The start values of a flow.
+pub struct Beginning {
+    /// The upstream request.
+    pub order: Rc<Order>,
+    /// The exchange, whose head has arrived.
+    pub exchange: Exchange,
+    /// The part of the body that was read already.
+    pub begun: Bytes,
+    /// The choice that holds the peer.
+    pub choice: Choice,
+    /// The key under which the connection may be kept.
+    pub like: ConnectionKey,
+    /// The peer's name.
+    pub name: Arc<str>,
+    /// The progress of its try.
+    pub progress: Progress,
+}
+
+/// The progress of a try whose head has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// When it began.
+    pub begun_ms: u64,
+    /// How long its head took.
+    pub header_ms: u64,
+    /// Bytes of the head.
+    pub head_bytes: u64,
+}
+
+/// The try that the body belongs to.
+pub(crate) struct Trying {
+    pub(crate) order: Rc<Order>,
+    choice: Choice,
+    like: ConnectionKey,
+    name: Arc<str>,
+    progress: Progress,
+    /// The pool for buffered data, where the location alone does not decide it.
+    pool: Option<Pool>,
+}
+
+/// The rate at which a body is given out, and so read.
+struct Limit {
+    rate: Rate,
+    since_ms: u64,
+    given: u64,
+    timer: Timer,
+    is_waiting: bool,
+}
+
+impl Limit {
+    fn of(order: &Order, per_second: u64) -> Option<Limit> {
+        (per_second > 0).then(|| Limit {
+            rate: Rate {
+                per_second,
+                after: 0,
+            },
+            since_ms: wire::loop_clock::monotonic_ms(),
+            given: 0,
+            timer: order.about.loop_().wire.wheel.timer(),
+            is_waiting: false,
+        })
+    }
+
+    /// Number of bytes that may be given out now.
+    fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        loop {
+            if self.is_waiting {
+                ready!(self.timer.poll_expired(cx));
+                self.timer.disarm();
+                self.is_waiting = false;
+            }
+            let elapsed_ms = wire::loop_clock::monotonic_ms().saturating_sub(self.since_ms);
+            match self.rate.allow(self.given, elapsed_ms) {
+                Allowed::Bytes(bytes) => {
+                    return Poll::Ready(usize::try_from(bytes).unwrap_or(usize::MAX));
+                }
+                Allowed::Wait(pause) => self.timer.arm(pause),
+            }
+            self.is_waiting = true;
+        }
+    }
+}
+
+impl Flow {
+    /// A body whose head has arrived.
+    #[must_use]
+    pub fn new(from: Beginning) -> Flow {
+        let mut flow = Flow {
+            exchange: Some(from.exchange),
+            trailers: Vec::new(),
+            begun: from.begun,
+            limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
+            is_buffered: false,
+            ahead: None,
+            try_: Trying {
+                order: from.order,
+                choice: from.choice,
+                like: from.like,
+                name: from.name,
+                progress: from.progress,
+                pool: None,
+            },
+        };
+        flow.end_if_over();
+        flow
+    }
+
+    /// Allows reading it ahead of the request's client where that is slow.
+    pub fn buffer(&mut self, request: &Request) {
+        self.is_buffered = true;
+        if request.location().pool.get().is_none() {
+            // Without a pool it is not written; that was logged.
+            let pool = files::pool(request).ok().cloned();
+            self.try_.pool = pool.filter(|_| request.location().pool.get().is_none());
+        }
+    }
+
+    /// The same for a body whose request is known by its pool only.
+    pub fn buffer_by(&mut self, pool: &Pool) {
+        self.is_buffered = true;
+        self.try_.pool = Some(pool.clone());
+    }
+
+    /// The next piece from the server; `None` at the end.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        self.poll_piece_of(cx, usize::MAX)
+    }
+
+    /// The same, with at most `read_max` bytes read for it.
+    pub(crate) fn poll_piece_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.limit.is_none() {
+            return self.poll_whole_piece(cx, read_max);
+        }
+        if self.begun.is_empty() {
+            match ready!(self.poll_whole_piece(cx, read_max)) {
+                Some(Ok(piece)) => self.begun = piece,
+                end => return Poll::Ready(end),
+            }
+        }
+        let Some(limit) = &mut self.limit else {
+            return Poll::Ready(None);
+        };
+        let allowed = ready!(limit.poll_allowed(cx));
+        let len = self.begun.len().min(allowed);
+        limit.given += len as u64;
+        Poll::Ready(Some(Ok(self.begun.split_to(len))))
+    }
+
+    fn poll_whole_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        read_max: usize,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if !self.begun.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
+        }
+        let Some(exchange) = &mut self.exchange else {
+            return Poll::Ready(None);
+        };
+        let settings = &self.try_.order.passing.groups.asking;
+        let timeout = settings.proxy_read_timeout.duration();
+        let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
+        Poll::Ready(match outcome {
+            Ok(Some(piece)) => {
+                self.end_if_over();
+                Some(Ok(piece))
+            }
+            Ok(None) => {
+                self.end_if_over();
+                None
+            }
+            Err(error) => {
+                self.break_off(&error);
+                Some(Err(match error {
+                    ExchangeError::Answer(AnswerFault::Chunks | AnswerFault::Record(_)) => {
+                        BodyError::Invalid
+                    }
+                    _ => BodyError::Logged,
+                }))
+            }
+        })
+    }
+
+    /// The next piece for its reader; data that was written to a file is read again.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+        let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
+        match next {
+            Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
+            Ok(Chunk::File(range)) => Some(self.try_.read(&range).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The next piece for its reader, of a file at most this many bytes.
+    fn poll_given(
+        &mut self,
+        cx: &mut Context<'_>,
+        file_max: u64,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        if let Some(ahead) = &mut self.ahead
+            && let Poll::Ready(next) = ahead.poll_next(cx, file_max, &self.try_)
+        {
+            return Poll::Ready(next);
+        }
+        self.poll_piece(cx)
+            .map(|piece| piece.map(|piece| piece.map(Chunk::Bytes)))
+    }
+
+    /// Reads ahead while its reader is busy with a piece.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
+            return;
+        }
+        let ahead = self.ahead.take();
+        let mut ahead = ahead.unwrap_or_else(|| Box::new(Ahead::of(&self.try_)));
+        ahead.poll(cx, self);
+        self.ahead = Some(ahead);
+    }
+
+    /// Waits for its reader to take a piece, and reads ahead meanwhile.
+    pub async fn ahead_of<T>(
+        &mut self,
+        reader: impl Future<Output = T>,
+        is_wanted: impl Fn() -> bool,
+    ) -> T {
+        let mut reader = pin!(reader);
+        std::future::poll_fn(|cx| {
+            let done = reader.as_mut().poll(cx);
+            if done.is_pending() && is_wanted() {
+                self.poll_ahead(cx);
+            }
+            done
+        })
+        .await
+    }
+
+    /// Limits the rate of the body, in bytes per second; 0: no limit.
+    pub fn limit(&mut self, per_second: u64) {
+        self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
+    }
+
+    /// After a 101: the socket, and the data that followed the head.
+    pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
+        let exchange = self.exchange.take()?;
+        self.try_.settle(&exchange);
+        // The data of a tunnel is no body.
+        self.try_.order.record.forget_body();
+        Some(exchange.into_tunnel())
+    }
+
+    /// Records the bytes of the tunnel, to the server and from it.
+    pub fn count_tunnel(&self, sent: u64, received: u64) {
+        let response_ms = Now::read().ms.saturating_sub(self.try_.progress.begun_ms);
+        if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
+            one.response_ms = Some(response_ms);
+            one.bytes_sent += sent;
+            one.bytes_received += received;
+        }
+    }
+
+    /// The server's name.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.try_.name
+    }
+
+    /// Whether the end has come.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.exchange.is_none()
+    }
+
+    /// The trailers, once the end has come.
+    pub fn take_trailers(&mut self) -> Vec<Header> {
+        std::mem::take(&mut self.trailers)
+    }
+
+    /// The upstream request.
+    #[must_use]
+    pub fn order(&self) -> &Rc<Order> {
+        &self.try_.order
+    }
+
+    /// Called at the end: the connection may serve the next request.
+    fn end_if_over(&mut self) {
+        if !self
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.is_ended())
+        {
+            return;
+        }
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        let order = &self.try_.order;
+        let settings = &order.passing.groups.proxy;
+        if settings.proxy_pass_trailers {
+            self.trailers = exchange.trailers();
+            *order.record.trailers.borrow_mut() = self.trailers.clone();
+        }
+        keep(order, exchange, self.try_.like.clone());
+    }
+
+    fn break_off(&mut self, error: &ExchangeError) {
+        let Some(exchange) = self.exchange.take() else {
+            return;
+        };
+        self.try_.settle(&exchange);
+        self.try_.log(Level::Error, &error.to_string());
+    }
+}
+
+impl Trying {
+    fn settle(&mut self, exchange: &Exchange) {
+        settle(&self.order, exchange, &mut self.choice, &self.progress);
+    }
+
+    /// Writes `WHAT while reading upstream, …`.
+    pub(crate) fn log(&self, level: Level, what: &str) {
+        let upstream = shown(&self.name, &self.order);
+        self.order.about.log(level, what, READING, &upstream);
+    }
+
+    /// The pool that writes and reads what is buffered.
+    pub(crate) fn pool(&self) -> Option<Pool> {
+        let pool = self.pool.as_ref();
+        pool.or(self.order.about.location().pool.get()).cloned()
+    }
+
+    /// Reads a part of the file again.
+    async fn read(&self, range: &FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
+        let pool = self.pool().ok_or(BodyError::Logged)?;
+        let about = &self.order.about;
+        let access = files::reading(about.location(), &pool);
+        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+        let disk = &about.loop_().disk;
+        let read = disk.read(&range.file, range.offset, len, &access).await;
+        match read {
+            Ok(bytes) if bytes.len() as u64 == range.len => Ok(bytes),
+            Ok(_) => Err(BodyError::Truncated),
+            Err(error) => Err(BodyError::Io(std::io::Error::other(error))),
+        }
+    }
+}
+
+/// Records a try that has ended and gives its peer back: it has answered, whatever became of the body.
+pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress: &Progress) {
+    let now = Now::read();
+    let response_ms = now.ms.saturating_sub(progress.begun_ms);
+    if let Some(one) = order.record.tries.borrow_mut().last() {
+        one.response_ms = Some(response_ms);
+        one.bytes_sent = exchange.sent();
+        one.bytes_received = exchange.received();
+        // Some responses have no body, whatever follows their head.
+        one.response_length = match order.asked {
+            RequestKind::Head => 0,
+            _ if status::is_bodiless(one.status) => 0,
+            _ => exchange.received().saturating_sub(progress.head_bytes),
+        };
+    }
+    let times = PeerTimes {
+        header_ms: Some(progress.header_ms),
+        response_ms,
+    };
+    choice.give_back(PeerOutcome::Answered, times, now);
+    order.record.end();
+}
+
+/// Keeps the connection of a response that was read for the next request, or closes it.
+pub fn keep(order: &Order, exchange: Exchange, like: ConnectionKey) {
+    if let Some(connection) = exchange.finish() {
+        let loop_ = order.about.loop_();
+        KeepalivePool::of(loop_).put(&order.upstream, connection, like, loop_);
+    }
+}
+
+impl Drop for Flow {
+    /// The rest is not needed.
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.try_.settle(&exchange);
+        }
+    }
+}
+
+impl Source<Rc<OpenFile>> for Flow {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        self.poll_given(cx, u64::MAX)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        Flow::poll_ahead(self, cx);
+    }
+
+    fn is_over(&self) -> bool {
+        Flow::is_over(self)
+            && self.begun.is_empty()
+            && self.trailers.is_empty()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        let order = &self.try_.order;
+        let mut trailers = std::mem::take(&mut self.trailers);
+        if let Some(passing) = order.about.location().made::<Passing>() {
+            trailers.retain(|line| {
+                let id = message::HeaderId::find(&line.name);
+                !passing.hidden.has(&line.name, id)
+            });
+        }
+        trailers
+    }
+}

@@ -1,0 +1,229 @@
+//! From the head of a response, as an upstream server or a cache gives it, to our response.
+//!
+//! Not here: where the head came from. Invariant: how a response ends is said by its own body; no line of a single hop
+//! is passed on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::OpenFile;
+use message::response::{ClientAbort, Ranges};
+use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
+
+use crate::response::{accel, set_cookie};
+use crate::settings::directives::IgnoreHeaders;
+use crate::settings::family::Family;
+use crate::settings::header_set::SINGLE_LINES;
+use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_redirect;
+use crate::state::cache_state::Note;
+use crate::state::upstream_state::{Record, record_of};
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::{Failure, Response};
+
+/// The origin of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A server; the response is not cached.
+    Server,
+    /// A server; the response goes into a cache: conditions and single ranges are evaluated here.
+    Fill,
+    /// A cache: conditions and ranges are evaluated here.
+    Cache,
+}
+
+/// Makes the response for the client, or returns where else its content is.
+pub fn shape(
+    request: &mut Request,
+    head: Box<ResponseHead>,
+    body: Body<Rc<OpenFile>>,
+    origin: Origin,
+) -> Outcome {
+    let Some(passing) = request.location().made.share::<Passing>() else {
+        return Outcome::Failed(Failure::new(500));
+    };
+    record_of(request);
+    let record = request.states.share::<Record>().unwrap_or_default();
+    *record.head.borrow_mut() = Some(head);
+    let bond = record.bond.take();
+    let cookie = bond.as_ref().and_then(|bond| bond.cookie(request));
+    if let Some(bond) = bond {
+        bond.learn(request, &record);
+    }
+    // From here on `$upstream_http_…` has a value.
+    let asked: &Request = request;
+    let head = record.head.borrow();
+    let Some(head) = &*head else {
+        return Outcome::Failed(Failure::new(500));
+    };
+    let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
+    record.ignores_charset.set(ignores_charset);
+    if let Some(mut failure) = intercepted(asked, &passing, head) {
+        drop(body);
+        record.forget_body();
+        let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
+        failure.headers.splice(0..0, cookie);
+        return Outcome::Failed(failure);
+    }
+    if let Some(elsewhere) = accel::elsewhere(asked, head) {
+        drop(body);
+        record.forget_body();
+        return accel::follow(request, elsewhere, cookie);
+    }
+    let response = copy(asked, &passing, head, body, origin, cookie);
+    accel::obey(asked, head);
+    Outcome::Answer(response)
+}
+
+/// A response that an error page is to replace (`proxy_intercept_errors`).
+fn intercepted(request: &Request, passing: &Passing, head: &ResponseHead) -> Option<Failure> {
+    let location = request.location();
+    if head.status < 300 || !passing.groups.answers.proxy_intercept_errors {
+        return None;
+    }
+    let pages = location.settings.error_pages.error_page.as_ref()?;
+    if !pages.0.iter().any(|page| page.status == head.status) {
+        return None;
+    }
+    let mut failure = Failure::new(head.status);
+    if head.status == 401 {
+        let challenges = head.fields.iter();
+        let challenges = challenges.filter(|field| field.id == HeaderId::WwwAuthenticate);
+        let lines =
+            challenges.map(|field| Header::new(head.part(field.name), head.part(field.value)));
+        failure.headers.extend(lines);
+    }
+    Some(failure)
+}
+
+fn copy(
+    request: &Request,
+    passing: &Arc<Passing>,
+    head: &ResponseHead,
+    body: Body<Rc<OpenFile>>,
+    origin: Origin,
+    cookie: Option<Bytes>,
+) -> Box<Response> {
+    let mut response = Box::new(Response::new(head.status));
+    if let Some(cookie) = cookie {
+        response.headers.push("Set-Cookie", cookie);
+    }
+    response.status_line = (!head.status_line.is_empty()).then(|| head.part(head.status_line));
+    response.content_length = match head.framing {
+        ResponseFraming::Length(length) => Some(length),
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+    };
+    response.body = body;
+    response.conditional = origin != Origin::Server;
+    let ignores_abort = passing.groups.asking.proxy_ignore_client_abort;
+    response.client_abort = match request.states.get::<Note>().is_some() || ignores_abort {
+        true => ClientAbort::Ignored,
+        false => ClientAbort::EndsBody,
+    };
+    let forces_ranges = passing.groups.answers.proxy_force_ranges;
+    if forces_ranges {
+        response.ranges = ranges(origin);
+    }
+    let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
+    let mut copying = Copying {
+        request,
+        passing,
+        origin,
+        forces_ranges,
+        response: &mut response,
+    };
+    // A gateway's program speaks for this server, which names itself where the program does not.
+    if passing.family == Family::Proxy {
+        copying.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
+        copying.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
+    }
+    let mut seen = 0;
+    for field in &head.fields {
+        let name = field.name.of(&head.bytes);
+        if seen & field.id.bit() & SINGLE_LINES != 0 {
+            continue;
+        }
+        seen |= field.id.bit();
+        let is_hidden = passing.hidden.has(name, field.id);
+        // An upgrade, or a request for one, concerns the client.
+        let is_upgrade = field.id == HeaderId::Upgrade && matches!(head.status, 101 | 426);
+        if !is_hidden && (is_upgrade || !hop_by_hop.contains(name, field.id)) {
+            copying.line(field.id, head.part(field.name), head.part(field.value));
+        }
+    }
+    response
+}
+
+fn ranges(origin: Origin) -> Ranges {
+    match origin {
+        Origin::Cache => Ranges::Allowed,
+        Origin::Server | Origin::Fill => Ranges::Single,
+    }
+}
+
+struct Copying<'a> {
+    request: &'a Request,
+    passing: &'a Passing,
+    forces_ranges: bool,
+    origin: Origin,
+    response: &'a mut Response,
+}
+
+impl Copying<'_> {
+    fn line(&mut self, id: HeaderId, name: Bytes, value: Bytes) {
+        let response = &mut *self.response;
+        match id {
+            HeaderId::ContentLength => {}
+            // With its charset, if it names one, unchanged.
+            HeaderId::ContentType => response.content_type = value,
+            HeaderId::LastModified => self.last_modified(name, value),
+            HeaderId::ETag => response.etag = Some(ETag::Text(value)),
+            // Of several lines the last one counts for filters, as in nginx.
+            HeaderId::ContentEncoding => {
+                if let Some(before) = response.content_encoding.replace(value) {
+                    response.headers.push("Content-Encoding", before);
+                }
+            }
+            HeaderId::AcceptRanges if self.forces_ranges => {}
+            HeaderId::AcceptRanges if self.origin != Origin::Server => {
+                response.ranges = ranges(self.origin);
+            }
+            HeaderId::Location => self.location(name, value),
+            HeaderId::Refresh => {
+                let moved = proxy_redirect::refresh(self.request, &self.passing.redirects, &value);
+                response.headers.push(name, moved.unwrap_or(value));
+            }
+            HeaderId::SetCookie => {
+                let settings = &self.passing.groups.rewrites;
+                let moved = set_cookie::rewrite(self.request, settings, &value);
+                response.headers.push(name, moved.unwrap_or(value));
+            }
+            _ => response.headers.push(name, value),
+        }
+    }
+
+    /// A redirect within the server is completed only where a rule led to it.
+    fn location(&mut self, name: Bytes, value: Bytes) {
+        let rules = &self.passing.redirects;
+        match proxy_redirect::location(self.request, rules, &value) {
+            Some(moved) => self.response.location = Some(moved),
+            None if rules.is_empty() && !value.starts_with(b"/") => {
+                self.response.location = Some(value);
+            }
+            None => self.response.headers.push(name, value),
+        }
+    }
+
+    /// One that is written as it came has a place of its own, since conditions and ranges ask for it.
+    fn last_modified(&mut self, name: Bytes, value: Bytes) {
+        let parsed = date::parse(&value);
+        let is_plain = parsed.is_some_and(|time| date::format(time)[..] == value[..]);
+        if is_plain && matches!(self.response.status, 200 | 206 | 304) {
+            self.response.last_modified = parsed;
+        } else {
+            self.response.headers.push(name, value);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! From an upstream server's response to the client's: stored on the way where the location says so, limited in its
+//! rate, read ahead of a slow client, or a tunnel.
+//!
+//! Not here: its head (`response_head`), and responses by way of a cache.
+
+use std::rc::Rc;
+
+use message::{Body, ResponseHead};
+use runtime::timing::yield_turn;
+
+use crate::response::response_head::{self, Origin};
+use crate::response::upgrade::{SWITCHING, ServerSide};
+use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
+use crate::response::{accel, response_body, store};
+use crate::settings::directives::ProxyAnswers;
+use crate::state::upstream_state::Record;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::transport::Tunnel;
+
+/// Maximum size of a body that may wait until the other responses have arrived too, in bytes. A longer one is sent
+/// while it is in the CPU cache: many waiting ones do not fit in there, and 64 KiB would cost a quarter more.
+const IN_A_ROW_MAX: usize = 8 * 1024;
+
+/// The client's view of a response.
+pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome {
+    if answer.body.is_whole_within(IN_A_ROW_MAX) {
+        yield_turn::others_first().await;
+    }
+    let UpstreamResponse { mut head, mut body } = answer;
+    if store::is_wanted(request, &head) {
+        if let UpstreamBody::Flow(flow) = &mut body {
+            head = limit(request, head, flow);
+        }
+        match Box::pin(store::body(request, &head, body)).await {
+            Ok(body) => return response_head::shape(request, head, body, Origin::Server),
+            Err(unstored) => body = unstored,
+        }
+    }
+    let body = match body {
+        UpstreamBody::Whole(whole) if whole.is_empty() => Body::Empty,
+        UpstreamBody::Whole(whole) => Body::bytes(whole),
+        UpstreamBody::Flow(mut flow) => {
+            head = limit(request, head, &mut flow);
+            flowing(request, &head, flow)
+        }
+    };
+    response_head::shape(request, head, body, Origin::Server)
+}
+
+/// `proxy_limit_rate` may depend on the response.
+fn limit(
+    request: &Request,
+    head: Box<ResponseHead>,
+    flow: &mut response_body::Flow,
+) -> Box<ResponseHead> {
+    let generation = Rc::clone(&request.generation);
+    let settings = generation.settings.location(request.location).groups();
+    let rate = settings.own::<ProxyAnswers>().proxy_limit_rate.as_ref();
+    let record = request.states.get::<Record>();
+    let (Some(rate), Some(record)) = (rate.filter(|rate| rate.varies()), record) else {
+        return head;
+    };
+    *record.head.borrow_mut() = Some(head);
+    flow.limit(rate.bytes(request));
+    record.head.take().expect("it was put there")
+}
+
+/// The body after a response's head.
+fn flowing(
+    request: &mut Request,
+    head: &ResponseHead,
+    mut flow: Box<response_body::Flow>,
+) -> Body<Rc<disk::OpenFile>> {
+    if flow.is_over() {
+        return Body::Empty;
+    }
+    if head.status == SWITCHING {
+        request.tunnel = ServerSide::of(*flow).map(|side| Box::new(side) as Box<dyn Tunnel>);
+        return Body::Tunnel;
+    }
+    if accel::is_buffered(request.location(), head) {
+        flow.buffer(request);
+    }
+    Body::Stream(flow)
+}

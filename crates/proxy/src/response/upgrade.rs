@@ -1,0 +1,236 @@
+//! The tunnel behind a 101, or behind the 200 of a CONNECT: bytes in both directions until one side has closed.
+//!
+//! Knows nothing of their meaning. Invariant: at most one piece of each direction is held; it is sent before more is
+//! read.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use logs::Level;
+use wire::Stream;
+
+use httpcore::transport::{ClientSide, Tunnel};
+
+use crate::response::response_body::Flow;
+use crate::upstream_request::log_context::About;
+use crate::upstream_request::request::shown;
+
+/// The status of a response that is followed by another protocol than HTTP.
+pub const SWITCHING: u16 = 101;
+const ACTION: &str = "proxying upgraded connection";
+
+/// The server's side of a connection that has switched protocols.
+pub struct ServerSide {
+    server: Stream,
+    /// The data that followed the response's head.
+    early: Vec<u8>,
+    /// Holds the peer, and records the try.
+    behind: Box<dyn Behind>,
+}
+
+/// The try that opened a tunnel. Gives the peer back when it is dropped.
+pub trait Behind {
+    /// The request, for log lines.
+    fn about(&self) -> &About;
+    /// The server, as the log names it.
+    fn shown(&self) -> Vec<u8>;
+    /// Maximum time without data.
+    fn patience(&self) -> Patience;
+    /// Called when it is over, with the bytes sent to the server and received from it.
+    fn count(&mut self, sent: u64, received: u64);
+}
+
+/// The idle timeouts of a tunnel.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Maximum time without data from either side.
+    pub silence: Duration,
+    /// Maximum time for which the server takes none of the data for it.
+    pub taking: Duration,
+}
+
+/// One direction.
+struct Direction {
+    held: Vec<u8>,
+    /// Bytes sent of the data that is held.
+    gone: usize,
+    is_closed: bool,
+    /// Bytes that were read, without the early data.
+    read: u64,
+    /// Bytes that were sent.
+    sent: u64,
+}
+
+impl ServerSide {
+    /// A tunnel to a server that has sent `early` already.
+    #[must_use]
+    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Self {
+        Self {
+            server,
+            early,
+            behind,
+        }
+    }
+
+    /// The tunnel behind a head.
+    #[must_use]
+    pub fn of(mut flow: Flow) -> Option<Self> {
+        let (server, early) = flow.take_tunnel()?;
+        Some(Self::new(server, early, Box::new(flow)))
+    }
+}
+
+impl Tunnel for ServerSide {
+    fn run<'a>(self: Box<Self>, client: ClientSide<'a>) -> Pin<Box<dyn Future<Output = u64> + 'a>> {
+        Box::pin(run(self, client))
+    }
+}
+
+/// Runs the tunnel to its end; returns the number of bytes that the client has taken.
+async fn run(mut tunnel: Box<ServerSide>, side: ClientSide<'_>) -> u64 {
+    let patience = tunnel.behind.patience();
+    let taking = patience.silence.min(patience.taking);
+    let client_takes = side.patience;
+    let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
+    let mut to_server = Direction::new(side.early);
+    let (client, timer, owner) = (side.stream, side.timer, side.owner);
+    let server = &tunnel.server;
+    timer.arm(patience.silence);
+    let outcome = poll_fn(|cx| {
+        let moved = to_client.moved() + to_server.moved();
+        // In turns: one that never stops must not use up the time of the other.
+        while to_client.pump(server, client, &owner, cx)?
+            | to_server.pump(client, server, &owner, cx)?
+        {}
+        if to_client.is_over() || to_server.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        if to_client.moved() + to_server.moved() > moved {
+            timer.arm(
+                match (to_server.held.is_empty(), to_client.held.is_empty()) {
+                    (true, true) => patience.silence,
+                    (false, true) => taking,
+                    (true, false) => patience.silence.min(client_takes),
+                    (false, false) => taking.min(client_takes),
+                },
+            );
+        }
+        ready!(timer.poll_expired(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    })
+    .await;
+    timer.disarm();
+    tunnel.behind.count(to_server.sent, to_client.read);
+    if let Err(error) = outcome {
+        log(&*tunnel.behind, &error);
+    }
+    to_client.sent
+}
+
+fn log(behind: &dyn Behind, error: &io::Error) {
+    let (level, what) = match error.kind() {
+        io::ErrorKind::TimedOut => (
+            Level::Error,
+            "upstream timed out (110: Connection timed out)".to_owned(),
+        ),
+        _ => (Level::Info, error.to_string()),
+    };
+    behind.about().log(level, &what, ACTION, &behind.shown());
+}
+
+impl Behind for Flow {
+    fn about(&self) -> &About {
+        &self.order().about
+    }
+
+    fn shown(&self) -> Vec<u8> {
+        shown(self.peer(), self.order())
+    }
+
+    fn patience(&self) -> Patience {
+        let settings = &self.order().passing.groups.asking;
+        Patience {
+            silence: settings.proxy_read_timeout.duration(),
+            taking: settings.proxy_send_timeout.duration(),
+        }
+    }
+
+    fn count(&mut self, sent: u64, received: u64) {
+        self.count_tunnel(sent, received);
+    }
+}
+
+impl Direction {
+    fn new(early: Vec<u8>) -> Direction {
+        Direction {
+            held: early,
+            gone: 0,
+            is_closed: false,
+            read: 0,
+            sent: 0,
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        self.read + self.sent
+    }
+
+    /// Whether its source has closed and all data was sent.
+    fn is_over(&self) -> bool {
+        self.is_closed && self.held.is_empty()
+    }
+
+    /// Moves a piece, if that needs no waiting. Returns whether there is more.
+    fn pump(
+        &mut self,
+        from: &Stream,
+        to: &Stream,
+        owner: &wire::Loop,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
+        while !self.held.is_empty() {
+            match to.try_write(&self.held[self.gone..]) {
+                Ok(count) => self.sent_more(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match to.poll_writable(cx) {
+                        Poll::Pending => return Ok(false),
+                        Poll::Ready(ready) => ready?,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.is_closed {
+            return Ok(false);
+        }
+        let outcome = owner.with_scratch(|scratch| {
+            let count = from.try_read(scratch)?;
+            self.held.extend_from_slice(&scratch[..count]);
+            Ok(count)
+        });
+        match outcome {
+            Ok(0) => self.is_closed = true,
+            Ok(count) => self.read += count as u64,
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
+                match from.poll_readable(cx) {
+                    Poll::Pending => return Ok(false),
+                    Poll::Ready(ready) => ready?,
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn sent_more(&mut self, count: usize) {
+        self.sent += count as u64;
+        self.gone += count;
+        if self.gone == self.held.len() {
+            self.held = Vec::new(); // an idle tunnel holds no buffer
+            self.gone = 0;
+        }
+    }
+}

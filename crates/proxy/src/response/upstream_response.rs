@@ -1,0 +1,51 @@
+//! A response of an upstream server whose head has arrived.
+
+use bytes::Bytes;
+use message::{BodyError, ResponseHead};
+
+use crate::response::response_body::Flow;
+
+/// A response whose head has arrived.
+pub struct UpstreamResponse {
+    /// The head.
+    pub head: Box<ResponseHead>,
+    /// The body.
+    pub body: UpstreamBody,
+}
+
+/// The body of a response.
+pub enum UpstreamBody {
+    /// All of it came with the head: the connection is already kept or closed.
+    Whole(Bytes),
+    /// It is on its way.
+    Flow(Box<Flow>),
+}
+
+impl UpstreamBody {
+    /// Whether it is here completely, and at most this long.
+    #[must_use]
+    pub fn is_whole_within(&self, len: usize) -> bool {
+        matches!(self, UpstreamBody::Whole(bytes) if bytes.len() <= len)
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+        match self {
+            UpstreamBody::Whole(bytes) if bytes.is_empty() => None,
+            UpstreamBody::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
+            UpstreamBody::Flow(flow) => flow.piece().await,
+        }
+    }
+
+    /// Waits for its reader to take a piece, and reads ahead of the reader meanwhile, where that is wanted then.
+    pub async fn ahead_of<T>(
+        &mut self,
+        reader: impl Future<Output = T>,
+        is_wanted: impl Fn() -> bool,
+    ) -> T {
+        match self {
+            UpstreamBody::Whole(_) => reader.await,
+            UpstreamBody::Flow(flow) => flow.ahead_of(reader, is_wanted).await,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! `proxy_cache_path`: the caches that a configuration declares.
+//!
+//! Not here: opening them (`registry`). Invariant: no two have the same name or directory.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::Levels;
+use config::{
+    Directive, Error, Problem, Template, TemplatePart, Tree, Word, blocks, parse_msec,
+    parse_offset, parse_sec, parse_size,
+};
+
+use crate::settings::caching::Caching;
+use crate::settings::family::Family;
+use httpcore::files::Aio;
+use httpcore::settings::Location;
+
+/// Caches of one configuration.
+pub const ZONES_MAX: usize = 1024;
+/// The smallest `keys_zone`: two pages, as nginx has it.
+const ZONE_BYTES_MIN: u64 = 8192;
+/// The contexts in which a cache may be named.
+const LEVELS: [&str; 3] = ["http", "server", "location"];
+
+blocks! {
+    /// Caches.
+    pub fn lines in Http {
+        /// Declares a cache: its directory and, with `keys_zone`, its name and the maximum number of keys (8000 per
+        /// MiB).
+        ///
+        /// * `levels`: number of hexadecimal digits in each level of subdirectories, from the end of the key's hash.
+        /// * `inactive`: entries that were not requested for this time are deleted, fresh or not (10 minutes by
+        ///   default).
+        /// * `max_size`: limit of the bytes in the directory, never exceeded (space is reserved before it is written).
+        ///   `min_free`: space kept free on its file system.
+        /// * `manager_files`, `manager_sleep`: maximum number of files deleted at once, and the pause after that.
+        ///   `loader_threshold` and `loader_sleep`: when the directory has no journal and must be walked, the time of
+        ///   one step and the pause after it.
+        /// * `loader_files`, `manager_threshold`, `purger`, `purger_files`, `purger_sleep`, `purger_threshold` and
+        ///   `use_temp_path` are accepted for compatibility and have no effect: temporary files are always beside their
+        ///   destination, and purged entries are always deleted, at the pace of `manager_files` and `manager_sleep`.
+        ///
+        /// The directory is created at startup and belongs to the worker's user. Its content is known at once after a
+        /// restart (its folder `.freewheel` has a journal). Its disk is accessed by the thread pool that the locations
+        /// with this cache name in `aio`, or else by the pool `default`.
+        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
+    }
+}
+
+/// The pace of background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Files at once.
+    pub files: usize,
+    /// The pause after them.
+    pub sleep: Duration,
+    /// Maximum time at once.
+    pub threshold: Duration,
+}
+
+/// A cache as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    /// Its name.
+    pub name: Bytes,
+    /// Its directory: absolute, no slash at the end.
+    pub directory: Bytes,
+    /// `levels`.
+    pub levels: Levels,
+    /// Bytes of `keys_zone`.
+    pub zone_bytes: u64,
+    /// `max_size`.
+    pub max_bytes: Option<u64>,
+    /// `min_free`.
+    pub min_free_bytes: u64,
+    /// `inactive`, in seconds.
+    pub inactive: i64,
+    /// `loader_*`.
+    pub loader: Pace,
+    /// `manager_*`.
+    pub manager: Pace,
+    /// The pool for its maintenance; None: `default`.
+    pub pool: Option<Bytes>,
+}
+
+slots::slotted!(config::made::WHOLE: Zones);
+
+/// The caches of a configuration.
+#[derive(Debug, Default)]
+pub struct Zones(Vec<Zone>);
+
+impl Zones {
+    /// Reads a `proxy_cache_path` line.
+    ///
+    /// # Errors
+    /// nginx's sentences.
+    pub fn read(&mut self, line: &Directive, prefix: &Path) -> Result<(), Error> {
+        let zone =
+            Zone::parse(&line.name, &line.args, prefix).map_err(|problem| line.error(&problem))?;
+        let fail = |sentence: String| Err(line.error(&Problem::new(sentence)));
+        if self.named(&zone.name).is_some() {
+            let name = String::from_utf8_lossy(&zone.name);
+            return fail(format!("duplicate zone \"{name}\""));
+        }
+        if self.0.iter().any(|other| other.directory == zone.directory) {
+            let directory = String::from_utf8_lossy(&zone.directory);
+            return fail(format!("the same path name \"{directory}\" used twice"));
+        }
+        if self.0.len() == ZONES_MAX {
+            return fail(format!("too many caches, there may be {ZONES_MAX}"));
+        }
+        self.0.push(zone);
+        Ok(())
+    }
+
+    /// The caches, in the order in which they were declared.
+    #[must_use]
+    pub fn all(&self) -> &[Zone] {
+        &self.0
+    }
+
+    /// The index of the cache with this name.
+    #[must_use]
+    pub fn named(&self, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|zone| zone.name == name)
+    }
+
+    /// Checks that a cache that is named without variables is declared, whether or not requests are passed on there.
+    ///
+    /// # Errors
+    /// `"proxy_cache" zone "x" is unknown`.
+    pub fn check(&self, family: Family, caching: &Caching) -> Result<(), Error> {
+        let named = &caching.proxy_cache;
+        match named.value.on().and_then(Template::literal) {
+            Some(name) if self.named(name).is_none() => {
+                let name = String::from_utf8_lossy(name);
+                let directive = family.renamed("proxy_cache");
+                Err(named.error(format!("\"{directive}\" zone \"{name}\" is unknown")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks also the caches that are named without effect: at a level whose inner levels all override it, or that has
+    /// no server.
+    ///
+    /// # Errors
+    /// `zero size shared memory zone "x"`.
+    pub fn check_unused(&self, tree: &Tree) -> Result<(), Error> {
+        let mut left: Vec<&Directive> = tree.directives.iter().rev().collect();
+        while let Some(line) = left.pop() {
+            if LEVELS.iter().any(|level| line.name == *level) {
+                left.extend(line.children().iter().rev());
+                continue;
+            }
+            let [named] = &line.args[..] else {
+                continue;
+            };
+            let name = named.bytes();
+            let is_name = name[..] != *b"off" && !name.contains(&b'$');
+            if is_name && Family::names_cache(&line.name) && self.named(name).is_none() {
+                let name = String::from_utf8_lossy(name);
+                let sentence = format!("zero size shared memory zone \"{name}\"");
+                return Err(Error::without_place(sentence));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the pool of each cache.
+    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) {
+        for zone in &mut self.0 {
+            zone.pool = pool_for(&zone.name, locations, pools);
+        }
+    }
+}
+
+/// The pool that the locations with this cache agree on.
+fn pool_for(zone: &[u8], locations: &[Location], pools: &[Bytes]) -> Option<Bytes> {
+    let mut found: Option<Bytes> = None;
+    for location in locations {
+        let Some(cache) = location.own::<Caching>().proxy_cache.value.on() else {
+            continue;
+        };
+        let Some(binding) = bind(cache, zone) else {
+            continue;
+        };
+        let Aio::Pool(pool) = &location.settings.files.aio.value else {
+            return None;
+        };
+        let name = fill_in(pool, &binding).filter(|name| pools.contains(name))?;
+        if found.as_ref().is_some_and(|other| *other != name) {
+            return None;
+        }
+        found = Some(name);
+    }
+    found
+}
+
+/// The value that a template's one variable must have for the template to be `text`: `cache_$disk` is `cache_2` where
+/// `$disk` is `2`. None where it cannot be that text. With several variables nothing is known.
+type Binding<'a> = Option<(config::VariableIndex, &'a [u8])>;
+
+fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
+    if let Some(literal) = template.literal() {
+        return (literal == text).then_some(None);
+    }
+    let (before, variable, behind): (&[u8], _, &[u8]) = match template.parts() {
+        [TemplatePart::Variable(variable)] => (b"", *variable, b""),
+        [
+            TemplatePart::Literal(before),
+            TemplatePart::Variable(variable),
+        ] => (before, *variable, b""),
+        [
+            TemplatePart::Variable(variable),
+            TemplatePart::Literal(behind),
+        ] => (b"", *variable, behind),
+        [
+            TemplatePart::Literal(before),
+            TemplatePart::Variable(variable),
+            TemplatePart::Literal(behind),
+        ] => (before, *variable, behind),
+        _ => return Some(None),
+    };
+    let value = text.strip_prefix(before)?.strip_suffix(behind)?;
+    Some(Some((variable, value)))
+}
+
+fn fill_in(template: &Template, binding: &Binding<'_>) -> Option<Bytes> {
+    let mut text = Vec::new();
+    for part in template.parts() {
+        match (part, binding) {
+            (TemplatePart::Literal(literal), _) => text.extend_from_slice(literal),
+            (TemplatePart::Variable(index), Some((known, value))) if index == known => {
+                text.extend_from_slice(value);
+            }
+            _ => return None,
+        }
+    }
+    Some(text.into())
+}
+
+const PACE: Pace = Pace {
+    files: 100,
+    sleep: Duration::from_millis(50),
+    threshold: Duration::from_millis(200),
+};
+
+impl Zone {
+    fn parse(name: &Word, args: &[Word], prefix: &Path) -> Result<Self, Problem> {
+        let path = args.first().map_or(&b""[..], |word| word.bytes());
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let directory = prefix.join(std::ffi::OsStr::from_bytes(path));
+        let mut zone = Self {
+            name: Bytes::new(),
+            directory: Bytes::copy_from_slice(directory.as_os_str().as_bytes()),
+            levels: Levels::default(),
+            zone_bytes: 0,
+            max_bytes: None,
+            min_free_bytes: 0,
+            inactive: 600,
+            loader: PACE,
+            manager: PACE,
+            pool: None,
+        };
+        for (index, word) in args.iter().enumerate().skip(1) {
+            zone.set(word).map_err(|problem| problem.at(index))?;
+        }
+        if zone.name.is_empty() || zone.zone_bytes == 0 {
+            let sentence = format!("\"{}\" must have \"keys_zone\" parameter", name.display());
+            return Err(Problem::new(sentence));
+        }
+        Ok(zone)
+    }
+
+    fn set(&mut self, word: &Word) -> Result<(), Problem> {
+        let text = word.bytes();
+        let equals = text.iter().position(|byte| *byte == b'=');
+        let (key, value) = text.split_at(equals.map_or(text.len(), |at| at + 1));
+        let invalid = || {
+            let key = String::from_utf8_lossy(key.strip_suffix(b"=").unwrap_or(key));
+            Problem::new(format!("invalid {key} value \"{}\"", word.display()))
+        };
+        match key {
+            b"levels=" => {
+                let levels = std::str::from_utf8(value).ok().and_then(Levels::parse);
+                self.levels = levels.ok_or_else(|| {
+                    Problem::new(format!("invalid \"levels\" \"{}\"", word.display()))
+                })?;
+            }
+            b"keys_zone=" => self.set_keys_zone(text, value, word)?,
+            b"use_temp_path=" | b"purger=" if matches!(value, b"on" | b"off") => {}
+            b"use_temp_path=" | b"purger=" => {
+                let key = String::from_utf8_lossy(&key[..key.len() - 1]);
+                return Err(Problem::new(format!(
+                    "invalid {key} value \"{}\", it must be \"on\" or \"off\"",
+                    word.display()
+                )));
+            }
+            b"inactive=" => {
+                let seconds = parse_sec(value).ok_or_else(invalid)?;
+                self.inactive = i64::try_from(seconds).unwrap_or(i64::MAX);
+            }
+            b"max_size=" => self.max_bytes = Some(parse_offset(value).ok_or_else(invalid)?),
+            b"min_free=" => self.min_free_bytes = parse_offset(value).ok_or_else(invalid)?,
+            _ => return self.set_pace(key, value, word, &invalid),
+        }
+        Ok(())
+    }
+
+    fn set_keys_zone(&mut self, text: &Bytes, value: &[u8], word: &Word) -> Result<(), Problem> {
+        let invalid = || Problem::new(format!("invalid keys zone size \"{}\"", word.display()));
+        let colon = value.iter().position(|byte| *byte == b':');
+        let colon = colon.ok_or_else(invalid)?;
+        let size = parse_size(&value[colon + 1..]).ok_or_else(invalid)?;
+        self.name = text.slice_ref(&value[..colon]);
+        self.zone_bytes = size;
+        if size < ZONE_BYTES_MIN {
+            let name = String::from_utf8_lossy(&self.name);
+            return Err(Problem::new(format!("keys zone \"{name}\" is too small")));
+        }
+        Ok(())
+    }
+
+    fn set_pace(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        word: &Word,
+        invalid: &dyn Fn() -> Problem,
+    ) -> Result<(), Problem> {
+        let unknown = || Problem::new(format!("invalid parameter \"{}\"", word.display()));
+        let underscore = key.iter().position(|byte| *byte == b'_');
+        let (who, what) = key.split_at(underscore.ok_or_else(unknown)?);
+        // Parsed only to find errors.
+        let mut unused = PACE;
+        let pace = match who {
+            b"loader" => &mut self.loader,
+            b"manager" => &mut self.manager,
+            b"purger" => &mut unused,
+            _ => return Err(unknown()),
+        };
+        let time = || parse_msec(value).map(Duration::from_millis);
+        match what {
+            b"_files=" => {
+                let number = std::str::from_utf8(value).ok().and_then(|n| n.parse().ok());
+                // With none at a time no work would ever be done.
+                pace.files = number.map(|n: usize| n.max(1)).ok_or_else(invalid)?;
+            }
+            b"_sleep=" => pace.sleep = time().ok_or_else(invalid)?,
+            b"_threshold=" => pace.threshold = time().ok_or_else(invalid)?,
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! The families of directives that pass requests on: `proxy_…`, and beside it `fastcgi_…`, `uwsgi_…` and `scgi_…`,
+//! which have most of their directives in common.
+//!
+//! What they share is declared once, under the names of `proxy_…` ([`Policy`]), and implemented once: where another
+//! family passes a location's requests on, that family's lines take the place of those of `proxy_…` when the location
+//! is built. Not here: what a family has alone. Invariant: code that serves reads the location's settings, and knows no
+//! family's names.
+
+use std::sync::{Arc, OnceLock};
+
+use config::{
+    Args, Directive, DirectiveEntry, DirectiveTable, Error, Group, InheritanceLevel, Problem,
+    Renamed, Scope, Section, sections,
+};
+
+use crate::settings::cache_path;
+use crate::settings::cache_path::Zones;
+use crate::settings::caching::Caching;
+use crate::settings::directives::{Asking, ProxyAnswers, ProxyRewrites};
+use crate::settings::family::{DECLARED, Family};
+use crate::settings::store::ProxyStore;
+use crate::settings::{proxy_pass, store};
+
+/// Answers that only `proxy_…` may name in `…_next_upstream` and `…_cache_use_stale`.
+const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
+
+sections! {
+    /// What the families share.
+    pub struct Policy {
+        /// [`Asking`].
+        pub asking: Asking,
+        /// [`ProxyAnswers`].
+        pub answers: ProxyAnswers,
+        /// [`ProxyStore`].
+        pub store: ProxyStore,
+        /// [`Caching`].
+        pub caching: Caching,
+    }
+}
+
+/// A family's settings at one level.
+pub type RawPolicy = <Policy as Section>::Raw;
+
+/// Texts of the manual that are others than those of `proxy_…`, by what stands behind the prefix.
+const TEXTS: &[(&str, &str)] = &[
+    (
+        "hide_header",
+        "Removes a header field from responses. `X-Accel-…` are removed by default, and `Status` (not with uwsgi).",
+    ),
+    (
+        "cache_key",
+        "Sets the key that a response is stored under. Without it all responses have one key, and a warning is logged. HEAD is \
+         passed on as HEAD; its response is stored only if `$request_method` is part of the key.",
+    ),
+    (
+        "no_cache",
+        "Does not store the response if one of the values is neither empty nor `0`. They may use the response's header fields.",
+    ),
+    (
+        "next_upstream",
+        "Sets the failures and statuses after which a request is passed to the next server, as `proxy_next_upstream` does, but \
+         without `http_502` and `http_504`.",
+    ),
+];
+
+/// The lines of a family at one level, as far as they are shared.
+macro_rules! shared {
+    ($($(#[$meta:meta])* $Shared:ident $title:literal)*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone)]
+            pub struct $Shared(Policy);
+
+            config::own!($Shared);
+
+            impl Section for $Shared {
+                type Raw = RawPolicy;
+
+                fn tables() -> Vec<&'static DirectiveTable> {
+                    static TABLE: OnceLock<&'static DirectiveTable> = OnceLock::new();
+                    vec![TABLE.get_or_init(|| Box::leak(Box::new(table(Family::$Shared, $title))))]
+                }
+
+                fn set(raw: &mut Self::Raw, line: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+                    set(Family::$Shared, raw, line, scope)
+                }
+
+                fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
+                    Policy::merge(parent, child)
+                }
+
+                fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
+                    Policy::fill(raw, scope)
+                }
+
+                fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
+                    Policy::finish(raw, scope).map(Self)
+                }
+            }
+        )*
+    };
+}
+
+shared! {
+    /// `fastcgi_…`.
+    Fastcgi "FastCGI: directives shared with proxying"
+    /// `uwsgi_…`.
+    Uwsgi "uwsgi: directives shared with proxying"
+    /// `scgi_…`.
+    Scgi "SCGI: directives shared with proxying"
+}
+
+fn set(
+    family: Family,
+    raw: &mut RawPolicy,
+    line: &Directive,
+    scope: &mut Scope,
+) -> Result<bool, Error> {
+    let Some(name) = family.declared(line.name.bytes()) else {
+        return Ok(false);
+    };
+    if matches!(&name[..], b"proxy_next_upstream" | b"proxy_cache_use_stale") {
+        let alone = line
+            .args
+            .iter()
+            .position(|word| PROXY_ALONE.iter().any(|one| *word == *one));
+        if let Some(at) = alone {
+            let sentence = format!("invalid value \"{}\"", line.args[at].display());
+            let problem = Problem::new(sentence).hint_that("only HTTP servers have it");
+            return Err(line.error(&problem.at(at)));
+        }
+    }
+    let asking = &mut raw.asking;
+    Ok(
+        asking.take_in(|raw| Asking::set_as(raw, &name, line, scope))?
+            || (raw.answers).take_in(|raw| ProxyAnswers::set_as(raw, &name, line, scope))?
+            || (raw.store).take_in(|raw| ProxyStore::set_as(raw, &name, line, scope))?
+            || (raw.caching).take_in(|raw| Caching::set_as(raw, &name, line, scope))?,
+    )
+}
+
+/// The shared directives under a family's names.
+fn table(family: Family, title: &str) -> DirectiveTable {
+    let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let own = |entry: &DirectiveEntry| {
+        let text = entry.name.strip_prefix(DECLARED).and_then(|rest| {
+            let mut texts = TEXTS.iter().filter(|(name, _)| *name == rest);
+            texts.next().map(|(_, text)| (*text).to_owned())
+        });
+        let syntax = PROXY_ALONE
+            .iter()
+            .fold(entry.syntax.to_owned(), |syntax, one| {
+                syntax.replace(&format!(" | {one}"), "")
+            });
+        DirectiveEntry {
+            name: leaked(family.renamed(entry.name)),
+            syntax: leaked(syntax),
+            doc: leaked(text.unwrap_or_else(|| family.renamed(entry.doc))),
+            args: match (family, entry.name) {
+                // nginx's table has it so. What may stand there is the same.
+                (Family::Uwsgi, "proxy_cache_background_update") => Args::from(1),
+                _ => entry.args,
+            },
+            ..entry.clone()
+        }
+    };
+    let shared = Policy::tables();
+    let tables = shared.iter().copied().chain([cache_path::lines()]);
+    DirectiveTable {
+        name: leaked(format!("{family:?}")),
+        doc: leaked(format!(
+            "{title}.\n\nEach of these works like its `proxy_…` counterpart. `{}pass` and its other directives are on a page of their own.",
+            family.prefix()
+        )),
+        level: InheritanceLevel::Location,
+        entries: tables.flat_map(|table| &table.entries).map(own).collect(),
+    }
+}
+
+/// A level that says one of `…_store` and `…_cache` switches the other one of the level around off.
+pub fn settle_stores(
+    stores: (&mut Group<ProxyStore>, &mut Group<Caching>),
+    fastcgi: &mut Group<Fastcgi>,
+    uwsgi: &mut Group<Uwsgi>,
+    scgi: &mut Group<Scgi>,
+) {
+    store::settle(stores.0, stores.1);
+    fn settle<S: Section<Raw = RawPolicy>>(family: &mut Group<S>) {
+        if family.get().is_some() {
+            let policy = family.edit();
+            store::settle(&mut policy.store, &mut policy.caching);
+        }
+    }
+    settle(fastcgi);
+    settle(uwsgi);
+    settle(scgi);
+}
+
+/// The settings of a location that depend on the family that passes its requests on.
+#[expect(missing_docs, reason = "each is the group of its name")]
+pub struct Policies<'a> {
+    pub asking: &'a mut Arc<Asking>,
+    pub answers: &'a mut Arc<ProxyAnswers>,
+    pub store: &'a mut Arc<ProxyStore>,
+    pub caching: &'a mut Arc<Caching>,
+    pub rewrites: &'a mut Arc<ProxyRewrites>,
+    pub fastcgi: &'a Fastcgi,
+    pub uwsgi: &'a Uwsgi,
+    pub scgi: &'a Scgi,
+}
+
+/// Replaces the lines of `proxy_…` by those of the family that passes the location's requests on, and checks those that
+/// are not obeyed. Returns that family, if there is one.
+///
+/// # Errors
+/// The directives contradict each other.
+pub fn settle(
+    policies: &mut Policies<'_>,
+    chosen: Option<Family>,
+    zones: &Zones,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    check(
+        Family::Proxy,
+        policies.answers,
+        policies.store,
+        policies.caching,
+    )?;
+    zones.check(Family::Proxy, policies.caching)?;
+    for family in Family::OTHERS {
+        let said = match family {
+            Family::Proxy => continue,
+            Family::Fastcgi => &policies.fastcgi.0,
+            Family::Uwsgi => &policies.uwsgi.0,
+            Family::Scgi => &policies.scgi.0,
+        };
+        check(family, &said.answers, &said.store, &said.caching)?;
+        zones.check(family, &said.caching)?;
+        if chosen == Some(family) {
+            let policy = said.clone();
+            warn_of_key(family, &policy.caching, scope);
+            *policies.asking = policy.asking;
+            *policies.answers = policy.answers;
+            *policies.store = policy.store;
+            *policies.caching = policy.caching;
+            // A gateway's response is its own: nothing in it is rewritten.
+            *policies.rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
+        }
+    }
+    Ok(())
+}
+
+/// Without a key all answers would be the same one; nginx says so, too.
+fn warn_of_key(family: Family, caching: &Caching, scope: &mut Scope) {
+    if caching.is_on() && caching.proxy_cache_key.is_none() {
+        let sentence = family.renamed("no \"proxy_cache_key\" for \"proxy_cache\"");
+        scope.warn(caching.proxy_cache.error(sentence));
+    }
+}
+
+fn check(
+    family: Family,
+    answers: &ProxyAnswers,
+    store: &ProxyStore,
+    caching: &Caching,
+) -> Result<(), Error> {
+    proxy_pass::check_buffers(family, answers)?;
+    store::check(family, store, caching)
+}

@@ -1,0 +1,172 @@
+//! The upstream servers that a request was passed on to, and how each attempt went: for the variables and the logs.
+//!
+//! Shared by the request and by the exchange, which may outlive it (a cache's fill). Invariant: all of it stays on one
+//! loop.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::{Header, ResponseHead};
+
+use crate::settings::header_set::SINGLE_LINES;
+use crate::state::cache_state::Note;
+use httpcore::request::Request;
+use httpcore::request::state::State;
+use upstream::Upstream;
+use upstream::attempts::Attempts;
+use upstream::sticky::{Lesson, StickySession};
+
+/// A request's record of its upstream exchanges.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// `$proxy_host`.
+    pub host: RefCell<Bytes>,
+    /// `$proxy_port`.
+    pub port: RefCell<Bytes>,
+    /// The head of the last answer (`$upstream_http_…`).
+    pub head: RefCell<Option<Box<ResponseHead>>>,
+    /// Try after try.
+    pub tries: RefCell<Attempts>,
+    /// The trailers of the last response (`$upstream_trailer_…`).
+    pub trailers: RefCell<Vec<Header>>,
+    /// The server that was asked last, with sticky sessions.
+    pub bond: RefCell<Option<Box<Bond>>>,
+    /// Whether the location that asked ignores `X-Accel-Charset`, wherever the response led to.
+    pub ignores_charset: Cell<bool>,
+    /// The session to be remembered when the response has ended.
+    pub lesson: RefCell<Option<Box<Lesson>>>,
+}
+
+/// A session and the server that it is bound to now (`sticky`).
+#[derive(Debug)]
+pub struct Bond {
+    /// The group.
+    pub upstream: Arc<Upstream>,
+    /// The request's session.
+    pub session: StickySession,
+    /// The server.
+    pub sid: Bytes,
+    /// Called when the response has ended.
+    pub is_over: bool,
+}
+
+impl State for Record {
+    /// The upstream is not known any more.
+    fn survives_redirect(&self) -> bool {
+        self.host.take();
+        self.port.take();
+        true
+    }
+
+    fn is_for_stand_in(&self) -> bool {
+        true
+    }
+
+    fn is_of_upstream(&self) -> bool {
+        true
+    }
+}
+
+/// The request's record, begun now where there is none.
+pub fn record_of(request: &mut Request) -> &Record {
+    request.charset_hint = Some(hinted_charset);
+    request.states.get_or_default()
+}
+
+/// `X-Accel-Charset`: the charset that the last response names; `None`: none.
+fn hinted_charset(request: &Request) -> Option<Bytes> {
+    let mut name = Vec::new();
+    let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
+    let record = request.states.get::<Record>()?;
+    let is_told = last_head_lines(request, is_charset, &mut name) && !name.is_empty();
+    (is_told && !record.ignores_charset.get()).then(|| name.into())
+}
+
+/// Separates the tries: if the request was passed on before, the next ones follow a colon.
+pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
+    let record = record_of(request);
+    record.tries.borrow_mut().redirect();
+    record.head.take();
+    *record.host.borrow_mut() = host;
+    *record.port.borrow_mut() = port;
+}
+
+/// Reads the head of the last response, from a server or the cache; false: there is none.
+pub(crate) fn read_last_head(request: &Request, read: impl FnOnce(&ResponseHead) -> bool) -> bool {
+    if let Some(record) = request.states.get::<Record>()
+        && let Some(head) = &*record.head.borrow()
+    {
+        return read(head);
+    }
+    let note = request.states.get::<Note>();
+    let stored = note.and_then(|note| note.entry.as_ref());
+    stored.is_some_and(|entry| read(entry.head()))
+}
+
+/// The lines of a name in the head of the last response, joined where more than the first one counts.
+pub fn last_head_lines(
+    request: &Request,
+    is_name: impl Fn(&[u8]) -> bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    read_last_head(request, |head| {
+        let mut lines = head.iter().filter(|(name, ..)| is_name(name)).peekable();
+        let most = match lines.peek() {
+            Some((_, _, id)) if id.bit() & SINGLE_LINES != 0 => 1,
+            _ => usize::MAX,
+        };
+        join(lines.take(most).map(|(_, value, _)| value), out)
+    })
+}
+
+/// Appends values with a comma between each two; false: there are none.
+pub(crate) fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    for value in values {
+        if is_found {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+        is_found = true;
+    }
+    is_found
+}
+
+impl Record {
+    /// The last response's body is not passed on: none of it counts, however much has arrived.
+    pub fn forget_body(&self) {
+        if let Some(one) = self.tries.borrow_mut().last() {
+            one.response_length = 0;
+        }
+    }
+
+    /// Called when the response has ended: its session is remembered.
+    pub fn end(&self) {
+        if let Some(lesson) = self.lesson.take() {
+            lesson.learn();
+        }
+        if let Some(bond) = &mut *self.bond.borrow_mut() {
+            bond.is_over = true;
+        }
+    }
+}
+
+impl Bond {
+    /// The `Set-Cookie` of an answer.
+    #[must_use]
+    pub fn cookie(&self, request: &Request) -> Option<Bytes> {
+        self.upstream.sticky()?.set_cookie(request, &self.sid)
+    }
+
+    /// Called when the request knows a response's head: its session is remembered, now or at the end.
+    pub fn learn(&self, request: &Request, record: &Record) {
+        let Some(sticky) = self.upstream.sticky() else {
+            return;
+        };
+        match sticky.lesson(request, &self.session, &self.sid) {
+            Some(lesson) if lesson.is_early() || self.is_over => lesson.learn(),
+            lesson => *record.lesson.borrow_mut() = lesson.map(Box::new),
+        }
+    }
+}

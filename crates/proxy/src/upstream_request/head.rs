@@ -1,0 +1,187 @@
+//! The head of an upstream request, or its equivalent for a gateway.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use logs::Level;
+use message::escape::Escape;
+use message::{Framing, HeaderId, HopByHop};
+use wire::http1::request_writer::{self, Outgoing};
+
+use crate::settings::directives::HttpVersion;
+use crate::settings::params::Params;
+use crate::settings::proxy_pass::Passing;
+use crate::state::upstream_state::Record;
+use crate::upstream_request::destination::Destination;
+use crate::upstream_request::gateway_params;
+use crate::upstream_request::variation::Variation;
+use httpcore::Failure;
+use httpcore::request::Request;
+
+/// A head that is being written.
+pub(crate) struct Writing<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) passing: &'a Passing,
+    pub(crate) to: &'a Destination,
+    pub(crate) variation: &'a Variation,
+    pub(crate) framing: Framing,
+}
+
+impl Writing<'_> {
+    /// Appends the head; returns the position of the URI in it, and the method's length.
+    pub(crate) fn write(
+        &self,
+        out: &mut Vec<u8>,
+    ) -> Result<(std::ops::Range<usize>, usize), Failure> {
+        let request = self.request;
+        let (settings, asking) = (&self.passing.groups.proxy, &self.passing.groups.asking);
+        let method = self.method();
+        let target = self.target();
+        if target.is_empty() {
+            return Err(self.refuse("zero length URI to proxy"));
+        }
+        let is_http10 = settings.proxy_http_version == HttpVersion::Http10;
+        let outgoing = Outgoing {
+            method: &method,
+            target: &target,
+            is_http10,
+            framing: self.framing,
+        };
+        let host = self.host(is_http10);
+        let own = self.own_lines();
+        let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
+        let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
+        let outcome = if asking.proxy_pass_request_headers {
+            let hop_by_hop = HopByHop::new(request.head.get_each(HeaderId::Connection));
+            let replaced = match self.variation.is_cacheable {
+                true => &self.passing.replaced_for_cache,
+                false => &self.passing.replaced,
+            };
+            let lines = request.head.iter();
+            let passed_on = lines.filter(|(name, _, id)| {
+                !replaced.has(name, *id) && !hop_by_hop.contains(name, *id)
+            });
+            request_writer::head_with(out, &outgoing, host.chain(own), passed_on)
+        } else {
+            request_writer::head(out, &outgoing, host.chain(own))
+        };
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
+        let start = method.len() + 1;
+        Ok((start..start + target.len(), method.len()))
+    }
+
+    /// Appends a gateway's equivalent of a head.
+    pub(crate) fn write_params(&self, params: &Params, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let outcome =
+            gateway_params::write(params, self.request, self.variation, self.framing, out);
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))
+    }
+
+    fn method(&self) -> Cow<'_, [u8]> {
+        let settings = &self.passing.groups.proxy;
+        if self.variation.as_get {
+            return Cow::Borrowed(b"GET");
+        }
+        match &settings.proxy_method {
+            Some(method) => Cow::Owned(self.request.evaluate(method).into()),
+            None => Cow::Borrowed(self.request.method_text()),
+        }
+    }
+
+    /// `Host`: none only where the configuration removes it and HTTP/1.0 is used.
+    fn host(&self, is_http10: bool) -> Option<Bytes> {
+        let usual = || {
+            let record = self.request.states.get::<Record>();
+            record.map_or_else(Bytes::new, |record| record.host.borrow().clone())
+        };
+        let host = match &self.passing.host {
+            None => usual(),
+            Some(set) => match self.request.evaluate(set) {
+                empty if empty.is_empty() && !is_http10 => usual(),
+                host => host,
+            },
+        };
+        (!host.is_empty()).then_some(host)
+    }
+
+    /// The header lines that the configuration sets, and those of a cache.
+    fn own_lines(&self) -> Vec<(Bytes, Bytes)> {
+        let set = self.passing.lines.iter();
+        let set = set.map(|line| (line.name.clone(), self.request.evaluate(&line.value)));
+        set.chain(self.variation.lines.iter().cloned())
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        let (request, to) = (self.request, self.to);
+        if is_as_it_came(request, &to.uri) {
+            return Cow::Borrowed(request.head.target());
+        }
+        let mut out = Vec::with_capacity(request.head.target().len() + 16);
+        append_target(request, self.passing, (&to.uri, to.is_whole), &mut out);
+        Cow::Owned(out)
+    }
+
+    fn refuse(&self, why: &str) -> Failure {
+        self.request.log(Level::Error, &|out| {
+            out.extend_from_slice(why.as_bytes());
+        });
+        Failure::new(500)
+    }
+}
+
+/// Whether the client's own URI is sent, since nothing changed it.
+fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
+    uri.is_empty() && request.is_target_raw && !request.head.is_path_empty
+}
+
+/// Appends the URI: the client's own where nothing changed it, else made from the current one. `uri` is that of
+/// `proxy_pass`, and whether it is the whole URI.
+pub fn append_target(
+    request: &Request,
+    passing: &Passing,
+    (uri, is_whole): (&Bytes, bool),
+    out: &mut Vec<u8>,
+) {
+    if is_as_it_came(request, uri) {
+        return out.extend_from_slice(request.head.target());
+    }
+    if is_whole && !uri.is_empty() {
+        // Unchanged, except for bytes that would end the URI or the line.
+        return escape_breaks(uri, out);
+    }
+    let mut skipped = 0;
+    if request.is_location_valid {
+        out.extend_from_slice(uri);
+        if !uri.is_empty() {
+            skipped = passing.prefix_len.min(request.uri.len());
+        }
+    }
+    let rest = &request.uri[skipped..];
+    if is_path_quoted(request.head.target()) || request.is_internal {
+        Escape::Uri.write(rest, out);
+    } else {
+        escape_breaks(rest, out);
+    }
+    if !request.args.is_empty() {
+        out.push(b'?');
+        escape_breaks(&request.args, out);
+    }
+}
+
+/// Whether the path of a raw target contains an escape.
+fn is_path_quoted(target: &[u8]) -> bool {
+    let path = memchr::memchr(b'?', target).map_or(target, |end| &target[..end]);
+    memchr::memchr(b'%', path).is_some()
+}
+
+/// Appends a URI with escapes for blanks and control bytes, which would end it.
+fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
+    for byte in uri {
+        match byte {
+            0..=0x20 | 0x7f => Escape::Uri.write(std::slice::from_ref(byte), out),
+            other => out.push(*other),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! An order: a request as it goes to an upstream server, with everything that was evaluated from the client's request.
+//!
+//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so
+//! that asking a server can go on when the client has left.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use logs::Level;
+use message::{Framing, HeaderId, Method};
+use wire::connect::ConnectOptions;
+use wire::exchange::RequestKind;
+use wire::http1::head_buffers;
+
+use httpcore::Failure;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+use httpcore::request_body::{self, RequestBody};
+use upstream::sticky::StickySession;
+use upstream::{Asker, Peer, Upstream};
+
+use crate::settings::directives::HttpVersion;
+use crate::settings::family::Family;
+use crate::settings::proxy_pass::Passing;
+use crate::state::upstream_state::{Bond, Record};
+use crate::upstream_request::destination::{Destination, destination, resolved};
+use crate::upstream_request::head::Writing;
+use crate::upstream_request::log_context::About;
+use crate::upstream_request::resolve::Unresolved;
+use crate::upstream_request::variation::Variation;
+
+/// A request as it is sent to a server.
+#[derive(Debug)]
+pub struct Order {
+    /// The request's data for logs.
+    pub about: About,
+    /// The family whose directives apply, and so the protocol.
+    pub family: Family,
+    /// The directives that apply.
+    pub passing: Arc<Passing>,
+    /// The servers; none yet, where a name is to be resolved first.
+    pub upstream: Arc<Upstream>,
+    unresolved: Option<Unresolved>,
+    /// The client's data, as far as the choice depends on it.
+    pub asker: Asker,
+    /// Its head, including the empty line, or its equivalent.
+    pub head: Bytes,
+    /// Position of the URI in the head; none, where it has none.
+    uri: std::ops::Range<usize>,
+    /// The framing of its body.
+    pub framing: Framing,
+    /// The kind of request, as far as the response's framing depends on it.
+    pub asked: RequestKind,
+    /// Its body.
+    pub body: RequestBody,
+    /// The client's method: some must not be sent twice.
+    pub method: Method,
+    /// The source address and options of connections.
+    pub options: ConnectOptions,
+    /// Its session, with sticky sessions.
+    pub session: Option<StickySession>,
+    /// `proxy_limit_rate` in bytes per second; 0: no limit.
+    pub limit_rate: u64,
+    /// The tries.
+    pub record: Rc<Record>,
+}
+
+impl Order {
+    /// Evaluates a request.
+    ///
+    /// # Errors
+    /// 500 where the configuration produces something that cannot be sent; it is logged.
+    pub fn new(
+        request: &Request,
+        passing: &Arc<Passing>,
+        to: &Destination,
+        variation: &Variation,
+        body: RequestBody,
+    ) -> Result<Rc<Order>, Failure> {
+        let record = request.states.share().unwrap_or_default();
+        let writing = Writing {
+            request,
+            passing,
+            to,
+            variation,
+            framing: body.framing(),
+        };
+        let (head, uri, is_head) = match &passing.params {
+            None => {
+                let (head, (uri, method_len)) = head_buffers::written(|out| writing.write(out))?;
+                let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
+                (head, uri, is_head)
+            }
+            Some(params) => {
+                let (head, ()) = head_buffers::written(|out| writing.write_params(params, out))?;
+                (head, 0..0, request.method == Method::Head)
+            }
+        };
+        let settings = &passing.groups.asking;
+        let rate = &passing.groups.answers.proxy_limit_rate;
+        let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
+        let session = to.upstream.sticky().map(|sticky| sticky.session(request));
+        Ok(Rc::new(Order {
+            about: About::new(request),
+            family: passing.family,
+            passing: Arc::clone(passing),
+            asker: (to.upstream).asker(request.client.ip(), session.as_ref(), request),
+            session,
+            upstream: Arc::clone(&to.upstream),
+            unresolved: to.unresolved.clone(),
+            head,
+            uri,
+            framing: body.framing(),
+            asked: match (is_head, asks_upgrade) {
+                (true, _) => RequestKind::Head,
+                (false, true) => RequestKind::Upgrade,
+                (false, false) => RequestKind::Plain,
+            },
+            body,
+            method: request.method,
+            options: ConnectOptions {
+                from: settings
+                    .proxy_bind
+                    .as_ref()
+                    .and_then(|bind| bind.address(request)),
+                is_transparent: settings
+                    .proxy_bind
+                    .as_ref()
+                    .is_some_and(|bind| bind.is_transparent),
+                probes: settings.proxy_socket_keepalive,
+                receive_bytes: buffer(settings.proxy_socket_rcvbuf),
+                send_bytes: buffer(settings.proxy_socket_sndbuf),
+            },
+            limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
+            record,
+        }))
+    }
+
+    /// The same with the servers behind its name. None: they cannot be had; the log says why.
+    ///
+    /// # Panics
+    /// If it is shared: it is resolved before it is used.
+    pub async fn resolved(mut self: Rc<Self>) -> Option<Rc<Self>> {
+        let Some(name) = &self.unresolved else {
+            return Some(self);
+        };
+        let wheel = &self.about.loop_().wire.wheel;
+        // Boxed: most upstream requests do not need it.
+        match Box::pin(name.resolve(self.about.location(), wheel)).await {
+            Ok(upstream) => {
+                let own = Rc::get_mut(&mut self);
+                own.expect("nobody else has it before it is asked with")
+                    .upstream = upstream;
+                Some(self)
+            }
+            Err(why) => {
+                self.about.log_alone(Level::Error, &why);
+                None
+            }
+        }
+    }
+
+    /// Binds its session to this peer, for now.
+    pub fn bind(&self, peer: &Peer) {
+        let Some(session) = &self.session else { return };
+        *self.record.bond.borrow_mut() = Some(Box::new(Bond {
+            upstream: Arc::clone(&self.upstream),
+            session: session.clone(),
+            sid: Bytes::copy_from_slice(&peer.sid),
+            is_over: false,
+        }));
+    }
+
+    /// The URI as it is sent; empty where none is.
+    #[must_use]
+    pub fn uri(&self) -> &[u8] {
+        &self.head[self.uri.clone()]
+    }
+}
+
+/// The size of a kernel buffer; 0: the default.
+pub fn buffer(size: Option<config::Size>) -> u32 {
+    size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
+}
+
+/// `http://NAME/URI`: the URL in log lines.
+pub(crate) fn shown(name: &str, order: &Order) -> Vec<u8> {
+    // As nginx writes it: a path ends with a colon.
+    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
+    let scheme = order.family.scheme().as_bytes();
+    [scheme, name.as_bytes(), end, order.uri()].concat()
+}
+
+/// Makes the upstream request for a request, with its body read.
+///
+/// # Errors
+/// The response that the request gets instead.
+pub async fn make(request: &mut Request, variation: &Variation) -> Result<Rc<Order>, Outcome> {
+    let Some(passing) = request.location().made.share::<Passing>() else {
+        return Err(Outcome::Failed(Failure::new(500)));
+    };
+    let mut to = destination(request, &passing).map_err(Outcome::Failed)?;
+    // A request for a cache resolves the name itself: there may be a response without it.
+    if !variation.is_cacheable
+        && let Some(name) = to.unresolved.take()
+    {
+        to.upstream = Box::pin(resolved(request, &name)).await?;
+    }
+    let body = outbound(request, &passing).await?;
+    Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
+}
+
+/// The body to be sent: the configured one, else the client's.
+async fn outbound(request: &mut Request, passing: &Passing) -> Result<RequestBody, Outcome> {
+    let is_unread = request.body.body().is_none();
+    let is_none = request.head.framing == Framing::None && is_unread;
+    let (family, settings) = (passing.family, &passing.groups);
+    let is_set = family == Family::Proxy && settings.proxy.proxy_set_body.is_some();
+    if is_set || !settings.asking.proxy_pass_request_body {
+        // The client's body may be part of it. One that is too large or malformed is refused, whatever is sent.
+        if is_unread && !is_none {
+            Box::pin(request_body::store(request)).await?;
+        }
+        let own = settings.proxy.proxy_set_body.as_ref();
+        let own = own.filter(|_| family == Family::Proxy);
+        return Ok(own.map_or(RequestBody::None, |body| {
+            RequestBody::bytes(request.evaluate(body))
+        }));
+    }
+    if is_none {
+        return Ok(RequestBody::None);
+    }
+    let knows_no_chunks = || match family {
+        Family::Proxy => settings.proxy.proxy_http_version == HttpVersion::Http10,
+        Family::Fastcgi => false,
+        Family::Uwsgi | Family::Scgi => true,
+    };
+    // Without chunks the length must be known first.
+    let must_store = settings.asking.proxy_request_buffering
+        || (request.head.framing == Framing::Chunked && knows_no_chunks());
+    // Boxed, so that a request without a body needs no room for them.
+    if must_store {
+        Box::pin(request_body::store(request)).await
+    } else {
+        Box::pin(request_body::pass(request)).await
+    }
+}
