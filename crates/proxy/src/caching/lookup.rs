@@ -44,7 +44,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         && let Some(cache) =
             cache_name(request).and_then(|name| registry::find(&generation.settings, &name))
     {
-        cache.tally.count(status, request.client.loop_.index);
+        cache.counters.count(status, request.client.loop_.index);
     }
     outcome
 }

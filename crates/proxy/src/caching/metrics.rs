@@ -44,26 +44,26 @@ pub fn show(settings: &Settings, page: &mut Page) {
 
 fn show_cache(page: &mut Page, cache: &Cache) {
     let name = &*label(&cache.zone.name);
-    let tally = &cache.tally;
+    let counters = &cache.counters;
     for status in STATUSES {
-        page.whole(&CACHE_REQUESTS, &[name, status.name()], tally.of(status));
+        page.whole(&CACHE_REQUESTS, &[name, status.name()], counters.of(status));
     }
     page.whole(&CACHE_FILLS, &[name], cache.fills.begun());
     page.whole(&CACHE_FILLING, &[name], cache.fills.len() as u64);
-    page.whole(&CACHE_FOLLOWERS, &[name], tally.followed());
-    page.whole(&CACHE_UNSAVED, &[name], tally.unsaved());
-    page.whole(&CACHE_TROUBLES, &[name], cache.troubles());
-    page.whole(&CACHE_EVENTS, &[name, "passed"], tally.passed());
+    page.whole(&CACHE_FOLLOWERS, &[name], counters.followed());
+    page.whole(&CACHE_UNSAVED, &[name], cache.backpressure.unsaved());
+    page.whole(&CACHE_TROUBLES, &[name], cache.disk_errors());
+    page.whole(&CACHE_EVENTS, &[name, "passed"], counters.passed());
     let Some(store) = cache.store() else {
         return;
     };
-    let counters = store.counters();
+    let stored = store.counters();
     let events = [
-        ("stored", counters.stored),
-        ("shed", counters.shed),
-        ("evicted", counters.evicted),
-        ("purged", counters.purged),
-        ("damaged", counters.damaged),
+        ("stored", stored.stored),
+        ("shed", stored.shed),
+        ("evicted", stored.evicted),
+        ("purged", stored.purged),
+        ("damaged", stored.damaged),
     ];
     for (event, count) in events {
         page.whole(&CACHE_EVENTS, &[name, event], count);

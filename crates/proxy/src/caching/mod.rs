@@ -4,6 +4,7 @@
 //! * `stored`: answers with a stored entry.
 //! * `fetch`: asks the origin, and stores what it says.
 //! * [`caches`]: the worker's caches, and the thread that keeps them in order.
+//! * [`write_backpressure`]: what limits the writing.
 //! * [`metrics`], [`variables`]: how requests were answered.
 //!
 //! Not here: the directives (`settings::caching`, `settings::cache_path`); keys, entries, freshness and space (the crate
@@ -17,3 +18,4 @@ pub mod metrics;
 pub mod purging;
 mod stored;
 pub mod variables;
+pub mod write_backpressure;

@@ -46,8 +46,8 @@ fn tell_cache(cache: &Cache) {
             format_args!("cache \"{directory}\": not open"),
         );
     };
-    let (counters, tally) = (store.counters(), &cache.tally);
-    let of = |status| tally.of(status);
+    let (counters, answers) = (store.counters(), &cache.counters);
+    let of = |status| answers.of(status);
     error_log(
         Level::Notice,
         format_args!(
@@ -64,11 +64,11 @@ fn tell_cache(cache: &Cache) {
             of(Status::Bypass),
             counters.stored,
             counters.shed,
-            tally.passed(),
+            answers.passed(),
             counters.evicted,
             counters.damaged,
             cache.fills.len(),
-            cache.troubles(),
+            cache.disk_errors(),
         ),
     );
 }

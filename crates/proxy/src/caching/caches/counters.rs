@@ -15,33 +15,25 @@ struct Line(AtomicU64);
 
 /// The counters of one cache.
 #[derive(Debug)]
-pub struct Tally {
+pub struct CacheCounters {
     hits: Box<[Line]>,
     by_status: [AtomicU64; STATUSES.len()],
     passed: AtomicU64,
     followed: AtomicU64,
-    unsaved: AtomicU64,
-    /// Until then no fill waits for its turn, in milliseconds of the monotonic clock.
-    distrusted_until: AtomicU64,
 }
 
-/// Milliseconds for which no fill waits for its turn to be written, after one has waited in vain.
-const DISTRUST_MS: u64 = 5000;
-
-impl Default for Tally {
+impl Default for CacheCounters {
     fn default() -> Self {
         Self {
             hits: std::iter::repeat_with(Line::default).take(LINES).collect(),
             by_status: std::array::from_fn(|_| AtomicU64::new(0)),
             passed: AtomicU64::new(0),
             followed: AtomicU64::new(0),
-            unsaved: AtomicU64::new(0),
-            distrusted_until: AtomicU64::new(0),
         }
     }
 }
 
-impl Tally {
+impl CacheCounters {
     /// Counts a response that this loop gave.
     pub fn count(&self, status: Status, loop_index: usize) {
         match status {
@@ -65,33 +57,6 @@ impl Tally {
     #[must_use]
     pub fn followed(&self) -> u64 {
         self.followed.load(Relaxed)
-    }
-
-    /// Adds bytes that have arrived and are to be written.
-    pub fn begin_saving(&self, bytes: u64) {
-        self.unsaved.fetch_add(bytes, Relaxed);
-    }
-
-    /// Subtracts bytes that were written or given up.
-    pub fn end_saving(&self, bytes: u64) {
-        self.unsaved.fetch_sub(bytes, Relaxed);
-    }
-
-    /// Bytes that wait to be written.
-    #[must_use]
-    pub fn unsaved(&self) -> u64 {
-        self.unsaved.load(Relaxed)
-    }
-
-    /// Whether it is worth waiting for the disk.
-    #[must_use]
-    pub fn is_disk_trusted(&self, now_ms: u64) -> bool {
-        self.distrusted_until.load(Relaxed) <= now_ms
-    }
-
-    /// Records that a fill waited for the disk in vain.
-    pub fn distrust_disk(&self, now_ms: u64) {
-        self.distrusted_until.store(now_ms + DISTRUST_MS, Relaxed);
     }
 
     /// Number of responses with this status so far.

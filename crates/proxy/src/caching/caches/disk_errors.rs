@@ -12,7 +12,7 @@ const PAUSE: i64 = 60;
 
 /// The errors of a cache's disk.
 #[derive(Debug, Default)]
-pub struct Troubles {
+pub struct DiskErrors {
     /// The second of the last line.
     told: AtomicI64,
     /// Errors since then.
@@ -20,7 +20,7 @@ pub struct Troubles {
     all: AtomicU64,
 }
 
-impl Troubles {
+impl DiskErrors {
     /// Counts one, and logs it unless a line was logged within the last minute. `what` is the operation that failed.
     pub fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
         self.all.fetch_add(1, Relaxed);

@@ -15,9 +15,9 @@ use logs::Level;
 use runtime::{Kind, Loop, spawn};
 use tokio::sync::Notify;
 
-use crate::caching::caches::counters::Tally;
-use crate::caching::caches::disk_errors::Troubles;
-use crate::caching::fetch::write_permits::Turns;
+use crate::caching::caches::counters::CacheCounters;
+use crate::caching::caches::disk_errors::DiskErrors;
+use crate::caching::write_backpressure::WriteBackpressure;
 use crate::settings::cache_path::Zone;
 
 /// Maximum time, from the start of its opening, that requests wait for a cache; then they bypass it until it is open.
@@ -31,11 +31,11 @@ pub struct Cache {
     /// The fetches in progress.
     pub fills: Fills,
     /// Its counters.
-    pub tally: Tally,
+    pub counters: CacheCounters,
     /// Limits of concurrent writes.
-    pub turns: Turns,
+    pub backpressure: WriteBackpressure,
     /// The errors of its disk.
-    troubles: Troubles,
+    disk_errors: DiskErrors,
     store: OnceLock<Store>,
     is_open: Notify,
     is_taken: AtomicBool,
@@ -47,9 +47,9 @@ impl Cache {
         Self {
             zone: zone.clone(),
             fills: Fills::default(),
-            tally: Tally::default(),
-            turns: Turns::default(),
-            troubles: Troubles::default(),
+            counters: CacheCounters::default(),
+            backpressure: WriteBackpressure::default(),
+            disk_errors: DiskErrors::default(),
             store: OnceLock::new(),
             is_open: Notify::new(),
             is_taken: AtomicBool::new(false),
@@ -59,22 +59,22 @@ impl Cache {
 
     /// Counts an error of its disk, and logs it at most once a minute. `what` is the operation that failed.
     pub fn tell(&self, what: &str, error: &cache::Error) {
-        self.troubles.tell(&self.zone.directory, what, error);
+        self.disk_errors.tell(&self.zone.directory, what, error);
     }
 
     /// Counts a response that is passed on and not stored because the disk cannot take it; logs that at most once a
     /// minute.
     pub fn shed(&self, why: &str) {
-        self.tally.pass();
+        self.counters.pass();
         let what = "an answer is passed on and not stored";
-        self.troubles
+        self.disk_errors
             .say(Level::Warn, &self.zone.directory, what, why);
     }
 
     /// Number of its disk's errors since the start.
     #[must_use]
-    pub fn troubles(&self) -> u64 {
-        self.troubles.count()
+    pub fn disk_errors(&self) -> u64 {
+        self.disk_errors.count()
     }
 
     /// Records a key that has no file ([`Store::note`]). The deletion that this causes runs in the background.

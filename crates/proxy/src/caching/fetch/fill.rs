@@ -21,15 +21,14 @@ use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::date::Seconds;
-use message::{HeaderId, RequestHead, ResponseFraming, ResponseHead};
+use message::{BodyError, HeaderId, RequestHead, ResponseFraming, ResponseHead};
 use runtime::{Loop, Seat};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::caches::open_cache::Cache;
+use crate::caching::fetch::write_entry;
 use crate::caching::fetch::write_entry::Saving;
-use crate::caching::fetch::write_pace::DISK_PATIENCE;
-use crate::caching::fetch::write_permits::Turn;
-use crate::caching::fetch::{write_entry, write_pace};
+use crate::caching::write_backpressure::{DISK_PATIENCE, WritePermit};
 use crate::exchange::upstream_exchange::{Asking, NoAnswer, Step};
 use crate::response::accel;
 use crate::response::upgrade::SWITCHING;
@@ -124,9 +123,9 @@ pub async fn run(task: Task) {
         return filling.fail(task.filler, none);
     }
     // A response that is not read yet takes no memory while it waits.
-    let turn = match &task.storing {
+    let permit = match &task.storing {
         Storing::No => None,
-        _ => Some(filling.cache.turns.take(&filling.loop_).await),
+        _ => Some(filling.cache.backpressure.permit(&filling.loop_).await),
     };
     match answer(asking, task.hints).await {
         Err(none) => filling.fail(task.filler, none),
@@ -134,8 +133,10 @@ pub async fn run(task: Task) {
             switch(task.filler, answer, task.switched);
         }
         Ok(answer) => {
-            let turn = turn.filter(|_| answer.body.is_whole_within(usize::MAX));
-            filling.take(task.filler, answer, task.storing, turn).await;
+            let permit = permit.filter(|_| answer.body.is_whole_within(usize::MAX));
+            filling
+                .take(task.filler, answer, task.storing, permit)
+                .await;
         }
     }
 }
@@ -223,7 +224,7 @@ impl Filling {
         filler: Filler,
         answer: UpstreamResponse,
         storing: Storing,
-        turn: Option<Turn>,
+        permit: Option<WritePermit>,
     ) {
         let status = answer.head.status;
         if self.is_covered(status) {
@@ -237,13 +238,13 @@ impl Filling {
             false => None,
         };
         match storable {
-            Some(storable) => self.share(filler, answer, storable, turn).await,
+            Some(storable) => self.share(filler, answer, storable, permit).await,
             None => {
-                drop(turn);
+                drop(permit);
                 let mut body = answer.body;
                 self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if write_pace::pump(&self.loop_, &self.cache, &filler, body).await {
+                if self.pump(&filler, body).await {
                     filler.finish();
                 }
             }
@@ -320,7 +321,7 @@ impl Filling {
         filler: Filler,
         answer: UpstreamResponse,
         storable: Storable,
-        turn: Option<Turn>,
+        permit: Option<WritePermit>,
     ) {
         let own = (!storable.vary.is_empty()).then(|| self.variant(&storable.vary));
         let key = Store::key_for(self.main, self.looked_for, own);
@@ -330,7 +331,12 @@ impl Filling {
             variant: own.unwrap_or(key),
             lifetime: Some(storable.lifetime),
         });
-        let is_saved = write_pace::has_turn(&self.cache, &self.loop_, filler.is_alone()).await;
+        let (store, is_alone) = (self.store(), filler.is_alone());
+        let is_saved = self
+            .cache
+            .backpressure
+            .admits(store, &self.loop_, is_alone)
+            .await;
         if !is_saved {
             self.cache.shed(match level() >= MemoryLevel::Fills {
                 true => "memory is scarce",
@@ -356,7 +362,7 @@ impl Filling {
                 ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
             },
             moment: self.moment.clone(),
-            turn,
+            permit,
         };
         match answer.body {
             UpstreamBody::Whole(body) => {
@@ -410,7 +416,7 @@ impl Filling {
             }
         };
         let come = async {
-            let is_whole = write_pace::pump(&self.loop_, &self.cache, &filler, body).await;
+            let is_whole = self.pump(&filler, body).await;
             if self.has_newer(&filler, &key) {
                 filler.stop_storing();
             }
@@ -421,6 +427,31 @@ impl Filling {
             drop((self.seat.take(), self.end.take()));
         };
         tokio::join!(come, save);
+    }
+
+    /// Hands on the origin's body. True: all of it. A slow disk does not hold it back for long.
+    async fn pump(&self, filler: &Filler, mut body: UpstreamBody) -> bool {
+        let mut patience = DISK_PATIENCE;
+        while let Some(piece) = body.piece().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                // The reason is in the log already.
+                Err(error) => {
+                    if matches!(error, BodyError::Invalid) {
+                        filler.spoil();
+                    }
+                    return false;
+                }
+            };
+            let given_up = || self.cache.shed("the disk is slower than the origin");
+            let backpressure = &self.cache.backpressure;
+            let pushed = backpressure.push(&self.loop_, filler, piece, &mut patience, given_up);
+            // A body that is not in the cache's file need not wait for its followers either.
+            if !body.ahead_of(pushed, || !filler.is_storing()).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Ends a fill whose stored response has not changed, by the origin's word. No client waits for the disk to record

@@ -1,9 +1,7 @@
 //! Asking the origin for a cache: `origin_fetch` for one request, by a fill of its own or as a follower (`follow`) of
-//! another one's; `fill` is one request to the origin; `write_entry` writes its answer, as fast as the disk takes it.
+//! another one's; `fill` is one request to the origin; `write_entry` writes its answer.
 
 mod fill;
 mod follow;
 pub mod origin_fetch;
 mod write_entry;
-mod write_pace;
-pub mod write_permits;

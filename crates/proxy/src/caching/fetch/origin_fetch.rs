@@ -452,7 +452,7 @@ async fn follow(
     want: Want,
     mut fill: Fill,
 ) -> Fetched {
-    inquiry.cache.tally.follow();
+    inquiry.cache.counters.follow();
     let key = want.key(inquiry);
     let begun = now_ms();
     // Terminates: each turn waits for a part of the timeout, or takes the lead.

@@ -17,7 +17,7 @@ use disk::memory::{Charge, Holder, charge};
 use message::ResponseHead;
 
 use crate::caching::caches::open_cache::Cache;
-use crate::caching::fetch::write_permits::Turn;
+use crate::caching::write_backpressure::WritePermit;
 
 /// Interval at which it is checked whether a file that is to be given up is still read.
 const LOOK: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ pub struct Saving {
     /// When the origin was asked.
     pub moment: FetchMoment,
     /// Its permit: other responses wait for it.
-    pub turn: Option<Turn>,
+    pub permit: Option<WritePermit>,
 }
 
 /// A body that is to be written.
@@ -94,7 +94,7 @@ impl Unsaved {
     /// Sets the number of bytes that have arrived or will.
     fn note(&mut self, bytes: u64) {
         let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
-        self.0.tally.begin_saving(more);
+        self.0.backpressure.begin_saving(more);
         self.1 += more;
         self.2.set(usize::try_from(self.1).unwrap_or(usize::MAX));
     }
@@ -102,7 +102,7 @@ impl Unsaved {
 
 impl Drop for Unsaved {
     fn drop(&mut self) {
-        self.0.tally.end_saving(self.1);
+        self.0.backpressure.end_saving(self.1);
     }
 }
 
@@ -125,9 +125,12 @@ pub async fn run(mut saving: Saving) {
         Err(error) => saving.tell(&error),
     }
     let Saving {
-        local, body, turn, ..
+        local,
+        body,
+        permit,
+        ..
     } = saving;
-    drop(turn);
+    drop(permit);
     let fill = body.fill().clone();
     drop(body);
     Box::pin(wait_for_readers(&fill)).await;
