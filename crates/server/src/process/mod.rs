@@ -2,7 +2,7 @@
 //!
 //! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
 //! * [`worker`]: takes [`bundle`]s from the master over a socket pair ([`frame`]) and runs the loops.
-//! * [`load`], [`source`], [`circumstances`], [`directives`], [`pools`]: from texts to what the processes need.
+//! * [`load`], [`source`], [`directives`], [`pools`]: from texts to what the processes need.
 //! * [`sockets`], [`log_files`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
 //!
 //! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
