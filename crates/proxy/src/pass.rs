@@ -9,12 +9,12 @@ use runtime::timing::yield_turn;
 
 use crate::caching::cache_request::asks_as_get;
 use crate::caching::{lookup, purging};
-use crate::exchange::upstream_exchange::{Asking, Step};
+use crate::exchange::upstream_exchange::{ExchangeStep, UpstreamExchange};
 use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
 use crate::settings::proxy_pass::groups;
-use crate::state::cache_state::Note;
-use crate::state::upstream_state::Record;
+use crate::state::cache_state::CacheState;
+use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::request;
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
@@ -32,7 +32,7 @@ pub async fn make(request: &mut Request) -> Outcome {
         true => Box::pin(lookup::make(request)).await,
         false => {
             // The record of an earlier location, which sent the request here, is not about this one.
-            request.states.take::<Note>();
+            request.states.take::<CacheState>();
             None
         }
     };
@@ -46,9 +46,9 @@ pub async fn make(request: &mut Request) -> Outcome {
 /// A failure also carries the cookie of the server that was asked last (`sticky`).
 fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) = &mut outcome
-        && let Some(record) = request.states.get::<Record>()
-        && let Some(bond) = record.bond.take()
-        && let Some(cookie) = bond.cookie(request)
+        && let Some(state) = request.states.get::<UpstreamState>()
+        && let Some(binding) = state.binding.take()
+        && let Some(cookie) = binding.cookie(request)
     {
         failure.headers.push(Header::new("Set-Cookie", cookie));
     }
@@ -73,10 +73,10 @@ async fn pass_on(request: &mut Request) -> Outcome {
 async fn answered(request: &mut Request) -> Result<UpstreamResponse, Outcome> {
     let variation = Variation {
         // With a cache a HEAD may be sent as GET, though this response is not stored.
-        as_get: request.states.get::<Note>().is_some() && asks_as_get(request),
+        as_get: request.states.get::<CacheState>().is_some() && asks_as_get(request),
         ..Variation::default()
     };
-    let order = request::make(request, &variation).await?;
+    let upstream_request = request::make(request, &variation).await?;
     let ignores =
         groups(request.location()).is_some_and(|groups| groups.asking.proxy_ignore_client_abort);
     let leaving = match ignores || store::is_on(request) {
@@ -84,13 +84,13 @@ async fn answered(request: &mut Request) -> Result<UpstreamResponse, Outcome> {
         false => Leaving::Ends,
     };
     yield_turn::others_first().await;
-    let mut asking = Asking::new(order);
+    let mut exchange = UpstreamExchange::new(upstream_request);
     loop {
         // By reference: it is large, and is in place already.
-        let step = request_body::alongside(request, leaving, pin!(asking.next())).await?;
+        let step = request_body::alongside(request, leaving, pin!(exchange.next())).await?;
         match step {
-            Ok(Step::Answer(answer)) => return Ok(answer),
-            Ok(Step::Interim(head)) => Box::pin(early_hints::pass(request, &head)).await,
+            Ok(ExchangeStep::Answer(answer)) => return Ok(answer),
+            Ok(ExchangeStep::Interim(head)) => Box::pin(early_hints::pass(request, &head)).await,
             Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
         }
     }

@@ -25,12 +25,12 @@ use httpcore::{Failure, Response};
 use upstream::next_upstream::PeerFailure;
 use upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 
-use crate::response::upgrade::{Behind, Patience, ServerSide};
+use crate::response::upgrade::{ServerSide, TunnelTimeouts, TunnelUpstream};
 use crate::settings::bind::Bind;
 use crate::settings::url::{Host, Url};
 use crate::state::upstream_state;
-use crate::state::upstream_state::Record;
-use crate::upstream_request::log_context::About;
+use crate::state::upstream_state::UpstreamState;
+use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::{request, resolve};
 
 const CONNECTING: &str = "connecting to upstream";
@@ -40,9 +40,9 @@ const AS_ASKED: &[u8] = b"tunnel_pass $host:$request_port;";
 
 /// The argument of `tunnel_pass`.
 #[derive(Debug, Clone)]
-pub struct To(Template);
+pub struct TunnelPass(Template);
 
-impl Value for To {
+impl Value for TunnelPass {
     const SYNTAX: &'static str = "[address]";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
@@ -75,7 +75,7 @@ directives! {
         /// Responds to CONNECT with a tunnel to this address or group of servers, and to other methods with 405. May
         /// contain variables. Without an argument the client chooses the destination (`$host:$request_port`), which
         /// makes the server an open proxy unless access is restricted with `allow`, `deny` or the like.
-        tunnel_pass: Option<Placed<To>> = none, [SERVER | LOCATION | LOCATION_IF] 0..=1, inherit never;
+        tunnel_pass: Option<Placed<TunnelPass>> = none, [SERVER | LOCATION | LOCATION_IF] 0..=1, inherit never;
         /// Sets the local address of tunnels, as `proxy_bind` does.
         tunnel_bind: Option<Bind> = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Limits the time to connect to a server.
@@ -99,11 +99,11 @@ directives! {
     }
 }
 
-slots::slotted!(config::made::LOCATION: Leading);
+slots::slotted!(config::made::LOCATION: TunnelTarget);
 
 /// Where a location's tunnels lead.
 #[derive(Debug, Clone)]
-pub enum Leading {
+pub enum TunnelTarget {
     /// To the same servers always.
     Fixed(Arc<Upstream>),
     /// Made for each request.
@@ -114,21 +114,24 @@ pub enum Leading {
 ///
 /// # Errors
 /// A server that is not found, at its place.
-pub fn build(settings: &dyn Groups, upstreams: &mut Upstreams) -> Result<Option<Leading>, Error> {
+pub fn build(
+    settings: &dyn Groups,
+    upstreams: &mut Upstreams,
+) -> Result<Option<TunnelTarget>, Error> {
     let Some(pass) = &settings.own::<Tunnelling>().tunnel_pass else {
         return Ok(None);
     };
     let Some(text) = pass.value.0.literal() else {
-        return Ok(Some(Leading::Made(pass.value.0.clone())));
+        return Ok(Some(TunnelTarget::Made(pass.value.0.clone())));
     };
     let mut host = upstreams.hosts().asking();
     let linked = upstreams.link(text, 0, &mut host);
     let upstream = linked.map_err(|problem| pass.error(problem.sentence_for("tunnel_pass")))?;
-    Ok(Some(Leading::Fixed(upstream)))
+    Ok(Some(TunnelTarget::Fixed(upstream)))
 }
 
 /// Opens a tunnel.
-pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
+pub async fn make(request: &mut Request, leading: &TunnelTarget) -> Outcome {
     if request.method != Method::Connect {
         return Outcome::Failed(Failure::new(405));
     }
@@ -152,10 +155,10 @@ pub async fn make(request: &mut Request, leading: &Leading) -> Outcome {
 }
 
 /// The servers behind the address.
-async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, Failure> {
+async fn servers(request: &Request, leading: &TunnelTarget) -> Result<Arc<Upstream>, Failure> {
     let template = match leading {
-        Leading::Fixed(upstream) => return Ok(Arc::clone(upstream)),
-        Leading::Made(template) => template,
+        TunnelTarget::Fixed(upstream) => return Ok(Arc::clone(upstream)),
+        TunnelTarget::Made(template) => template,
     };
     let refuse = |status: u16, why: &str| {
         request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
@@ -180,8 +183,8 @@ async fn servers(request: &Request, leading: &Leading) -> Result<Arc<Upstream>, 
 
 /// A tunnel that is being opened: owns what it needs, so that the request can be watched meanwhile.
 struct Opening {
-    about: About,
-    record: Rc<Record>,
+    context: LogContext,
+    state: Rc<UpstreamState>,
     upstream: Arc<Upstream>,
     choice: Choice,
     options: ConnectOptions,
@@ -200,8 +203,8 @@ impl Opening {
         }
         let bind = settings.tunnel_bind.as_ref();
         Opening {
-            about: About::new(request),
-            record: request.states.share().unwrap_or_default(),
+            context: LogContext::new(request),
+            state: request.states.share().unwrap_or_default(),
             upstream,
             choice,
             options: ConnectOptions {
@@ -217,13 +220,13 @@ impl Opening {
 
     /// Tries one server after the other; fails with the status of the last.
     async fn open(mut self) -> Result<ServerSide, u16> {
-        // Ends since each turn takes a try, of which there are as many as peers.
+        // Ends since each turn takes an attempt, of which there are as many as peers.
         loop {
             let Some(peer) = self.choice.next(Now::read()) else {
                 return Err(self.no_peer());
             };
             let (name, address) = (Arc::clone(&peer.name), peer.address.clone());
-            self.record.tries.borrow_mut().begin(Arc::clone(&name));
+            self.state.tries.borrow_mut().begin(Arc::clone(&name));
             let begun_ms = wire::loop_clock::monotonic_ms();
             match self.connect(&address).await {
                 Ok(connection) => {
@@ -241,34 +244,34 @@ impl Opening {
     }
 
     async fn connect(&self, address: &Address) -> Result<UpstreamConnection, ConnectError> {
-        let loop_ = self.about.loop_();
+        let loop_ = self.context.loop_();
         let timeout = self.settings().tunnel_connect_timeout.duration();
         let pool = loop_.disk.disk().default_pool();
         connect::connect(address, &self.options, timeout, &pool, loop_).await
     }
 
     fn settings(&self) -> &Tunnelling {
-        self.about.location().own::<Tunnelling>()
+        self.context.location().own::<Tunnelling>()
     }
 
     fn no_peer(&self) -> u16 {
         let name = &*self.upstream.name();
         self.log(Level::Error, "no live upstreams", name);
-        let mut tries = self.record.tries.borrow_mut();
+        let mut tries = self.state.tries.borrow_mut();
         let one = tries.begin(name);
         one.status = BAD_GATEWAY;
         one.response_ms = Some(0);
         BAD_GATEWAY
     }
 
-    /// A try failed: logs, records and gives back. `Err`: no other server is tried.
+    /// An attempt failed: logs, records and gives back. `Err`: no other server is tried.
     fn survive(&mut self, error: &ConnectError, name: &str, begun_ms: u64) -> Result<(), u16> {
         self.log(Level::Error, &error.to_string(), name);
         let now = Now::read();
         let failure = PeerFailure::of_connect(error);
         let status = failure.map_or(500, PeerFailure::status);
         let response_ms = now.ms.saturating_sub(begun_ms);
-        if let Some(one) = self.record.tries.borrow_mut().last() {
+        if let Some(one) = self.state.tries.borrow_mut().last() {
             one.status = status;
             one.response_ms = Some(response_ms);
         }
@@ -303,14 +306,14 @@ impl Opening {
     }
 
     fn log(&self, level: Level, what: &str, name: &str) {
-        self.about.log(level, what, CONNECTING, name.as_bytes());
+        self.context.log(level, what, CONNECTING, name.as_bytes());
     }
 }
 
 /// The server side of a tunnel: dropping it gives the server back.
 struct Connected {
-    about: About,
-    record: Rc<Record>,
+    context: LogContext,
+    state: Rc<UpstreamState>,
     choice: Choice,
     name: Arc<str>,
     begun_ms: u64,
@@ -320,8 +323,8 @@ struct Connected {
 impl Connected {
     fn new(opening: Opening, name: Arc<str>, begun_ms: u64) -> Connected {
         let mut connected = Connected {
-            about: opening.about,
-            record: opening.record,
+            context: opening.context,
+            state: opening.state,
             choice: opening.choice,
             name,
             begun_ms,
@@ -330,7 +333,7 @@ impl Connected {
         let now = Now::read();
         connected.header_ms = now.ms.saturating_sub(begun_ms);
         connected.choice.note_header(connected.header_ms, now);
-        if let Some(one) = connected.record.tries.borrow_mut().last() {
+        if let Some(one) = connected.state.tries.borrow_mut().last() {
             // It says no status, and none is shown, as in nginx.
             one.connect_ms = Some(connected.header_ms);
             one.header_ms = Some(connected.header_ms);
@@ -339,18 +342,18 @@ impl Connected {
     }
 }
 
-impl Behind for Connected {
-    fn about(&self) -> &About {
-        &self.about
+impl TunnelUpstream for Connected {
+    fn context(&self) -> &LogContext {
+        &self.context
     }
 
     fn shown(&self) -> Vec<u8> {
         self.name.as_bytes().to_vec()
     }
 
-    fn patience(&self) -> Patience {
-        let settings = self.about.location().own::<Tunnelling>();
-        Patience {
+    fn patience(&self) -> TunnelTimeouts {
+        let settings = self.context.location().own::<Tunnelling>();
+        TunnelTimeouts {
             silence: settings.tunnel_read_timeout.duration(),
             taking: settings.tunnel_send_timeout.duration(),
         }
@@ -359,7 +362,7 @@ impl Behind for Connected {
     fn count(&mut self, sent: u64, received: u64) {
         let now = Now::read();
         let response_ms = now.ms.saturating_sub(self.begun_ms);
-        if let Some(one) = self.record.tries.borrow_mut().last() {
+        if let Some(one) = self.state.tries.borrow_mut().last() {
             one.response_ms = Some(response_ms);
             one.bytes_sent = sent;
             one.bytes_received = received;

@@ -20,7 +20,7 @@ use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
 use crate::settings::directives::Proxy;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::{Passing, Target, groups};
+use crate::settings::proxy_pass::{PassTarget, Passing, groups};
 use crate::settings::url::{Url, with_slash};
 use crate::state::variables;
 use crate::upstream_request::head;
@@ -30,7 +30,7 @@ use httpcore::request::Request;
 use httpcore::settings::Location;
 
 /// A request's lookup in a cache; see the module.
-pub struct Inquiry<'a> {
+pub struct CacheRequest<'a> {
     /// The cache.
     pub cache: &'a Arc<Cache>,
     /// Its store.
@@ -49,7 +49,7 @@ pub struct Inquiry<'a> {
     pub now: Seconds,
 }
 
-impl<'a> Inquiry<'a> {
+impl<'a> CacheRequest<'a> {
     /// The inquiry of a request.
     #[must_use]
     pub fn new(
@@ -148,10 +148,10 @@ pub fn key_text(request: &Request) -> Bytes {
     text.extend_from_slice(passing.family.scheme().as_bytes());
     variables::host(request, &mut text);
     match &passing.target {
-        Target::Fixed { url, .. } => {
+        PassTarget::Fixed { url, .. } => {
             head::append_target(request, passing, (&url.uri, false), &mut text);
         }
-        Target::Made(template) => {
+        PassTarget::Made(template) => {
             let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
             let uri = uri.unwrap_or_default();
             head::append_target(request, passing, (&uri, true), &mut text);
@@ -168,16 +168,16 @@ pub fn is_asked(request: &Request, caching: &Caching) -> bool {
 
 /// Whether the response itself allows storing it, though perhaps not for how long. Then the client's conditions and
 /// range are answered here, stored or not: the origin was not sent them.
-pub fn is_storable(inquiry: &Inquiry<'_>, head: &ResponseHead) -> bool {
+pub fn is_storable(cache_request: &CacheRequest<'_>, head: &ResponseHead) -> bool {
     let answer = freshness::OriginResponse {
         status: head.status,
         fields: head.iter(),
         is_authorized: false,
         is_slice: false,
-        asked: inquiry.now,
-        now: inquiry.now,
+        asked: cache_request.now,
+        now: cache_request.now,
     };
-    let verdict = freshness::judge(&answer, inquiry.rules);
+    let verdict = freshness::judge(&answer, cache_request.rules);
     matches!(
         verdict,
         StoreVerdict::Store(_) | StoreVerdict::Pass(PassReason::NoLifetime)

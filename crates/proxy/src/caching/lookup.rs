@@ -12,10 +12,10 @@ use cache::store::{Hit, LookupOutcome, Miss};
 use logs::Level;
 
 use crate::caching::cache_request::cache_name;
-use crate::caching::cache_request::{Inquiry, access, is_asked, is_range_far, key_text};
+use crate::caching::cache_request::{CacheRequest, access, is_asked, is_range_far, key_text};
 use crate::caching::caches::registry;
 use crate::caching::fetch::origin_fetch::{
-    Fetched, Want, fetch, fetch_anew, fetch_behind, has_expired,
+    FetchParams, Fetched, fetch, fetch_anew, fetch_behind, has_expired,
 };
 use crate::caching::stored::serve::{Unusable, serve};
 use crate::caching::stored::{foreign_cache, hot_entries};
@@ -24,7 +24,7 @@ use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
 use crate::settings::proxy_pass::groups;
 use crate::state::cache_state;
-use crate::state::cache_state::{Note, Status};
+use crate::state::cache_state::{CacheState, Status};
 use httpcore::Failure;
 use httpcore::generation::Generation;
 use httpcore::outcome::Outcome;
@@ -37,10 +37,10 @@ const TURNS_MAX: u32 = 4;
 pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
     // The record of an earlier location, which sent the request here, is not about this one's cache.
-    request.states.take::<Note>();
+    request.states.take::<CacheState>();
     let outcome = through(request, &generation).await;
-    if let Some(note) = request.states.get::<Note>()
-        && let Some(status) = note.status
+    if let Some(state) = request.states.get::<CacheState>()
+        && let Some(status) = state.status
         && let Some(cache) =
             cache_name(request).and_then(|name| registry::find(&generation.settings, &name))
     {
@@ -78,23 +78,23 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
             false => None,
         };
     };
-    let inquiry = Inquiry::new(request, location, cache, store, key_text);
+    let cache_request = CacheRequest::new(request, location, cache, store, key_text);
     if is_purge {
-        return Some(Box::pin(purging::purge(request, &inquiry)).await);
+        return Some(Box::pin(purging::purge(request, &cache_request)).await);
     }
     if is_bypass {
-        let want = Want {
+        let params = FetchParams {
             status: Some(Status::Bypass),
             // However far in a range begins.
             may_store: !cache_request::is_head_alone(request)
-                && !rules.forbids_storing(&inquiry.wishes),
-            ..Want::default()
+                && !rules.forbids_storing(&cache_request.wishes),
+            ..FetchParams::default()
         };
-        let fetched = Box::pin(fetch_anew(request, &inquiry, want)).await;
+        let fetched = Box::pin(fetch_anew(request, &cache_request, params)).await;
         return outcome(request, fetched);
     }
     // Boxed: it is large, and ready responses do not need it.
-    Box::pin(look(request, &inquiry)).await
+    Box::pin(look(request, &cache_request)).await
 }
 
 fn not_found(request: &Request, name: &Bytes) -> Failure {
@@ -117,50 +117,51 @@ fn outcome(request: &mut Request, fetched: Fetched) -> Option<Outcome> {
 }
 
 /// The next step for a request.
-enum Step {
+enum LookupStep {
     /// Use the stored response.
     Use(Hit, Status),
     /// Use it, and fetch it anew unless another request does.
     UseAndUpdate(Hit),
     /// Ask the origin.
-    Ask(Want),
+    Ask(FetchParams),
     /// Give this response.
     Answer(Outcome),
     /// Pass the request on.
     Pass,
 }
 
-async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
+async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option<Outcome> {
     let mut variant = None;
     for turn in 0..TURNS_MAX {
         let newest = variant
             .is_none()
-            .then(|| newest(request, inquiry))
+            .then(|| newest(request, cache_request))
             .flatten();
         let mut step = match newest {
-            Some(want) => Step::Ask(want),
-            None => next(request, inquiry).await,
+            Some(params) => LookupStep::Ask(params),
+            None => next(request, cache_request).await,
         };
-        if let (Step::Ask(want), Some(variant)) = (&mut step, variant) {
-            want.looked_for = Some(variant);
+        if let (LookupStep::Ask(params), Some(variant)) = (&mut step, variant) {
+            params.looked_for = Some(variant);
         }
-        let mut want = match step {
-            Step::Answer(outcome) => return Some(outcome),
-            Step::Pass => break,
-            Step::Ask(want) => want,
-            Step::Use(hit, status) => match serve(request, inquiry, &hit, status).await {
+        let mut params = match step {
+            LookupStep::Answer(outcome) => return Some(outcome),
+            LookupStep::Pass => break,
+            LookupStep::Ask(params) => params,
+            LookupStep::Use(hit, status) => match serve(request, cache_request, &hit, status).await
+            {
                 Ok(outcome) => return Some(outcome),
                 Err(Unusable) => continue,
             },
-            Step::UseAndUpdate(hit) => {
-                match Box::pin(update_behind(request, inquiry, &hit)).await {
+            LookupStep::UseAndUpdate(hit) => {
+                match Box::pin(update_behind(request, cache_request, &hit)).await {
                     Ok(outcome) => return Some(outcome),
                     Err(Unusable) => continue,
                 }
             }
         };
-        want.may_have_come = turn == 0 && want.stale.is_none();
-        match Box::pin(fetch(request, inquiry, want)).await {
+        params.may_have_come = turn == 0 && params.stale.is_none();
+        match Box::pin(fetch(request, cache_request, params)).await {
             Fetched::Again => {}
             Fetched::Variant(key) => variant = Some(key),
             other => return outcome(request, other),
@@ -170,139 +171,146 @@ async fn look(request: &mut Request, inquiry: &Inquiry<'_>) -> Option<Outcome> {
 }
 
 /// A response that has just arrived completely and is not stored yet, newer than the stored one.
-fn newest(request: &Request, inquiry: &Inquiry<'_>) -> Option<Want> {
-    let fills = &inquiry.cache.fills;
-    if !fills.has_complete() || inquiry.rules.demands_anew(&inquiry.wishes) {
+fn newest(request: &Request, cache_request: &CacheRequest<'_>) -> Option<FetchParams> {
+    let fills = &cache_request.cache.fills;
+    if !fills.has_complete() || cache_request.rules.demands_anew(&cache_request.wishes) {
         return None;
     }
-    let fill = fills.running(&inquiry.main)?;
-    (fill.is_complete() && !has_expired(inquiry, &fill)).then(|| Want {
+    let fill = fills.running(&cache_request.main)?;
+    (fill.is_complete() && !has_expired(cache_request, &fill)).then(|| FetchParams {
         status: Some(Status::Miss),
-        may_store: may_store(request, inquiry),
-        ..Want::default()
+        may_store: may_store(request, cache_request),
+        ..FetchParams::default()
     })
 }
 
 async fn update_behind(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     hit: &Hit,
 ) -> Result<Outcome, Unusable> {
-    match Box::pin(fetch_behind(request, inquiry, hit)).await {
-        Ok(true) => serve(request, inquiry, hit, Status::Stale).await,
-        Ok(false) => serve(request, inquiry, hit, Status::Updating).await,
+    match Box::pin(fetch_behind(request, cache_request, hit)).await {
+        Ok(true) => serve(request, cache_request, hit, Status::Stale).await,
+        Ok(false) => serve(request, cache_request, hit, Status::Updating).await,
         Err(outcome) => Ok(outcome),
     }
 }
 
-async fn next(request: &mut Request, inquiry: &Inquiry<'_>) -> Step {
+async fn next(request: &mut Request, cache_request: &CacheRequest<'_>) -> LookupStep {
     let found = {
         let access = match access(request) {
             Ok(access) => access,
-            Err(failure) => return Step::Answer(Outcome::Failed(failure)),
+            Err(failure) => return LookupStep::Answer(Outcome::Failed(failure)),
         };
-        inquiry.find(request, &access).await
+        cache_request.find(request, &access).await
     };
     match found {
-        Ok(LookupOutcome::Hit(hit)) => judge(request, inquiry, hit),
-        Ok(LookupOutcome::Miss(missed)) => miss(request, inquiry, missed),
+        Ok(LookupOutcome::Hit(hit)) => judge(request, cache_request, hit),
+        Ok(LookupOutcome::Miss(missed)) => miss(request, cache_request, missed),
         Ok(LookupOutcome::Failed(known))
-            if inquiry.rules.is_fresh(&known.lifetime, inquiry.now) =>
+            if cache_request
+                .rules
+                .is_fresh(&known.lifetime, cache_request.now) =>
         {
             cache_state::of(request).status = Some(Status::Hit);
-            Step::Answer(Outcome::Failed(Failure::new(known.status)))
+            LookupStep::Answer(Outcome::Failed(Failure::new(known.status)))
         }
-        Ok(LookupOutcome::Failed(_)) => miss(request, inquiry, Miss::default()),
+        Ok(LookupOutcome::Failed(_)) => miss(request, cache_request, Miss::default()),
         Err(error) => {
-            inquiry.cache.tell("it cannot be looked into", &error);
-            Step::Pass
+            cache_request.cache.tell("it cannot be looked into", &error);
+            LookupStep::Pass
         }
     }
 }
 
 /// Decides whether the stored response may be used.
-fn judge(request: &Request, inquiry: &Inquiry<'_>, hit: Hit) -> Step {
-    let (rules, caching) = (inquiry.rules, inquiry.caching);
+fn judge(request: &Request, cache_request: &CacheRequest<'_>, hit: Hit) -> LookupStep {
+    let (rules, caching) = (cache_request.rules, cache_request.caching);
     let lifetime = &hit.known.lifetime;
-    let is_fresh = rules.is_fresh(lifetime, inquiry.now);
+    let is_fresh = rules.is_fresh(lifetime, cache_request.now);
     if is_fresh && !rules.obeys_requests {
-        return Step::Use(hit, Status::Hit);
+        return LookupStep::Use(hit, Status::Hit);
     }
-    let may_be_old = !is_fresh && may_be_old(inquiry, &hit);
+    let may_be_old = !is_fresh && may_be_old(cache_request, &hit);
     let is_usable = is_fresh || may_be_old;
-    match rules.admit(lifetime, inquiry.now, &inquiry.wishes, is_usable) {
-        ReuseDecision::Use if is_fresh => Step::Use(hit, Status::Hit),
+    match rules.admit(
+        lifetime,
+        cache_request.now,
+        &cache_request.wishes,
+        is_usable,
+    ) {
+        ReuseDecision::Use if is_fresh => LookupStep::Use(hit, Status::Hit),
         ReuseDecision::Use
             if may_be_old && caching.updates_behind() && !cache_request::is_head_alone(request) =>
         {
-            Step::UseAndUpdate(hit)
+            LookupStep::UseAndUpdate(hit)
         }
-        ReuseDecision::Use if may_be_old => Step::Use(hit, Status::Updating),
-        ReuseDecision::Use => Step::Use(hit, Status::Stale),
-        ReuseDecision::Refuse => Step::Answer(Outcome::Failed(Failure::new(504))),
-        ReuseDecision::Ask => Step::Ask(Want {
+        ReuseDecision::Use if may_be_old => LookupStep::Use(hit, Status::Updating),
+        ReuseDecision::Use => LookupStep::Use(hit, Status::Stale),
+        ReuseDecision::Refuse => LookupStep::Answer(Outcome::Failed(Failure::new(504))),
+        ReuseDecision::Ask => LookupStep::Ask(FetchParams {
             looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
             stale: Some(hit),
             status: Some(Status::Expired),
-            may_store: may_store(request, inquiry),
-            ..Want::default()
+            may_store: may_store(request, cache_request),
+            ..FetchParams::default()
         }),
     }
 }
 
 /// Whether it may be used while it is fetched anew, by this request or by another one.
-fn may_be_old(inquiry: &Inquiry<'_>, hit: &Hit) -> bool {
-    let caching = inquiry.caching;
+fn may_be_old(cache_request: &CacheRequest<'_>, hit: &Hit) -> bool {
+    let caching = cache_request.caching;
     let is_wanted = caching.proxy_cache_use_stale.has(UseStale::UPDATING);
     let lifetime = &hit.known.lifetime;
-    inquiry
+    cache_request
         .rules
-        .may_use_while_updating(lifetime, inquiry.now, is_wanted)
-        && (caching.updates_behind() || inquiry.cache.fills.running(&hit.known.key).is_some())
+        .may_use_while_updating(lifetime, cache_request.now, is_wanted)
+        && (caching.updates_behind() || cache_request.cache.fills.running(&hit.known.key).is_some())
 }
 
 /// The step for a request that found nothing.
-fn miss(request: &mut Request, inquiry: &Inquiry<'_>, missed: Miss) -> Step {
+fn miss(request: &mut Request, cache_request: &CacheRequest<'_>, missed: Miss) -> LookupStep {
     if let Some(fault) = &missed.damage {
-        inquiry
+        cache_request
             .cache
             .tell("an entry was dropped", &fault.clone().into());
     }
     cache_state::of(request).status = Some(Status::Miss);
-    if inquiry.rules.refuses_miss(&inquiry.wishes) {
-        return Step::Answer(Outcome::Failed(Failure::new(504)));
+    if cache_request.rules.refuses_miss(&cache_request.wishes) {
+        return LookupStep::Answer(Outcome::Failed(Failure::new(504)));
     }
-    if is_scarce(request, inquiry) || !may_store(request, inquiry) {
-        return Step::Pass;
+    if is_scarce(request, cache_request) || !may_store(request, cache_request) {
+        return LookupStep::Pass;
     }
-    Step::Ask(Want {
+    LookupStep::Ask(FetchParams {
         stale: None,
         looked_for: missed.variant,
         status: Some(Status::Miss),
         may_store: true,
-        ..Want::default()
+        ..FetchParams::default()
     })
 }
 
 /// Whether it was not asked for often enough (`proxy_cache_min_uses`). Counts this request.
-fn is_scarce(request: &Request, inquiry: &Inquiry<'_>) -> bool {
-    let min = inquiry.caching.proxy_cache_min_uses.0;
+fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
+    let min = cache_request.caching.proxy_cache_min_uses.0;
     if min <= 1 {
         return false;
     }
     // A known key was counted by its lookup.
-    if let Some(known) = inquiry.store.index().peek(&inquiry.main) {
+    if let Some(known) = cache_request.store.index().peek(&cache_request.main) {
         return u64::from(known.uses) < min;
     }
-    let seen = KnownKey::seen(inquiry.main, inquiry.now);
-    inquiry.cache.note(&request.client.loop_, &seen);
+    let seen = KnownKey::seen(cache_request.main, cache_request.now);
+    cache_request.cache.note(&request.client.loop_, &seen);
     true
 }
 
 /// Whether a response may be stored, as far as the request decides that.
-fn may_store(request: &Request, inquiry: &Inquiry<'_>) -> bool {
-    let caching: &Caching = inquiry.caching;
+fn may_store(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
+    let caching: &Caching = cache_request.caching;
     !is_range_far(request, caching)
         && !cache_request::is_head_alone(request)
-        && !inquiry.rules.forbids_storing(&inquiry.wishes)
+        && !cache_request.rules.forbids_storing(&cache_request.wishes)
 }

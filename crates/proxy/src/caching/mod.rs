@@ -7,8 +7,8 @@
 //! * [`write_backpressure`]: what limits the writing.
 //! * [`metrics`], [`variables`]: how requests were answered.
 //!
-//! Not here: the directives (`settings::caching`, `settings::cache_path`); keys, entries, freshness and space (the crate
-//! `cache`). Invariant: a disk's error never fails a request that the origin can answer.
+//! Not here: the directives (`settings::caching`, `settings::cache_path`); keys, entries, freshness and space (the
+//! crate `cache`). Invariant: a disk's error never fails a request that the origin can answer.
 
 pub mod cache_request;
 pub mod caches;

@@ -10,7 +10,7 @@ use disk::Local;
 
 use crate::caching::cache_request;
 use crate::caching::cache_request::cache_name;
-use crate::caching::cache_request::{Inquiry, local};
+use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::registry;
 use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
@@ -25,33 +25,33 @@ const TAGS_MAX: usize = 256;
 
 /// Deletes the entry of the request's key, or with `*` at the key's end all entries whose keys begin so. A request with
 /// tags deletes the entries that have one of them.
-pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
+pub async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
     cache_state::of(request).status = None;
-    let (store, local) = (inquiry.store, local(request));
+    let (store, local) = (cache_request.store, local(request));
     let lines = request.head.iter();
     let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
     let tags: Vec<_> = tags.map(<[u8]>::to_vec).take(TAGS_MAX + 1).collect();
     if tags.len() > TAGS_MAX {
         return Outcome::Failed(Failure::new(400));
     }
-    let done = match inquiry.key_text.strip_suffix(b"*") {
+    let done = match cache_request.key_text.strip_suffix(b"*") {
         _ if !tags.is_empty() => {
-            let done = purge_tags(inquiry, local, &tags).await;
-            inquiry.cache.fills.forget_all();
+            let done = purge_tags(cache_request, local, &tags).await;
+            cache_request.cache.fills.forget_all();
             done.map(|()| true)
         }
         Some(prefix) => {
             let done = store.purge_prefix(local, prefix).await;
-            inquiry.cache.fills.forget_all();
+            cache_request.cache.fills.forget_all();
             done.map(|()| true)
         }
         None => {
-            let fills = &inquiry.cache.fills;
+            let fills = &cache_request.cache.fills;
             let is_coming = fills
-                .running(&inquiry.main)
+                .running(&cache_request.main)
                 .is_some_and(|fill| fill.is_complete());
-            let done = store.purge(local, &inquiry.main).await;
-            fills.forget(&inquiry.main);
+            let done = store.purge(local, &cache_request.main).await;
+            fills.forget(&cache_request.main);
             done.map(|was_there| was_there || is_coming)
         }
     };
@@ -59,7 +59,7 @@ pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
         Ok(true) => Outcome::Answer(Box::new(Response::new(204))),
         Ok(false) => Outcome::Failed(Failure::new(404)),
         Err(error) => {
-            inquiry.cache.tell("it cannot be purged", &error);
+            cache_request.cache.tell("it cannot be purged", &error);
             let is_for_later = matches!(error, Error::TooManyPurges(_));
             let status = if is_for_later { 503 } else { 500 };
             Outcome::Failed(Failure::new(status))
@@ -67,9 +67,13 @@ pub async fn purge(request: &mut Request, inquiry: &Inquiry<'_>) -> Outcome {
     }
 }
 
-async fn purge_tags(inquiry: &Inquiry<'_>, local: &Local, tags: &[Vec<u8>]) -> Result<(), Error> {
+async fn purge_tags(
+    cache_request: &CacheRequest<'_>,
+    local: &Local,
+    tags: &[Vec<u8>],
+) -> Result<(), Error> {
     for tag in tags {
-        inquiry.store.purge_tag(local, tag).await?;
+        cache_request.store.purge_tag(local, tag).await?;
     }
     Ok(())
 }

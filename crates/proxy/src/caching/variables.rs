@@ -12,8 +12,8 @@ use runtime::timing::current_request;
 
 use crate::settings::caching::rules;
 use crate::settings::proxy_pass::Passing;
-use crate::state::cache_state::{Note, Status};
-use crate::state::upstream_state::Record;
+use crate::state::cache_state::{CacheState, Status};
+use crate::state::upstream_state::UpstreamState;
 use httpcore::request::Request;
 use httpcore::variables::append::{number, put, put_if_any};
 
@@ -27,11 +27,11 @@ httpcore::variables! {
     /// Seconds since the stored response that was used came from the origin, or was revalidated.
     "upstream_cache_age" => fresh(age);
     /// The entity tag of the stored response that is being revalidated.
-    "upstream_cache_etag" => fresh(|request, out| kept(request, |note| note.etag.as_ref(), out));
+    "upstream_cache_etag" => fresh(|request, out| kept(request, |state| state.etag.as_ref(), out));
     /// The key that the response is stored under.
     "upstream_cache_key" => fresh(key);
     /// The modification time of the stored response that is being revalidated.
-    "upstream_cache_last_modified" => fresh(|request, out| kept(request, |note| note.last_modified.as_ref(), out));
+    "upstream_cache_last_modified" => fresh(|request, out| kept(request, |state| state.last_modified.as_ref(), out));
     /// Why the origin's response is not stored, as far as its head tells: `no lifetime`, `Set-Cookie`, `no-store`, …;
     /// `no answer` if no server sent one.
     "upstream_cache_refusal" => fresh(append_refusal);
@@ -39,42 +39,42 @@ httpcore::variables! {
     "upstream_cache_status" => fresh(status);
 }
 
-fn note(request: &Request) -> Option<&Note> {
+fn cache_state_of(request: &Request) -> Option<&CacheState> {
     request.states.get()
 }
 
 fn status(request: &Request, out: &mut Vec<u8>) -> bool {
-    let status = note(request).and_then(|note| note.status);
+    let status = cache_state_of(request).and_then(|state| state.status);
     status.is_some_and(|status| put(status.name().as_bytes(), out))
 }
 
 fn age(request: &Request, out: &mut Vec<u8>) -> bool {
-    let age = note(request).and_then(|note| note.age);
+    let age = cache_state_of(request).and_then(|state| state.age);
     age.is_some_and(|age| number(u64::from(age), out))
 }
 
 /// A text of the record.
-fn kept(request: &Request, which: fn(&Note) -> Option<&Bytes>, out: &mut Vec<u8>) -> bool {
-    let text = note(request).and_then(which);
+fn kept(request: &Request, which: fn(&CacheState) -> Option<&Bytes>, out: &mut Vec<u8>) -> bool {
+    let text = cache_state_of(request).and_then(which);
     text.is_some_and(|text| put(text, out))
 }
 
 fn key(request: &Request, out: &mut Vec<u8>) -> bool {
-    let note = note(request);
-    note.is_some_and(|note| put_if_any(&note.key, out))
+    let state = cache_state_of(request);
+    state.is_some_and(|state| put_if_any(&state.key, out))
 }
 
 fn append_refusal(request: &Request, out: &mut Vec<u8>) -> bool {
-    let reason = note(request).and_then(|_| refusal(request));
+    let reason = cache_state_of(request).and_then(|_| refusal(request));
     reason.is_some_and(|reason| put(reason.as_bytes(), out))
 }
 
 fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
-    let note = note(request);
-    let cached = note.and_then(|note| note.status);
+    let state = cache_state_of(request);
+    let cached = state.and_then(|state| state.status);
     let word = match cached {
         Some(Status::Miss | Status::Expired) => "fill",
-        Some(Status::Hit) if note.is_some_and(|note| note.follows) => "fill",
+        Some(Status::Hit) if state.is_some_and(|state| state.follows) => "fill",
         Some(Status::Bypass) => "upstream",
         None if request.is_of_upstream() => "upstream",
         _ if current_request::waited().disk_ns > 0 => "disk",
@@ -85,10 +85,10 @@ fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The reason why the origin's response is not stored, if its head gives one or there is no response.
 fn refusal(request: &Request) -> Option<Cow<'static, str>> {
-    let record = request.states.get::<Record>()?;
-    let head = record.head.borrow();
+    let state = request.states.get::<UpstreamState>()?;
+    let head = state.head.borrow();
     let Some(head) = &*head else {
-        let was_asked = !record.tries.borrow().is_empty();
+        let was_asked = !state.tries.borrow().is_empty();
         return was_asked.then_some(NO_ANSWER.into());
     };
     let now = Moment::now().second();

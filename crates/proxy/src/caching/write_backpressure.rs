@@ -2,13 +2,14 @@
 //! goes past it, from the origin to the clients.
 //!
 //! A fill meets three limits, one after the other:
-//! * a permit ([`WriteBackpressure::permit`]): one loop has a limited number of complete answers written at a time. A
-//!   loop can fetch faster than a pool's thread that shares its core can write. A backlog between the two costs more than
-//!   waiting: its bytes are no longer in the CPU's cache when they are written, and take new memory instead of memory that
-//!   was just used. So further answers wait until some are written; the thread that has written them wakes the loop.
-//! * the backlog ([`WriteBackpressure::admits`]): what waits for the disk, in bytes and in writes. Behind a long one a
+//! * a permit (`WriteBackpressure::permit`): one loop has a limited number of complete answers written at a time. A
+//!   loop can fetch faster than a pool's thread that shares its core can write. A backlog between the two costs more
+//!   than waiting: its bytes are no longer in the CPU's cache when they are written, and take new memory instead of
+//!   memory that was just used. So further answers wait until some are written; the thread that has written them wakes
+//!   the loop.
+//! * the backlog (`WriteBackpressure::admits`): what waits for the disk, in bytes and in writes. Behind a long one a
 //!   fill waits a little, then it is not stored.
-//! * patience ([`WriteBackpressure::push`]): a body that arrives piece by piece is held back by the disk for a limited
+//! * patience (`WriteBackpressure::push`): a body that arrives piece by piece is held back by the disk for a limited
 //!   time in all, then the rest is not stored.
 //!
 //! Not here: the writing (`fetch::write_entry`). Invariants: the bytes that wait for a disk are bounded, and no request

@@ -1,4 +1,4 @@
-//! One attempt: an order, and the one server that it is sent to.
+//! One attempt: an upstream request, and the one server that it is sent to.
 //!
 //! Not here: which server that is, and which one is asked next (`exchange`). Invariants: an attempt is recorded however
 //! it ends; the body is sent as long as the server reads it, whatever the server says before the response's head.
@@ -15,22 +15,22 @@ use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use crate::exchange::protocol;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
-use crate::upstream_request::request::{Order, shown};
+use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
 use upstream::attempts::AttemptRecord;
 use upstream::next_upstream::PeerFailure;
 use upstream::{KeepalivePool, Peer, connect};
 
-/// Invariant of a try that waits for its response, for `expect`.
+/// Invariant of an attempt that waits for its response, for `expect`.
 const IS_SENT: &str = "the request was sent";
 pub(crate) const CONNECTING: &str = "connecting to upstream";
 const SENDING: &str = "sending request to upstream";
 pub(crate) const READING_HEAD: &str = "reading response header from upstream";
 
-/// A try in progress.
-pub(crate) struct Try {
-    pub order: Rc<Order>,
+/// An attempt in progress.
+pub(crate) struct Attempt {
+    pub upstream_request: Rc<UpstreamRequest>,
     /// The peer's name.
     pub name: Arc<str>,
     /// The properties of its connection.
@@ -46,31 +46,31 @@ pub(crate) struct Try {
     rest: Option<Box<Pieces>>,
 }
 
-/// The reason why a try failed.
-pub(crate) enum Trouble {
+/// The reason why an attempt failed.
+pub(crate) enum AttemptError {
     Connect(ConnectError),
     Exchange(ExchangeError, &'static str),
     /// The client's body cannot be read from its file.
     Body(PieceError),
 }
 
-impl From<PieceError> for Trouble {
-    fn from(error: PieceError) -> Trouble {
-        Trouble::Body(error)
+impl From<PieceError> for AttemptError {
+    fn from(error: PieceError) -> AttemptError {
+        AttemptError::Body(error)
     }
 }
 
-impl Try {
-    pub fn new(order: &Rc<Order>, peer: &Peer) -> Try {
+impl Attempt {
+    pub fn new(upstream_request: &Rc<UpstreamRequest>, peer: &Peer) -> Attempt {
         let name = Arc::clone(&peer.name);
-        order.record.tries.borrow_mut().begin(name);
-        Try {
-            order: Rc::clone(order),
+        upstream_request.state.tries.borrow_mut().begin(name);
+        Attempt {
+            upstream_request: Rc::clone(upstream_request),
             name: Arc::clone(&peer.name),
             like: ConnectionKey {
                 address: peer.address.clone(),
-                options: order.options,
-                owner: order.about.location,
+                options: upstream_request.options,
+                owner: upstream_request.context.location,
             },
             begun_ms: wire::loop_clock::monotonic_ms(),
             is_kept: false,
@@ -91,46 +91,51 @@ impl Try {
     }
 
     /// Connects, and sends the request.
-    pub async fn send(&mut self) -> Result<(), Trouble> {
+    pub async fn send(&mut self) -> Result<(), AttemptError> {
         let connection = match self.kept() {
             Some(kept) => kept,
             // Boxed since it is rare where it matters.
-            None => Box::pin(self.connect()).await.map_err(Trouble::Connect)?,
+            None => Box::pin(self.connect())
+                .await
+                .map_err(AttemptError::Connect)?,
         };
         let connect_ms = self.elapsed_ms();
         self.note(|one| one.connect_ms = Some(connect_ms));
         self.is_sent = true;
-        let order = Rc::clone(&self.order);
-        let settings = order.about.location().groups();
+        let upstream_request = Rc::clone(&self.upstream_request);
+        let settings = upstream_request.context.location().groups();
         let buffer = settings
             .own::<ProxyAnswers>()
             .proxy_buffer_size
             .value
             .bytes();
-        let exchange = match order.family {
-            Family::Proxy => {
-                connection.begin(order.head.clone(), order.framing, order.asked, buffer)
-            }
-            _ => protocol::begin(&order, &self.name, connection, buffer),
+        let exchange = match upstream_request.family {
+            Family::Proxy => connection.begin(
+                upstream_request.head.clone(),
+                upstream_request.framing,
+                upstream_request.asked,
+                buffer,
+            ),
+            _ => protocol::begin(&upstream_request, &self.name, connection, buffer),
         };
-        self.rest = send_body(&order, self.exchange.insert(exchange)).await?;
+        self.rest = send_body(&upstream_request, self.exchange.insert(exchange)).await?;
         Ok(())
     }
 
     /// Waits until there is data to read.
-    pub async fn answer_comes(&mut self) -> Result<(), Trouble> {
-        let settings = &self.order.passing.groups.asking;
+    pub async fn answer_comes(&mut self) -> Result<(), AttemptError> {
+        let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let exchange = self.exchange.as_mut().expect(IS_SENT);
         let outcome = exchange.answer_comes(timeout).await;
-        outcome.map_err(|error| Trouble::Exchange(error, READING_HEAD))
+        outcome.map_err(|error| AttemptError::Exchange(error, READING_HEAD))
     }
 
     /// Waits for a head.
-    pub async fn head(&mut self) -> Result<AnswerHead, Trouble> {
-        let settings = &self.order.passing.groups.asking;
+    pub async fn head(&mut self) -> Result<AnswerHead, AttemptError> {
+        let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
-        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let reading = |error| AttemptError::Exchange(error, READING_HEAD);
         let early = match self.rest {
             // Boxed: it is rare.
             Some(_) => Box::pin(self.head_while_sending()).await?,
@@ -154,10 +159,10 @@ impl Try {
 
     /// Sends the rest of the body, unless a head comes before; `None`: all of it is sent. (An error stream or a 1xx is
     /// no reason to stop: the server may wait for the rest.)
-    async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, Trouble> {
-        let settings = &self.order.passing.groups.asking;
+    async fn head_while_sending(&mut self) -> Result<Option<AnswerHead>, AttemptError> {
+        let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_send_timeout.duration();
-        let reading = |error| Trouble::Exchange(error, READING_HEAD);
+        let reading = |error| AttemptError::Exchange(error, READING_HEAD);
         let exchange = self.exchange.as_mut().expect(IS_SENT);
         while let Some(pieces) = &mut self.rest {
             if let Some(head) = exchange.head_or_room(timeout).await.map_err(reading)? {
@@ -182,27 +187,27 @@ impl Try {
                     exchange.end_body(&[])
                 }
             };
-            queued.map_err(|fault| Trouble::Exchange(fault.into(), SENDING))?;
+            queued.map_err(|fault| AttemptError::Exchange(fault.into(), SENDING))?;
         }
         Ok(None)
     }
 
     /// A kept connection.
     fn kept(&mut self) -> Option<wire::UpstreamConnection> {
-        let pool = KeepalivePool::of(self.order.about.loop_());
-        let kept = pool.take(&self.order.upstream, &self.like);
+        let pool = KeepalivePool::of(self.upstream_request.context.loop_());
+        let kept = pool.take(&self.upstream_request.upstream, &self.like);
         self.is_kept = kept.is_some();
         kept
     }
 
     async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
-        let order = &self.order;
-        let loop_ = order.about.loop_();
-        let timeout = order.passing.groups.asking.proxy_connect_timeout;
+        let upstream_request = &self.upstream_request;
+        let loop_ = upstream_request.context.loop_();
+        let timeout = upstream_request.passing.groups.asking.proxy_connect_timeout;
         let pool = loop_.disk.disk().default_pool();
         connect::connect(
             &self.like.address,
-            &order.options,
+            &upstream_request.options,
             timeout.duration(),
             &pool,
             loop_,
@@ -211,7 +216,7 @@ impl Try {
     }
 
     pub fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
-        if let Some(one) = self.order.record.tries.borrow_mut().last() {
+        if let Some(one) = self.upstream_request.state.tries.borrow_mut().last() {
             write(one);
         }
     }
@@ -233,7 +238,7 @@ impl Try {
         });
     }
 
-    /// Records a try that was abandoned.
+    /// Records an attempt that was abandoned.
     pub fn leave(&self) {
         let response_ms = Some(self.elapsed_ms());
         self.note(|one| one.response_ms = response_ms);
@@ -248,23 +253,28 @@ impl Try {
         });
     }
 
-    pub fn log(&self, trouble: &Trouble) {
-        let upstream = shown(&self.name, &self.order);
-        let (what, action) = match trouble {
-            Trouble::Connect(error) => (error.to_string(), CONNECTING),
-            Trouble::Exchange(error, action) => (error.to_string(), *action),
-            Trouble::Body(error) => (error.to_string(), SENDING),
+    pub fn log(&self, error: &AttemptError) {
+        let upstream = shown(&self.name, &self.upstream_request);
+        let (what, action) = match error {
+            AttemptError::Connect(error) => (error.to_string(), CONNECTING),
+            AttemptError::Exchange(error, action) => (error.to_string(), *action),
+            AttemptError::Body(error) => (error.to_string(), SENDING),
         };
-        self.order.about.log(Level::Error, &what, action, &upstream);
+        self.upstream_request
+            .context
+            .log(Level::Error, &what, action, &upstream);
     }
 }
 
 /// Sends head and body. Returns the rest of the body if the server answers before it has taken all of it.
-async fn send_body(order: &Order, exchange: &mut Exchange) -> Result<Option<Box<Pieces>>, Trouble> {
-    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
-    let settings = &order.passing.groups.asking;
+async fn send_body(
+    upstream_request: &UpstreamRequest,
+    exchange: &mut Exchange,
+) -> Result<Option<Box<Pieces>>, AttemptError> {
+    let sending = |error: ExchangeError| AttemptError::Exchange(error, SENDING);
+    let settings = &upstream_request.passing.groups.asking;
     let timeout = settings.proxy_send_timeout.duration();
-    let mut pieces = order.body.pieces();
+    let mut pieces = upstream_request.body.pieces();
     if let Some(whole) = pieces.take_memory() {
         exchange
             .queue_piece(whole)
@@ -284,8 +294,8 @@ async fn send_pieces(
     pieces: &mut Pieces,
     exchange: &mut Exchange,
     timeout: Duration,
-) -> Result<Flushed, Trouble> {
-    let sending = |error: ExchangeError| Trouble::Exchange(error, SENDING);
+) -> Result<Flushed, AttemptError> {
+    let sending = |error: ExchangeError| AttemptError::Exchange(error, SENDING);
     // The head goes with a piece that is available, and does not wait for one that is not.
     let mut is_due = !pieces.is_ready();
     while !pieces.is_over() {
@@ -306,12 +316,12 @@ async fn send_pieces(
     Ok(Flushed::All)
 }
 
-impl Trouble {
+impl AttemptError {
     pub fn failure(&self) -> Option<PeerFailure> {
         match self {
-            Trouble::Connect(error) => PeerFailure::of_connect(error),
-            Trouble::Exchange(error, _) => PeerFailure::of_exchange(error),
-            Trouble::Body(_) => None,
+            AttemptError::Connect(error) => PeerFailure::of_connect(error),
+            AttemptError::Exchange(error, _) => PeerFailure::of_exchange(error),
+            AttemptError::Body(_) => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
 use crate::settings::params::Packing;
 use crate::settings::proxy_pass::Passing;
-use crate::upstream_request::request::{Order, shown};
+use crate::upstream_request::request::{UpstreamRequest, shown};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,39 +22,39 @@ use wire::fastcgi::{NoticeSink, RecordReader, StderrNotice};
 
 /// Begins a request of another protocol than HTTP; the response's head has at most `head_bytes_max` bytes.
 pub fn begin(
-    order: &Rc<Order>,
+    upstream_request: &Rc<UpstreamRequest>,
     name: &Arc<str>,
     connection: UpstreamConnection,
     head_bytes_max: usize,
 ) -> Exchange {
-    let head = order.head.clone();
-    if order.family != Family::Fastcgi {
-        let reader = AnswerReader::of_gateway(order.asked, head_bytes_max);
-        return connection.begin_with(head, BodyWriter::new(order.framing), reader);
+    let head = upstream_request.head.clone();
+    if upstream_request.family != Family::Fastcgi {
+        let reader = AnswerReader::of_gateway(upstream_request.asked, head_bytes_max);
+        return connection.begin_with(head, BodyWriter::new(upstream_request.framing), reader);
     }
-    let answers_head = order.asked == RequestKind::Head;
+    let answers_head = upstream_request.asked == RequestKind::Head;
     let keeps_connection = matches!(
-        packing(order),
+        packing(upstream_request),
         Some(Packing::Fastcgi {
             keeps_connection: true,
             ..
         })
     );
-    let tell = teller(order, name);
+    let tell = teller(upstream_request, name);
     let records = RecordReader::new(answers_head, head_bytes_max, keeps_connection, tell);
-    let body = BodyWriter::in_records(order.framing);
+    let body = BodyWriter::in_records(upstream_request.framing);
     connection.begin_with(head, body, AnswerReader::of_records(records))
 }
 
 /// Whether the available part of a body is read before it is asked for, since that may be all of it. Not where its rate
 /// is limited, nor after a 101.
-pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
-    let rate = &order
-        .about
+pub fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &ResponseHead) -> bool {
+    let rate = &upstream_request
+        .context
         .location()
         .own::<ProxyAnswers>()
         .proxy_limit_rate;
-    let may_be_whole = match order.family {
+    let may_be_whole = match upstream_request.family {
         Family::Proxy => matches!(head.framing, ResponseFraming::Length(_)),
         // Its end may have come with it, whatever the head says.
         Family::Fastcgi => true,
@@ -63,16 +63,16 @@ pub fn is_whole_wanted(order: &Order, head: &ResponseHead) -> bool {
     rate.is_none() && head.status >= 200 && may_be_whole
 }
 
-fn packing(order: &Order) -> Option<&Packing> {
-    let passing = order.about.location().made::<Passing>()?;
+fn packing(upstream_request: &UpstreamRequest) -> Option<&Packing> {
+    let passing = upstream_request.context.location().made::<Passing>()?;
     Some(&passing.params.as_ref()?.packing)
 }
 
 /// Writes a server's error output to the error log.
-fn teller(order: &Rc<Order>, name: &Arc<str>) -> NoticeSink {
-    let (order, name) = (Rc::clone(order), Arc::clone(name));
+fn teller(upstream_request: &Rc<UpstreamRequest>, name: &Arc<str>) -> NoticeSink {
+    let (upstream_request, name) = (Rc::clone(upstream_request), Arc::clone(name));
     Box::new(move |told| {
-        let upstream = shown(&name, &order);
+        let upstream = shown(&name, &upstream_request);
         let (level, text, action) = match told {
             StderrNotice::Stderr(text) => (Level::Error, stderr(text), READING_HEAD),
             StderrNotice::LateStderr(text) => (Level::Error, stderr(text), READING),
@@ -81,8 +81,10 @@ fn teller(order: &Rc<Order>, name: &Arc<str>) -> NoticeSink {
                 (Level::Warn, text.to_owned(), READING)
             }
         };
-        order.about.log(level, &text, action, &upstream);
-        !matches!(told, StderrNotice::Stderr(text) if is_caught(&order, text))
+        upstream_request
+            .context
+            .log(level, &text, action, &upstream);
+        !matches!(told, StderrNotice::Stderr(text) if is_caught(&upstream_request, text))
     })
 }
 
@@ -98,8 +100,8 @@ fn stderr(text: &[u8]) -> String {
 }
 
 /// Whether it stands for a failure (`fastcgi_catch_stderr`).
-fn is_caught(order: &Order, text: &[u8]) -> bool {
-    let Some(Packing::Fastcgi { caught, .. }) = packing(order) else {
+fn is_caught(upstream_request: &UpstreamRequest, text: &[u8]) -> bool {
+    let Some(Packing::Fastcgi { caught, .. }) = packing(upstream_request) else {
         return false;
     };
     caught

@@ -1,7 +1,7 @@
-//! Asking the servers of an order, one after the other, until one answers.
+//! Asking the servers of an upstream request, one after the other, until one answers.
 //!
-//! Not here: what the response means for the client (`response_head`). Invariant: works on the order alone; every
-//! attempt is recorded, and its peer given back, however it ends.
+//! Not here: what the response means for the client (`response_head`). Invariant: works on the upstream request alone;
+//! every attempt is recorded, and its peer given back, however it ends.
 
 use std::rc::Rc;
 
@@ -13,12 +13,12 @@ use wire::exchange::AnswerHead;
 use upstream::next_upstream::{AttemptProgress, NextRules, PeerFailure};
 use upstream::{Choice, Now, PeerOutcome, PeerTimes};
 
-use crate::exchange::attempt::{CONNECTING, READING_HEAD, Trouble, Try};
+use crate::exchange::attempt::{Attempt, AttemptError, CONNECTING, READING_HEAD};
 use crate::exchange::protocol;
 use crate::response::response_body;
-use crate::response::response_body::{Beginning, Flow, Progress};
+use crate::response::response_body::{BodyStart, BodyStream, Progress};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
-use crate::upstream_request::request::{Order, shown};
+use crate::upstream_request::request::{UpstreamRequest, shown};
 
 /// Invariant until a server has answered, for `expect`.
 const NOT_OVER: &str = "nothing is asked of it behind the answer";
@@ -33,7 +33,7 @@ pub struct NoAnswer {
 }
 
 /// The progress of an upstream request.
-pub enum Step {
+pub enum ExchangeStep {
     /// A 1xx has arrived; go on.
     Interim(Box<ResponseHead>),
     /// A server has answered.
@@ -41,27 +41,27 @@ pub enum Step {
 }
 
 /// An upstream request on its way through the servers.
-pub struct Asking {
-    order: Rc<Order>,
+pub struct UpstreamExchange {
+    upstream_request: Rc<UpstreamRequest>,
     /// Until a server has answered.
     choice: Option<Choice>,
     begun_ms: u64,
     /// A request that was sent and waits for its response.
-    current: Option<Try>,
+    current: Option<Attempt>,
 }
 
-impl Asking {
+impl UpstreamExchange {
     /// An exchange in which no server was asked yet.
     #[must_use]
-    pub fn new(order: Rc<Order>) -> Asking {
-        let settings = &order.passing.groups.asking;
-        let mut choice = order.upstream.choose(&order.asker);
+    pub fn new(upstream_request: Rc<UpstreamRequest>) -> UpstreamExchange {
+        let settings = &upstream_request.passing.groups.asking;
+        let mut choice = upstream_request.upstream.choose(&upstream_request.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
             let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
             choice.limit_tries(most);
         }
-        Asking {
-            order,
+        UpstreamExchange {
+            upstream_request,
             choice: Some(choice),
             begun_ms: wire::loop_clock::monotonic_ms(),
             current: None,
@@ -73,17 +73,17 @@ impl Asking {
     /// # Errors
     /// No server answered; every failure was logged.
     pub async fn answer_comes(&mut self) -> Result<(), NoAnswer> {
-        // Terminates as [`Asking::next`] does.
+        // Terminates as [`UpstreamExchange::next`] does.
         loop {
             let outcome = match &mut self.current {
                 Some(one) => match one.answer_comes().await {
                     Ok(()) => return Ok(()),
-                    Err(trouble) => Err(trouble),
+                    Err(error) => Err(error),
                 },
                 None => self.send().await?,
             };
-            if let Err(trouble) = outcome {
-                self.survive(&trouble)?;
+            if let Err(error) = outcome {
+                self.survive(&error)?;
             }
         }
     }
@@ -92,15 +92,15 @@ impl Asking {
     ///
     /// # Errors
     /// No server answered; every failure was logged.
-    pub async fn next(&mut self) -> Result<Step, NoAnswer> {
-        // Terminates: each turn uses up a try, or forgives one of a kept connection, of which there is a limited
+    pub async fn next(&mut self) -> Result<ExchangeStep, NoAnswer> {
+        // Terminates: each turn uses up an attempt, or forgives one of a kept connection, of which there is a limited
         // number.
         loop {
             let outcome = match &mut self.current {
                 Some(one) => one.head().await,
                 None => match self.send().await? {
                     Ok(()) => continue,
-                    Err(trouble) => Err(trouble),
+                    Err(error) => Err(error),
                 },
             };
             match outcome {
@@ -108,20 +108,20 @@ impl Asking {
                     if let Some(one) = &mut self.current {
                         one.interim_bytes += head.bytes.len() as u64;
                     }
-                    return Ok(Step::Interim(head));
+                    return Ok(ExchangeStep::Interim(head));
                 }
                 Ok(AnswerHead::Final(head)) => {
                     if let Some(answer) = self.judge(head) {
-                        return Ok(Step::Answer(answer));
+                        return Ok(ExchangeStep::Answer(answer));
                     }
                 }
-                Err(trouble) => self.survive(&trouble)?,
+                Err(error) => self.survive(&error)?,
             }
         }
     }
 
     /// Sends the request to the next server.
-    async fn send(&mut self) -> Result<Result<(), Trouble>, NoAnswer> {
+    async fn send(&mut self) -> Result<Result<(), AttemptError>, NoAnswer> {
         let one = self.begin()?;
         let sent = one.send().await;
         let is_opened = one.is_sent && !one.is_kept;
@@ -132,13 +132,15 @@ impl Asking {
     }
 
     /// Chooses the next server.
-    fn begin(&mut self) -> Result<&mut Try, NoAnswer> {
+    fn begin(&mut self) -> Result<&mut Attempt, NoAnswer> {
         let choice = self.choice.as_mut().expect(NOT_OVER);
         let Some(peer) = choice.next(Now::read()) else {
-            return Err(no_peer(&self.order));
+            return Err(no_peer(&self.upstream_request));
         };
-        self.order.bind(peer);
-        Ok(self.current.insert(Try::new(&self.order, peer)))
+        self.upstream_request.bind(peer);
+        Ok(self
+            .current
+            .insert(Attempt::new(&self.upstream_request, peer)))
     }
 
     /// The response, if this is one. `None`: another server is to be asked.
@@ -155,16 +157,16 @@ impl Asking {
     }
 
     /// Whether the next server is asked.
-    fn goes_on(&self, one: &Try, failure: PeerFailure) -> bool {
-        let settings = &self.order.passing.groups.asking;
+    fn goes_on(&self, one: &Attempt, failure: PeerFailure) -> bool {
+        let settings = &self.upstream_request.passing.groups.asking;
         let rules = NextRules {
             on: settings.proxy_next_upstream,
             timeout_ms: settings.proxy_next_upstream_timeout.0,
         };
         let progress = AttemptProgress {
-            method: self.order.method,
+            method: self.upstream_request.method,
             is_sent: one.is_sent,
-            is_unbuffered: !self.order.body.is_replayable(),
+            is_unbuffered: !self.upstream_request.body.is_replayable(),
             elapsed_ms: wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms),
             tries_left: self.choice.as_ref().map_or(0, Choice::tries_left)
                 + usize::from(one.is_forgiven(failure)),
@@ -172,12 +174,12 @@ impl Asking {
         rules.allows(failure, &progress)
     }
 
-    /// Logs and records a failed try, and gives its peer back.
-    fn survive(&mut self, trouble: &Trouble) -> Result<(), NoAnswer> {
+    /// Logs and records a failed attempt, and gives its peer back.
+    fn survive(&mut self, error: &AttemptError) -> Result<(), NoAnswer> {
         let one = &self.current.take().expect("it was just being made");
-        let failure = trouble.failure();
+        let failure = error.failure();
         one.end(None);
-        one.log(trouble);
+        one.log(error);
         one.record_failure(failure);
         let Some(failure) = failure else {
             let choice = self.choice.as_mut().expect(NOT_OVER);
@@ -202,7 +204,7 @@ impl Asking {
     }
 
     /// The peer stays taken until the response's end.
-    fn answer(&mut self, mut one: Try, head: Box<ResponseHead>) -> Option<UpstreamResponse> {
+    fn answer(&mut self, mut one: Attempt, head: Box<ResponseHead>) -> Option<UpstreamResponse> {
         let mut exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
         let mut choice = self.choice.take().expect(NOT_OVER);
@@ -216,13 +218,13 @@ impl Asking {
             header_ms,
             head_bytes: one.interim_bytes + exchange.beside_head() + head.bytes.len() as u64,
         };
-        let begun = match protocol::is_whole_wanted(&one.order, &head) {
+        let begun = match protocol::is_whole_wanted(&one.upstream_request, &head) {
             true => exchange.ready_piece(),
             false => Bytes::new(),
         };
         if exchange.is_ended() {
-            response_body::settle(&one.order, &exchange, &mut choice, &progress);
-            response_body::keep(&one.order, exchange, one.like);
+            response_body::settle(&one.upstream_request, &exchange, &mut choice, &progress);
+            response_body::keep(&one.upstream_request, exchange, one.like);
             let body = UpstreamBody::Whole(begun);
             return Some(UpstreamResponse { head, body });
         }
@@ -233,8 +235,8 @@ impl Asking {
             noted.bytes_received = received;
             noted.response_ms = Some(header_ms);
         });
-        let flow = Flow::new(Beginning {
-            order: one.order,
+        let stream = BodyStream::new(BodyStart {
+            upstream_request: one.upstream_request,
             exchange,
             begun,
             choice,
@@ -242,11 +244,11 @@ impl Asking {
             name: one.name,
             progress,
         });
-        let body = UpstreamBody::Flow(Box::new(flow));
+        let body = UpstreamBody::Stream(Box::new(stream));
         Some(UpstreamResponse { head, body })
     }
 
-    fn give_back(&mut self, one: &Try, failure: PeerFailure) {
+    fn give_back(&mut self, one: &Attempt, failure: PeerFailure) {
         let times = PeerTimes {
             header_ms: None,
             response_ms: one.elapsed_ms(),
@@ -254,20 +256,22 @@ impl Asking {
         let choice = self.choice.as_mut().expect(NOT_OVER);
         let is_disabled = choice.give_back(failure.outcome(), times, Now::read());
         if is_disabled {
-            let upstream = shown(&one.name, &one.order);
+            let upstream = shown(&one.name, &one.upstream_request);
             let what = "upstream server temporarily disabled";
             let action = if one.is_sent {
                 READING_HEAD
             } else {
                 CONNECTING
             };
-            self.order.about.log(Level::Warn, what, action, &upstream);
+            self.upstream_request
+                .context
+                .log(Level::Warn, what, action, &upstream);
         }
     }
 }
 
-impl Drop for Asking {
-    /// When the request has ended, or has what it needs, the log shows how far the last try had come.
+impl Drop for UpstreamExchange {
+    /// When the request has ended, or has what it needs, the log shows how far the last attempt had come.
     fn drop(&mut self) {
         if let Some(one) = self.current.take() {
             one.leave();
@@ -275,13 +279,13 @@ impl Drop for Asking {
     }
 }
 
-fn no_peer(order: &Order) -> NoAnswer {
-    let name = &*order.upstream.name();
-    let upstream = shown(name, order);
-    order
-        .about
+fn no_peer(upstream_request: &UpstreamRequest) -> NoAnswer {
+    let name = &*upstream_request.upstream.name();
+    let upstream = shown(name, upstream_request);
+    upstream_request
+        .context
         .log(Level::Error, "no live upstreams", CONNECTING, &upstream);
-    let mut tries = order.record.tries.borrow_mut();
+    let mut tries = upstream_request.state.tries.borrow_mut();
     let one = tries.begin(name);
     one.status = 502;
     one.response_ms = Some(0);

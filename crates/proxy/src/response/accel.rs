@@ -20,7 +20,7 @@ use httpcore::{Failure, Response};
 
 /// The lines kept of a response that redirected the request internally.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptLines {
     content_type: RefCell<Bytes>,
     lines: RefCell<Vec<Header>>,
 }
@@ -38,15 +38,15 @@ pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
 
 /// The place of the content, and the response's lines that go along.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct AccelRedirect {
     /// `None`: there is none.
     target: Option<Target>,
-    kept: Kept,
+    kept: KeptLines,
 }
 
 /// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
-pub fn leads_elsewhere(location: &Location, head: &ResponseHead) -> bool {
+pub fn has_redirect(location: &Location, head: &ResponseHead) -> bool {
     let ignored = ignored(location);
     head.get(HeaderId::XAccelRedirect).is_some()
         && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
@@ -71,7 +71,7 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
 
 /// `X-Accel-Redirect`: whether the content is elsewhere.
 #[must_use]
-pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
+pub fn redirect(request: &Request, head: &ResponseHead) -> Option<AccelRedirect> {
     let mut fields = head.fields.iter();
     let field = fields.find(|field| field.id == HeaderId::XAccelRedirect)?;
     if ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT) {
@@ -90,18 +90,22 @@ pub fn elsewhere(request: &Request, head: &ResponseHead) -> Option<Elsewhere> {
         });
         None
     };
-    Some(Elsewhere {
+    Some(AccelRedirect {
         target,
         kept: kept(request, head),
     })
 }
 
 /// Redirects the request to the content.
-pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<Bytes>) -> Outcome {
+pub fn follow(
+    request: &mut Request,
+    mut redirect: AccelRedirect,
+    cookie: Option<Bytes>,
+) -> Outcome {
     let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
-    elsewhere.kept.lines.get_mut().splice(0..0, cookie);
-    request.states.put(Rc::new(elsewhere.kept));
-    let Some(target) = elsewhere.target else {
+    redirect.kept.lines.get_mut().splice(0..0, cookie);
+    request.states.put(Rc::new(redirect.kept));
+    let Some(target) = redirect.target else {
         return Outcome::Failed(Failure::new(404));
     };
     if let Target::Uri(_, args) = &target {
@@ -113,7 +117,7 @@ pub fn follow(request: &mut Request, mut elsewhere: Elsewhere, cookie: Option<By
     Outcome::Redirect(target)
 }
 
-impl State for Kept {
+impl State for KeptLines {
     /// Nothing is said of the content's type, nor, where its page is our own, of ranges.
     fn covered(&self, is_own: bool) {
         self.content_type.take();
@@ -123,7 +127,7 @@ impl State for Kept {
     }
 }
 
-fn kept(request: &Request, head: &ResponseHead) -> Kept {
+fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
     let rewrites = request.location().own::<ProxyRewrites>();
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     for field in &head.fields {
@@ -147,7 +151,7 @@ fn kept(request: &Request, head: &ResponseHead) -> Kept {
             _ => {}
         }
     }
-    Kept {
+    KeptLines {
         content_type: content_type.into(),
         lines: lines.into(),
     }
@@ -155,7 +159,7 @@ fn kept(request: &Request, head: &ResponseHead) -> Kept {
 
 /// Puts the lines kept of an earlier response into the one that replaced it.
 pub fn give(request: &mut Request, response: &mut Response) {
-    let Some(kept) = request.states.take::<Kept>() else {
+    let Some(kept) = request.states.take::<KeptLines>() else {
         return;
     };
     let content_type = kept.content_type.take();

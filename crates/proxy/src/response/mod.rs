@@ -2,8 +2,8 @@
 //!
 //! * [`to_client`]: the way of a server's response ([`upstream_response`]); [`early_hints`]: of an interim one.
 //! * [`response_head`]: the head, with [`accel`] (`X-Accel-…`) and [`set_cookie`].
-//! * [`response_body`]: the body as it arrives, `read_ahead` of a slow client into a `temp_file`; [`store`]: into a file
-//!   that stays; [`upgrade`]: a tunnel.
+//! * [`response_body`]: the body as it arrives, `read_ahead` of a slow client into a `temp_file`; [`store`]: into a
+//!   file that stays; [`upgrade`]: a tunnel.
 
 pub mod accel;
 pub mod early_hints;

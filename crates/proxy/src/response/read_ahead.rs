@@ -8,8 +8,8 @@
 //! server is held back. Besides the piece that is being sent, memory holds `proxy_buffers`, and somewhat more only
 //! while a part is being written, so that a server is not held for the time until a pool's thread gets to that part.
 
-use crate::response::response_body::{Flow, Trying};
-use crate::response::temp_file::Spool;
+use crate::response::response_body::{BodyAttempt, BodyStream};
+use crate::response::temp_file::TempFile;
 use crate::settings::directives::ProxyAnswers;
 use std::cell::Cell;
 use std::ops::Range;
@@ -52,14 +52,14 @@ enum Client {
 }
 
 /// The part of a response that was read ahead.
-pub(crate) struct Ahead {
+pub(crate) struct ReadAhead {
     client: Client,
     timer: Timer,
     /// Maximum of bytes in memory.
     memory: usize,
     /// With less room than this nothing is read.
     room_min: usize,
-    spool: Spool,
+    spool: TempFile,
     /// Bytes in the file that were not given out.
     saved: Range<u64>,
     /// The bytes after them. The first of these are being written, unless that was refused.
@@ -77,19 +77,19 @@ pub(crate) struct Ahead {
     broken: Option<BodyError>,
 }
 
-impl Ahead {
-    pub(crate) fn of(trying: &Trying) -> Ahead {
-        let about = &trying.order.about;
-        let settings = about.location().own::<ProxyAnswers>();
+impl ReadAhead {
+    pub(crate) fn of(trying: &BodyAttempt) -> ReadAhead {
+        let context = &trying.upstream_request.context;
+        let settings = context.location().own::<ProxyAnswers>();
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let buffers = settings.proxy_buffers.value;
         let memory = bytes(buffers.count.saturating_mul(buffers.size));
-        Ahead {
+        ReadAhead {
             client: Client::KeepsUp,
-            timer: about.loop_().wire.wheel.timer(),
+            timer: context.loop_().wire.wheel.timer(),
             memory,
             room_min: bytes(buffers.size),
-            spool: Spool::of(settings),
+            spool: TempFile::of(settings),
             saved: 0..0,
             unsaved: Bytes::new(),
             is_part_given: false,
@@ -114,7 +114,7 @@ impl Ahead {
         &mut self,
         cx: &mut Context<'_>,
         file_max: u64,
-        trying: &Trying,
+        trying: &BodyAttempt,
     ) -> Poll<Option<Result<Given, BodyError>>> {
         if self.client == Client::IsWaitedFor {
             self.timer.disarm();
@@ -154,14 +154,14 @@ impl Ahead {
     }
 
     /// Reads ahead while the client is busy with a piece.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, flow: &mut Flow) {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, stream: &mut BodyStream) {
         if !self.is_slow(cx) {
             return;
         }
         // As long as this turn may do more; reading and keeping count as work.
         while turn::poll_go_on(cx).is_ready() {
             if self.spool.is_writing() {
-                let _ = self.poll_written(cx, &flow.try_);
+                let _ = self.poll_written(cx, &stream.attempt);
             }
             let is_ended = self.is_over || self.broken.is_some();
             if is_ended && self.beyond == 0 {
@@ -169,12 +169,12 @@ impl Ahead {
             }
             let room = self.room();
             if is_ended || room < self.room_min {
-                if self.spool.is_writing() || !self.write(&flow.try_) {
+                if self.spool.is_writing() || !self.write(&stream.attempt) {
                     return;
                 }
                 continue;
             }
-            match flow.poll_piece_of(cx, room) {
+            match stream.poll_piece_of(cx, room) {
                 Poll::Pending => return,
                 Poll::Ready(Some(Ok(piece))) => self.keep(&piece),
                 Poll::Ready(Some(Err(error))) => self.broken = Some(error),
@@ -226,14 +226,14 @@ impl Ahead {
     }
 
     /// Starts writing the next part; false: that is not possible.
-    fn write(&mut self, trying: &Trying) -> bool {
+    fn write(&mut self, trying: &BodyAttempt) -> bool {
         if self.unsaved.is_empty() {
             self.unsaved = std::mem::take(&mut self.tail).into();
         }
         self.spool.begin(&self.unsaved, trying)
     }
 
-    fn poll_written(&mut self, cx: &mut Context<'_>, trying: &Trying) -> Poll<()> {
+    fn poll_written(&mut self, cx: &mut Context<'_>, trying: &BodyAttempt) -> Poll<()> {
         self.spool.poll_written(cx, trying).map(|written| {
             self.saved.end = self.spool.len();
             if std::mem::take(&mut self.is_part_given) {
@@ -246,7 +246,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         BEYOND.set(BEYOND.get() - self.beyond);
     }

@@ -1,7 +1,7 @@
 //! The body of a response, on its way from an upstream server: piece after piece, as it is asked for.
 //!
-//! A slow reader holds the server back, unless the body is buffered ([`Flow::buffer`]): then it is read ahead of the
-//! reader. Not here: the head (`exchange`), the client, the reading ahead (`read_ahead`). Invariant: the attempt is
+//! A slow reader holds the server back, unless the body is buffered ([`BodyStream::buffer`]): then it is read ahead of
+//! the reader. Not here: the head (`exchange`), the client, the reading ahead (`read_ahead`). Invariant: the attempt is
 //! recorded and the peer given back when the body ends, breaks off or is dropped; a connection in a doubtful state is
 //! closed.
 
@@ -21,9 +21,9 @@ use wire::exchange::RequestKind;
 use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
-use crate::response::read_ahead::Ahead;
+use crate::response::read_ahead::ReadAhead;
 use crate::settings::proxy_pass::Passing;
-use crate::upstream_request::request::{Order, shown};
+use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::files;
 use httpcore::request::Request;
 use upstream::ConnectionKey;
@@ -32,25 +32,25 @@ use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 pub(crate) const READING: &str = "reading upstream";
 
 /// A body that is being received.
-pub struct Flow {
+pub struct BodyStream {
     /// The exchange, until it has ended.
     exchange: Option<Exchange>,
     trailers: Vec<Header>,
     /// A piece that was taken and returned.
     begun: Bytes,
     /// `proxy_limit_rate`.
-    limit: Option<Box<Limit>>,
+    limit: Option<Box<BodyRate>>,
     /// Whether it may be read ahead of its reader.
     is_buffered: bool,
     /// The part read ahead, once its reader has been slow.
-    ahead: Option<Box<Ahead>>,
-    pub(crate) try_: Trying,
+    ahead: Option<Box<ReadAhead>>,
+    pub(crate) attempt: BodyAttempt,
 }
 
-/// The start values of a flow.
-pub struct Beginning {
+/// The start values of a [`BodyStream`].
+pub struct BodyStart {
     /// The upstream request.
-    pub order: Rc<Order>,
+    pub upstream_request: Rc<UpstreamRequest>,
     /// The exchange, whose head has arrived.
     pub exchange: Exchange,
     /// The part of the body that was read already.
@@ -61,11 +61,11 @@ pub struct Beginning {
     pub like: ConnectionKey,
     /// The peer's name.
     pub name: Arc<str>,
-    /// The progress of its try.
+    /// The progress of its attempt.
     pub progress: Progress,
 }
 
-/// The progress of a try whose head has arrived.
+/// The progress of an attempt whose head has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// When it began.
@@ -76,9 +76,9 @@ pub struct Progress {
     pub head_bytes: u64,
 }
 
-/// The try that the body belongs to.
-pub(crate) struct Trying {
-    pub(crate) order: Rc<Order>,
+/// The attempt that the body belongs to.
+pub(crate) struct BodyAttempt {
+    pub(crate) upstream_request: Rc<UpstreamRequest>,
     choice: Choice,
     like: ConnectionKey,
     name: Arc<str>,
@@ -88,7 +88,7 @@ pub(crate) struct Trying {
 }
 
 /// The rate at which a body is given out, and so read.
-struct Limit {
+struct BodyRate {
     rate: Rate,
     since_ms: u64,
     given: u64,
@@ -96,16 +96,16 @@ struct Limit {
     is_waiting: bool,
 }
 
-impl Limit {
-    fn of(order: &Order, per_second: u64) -> Option<Limit> {
-        (per_second > 0).then(|| Limit {
+impl BodyRate {
+    fn of(upstream_request: &UpstreamRequest, per_second: u64) -> Option<BodyRate> {
+        (per_second > 0).then(|| BodyRate {
             rate: Rate {
                 per_second,
                 after: 0,
             },
             since_ms: wire::loop_clock::monotonic_ms(),
             given: 0,
-            timer: order.about.loop_().wire.wheel.timer(),
+            timer: upstream_request.context.loop_().wire.wheel.timer(),
             is_waiting: false,
         })
     }
@@ -130,19 +130,20 @@ impl Limit {
     }
 }
 
-impl Flow {
+impl BodyStream {
     /// A body whose head has arrived.
     #[must_use]
-    pub fn new(from: Beginning) -> Flow {
-        let mut flow = Flow {
+    pub fn new(from: BodyStart) -> BodyStream {
+        let mut stream = BodyStream {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
             begun: from.begun,
-            limit: Limit::of(&from.order, from.order.limit_rate).map(Box::new),
+            limit: BodyRate::of(&from.upstream_request, from.upstream_request.limit_rate)
+                .map(Box::new),
             is_buffered: false,
             ahead: None,
-            try_: Trying {
-                order: from.order,
+            attempt: BodyAttempt {
+                upstream_request: from.upstream_request,
                 choice: from.choice,
                 like: from.like,
                 name: from.name,
@@ -150,8 +151,8 @@ impl Flow {
                 pool: None,
             },
         };
-        flow.end_if_over();
-        flow
+        stream.end_if_over();
+        stream
     }
 
     /// Allows reading it ahead of the request's client where that is slow.
@@ -160,14 +161,14 @@ impl Flow {
         if request.location().pool.get().is_none() {
             // Without a pool it is not written; that was logged.
             let pool = files::pool(request).ok().cloned();
-            self.try_.pool = pool.filter(|_| request.location().pool.get().is_none());
+            self.attempt.pool = pool.filter(|_| request.location().pool.get().is_none());
         }
     }
 
     /// The same for a body whose request is known by its pool only.
     pub fn buffer_by(&mut self, pool: &Pool) {
         self.is_buffered = true;
-        self.try_.pool = Some(pool.clone());
+        self.attempt.pool = Some(pool.clone());
     }
 
     /// The next piece from the server; `None` at the end.
@@ -210,7 +211,7 @@ impl Flow {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(None);
         };
-        let settings = &self.try_.order.passing.groups.asking;
+        let settings = &self.attempt.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
         Poll::Ready(match outcome {
@@ -239,7 +240,7 @@ impl Flow {
         let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
         match next {
             Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
-            Ok(Chunk::File(range)) => Some(self.try_.read(&range).await),
+            Ok(Chunk::File(range)) => Some(self.attempt.read(&range).await),
             Err(error) => Some(Err(error)),
         }
     }
@@ -251,7 +252,7 @@ impl Flow {
         file_max: u64,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
         if let Some(ahead) = &mut self.ahead
-            && let Poll::Ready(next) = ahead.poll_next(cx, file_max, &self.try_)
+            && let Poll::Ready(next) = ahead.poll_next(cx, file_max, &self.attempt)
         {
             return Poll::Ready(next);
         }
@@ -265,7 +266,7 @@ impl Flow {
             return;
         }
         let ahead = self.ahead.take();
-        let mut ahead = ahead.unwrap_or_else(|| Box::new(Ahead::of(&self.try_)));
+        let mut ahead = ahead.unwrap_or_else(|| Box::new(ReadAhead::of(&self.attempt)));
         ahead.poll(cx, self);
         self.ahead = Some(ahead);
     }
@@ -289,22 +290,31 @@ impl Flow {
 
     /// Limits the rate of the body, in bytes per second; 0: no limit.
     pub fn limit(&mut self, per_second: u64) {
-        self.limit = Limit::of(&self.try_.order, per_second).map(Box::new);
+        self.limit = BodyRate::of(&self.attempt.upstream_request, per_second).map(Box::new);
     }
 
     /// After a 101: the socket, and the data that followed the head.
     pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
         let exchange = self.exchange.take()?;
-        self.try_.settle(&exchange);
+        self.attempt.settle(&exchange);
         // The data of a tunnel is no body.
-        self.try_.order.record.forget_body();
+        self.attempt.upstream_request.state.forget_body();
         Some(exchange.into_tunnel())
     }
 
     /// Records the bytes of the tunnel, to the server and from it.
     pub fn count_tunnel(&self, sent: u64, received: u64) {
-        let response_ms = Now::read().ms.saturating_sub(self.try_.progress.begun_ms);
-        if let Some(one) = self.try_.order.record.tries.borrow_mut().last() {
+        let response_ms = Now::read()
+            .ms
+            .saturating_sub(self.attempt.progress.begun_ms);
+        if let Some(one) = self
+            .attempt
+            .upstream_request
+            .state
+            .tries
+            .borrow_mut()
+            .last()
+        {
             one.response_ms = Some(response_ms);
             one.bytes_sent += sent;
             one.bytes_received += received;
@@ -314,7 +324,7 @@ impl Flow {
     /// The server's name.
     #[must_use]
     pub fn peer(&self) -> &str {
-        &self.try_.name
+        &self.attempt.name
     }
 
     /// Whether the end has come.
@@ -330,8 +340,8 @@ impl Flow {
 
     /// The upstream request.
     #[must_use]
-    pub fn order(&self) -> &Rc<Order> {
-        &self.try_.order
+    pub fn upstream_request(&self) -> &Rc<UpstreamRequest> {
+        &self.attempt.upstream_request
     }
 
     /// Called at the end: the connection may serve the next request.
@@ -346,49 +356,57 @@ impl Flow {
         let Some(exchange) = self.exchange.take() else {
             return;
         };
-        self.try_.settle(&exchange);
-        let order = &self.try_.order;
-        let settings = &order.passing.groups.proxy;
+        self.attempt.settle(&exchange);
+        let upstream_request = &self.attempt.upstream_request;
+        let settings = &upstream_request.passing.groups.proxy;
         if settings.proxy_pass_trailers {
             self.trailers = exchange.trailers();
-            *order.record.trailers.borrow_mut() = self.trailers.clone();
+            *upstream_request.state.trailers.borrow_mut() = self.trailers.clone();
         }
-        keep(order, exchange, self.try_.like.clone());
+        keep(upstream_request, exchange, self.attempt.like.clone());
     }
 
     fn break_off(&mut self, error: &ExchangeError) {
         let Some(exchange) = self.exchange.take() else {
             return;
         };
-        self.try_.settle(&exchange);
-        self.try_.log(Level::Error, &error.to_string());
+        self.attempt.settle(&exchange);
+        self.attempt.log(Level::Error, &error.to_string());
     }
 }
 
-impl Trying {
+impl BodyAttempt {
     fn settle(&mut self, exchange: &Exchange) {
-        settle(&self.order, exchange, &mut self.choice, &self.progress);
+        settle(
+            &self.upstream_request,
+            exchange,
+            &mut self.choice,
+            &self.progress,
+        );
     }
 
     /// Writes `WHAT while reading upstream, …`.
     pub(crate) fn log(&self, level: Level, what: &str) {
-        let upstream = shown(&self.name, &self.order);
-        self.order.about.log(level, what, READING, &upstream);
+        let upstream = shown(&self.name, &self.upstream_request);
+        self.upstream_request
+            .context
+            .log(level, what, READING, &upstream);
     }
 
     /// The pool that writes and reads what is buffered.
     pub(crate) fn pool(&self) -> Option<Pool> {
         let pool = self.pool.as_ref();
-        pool.or(self.order.about.location().pool.get()).cloned()
+        pool.or(self.upstream_request.context.location().pool.get())
+            .cloned()
     }
 
     /// Reads a part of the file again.
     async fn read(&self, range: &FileRange<Rc<OpenFile>>) -> Result<Bytes, BodyError> {
         let pool = self.pool().ok_or(BodyError::Logged)?;
-        let about = &self.order.about;
-        let access = files::reading(about.location(), &pool);
+        let context = &self.upstream_request.context;
+        let access = files::reading(context.location(), &pool);
         let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-        let disk = &about.loop_().disk;
+        let disk = &context.loop_().disk;
         let read = disk.read(&range.file, range.offset, len, &access).await;
         match read {
             Ok(bytes) if bytes.len() as u64 == range.len => Ok(bytes),
@@ -398,16 +416,21 @@ impl Trying {
     }
 }
 
-/// Records a try that has ended and gives its peer back: it has answered, whatever became of the body.
-pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress: &Progress) {
+/// Records an attempt that has ended and gives its peer back: it has answered, whatever became of the body.
+pub fn settle(
+    upstream_request: &UpstreamRequest,
+    exchange: &Exchange,
+    choice: &mut Choice,
+    progress: &Progress,
+) {
     let now = Now::read();
     let response_ms = now.ms.saturating_sub(progress.begun_ms);
-    if let Some(one) = order.record.tries.borrow_mut().last() {
+    if let Some(one) = upstream_request.state.tries.borrow_mut().last() {
         one.response_ms = Some(response_ms);
         one.bytes_sent = exchange.sent();
         one.bytes_received = exchange.received();
         // Some responses have no body, whatever follows their head.
-        one.response_length = match order.asked {
+        one.response_length = match upstream_request.asked {
             RequestKind::Head => 0,
             _ if status::is_bodiless(one.status) => 0,
             _ => exchange.received().saturating_sub(progress.head_bytes),
@@ -418,27 +441,27 @@ pub fn settle(order: &Order, exchange: &Exchange, choice: &mut Choice, progress:
         response_ms,
     };
     choice.give_back(PeerOutcome::Answered, times, now);
-    order.record.end();
+    upstream_request.state.end();
 }
 
 /// Keeps the connection of a response that was read for the next request, or closes it.
-pub fn keep(order: &Order, exchange: Exchange, like: ConnectionKey) {
+pub fn keep(upstream_request: &UpstreamRequest, exchange: Exchange, like: ConnectionKey) {
     if let Some(connection) = exchange.finish() {
-        let loop_ = order.about.loop_();
-        KeepalivePool::of(loop_).put(&order.upstream, connection, like, loop_);
+        let loop_ = upstream_request.context.loop_();
+        KeepalivePool::of(loop_).put(&upstream_request.upstream, connection, like, loop_);
     }
 }
 
-impl Drop for Flow {
+impl Drop for BodyStream {
     /// The rest is not needed.
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            self.try_.settle(&exchange);
+            self.attempt.settle(&exchange);
         }
     }
 }
 
-impl Source<Rc<OpenFile>> for Flow {
+impl Source<Rc<OpenFile>> for BodyStream {
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -447,20 +470,20 @@ impl Source<Rc<OpenFile>> for Flow {
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        Flow::poll_ahead(self, cx);
+        BodyStream::poll_ahead(self, cx);
     }
 
     fn is_over(&self) -> bool {
-        Flow::is_over(self)
+        BodyStream::is_over(self)
             && self.begun.is_empty()
             && self.trailers.is_empty()
             && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
     }
 
     fn trailers(&mut self) -> Vec<Header> {
-        let order = &self.try_.order;
+        let upstream_request = &self.attempt.upstream_request;
         let mut trailers = std::mem::take(&mut self.trailers);
-        if let Some(passing) = order.about.location().made::<Passing>() {
+        if let Some(passing) = upstream_request.context.location().made::<Passing>() {
             trailers.retain(|line| {
                 let id = message::HeaderId::find(&line.name);
                 !passing.hidden.has(&line.name, id)

@@ -17,8 +17,8 @@ use crate::settings::family::Family;
 use crate::settings::header_set::SINGLE_LINES;
 use crate::settings::proxy_pass::Passing;
 use crate::settings::proxy_redirect;
-use crate::state::cache_state::Note;
-use crate::state::upstream_state::{Record, record_of};
+use crate::state::cache_state::CacheState;
+use crate::state::upstream_state::{self, UpstreamState};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::{Failure, Response};
@@ -44,33 +44,33 @@ pub fn shape(
     let Some(passing) = request.location().made.share::<Passing>() else {
         return Outcome::Failed(Failure::new(500));
     };
-    record_of(request);
-    let record = request.states.share::<Record>().unwrap_or_default();
-    *record.head.borrow_mut() = Some(head);
-    let bond = record.bond.take();
-    let cookie = bond.as_ref().and_then(|bond| bond.cookie(request));
-    if let Some(bond) = bond {
-        bond.learn(request, &record);
+    upstream_state::of(request);
+    let state = request.states.share::<UpstreamState>().unwrap_or_default();
+    *state.head.borrow_mut() = Some(head);
+    let binding = state.binding.take();
+    let cookie = binding.as_ref().and_then(|binding| binding.cookie(request));
+    if let Some(binding) = binding {
+        binding.learn(request, &state);
     }
     // From here on `$upstream_http_…` has a value.
     let asked: &Request = request;
-    let head = record.head.borrow();
+    let head = state.head.borrow();
     let Some(head) = &*head else {
         return Outcome::Failed(Failure::new(500));
     };
     let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
-    record.ignores_charset.set(ignores_charset);
+    state.ignores_charset.set(ignores_charset);
     if let Some(mut failure) = intercepted(asked, &passing, head) {
         drop(body);
-        record.forget_body();
+        state.forget_body();
         let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
         failure.headers.splice(0..0, cookie);
         return Outcome::Failed(failure);
     }
-    if let Some(elsewhere) = accel::elsewhere(asked, head) {
+    if let Some(redirect) = accel::redirect(asked, head) {
         drop(body);
-        record.forget_body();
-        return accel::follow(request, elsewhere, cookie);
+        state.forget_body();
+        return accel::follow(request, redirect, cookie);
     }
     let response = copy(asked, &passing, head, body, origin, cookie);
     accel::obey(asked, head);
@@ -118,7 +118,7 @@ fn copy(
     response.body = body;
     response.conditional = origin != Origin::Server;
     let ignores_abort = passing.groups.asking.proxy_ignore_client_abort;
-    response.client_abort = match request.states.get::<Note>().is_some() || ignores_abort {
+    response.client_abort = match request.states.get::<CacheState>().is_some() || ignores_abort {
         true => ClientAbort::Ignored,
         false => ClientAbort::EndsBody,
     };
@@ -127,7 +127,7 @@ fn copy(
         response.ranges = ranges(origin);
     }
     let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
-    let mut copying = Copying {
+    let mut copy = HeadCopy {
         request,
         passing,
         origin,
@@ -136,8 +136,8 @@ fn copy(
     };
     // A gateway's program speaks for this server, which names itself where the program does not.
     if passing.family == Family::Proxy {
-        copying.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
-        copying.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
+        copy.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
+        copy.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
     }
     let mut seen = 0;
     for field in &head.fields {
@@ -150,7 +150,7 @@ fn copy(
         // An upgrade, or a request for one, concerns the client.
         let is_upgrade = field.id == HeaderId::Upgrade && matches!(head.status, 101 | 426);
         if !is_hidden && (is_upgrade || !hop_by_hop.contains(name, field.id)) {
-            copying.line(field.id, head.part(field.name), head.part(field.value));
+            copy.line(field.id, head.part(field.name), head.part(field.value));
         }
     }
     response
@@ -163,7 +163,7 @@ fn ranges(origin: Origin) -> Ranges {
     }
 }
 
-struct Copying<'a> {
+struct HeadCopy<'a> {
     request: &'a Request,
     passing: &'a Passing,
     forces_ranges: bool,
@@ -171,7 +171,7 @@ struct Copying<'a> {
     response: &'a mut Response,
 }
 
-impl Copying<'_> {
+impl HeadCopy<'_> {
     fn line(&mut self, id: HeaderId, name: Bytes, value: Bytes) {
         let response = &mut *self.response;
         match id {

@@ -13,41 +13,41 @@ const ATTRIBUTES_MAX: usize = 256;
 
 /// The change of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum FlagChange {
     Set(&'static str),
     Removed,
 }
 
 /// The flags that a line sets or clears.
 #[derive(Debug, Default)]
-struct Wishes {
-    secure: Option<Wish>,
-    http_only: Option<Wish>,
-    same_site: Option<Wish>,
+struct FlagChanges {
+    secure: Option<FlagChange>,
+    http_only: Option<FlagChange>,
+    same_site: Option<FlagChange>,
 }
 
-impl Wishes {
+impl FlagChanges {
     fn add(&mut self, flag: &[u8]) {
         let is = |word: &str| flag.eq_ignore_ascii_case(word.as_bytes());
         let same_site = &mut self.same_site;
         match () {
-            () if is("secure") => self.secure = Some(Wish::Set("")),
+            () if is("secure") => self.secure = Some(FlagChange::Set("")),
             () if is("nosecure") => {
-                self.secure.get_or_insert(Wish::Removed);
+                self.secure.get_or_insert(FlagChange::Removed);
             }
-            () if is("httponly") => self.http_only = Some(Wish::Set("")),
+            () if is("httponly") => self.http_only = Some(FlagChange::Set("")),
             () if is("nohttponly") => {
-                self.http_only.get_or_insert(Wish::Removed);
+                self.http_only.get_or_insert(FlagChange::Removed);
             }
-            () if is("samesite=strict") => *same_site = Some(Wish::Set("Strict")),
-            () if is("samesite=lax") && *same_site != Some(Wish::Set("Strict")) => {
-                *same_site = Some(Wish::Set("Lax"));
+            () if is("samesite=strict") => *same_site = Some(FlagChange::Set("Strict")),
+            () if is("samesite=lax") && *same_site != Some(FlagChange::Set("Strict")) => {
+                *same_site = Some(FlagChange::Set("Lax"));
             }
-            () if is("samesite=none") && !matches!(same_site, Some(Wish::Set(_))) => {
-                *same_site = Some(Wish::Set("None"));
+            () if is("samesite=none") && !matches!(same_site, Some(FlagChange::Set(_))) => {
+                *same_site = Some(FlagChange::Set("None"));
             }
             () if is("nosamesite") => {
-                same_site.get_or_insert(Wish::Removed);
+                same_site.get_or_insert(FlagChange::Removed);
             }
             () => {} // another word of a variable's, or an empty one: nothing
         }
@@ -126,33 +126,33 @@ fn set_flags(request: &Request, lines: &[CookieFlags], attributes: &mut Vec<Attr
     let Some(line) = lines.iter().find(|line| line.is_for(request, &name)) else {
         return false;
     };
-    let mut wishes = Wishes::default();
+    let mut changes = FlagChanges::default();
     for flag in &line.flags {
-        wishes.add(&request.evaluate(flag));
+        changes.add(&request.evaluate(flag));
     }
     let all = [
-        ("Secure", wishes.secure),
-        ("HttpOnly", wishes.http_only),
-        ("SameSite", wishes.same_site),
+        ("Secure", changes.secure),
+        ("HttpOnly", changes.http_only),
+        ("SameSite", changes.same_site),
     ];
-    for (name, wish) in all {
-        if let Some(wish) = wish {
-            grant(attributes, name, wish);
+    for (name, change) in all {
+        if let Some(change) = change {
+            grant(attributes, name, change);
         }
     }
-    all.iter().any(|(_, wish)| wish.is_some())
+    all.iter().any(|(_, change)| change.is_some())
 }
 
-fn grant(attributes: &mut Vec<Attribute>, name: &'static str, wish: Wish) {
+fn grant(attributes: &mut Vec<Attribute>, name: &'static str, change: FlagChange) {
     let is_it = |attribute: &Attribute| attribute.name.eq_ignore_ascii_case(name.as_bytes());
     let place = attributes.iter().skip(1).position(is_it);
-    match (wish, place) {
-        (Wish::Removed, _) => {
+    match (change, place) {
+        (FlagChange::Removed, _) => {
             let mut is_first = true;
             attributes.retain(|attribute| std::mem::take(&mut is_first) || !is_it(attribute));
         }
-        (Wish::Set(""), Some(_)) => {}
-        (Wish::Set(value), Some(at)) => {
+        (FlagChange::Set(""), Some(_)) => {}
+        (FlagChange::Set(value), Some(at)) => {
             let known = &mut attributes[at + 1];
             let is_same = |text: &Bytes| text.eq_ignore_ascii_case(value.as_bytes());
             if !known.value.as_ref().is_some_and(is_same) {
@@ -160,7 +160,7 @@ fn grant(attributes: &mut Vec<Attribute>, name: &'static str, wish: Wish) {
                 known.value = Some(Bytes::from_static(value.as_bytes()));
             }
         }
-        (Wish::Set(value), None) => attributes.push(Attribute {
+        (FlagChange::Set(value), None) => attributes.push(Attribute {
             name: Bytes::from_static(name.as_bytes()),
             value: (!value.is_empty()).then(|| Bytes::from_static(value.as_bytes())),
         }),

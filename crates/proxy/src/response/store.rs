@@ -20,12 +20,12 @@ use runtime::{Kind, Seat, spawn};
 use tokio::sync::mpsc;
 
 use crate::response::accel;
-use crate::response::response_body::Flow;
+use crate::response::response_body::BodyStream;
 use crate::response::upstream_response::UpstreamBody;
 use crate::settings::proxy_pass::{Passing, groups};
 use crate::settings::store::{ProxyStore, StoreTo};
-use crate::state::upstream_state::Record;
-use crate::upstream_request::log_context::About;
+use crate::state::upstream_state::UpstreamState;
+use crate::upstream_request::log_context::LogContext;
 use httpcore::file_mode::Permissions;
 use httpcore::files;
 use httpcore::path;
@@ -49,7 +49,7 @@ pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
         && head.status == 200
         && !request.is_head()
         && request.method != Method::Head
-        && !accel::leads_elsewhere(request.location(), head)
+        && !accel::has_redirect(request.location(), head)
         && accel::is_buffered(request.location(), head)
 }
 
@@ -62,7 +62,7 @@ pub async fn body(
     head: &ResponseHead,
     body: UpstreamBody,
 ) -> Result<Body<Rc<OpenFile>>, UpstreamBody> {
-    let Some(saving) = Saving::of(request, head) else {
+    let Some(saving) = StoredFile::of(request, head) else {
         return Err(body);
     };
     match body {
@@ -73,13 +73,13 @@ pub async fn body(
                 false => Body::bytes(whole),
             })
         }
-        UpstreamBody::Flow(mut flow) => {
+        UpstreamBody::Stream(mut stream) => {
             // The available part goes with the head, or shows that there is no response.
-            let first = match poll_fn(|cx| Poll::Ready(flow.poll_piece(cx))).await {
+            let first = match poll_fn(|cx| Poll::Ready(stream.poll_piece(cx))).await {
                 Poll::Ready(Some(first)) => Some(first),
                 Poll::Ready(None) | Poll::Pending => None,
             };
-            flow.buffer(request);
+            stream.buffer(request);
             let (pieces, coming) = mpsc::channel(1);
             match &first {
                 Some(Err(_)) => {}
@@ -87,15 +87,15 @@ pub async fn body(
                     let begun = bytes.clone();
                     drop(spawn(
                         Kind::Module("store"),
-                        carry(flow, begun, saving, pieces),
+                        carry(stream, begun, saving, pieces),
                     ));
                 }
                 None => drop(spawn(
                     Kind::Module("store"),
-                    carry(flow, Bytes::new(), saving, pieces),
+                    carry(stream, Bytes::new(), saving, pieces),
                 )),
             }
-            Ok(Body::Stream(Box::new(Following {
+            Ok(Body::Stream(Box::new(StoredBody {
                 first,
                 coming,
                 trailers: Vec::new(),
@@ -105,7 +105,7 @@ pub async fn body(
     }
 }
 
-async fn keep(whole: Bytes, mut saving: Saving) {
+async fn keep(whole: Bytes, mut saving: StoredFile) {
     saving.write(whole).await;
     saving.finish().await;
 }
@@ -120,12 +120,17 @@ enum Piece {
 }
 
 /// Writes a body to its file, and sends the part after `begun` to the client as long as it is there.
-async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mpsc::Sender<Piece>) {
+async fn carry(
+    mut stream: Box<BodyStream>,
+    begun: Bytes,
+    mut saving: StoredFile,
+    pieces: mpsc::Sender<Piece>,
+) {
     let mut has_client = true;
     if !begun.is_empty() {
         saving.write(begun).await;
     }
-    while let Some(piece) = flow.piece().await {
+    while let Some(piece) = stream.piece().await {
         let bytes = match piece {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -135,20 +140,20 @@ async fn carry(mut flow: Box<Flow>, begun: Bytes, mut saving: Saving, pieces: mp
         };
         if has_client {
             let given = pieces.send(Piece::Bytes(bytes.clone()));
-            has_client = flow.ahead_of(given, || true).await.is_ok();
+            has_client = stream.ahead_of(given, || true).await.is_ok();
         }
         saving.write(bytes).await;
         if !has_client && saving.is_given_up() {
             return;
         }
     }
-    let _ = pieces.send(Piece::End(flow.trailers())).await; // nobody need be there
+    let _ = pieces.send(Piece::End(stream.trailers())).await; // nobody need be there
     drop(pieces);
     saving.finish().await;
 }
 
 /// The client's side of a body that is being stored.
-struct Following {
+struct StoredBody {
     /// Arrived before the first poll.
     first: Option<Result<Bytes, BodyError>>,
     coming: mpsc::Receiver<Piece>,
@@ -156,7 +161,7 @@ struct Following {
     is_over: bool,
 }
 
-impl Source<Rc<OpenFile>> for Following {
+impl Source<Rc<OpenFile>> for StoredBody {
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,8 +190,8 @@ impl Source<Rc<OpenFile>> for Following {
 }
 
 /// A file that is being written.
-struct Saving {
-    about: About,
+struct StoredFile {
+    context: LogContext,
     /// The server, for the log.
     upstream: Bytes,
     path: Bytes,
@@ -207,18 +212,21 @@ enum Stage {
     GivenUp,
 }
 
-impl Saving {
-    fn of(request: &Request, head: &ResponseHead) -> Option<Saving> {
+impl StoredFile {
+    fn of(request: &Request, head: &ResponseHead) -> Option<StoredFile> {
         let path = place(request)?;
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat()?;
         let passing = request.location().made::<Passing>();
         let scheme = passing.map_or("", |passing| passing.family.scheme());
-        let tries = request.states.get::<Record>().map(|record| &record.tries);
+        let tries = request
+            .states
+            .get::<UpstreamState>()
+            .map(|state| &state.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
-        Some(Saving {
-            about: About::new(request),
+        Some(StoredFile {
+            context: LogContext::new(request),
             upstream: address.map_or_else(Bytes::new, |address| {
                 [scheme.as_bytes(), address.as_bytes()].concat().into()
             }),
@@ -249,7 +257,7 @@ impl Saving {
         if bytes.is_empty() {
             return;
         }
-        let disk = self.about.loop_().disk.clone();
+        let disk = self.context.loop_().disk.clone();
         let written = disk.append(&file.output, vec![bytes], &self.pool);
         if self.in_time(written).await.is_none() {
             self.stage = Stage::GivenUp;
@@ -260,7 +268,7 @@ impl Saving {
         if !matches!(self.stage, Stage::Waiting) {
             return;
         }
-        let disk = self.about.loop_().disk.clone();
+        let disk = self.context.loop_().disk.clone();
         let mode = self.access().of_directories();
         let begun = disk.begin_beside(&self.path, mode, &self.pool);
         self.stage = match self.in_time(begun).await {
@@ -282,7 +290,7 @@ impl Saving {
             mode: self.access().of_files(),
             mtime: self.mtime,
         };
-        let disk = self.about.loop_().disk.clone();
+        let disk = self.context.loop_().disk.clone();
         let put = disk.put_in_place(file, &self.path, placing, &self.pool);
         if let Err(error) = put.await {
             self.tell(&error);
@@ -290,13 +298,13 @@ impl Saving {
     }
 
     fn access(&self) -> Permissions {
-        let settings = self.about.location().groups();
+        let settings = self.context.location().groups();
         settings.own::<ProxyStore>().proxy_store_access
     }
 
     /// Waits for the disk for a limited time; a timeout is logged.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, disk::Error>>) -> Option<T> {
-        let mut timer = self.about.loop_().wire.wheel.timer();
+        let mut timer = self.context.loop_().wire.wheel.timer();
         match timer.guard(PATIENCE, work).await {
             Ok(Ok(done)) => Some(done),
             Ok(Err(error)) => {
@@ -320,7 +328,7 @@ impl Saving {
     }
 
     fn log(&self, text: &str) {
-        self.about.log(Level::Crit, text, READING, &self.upstream);
+        self.context.log(Level::Crit, text, READING, &self.upstream);
     }
 }
 

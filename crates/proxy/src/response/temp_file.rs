@@ -17,7 +17,7 @@ use logs::wall_clock::Moment;
 
 use httpcore::files;
 
-use crate::response::response_body::Trying;
+use crate::response::response_body::BodyAttempt;
 use crate::settings::directives::ProxyAnswers;
 
 /// Default of `proxy_max_temp_file_size`, as nginx.
@@ -37,7 +37,7 @@ static UNTOLD: AtomicU64 = AtomicU64::new(0);
 type Job = Pin<Box<dyn Future<Output = Result<Option<Spooled>, disk::Error>>>>;
 
 /// The temporary file of a response.
-pub(crate) struct Spool {
+pub(crate) struct TempFile {
     stage: Stage,
     file: Option<Rc<OpenFile>>,
     /// For the log: the directory until there is a file.
@@ -67,12 +67,12 @@ struct Part {
     was_told: bool,
 }
 
-impl Spool {
+impl TempFile {
     /// A temporary file with a location's settings.
-    pub(crate) fn of(settings: &ProxyAnswers) -> Spool {
+    pub(crate) fn of(settings: &ProxyAnswers) -> TempFile {
         let max = settings.proxy_max_temp_file_size.as_ref();
         let part = settings.proxy_temp_file_write_size.as_ref();
-        Spool {
+        TempFile {
             stage: Stage::Empty,
             file: None,
             path: Vec::new(),
@@ -99,7 +99,7 @@ impl Spool {
     }
 
     /// Starts to write the first of these bytes; false: nothing more is written.
-    pub(crate) fn begin(&mut self, bytes: &Bytes, of: &Trying) -> bool {
+    pub(crate) fn begin(&mut self, bytes: &Bytes, of: &BodyAttempt) -> bool {
         let room = usize::try_from(self.len_max - self.len).unwrap_or(usize::MAX);
         let len = bytes.len().min(self.part_max).min(room);
         let Some(pool) = of.pool().filter(|_| len > 0) else {
@@ -107,11 +107,11 @@ impl Spool {
             return false;
         };
         let part = bytes.slice(..len);
-        let disk = of.order.about.loop_().disk.clone();
+        let disk = of.upstream_request.context.loop_().disk.clone();
         let (job, output): (Job, _) = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over | Stage::Writing(_) => return false,
             Stage::Empty => {
-                let place = of.order.about.temporary_place();
+                let place = of.upstream_request.context.temporary_place();
                 self.path = place.directory.to_vec();
                 let spool = async move { disk.spool(&place, part, MODE, &pool).await.map(Some) };
                 (Box::pin(spool), None)
@@ -139,7 +139,7 @@ impl Spool {
     }
 
     /// Number of bytes written since it was begun; none: the disk has refused them.
-    pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>, of: &Trying) -> Poll<usize> {
+    pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>, of: &BodyAttempt) -> Poll<usize> {
         let Stage::Writing(part) = &mut self.stage else {
             return Poll::Ready(0);
         };
@@ -189,7 +189,7 @@ impl Spool {
 }
 
 /// Logs why a server is held back, unless a line was logged within the last minute.
-fn tell(level: Level, what: &str, of: &Trying) {
+fn tell(level: Level, what: &str, of: &BodyAttempt) {
     let now = Moment::now().second();
     let told = TOLD.load(Relaxed);
     let is_due = told == 0 || now >= told + PAUSE;

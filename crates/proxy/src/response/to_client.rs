@@ -13,7 +13,7 @@ use crate::response::upgrade::{SWITCHING, ServerSide};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::response::{accel, response_body, store};
 use crate::settings::directives::ProxyAnswers;
-use crate::state::upstream_state::Record;
+use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::transport::Tunnel;
@@ -29,8 +29,8 @@ pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome
     }
     let UpstreamResponse { mut head, mut body } = answer;
     if store::is_wanted(request, &head) {
-        if let UpstreamBody::Flow(flow) = &mut body {
-            head = limit(request, head, flow);
+        if let UpstreamBody::Stream(stream) = &mut body {
+            head = limit(request, head, stream);
         }
         match Box::pin(store::body(request, &head, body)).await {
             Ok(body) => return response_head::shape(request, head, body, Origin::Server),
@@ -40,9 +40,9 @@ pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome
     let body = match body {
         UpstreamBody::Whole(whole) if whole.is_empty() => Body::Empty,
         UpstreamBody::Whole(whole) => Body::bytes(whole),
-        UpstreamBody::Flow(mut flow) => {
-            head = limit(request, head, &mut flow);
-            flowing(request, &head, flow)
+        UpstreamBody::Stream(mut stream) => {
+            head = limit(request, head, &mut stream);
+            flowing(request, &head, stream)
         }
     };
     response_head::shape(request, head, body, Origin::Server)
@@ -52,35 +52,35 @@ pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome
 fn limit(
     request: &Request,
     head: Box<ResponseHead>,
-    flow: &mut response_body::Flow,
+    stream: &mut response_body::BodyStream,
 ) -> Box<ResponseHead> {
     let generation = Rc::clone(&request.generation);
     let settings = generation.settings.location(request.location).groups();
     let rate = settings.own::<ProxyAnswers>().proxy_limit_rate.as_ref();
-    let record = request.states.get::<Record>();
-    let (Some(rate), Some(record)) = (rate.filter(|rate| rate.varies()), record) else {
+    let state = request.states.get::<UpstreamState>();
+    let (Some(rate), Some(state)) = (rate.filter(|rate| rate.varies()), state) else {
         return head;
     };
-    *record.head.borrow_mut() = Some(head);
-    flow.limit(rate.bytes(request));
-    record.head.take().expect("it was put there")
+    *state.head.borrow_mut() = Some(head);
+    stream.limit(rate.bytes(request));
+    state.head.take().expect("it was put there")
 }
 
 /// The body after a response's head.
 fn flowing(
     request: &mut Request,
     head: &ResponseHead,
-    mut flow: Box<response_body::Flow>,
+    mut stream: Box<response_body::BodyStream>,
 ) -> Body<Rc<disk::OpenFile>> {
-    if flow.is_over() {
+    if stream.is_over() {
         return Body::Empty;
     }
     if head.status == SWITCHING {
-        request.tunnel = ServerSide::of(*flow).map(|side| Box::new(side) as Box<dyn Tunnel>);
+        request.tunnel = ServerSide::of(*stream).map(|side| Box::new(side) as Box<dyn Tunnel>);
         return Body::Tunnel;
     }
     if accel::is_buffered(request.location(), head) {
-        flow.buffer(request);
+        stream.buffer(request);
     }
-    Body::Stream(flow)
+    Body::Stream(stream)
 }

@@ -14,8 +14,8 @@ use wire::Stream;
 
 use httpcore::transport::{ClientSide, Tunnel};
 
-use crate::response::response_body::Flow;
-use crate::upstream_request::log_context::About;
+use crate::response::response_body::BodyStream;
+use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::request::shown;
 
 /// The status of a response that is followed by another protocol than HTTP.
@@ -27,25 +27,25 @@ pub struct ServerSide {
     server: Stream,
     /// The data that followed the response's head.
     early: Vec<u8>,
-    /// Holds the peer, and records the try.
-    behind: Box<dyn Behind>,
+    /// Holds the peer, and records the attempt.
+    behind: Box<dyn TunnelUpstream>,
 }
 
-/// The try that opened a tunnel. Gives the peer back when it is dropped.
-pub trait Behind {
+/// The attempt that opened a tunnel. Gives the peer back when it is dropped.
+pub trait TunnelUpstream {
     /// The request, for log lines.
-    fn about(&self) -> &About;
+    fn context(&self) -> &LogContext;
     /// The server, as the log names it.
     fn shown(&self) -> Vec<u8>;
     /// Maximum time without data.
-    fn patience(&self) -> Patience;
+    fn patience(&self) -> TunnelTimeouts;
     /// Called when it is over, with the bytes sent to the server and received from it.
     fn count(&mut self, sent: u64, received: u64);
 }
 
 /// The idle timeouts of a tunnel.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct TunnelTimeouts {
     /// Maximum time without data from either side.
     pub silence: Duration,
     /// Maximum time for which the server takes none of the data for it.
@@ -67,7 +67,7 @@ struct Direction {
 impl ServerSide {
     /// A tunnel to a server that has sent `early` already.
     #[must_use]
-    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn Behind>) -> Self {
+    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn TunnelUpstream>) -> Self {
         Self {
             server,
             early,
@@ -77,9 +77,9 @@ impl ServerSide {
 
     /// The tunnel behind a head.
     #[must_use]
-    pub fn of(mut flow: Flow) -> Option<Self> {
-        let (server, early) = flow.take_tunnel()?;
-        Some(Self::new(server, early, Box::new(flow)))
+    pub fn of(mut stream: BodyStream) -> Option<Self> {
+        let (server, early) = stream.take_tunnel()?;
+        Some(Self::new(server, early, Box::new(stream)))
     }
 }
 
@@ -130,7 +130,7 @@ async fn run(mut tunnel: Box<ServerSide>, side: ClientSide<'_>) -> u64 {
     to_client.sent
 }
 
-fn log(behind: &dyn Behind, error: &io::Error) {
+fn log(behind: &dyn TunnelUpstream, error: &io::Error) {
     let (level, what) = match error.kind() {
         io::ErrorKind::TimedOut => (
             Level::Error,
@@ -138,21 +138,21 @@ fn log(behind: &dyn Behind, error: &io::Error) {
         ),
         _ => (Level::Info, error.to_string()),
     };
-    behind.about().log(level, &what, ACTION, &behind.shown());
+    behind.context().log(level, &what, ACTION, &behind.shown());
 }
 
-impl Behind for Flow {
-    fn about(&self) -> &About {
-        &self.order().about
+impl TunnelUpstream for BodyStream {
+    fn context(&self) -> &LogContext {
+        &self.upstream_request().context
     }
 
     fn shown(&self) -> Vec<u8> {
-        shown(self.peer(), self.order())
+        shown(self.peer(), self.upstream_request())
     }
 
-    fn patience(&self) -> Patience {
-        let settings = &self.order().passing.groups.asking;
-        Patience {
+    fn patience(&self) -> TunnelTimeouts {
+        let settings = &self.upstream_request().passing.groups.asking;
+        TunnelTimeouts {
             silence: settings.proxy_read_timeout.duration(),
             taking: settings.proxy_send_timeout.duration(),
         }

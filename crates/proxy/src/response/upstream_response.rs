@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use message::{BodyError, ResponseHead};
 
-use crate::response::response_body::Flow;
+use crate::response::response_body::BodyStream;
 
 /// A response whose head has arrived.
 pub struct UpstreamResponse {
@@ -18,7 +18,7 @@ pub enum UpstreamBody {
     /// All of it came with the head: the connection is already kept or closed.
     Whole(Bytes),
     /// It is on its way.
-    Flow(Box<Flow>),
+    Stream(Box<BodyStream>),
 }
 
 impl UpstreamBody {
@@ -33,7 +33,7 @@ impl UpstreamBody {
         match self {
             UpstreamBody::Whole(bytes) if bytes.is_empty() => None,
             UpstreamBody::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
-            UpstreamBody::Flow(flow) => flow.piece().await,
+            UpstreamBody::Stream(stream) => stream.piece().await,
         }
     }
 
@@ -45,7 +45,7 @@ impl UpstreamBody {
     ) -> T {
         match self {
             UpstreamBody::Whole(_) => reader.await,
-            UpstreamBody::Flow(flow) => flow.ahead_of(reader, is_wanted).await,
+            UpstreamBody::Stream(stream) => stream.ahead_of(reader, is_wanted).await,
         }
     }
 }

@@ -23,14 +23,14 @@ pub fn needs_right(directives: &[Directive]) -> bool {
 /// The source address of connections.
 #[derive(Debug, Clone)]
 pub struct Bind {
-    from: From,
+    from: BindAddress,
     /// Whether the address may be another machine's.
     pub is_transparent: bool,
 }
 
 /// The address, evaluated for each request where it has variables.
 #[derive(Debug, Clone)]
-enum From {
+enum BindAddress {
     /// `off`.
     Off,
     /// The same for all requests.
@@ -46,7 +46,7 @@ impl Value for Bind {
         let is_transparent = match args {
             [word] if *word == "off" => {
                 return Ok(Self {
-                    from: From::Off,
+                    from: BindAddress::Off,
                     is_transparent: false,
                 });
             }
@@ -56,8 +56,8 @@ impl Value for Bind {
         let template = Template::of_word(&args[0], scope).map_err(|problem| problem.at(0))?;
         let invalid = || Problem::new(format!("invalid address \"{}\"", args[0].display())).at(0);
         let from = match template.literal() {
-            None => From::Made(template),
-            Some(text) => parse(text).map(From::Fixed).ok_or_else(invalid)?,
+            None => BindAddress::Made(template),
+            Some(text) => parse(text).map(BindAddress::Fixed).ok_or_else(invalid)?,
         };
         if let Some(word) = args.get(1).filter(|_| !is_transparent) {
             let sentence = format!("invalid parameter \"{}\"", word.display());
@@ -75,9 +75,9 @@ impl Bind {
     #[must_use]
     pub fn address(&self, request: &Request) -> Option<SocketAddr> {
         let template = match &self.from {
-            From::Off => return None,
-            From::Fixed(address) => return Some(*address),
-            From::Made(template) => template,
+            BindAddress::Off => return None,
+            BindAddress::Fixed(address) => return Some(*address),
+            BindAddress::Made(template) => template,
         };
         let text = request.evaluate(template);
         if text.is_empty() {

@@ -101,11 +101,11 @@ fn extend<T>(all: &mut Vec<T>, more: Vec<T>) -> Result<(), Problem> {
 
 /// The requests that are purge commands.
 #[derive(Clone, Debug, Default)]
-pub struct Orders(pub Conditions);
+pub struct PurgeConditions(pub Conditions);
 
 /// The third-party module whose directive has this name takes other arguments, `ZONE KEY` and `METHOD from ADDRESS`,
 /// which would turn every request into a purge. So a condition that holds for all requests is refused.
-impl Value for Orders {
+impl Value for PurgeConditions {
     const SYNTAX: &'static str = Conditions::SYNTAX;
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
@@ -239,7 +239,7 @@ directives! {
         /// with tags of its own (`Surrogate-Key: a b`, `Cache-Tag: a, b`; at most 256) instead deletes all responses
         /// that came with one of them. The response is 204; 404 if the key had no entry; 503 while 1024 purges are
         /// still in progress.
-        proxy_cache_purge: Orders = none, [HTTP | SERVER | LOCATION] 1..;
+        proxy_cache_purge: PurgeConditions = none, [HTTP | SERVER | LOCATION] 1..;
         /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on that:
         /// * the response's transit time, and a `Date` in the past, add to its age (4.2.3); it is stale in the second
         ///   in which its age reaches its lifetime (4.2); of two `Expires` fields neither is used (4.2.1);

@@ -20,7 +20,7 @@ use crate::settings::bind::Bind;
 use crate::settings::cookie_flags::CookieFlags;
 use crate::settings::family::Family;
 use crate::settings::proxy_redirect::{CookieDomain, CookiePath, Lines, Redirect};
-use crate::settings::url::Pass;
+use crate::settings::url::ProxyPassUrl;
 
 /// `proxy_http_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ directives! {
     pub struct Proxy in Location {
         /// Passes requests to a server or to a group of servers. A URI after the host replaces the part of the
         /// request's URI that matched the location's prefix; without one the request's URI is sent as received.
-        proxy_pass: Option<Placed<Pass>> = none, [LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1, inherit never, syntax "URL";
+        proxy_pass: Option<Placed<ProxyPassUrl>> = none, [LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1, inherit never, syntax "URL";
         /// Sets the method of the upstream request.
         proxy_method: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "method";
         /// Sets the HTTP version of upstream connections. Keep-alive connections require 1.1.

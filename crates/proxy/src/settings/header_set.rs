@@ -19,17 +19,17 @@ pub const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
 
 /// A set of header names.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct HeaderSet {
     /// The well-known ones, by [`HeaderId::bit`].
     known: u64,
     others: Vec<Bytes>,
 }
 
-impl Names {
+impl HeaderSet {
     /// A set of these well-known names.
     #[must_use]
-    pub fn of(ids: &[HeaderId]) -> Names {
-        Names {
+    pub fn of(ids: &[HeaderId]) -> HeaderSet {
+        HeaderSet {
             known: ids.iter().fold(0, |bits, id| bits | id.bit()),
             others: Vec::new(),
         }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn names_have_no_case() {
-        let mut names = Names::of(&[HeaderId::Date, HeaderId::Server]);
+        let mut names = HeaderSet::of(&[HeaderId::Date, HeaderId::Server]);
         names.add(&Bytes::from_static(b"X-one"));
         names.add(&Bytes::from_static(b"X-ONE"));
         names.remove(b"date");

@@ -1,8 +1,8 @@
 //! What a location says about passing requests on: the directives, and what is made of them once.
 //!
 //! * [`directives`]: of `proxy_pass`; [`gateways`]: those that FastCGI, uwsgi and SCGI have alone; [`families`]: those
-//!   that all share, under the names of each; [`caching`], [`store`]: of a cache or of stored files; [`cache_path`]: the
-//!   caches of a configuration.
+//!   that all share, under the names of each; [`caching`], [`store`]: of a cache or of stored files; [`cache_path`]:
+//!   the caches of a configuration.
 //! * [`url`], [`bind`], [`proxy_redirect`], [`cookie_flags`]: the values of some of them.
 //! * [`proxy_pass`]: a location's directives, made ready; with [`header_set`] and [`params`].
 //!

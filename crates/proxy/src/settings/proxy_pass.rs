@@ -13,11 +13,11 @@ use crate::settings::caching::Caching;
 use crate::settings::directives::{Asking, Proxy, ProxyAnswers, ProxyRewrites, SetHeader};
 use crate::settings::family::Family;
 use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
-use crate::settings::header_set::Names;
+use crate::settings::header_set::HeaderSet;
 use crate::settings::params::Params;
 use crate::settings::proxy_redirect::{Redirect, Rule};
 use crate::settings::store::ProxyStore;
-use crate::settings::url::{Pass, Url};
+use crate::settings::url::{ProxyPassUrl, Url};
 use httpcore::route::LocationKind;
 use httpcore::settings::Location;
 use upstream::{Upstream, Upstreams};
@@ -96,7 +96,7 @@ pub struct Passing {
     /// The parameters that replace an HTTP head, where the protocol is not HTTP.
     pub params: Option<Box<Params>>,
     /// The upstream.
-    pub target: Target,
+    pub target: PassTarget,
     /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
     pub prefix_len: usize,
     /// `proxy_set_header Host`.
@@ -104,18 +104,18 @@ pub struct Passing {
     /// The other header lines that are sent.
     pub lines: Vec<SetHeader>,
     /// The client's header lines that are not passed on.
-    pub replaced: Names,
+    pub replaced: HeaderSet,
     /// Those that are not passed on where the response may be cached.
-    pub replaced_for_cache: Names,
+    pub replaced_for_cache: HeaderSet,
     /// The response header lines that are not passed on.
-    pub hidden: Names,
+    pub hidden: HeaderSet,
     /// `proxy_redirect`.
     pub redirects: Vec<Rule>,
 }
 
 /// The upstream of a location.
 #[derive(Debug)]
-pub enum Target {
+pub enum PassTarget {
     /// The same for every request.
     Fixed {
         /// The URL.
@@ -180,7 +180,7 @@ fn of_gateway(
         return Ok(None);
     };
     let target = match pass.value.literal() {
-        None => Target::Made(pass.value.clone()),
+        None => PassTarget::Made(pass.value.clone()),
         Some(whole) => {
             let url = place(family, whole).map_err(|sentence| pass.error(sentence))?;
             let mut host = upstreams.hosts().asking();
@@ -188,7 +188,7 @@ fn of_gateway(
             let directive = format!("{}pass", family.prefix());
             let upstream =
                 linked.map_err(|problem| pass.error(problem.sentence_for(&directive)))?;
-            Target::Fixed { url, upstream }
+            PassTarget::Fixed { url, upstream }
         }
     };
     Ok(Some(Passing {
@@ -199,8 +199,8 @@ fn of_gateway(
         prefix_len: 0,
         host: None,
         lines: Vec::new(),
-        replaced: Names::default(),
-        replaced_for_cache: Names::default(),
+        replaced: HeaderSet::default(),
+        replaced_for_cache: HeaderSet::default(),
         hidden: hidden(family, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
     }))
@@ -244,19 +244,19 @@ fn of_proxy(
         Some(LocationKind::Prefix { .. } | LocationKind::Exact)
     );
     let target = match &pass.value {
-        Pass::Made(template) => Target::Made(template.clone()),
-        Pass::Fixed(url) if !is_prefix && !url.uri.is_empty() => {
+        ProxyPassUrl::Made(template) => PassTarget::Made(template.clone()),
+        ProxyPassUrl::Fixed(url) if !is_prefix && !url.uri.is_empty() => {
             return Err(pass.error(
                 "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named location, or \
                  inside \"if\" statement, or inside \"limit_except\" block",
             ));
         }
-        Pass::Fixed(url) => {
+        ProxyPassUrl::Fixed(url) => {
             let mut host = upstreams.hosts().asking();
             let upstream = upstreams
                 .link(&url.place(), HTTP_PORT, &mut host)
                 .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
-            Target::Fixed {
+            PassTarget::Fixed {
                 url: url.clone(),
                 upstream,
             }
@@ -270,8 +270,8 @@ fn of_proxy(
         prefix_len: if is_prefix { name.len() } else { 0 },
         host: None,
         lines: Vec::new(),
-        replaced: Names::of(OWN_LINES),
-        replaced_for_cache: Names::of(OWN_LINES),
+        replaced: HeaderSet::of(OWN_LINES),
+        replaced_for_cache: HeaderSet::of(OWN_LINES),
         hidden: hidden(Family::Proxy, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
     };
@@ -326,17 +326,17 @@ impl Passing {
 
 /// The rules for redirects: by default from the URL of `proxy_pass` to the location.
 fn redirects(
-    target: &Target,
+    target: &PassTarget,
     location: &Bytes,
     settings: &dyn Groups,
 ) -> Result<Vec<Rule>, &'static str> {
     let default = || match target {
-        Target::Made(_) => None,
-        Target::Fixed { url, .. } if url.uri.is_empty() => {
+        PassTarget::Made(_) => None,
+        PassTarget::Fixed { url, .. } if url.uri.is_empty() => {
             let from = [&url.whole[..], b"/"].concat();
             Some(Rule::literal(from.into(), Bytes::from_static(b"/")))
         }
-        Target::Fixed { url, .. } => Some(Rule::literal(url.whole.clone(), location.clone())),
+        PassTarget::Fixed { url, .. } => Some(Rule::literal(url.whole.clone(), location.clone())),
     };
     let Some(lines) = &settings.own::<ProxyRewrites>().proxy_redirect else {
         return Ok(default().into_iter().collect());
@@ -352,10 +352,10 @@ fn redirects(
     lines.rules().iter().map(rule).collect()
 }
 
-fn hidden(family: Family, settings: &ProxyAnswers) -> Names {
+fn hidden(family: Family, settings: &ProxyAnswers) -> HeaderSet {
     let mut hidden = match family {
-        Family::Proxy => Names::of(HIDDEN_LINES),
-        Family::Fastcgi | Family::Uwsgi | Family::Scgi => Names::of(HIDDEN_OF_GATEWAYS),
+        Family::Proxy => HeaderSet::of(HIDDEN_LINES),
+        Family::Fastcgi | Family::Uwsgi | Family::Scgi => HeaderSet::of(HIDDEN_OF_GATEWAYS),
     };
     if matches!(family, Family::Fastcgi | Family::Scgi) {
         hidden.add(&Bytes::from_static(b"Status"));

@@ -19,7 +19,7 @@ const UNIX: &[u8] = b"unix:";
 
 /// The argument of `proxy_pass`.
 #[derive(Debug, Clone)]
-pub enum Pass {
+pub enum ProxyPassUrl {
     /// The same for every request.
     Fixed(Url),
     /// Evaluated for each request.
@@ -158,7 +158,7 @@ impl Url {
     }
 }
 
-impl Value for Pass {
+impl Value for ProxyPassUrl {
     const SYNTAX: &'static str = "URL";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {

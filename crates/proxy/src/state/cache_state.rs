@@ -58,7 +58,7 @@ impl Status {
 
 /// A request's record of its cache lookup; see the module.
 #[derive(Debug, Default, Clone)]
-pub struct Note {
+pub struct CacheState {
     /// The stored entry that was used, where its head was not made anew (`$upstream_http_…`).
     pub entry: Option<Rc<Entry>>,
     /// `$upstream_cache_status`.
@@ -75,13 +75,13 @@ pub struct Note {
     pub etag: Option<Bytes>,
 }
 
-impl State for Note {
+impl State for CacheState {
     fn is_for_stand_in(&self) -> bool {
         true
     }
 }
 
-impl Note {
+impl CacheState {
     /// Takes over the validators for a conditional request to the origin.
     pub fn set_validators(&mut self, hit: &Hit) {
         let head = hit.entry.head();
@@ -105,6 +105,6 @@ impl Note {
 }
 
 /// A request's record, made on first use.
-pub fn of(request: &mut Request) -> &mut Note {
+pub fn of(request: &mut Request) -> &mut CacheState {
     request.states.edit()
 }

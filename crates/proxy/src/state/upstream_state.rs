@@ -10,7 +10,7 @@ use bytes::Bytes;
 use message::{Header, ResponseHead};
 
 use crate::settings::header_set::SINGLE_LINES;
-use crate::state::cache_state::Note;
+use crate::state::cache_state::CacheState;
 use httpcore::request::Request;
 use httpcore::request::state::State;
 use upstream::Upstream;
@@ -19,19 +19,19 @@ use upstream::sticky::{Lesson, StickySession};
 
 /// A request's record of its upstream exchanges.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct UpstreamState {
     /// `$proxy_host`.
     pub host: RefCell<Bytes>,
     /// `$proxy_port`.
     pub port: RefCell<Bytes>,
     /// The head of the last answer (`$upstream_http_…`).
     pub head: RefCell<Option<Box<ResponseHead>>>,
-    /// Try after try.
+    /// Attempt after attempt.
     pub tries: RefCell<Attempts>,
     /// The trailers of the last response (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
     /// The server that was asked last, with sticky sessions.
-    pub bond: RefCell<Option<Box<Bond>>>,
+    pub binding: RefCell<Option<Box<StickyBinding>>>,
     /// Whether the location that asked ignores `X-Accel-Charset`, wherever the response led to.
     pub ignores_charset: Cell<bool>,
     /// The session to be remembered when the response has ended.
@@ -40,7 +40,7 @@ pub struct Record {
 
 /// A session and the server that it is bound to now (`sticky`).
 #[derive(Debug)]
-pub struct Bond {
+pub struct StickyBinding {
     /// The group.
     pub upstream: Arc<Upstream>,
     /// The request's session.
@@ -51,7 +51,7 @@ pub struct Bond {
     pub is_over: bool,
 }
 
-impl State for Record {
+impl State for UpstreamState {
     /// The upstream is not known any more.
     fn survives_redirect(&self) -> bool {
         self.host.take();
@@ -69,7 +69,7 @@ impl State for Record {
 }
 
 /// The request's record, begun now where there is none.
-pub fn record_of(request: &mut Request) -> &Record {
+pub fn of(request: &mut Request) -> &UpstreamState {
     request.charset_hint = Some(hinted_charset);
     request.states.get_or_default()
 }
@@ -78,29 +78,29 @@ pub fn record_of(request: &mut Request) -> &Record {
 fn hinted_charset(request: &Request) -> Option<Bytes> {
     let mut name = Vec::new();
     let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
-    let record = request.states.get::<Record>()?;
+    let state = request.states.get::<UpstreamState>()?;
     let is_told = last_head_lines(request, is_charset, &mut name) && !name.is_empty();
-    (is_told && !record.ignores_charset.get()).then(|| name.into())
+    (is_told && !state.ignores_charset.get()).then(|| name.into())
 }
 
-/// Separates the tries: if the request was passed on before, the next ones follow a colon.
+/// Separates the attempts: if the request was passed on before, the next ones follow a colon.
 pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
-    let record = record_of(request);
-    record.tries.borrow_mut().redirect();
-    record.head.take();
-    *record.host.borrow_mut() = host;
-    *record.port.borrow_mut() = port;
+    let state = of(request);
+    state.tries.borrow_mut().redirect();
+    state.head.take();
+    *state.host.borrow_mut() = host;
+    *state.port.borrow_mut() = port;
 }
 
 /// Reads the head of the last response, from a server or the cache; false: there is none.
 pub(crate) fn read_last_head(request: &Request, read: impl FnOnce(&ResponseHead) -> bool) -> bool {
-    if let Some(record) = request.states.get::<Record>()
-        && let Some(head) = &*record.head.borrow()
+    if let Some(state) = request.states.get::<UpstreamState>()
+        && let Some(head) = &*state.head.borrow()
     {
         return read(head);
     }
-    let note = request.states.get::<Note>();
-    let stored = note.and_then(|note| note.entry.as_ref());
+    let state = request.states.get::<CacheState>();
+    let stored = state.and_then(|state| state.entry.as_ref());
     stored.is_some_and(|entry| read(entry.head()))
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>
     is_found
 }
 
-impl Record {
+impl UpstreamState {
     /// The last response's body is not passed on: none of it counts, however much has arrived.
     pub fn forget_body(&self) {
         if let Some(one) = self.tries.borrow_mut().last() {
@@ -146,13 +146,13 @@ impl Record {
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
         }
-        if let Some(bond) = &mut *self.bond.borrow_mut() {
-            bond.is_over = true;
+        if let Some(binding) = &mut *self.binding.borrow_mut() {
+            binding.is_over = true;
         }
     }
 }
 
-impl Bond {
+impl StickyBinding {
     /// The `Set-Cookie` of an answer.
     #[must_use]
     pub fn cookie(&self, request: &Request) -> Option<Bytes> {
@@ -160,13 +160,13 @@ impl Bond {
     }
 
     /// Called when the request knows a response's head: its session is remembered, now or at the end.
-    pub fn learn(&self, request: &Request, record: &Record) {
+    pub fn learn(&self, request: &Request, state: &UpstreamState) {
         let Some(sticky) = self.upstream.sticky() else {
             return;
         };
         match sticky.lesson(request, &self.session, &self.sid) {
             Some(lesson) if lesson.is_early() || self.is_over => lesson.learn(),
-            lesson => *record.lesson.borrow_mut() = lesson.map(Box::new),
+            lesson => *state.lesson.borrow_mut() = lesson.map(Box::new),
         }
     }
 }

@@ -5,9 +5,9 @@
 use message::HeaderId;
 
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::{Passing, Target};
+use crate::settings::proxy_pass::{PassTarget, Passing};
 use crate::settings::url::Url;
-use crate::state::upstream_state::{Record, join, last_head_lines, read_last_head};
+use crate::state::upstream_state::{UpstreamState, join, last_head_lines, read_last_head};
 use httpcore::request::Request;
 use httpcore::variables::append::is_name;
 use upstream::attempts::Figure;
@@ -45,18 +45,18 @@ httpcore::variables! {
 
 /// A value of each server that was asked.
 fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
-    let record = request.states.get::<Record>();
-    record.is_some_and(|record| record.tries.borrow().write(figure, out))
+    let state = request.states.get::<UpstreamState>();
+    state.is_some_and(|state| state.tries.borrow().write(figure, out))
 }
 
 /// `$proxy_host`; known before a server is asked, since a cache's key may be made of it.
 pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     match target(request) {
-        Some(Target::Fixed { url, .. }) => {
+        Some(PassTarget::Fixed { url, .. }) => {
             out.extend_from_slice(&url.host_header);
             return true;
         }
-        Some(Target::Made(template)) if request.states.get::<Record>().is_none() => {
+        Some(PassTarget::Made(template)) if request.states.get::<UpstreamState>().is_none() => {
             let url = Url::parse(&request.evaluate(template));
             return url
                 .map(|url| out.extend_from_slice(&url.host_header))
@@ -64,16 +64,16 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
         }
         _ => {}
     }
-    let Some(record) = request.states.get::<Record>() else {
+    let Some(state) = request.states.get::<UpstreamState>() else {
         return false;
     };
-    let host = record.host.borrow();
+    let host = state.host.borrow();
     out.extend_from_slice(&host);
     !host.is_empty()
 }
 
 /// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
-fn target(request: &Request) -> Option<&Target> {
+fn target(request: &Request) -> Option<&PassTarget> {
     let passing = request.location().made::<Passing>();
     let passing = passing.filter(|_| request.is_passed_on);
     let passing = passing.filter(|passing| passing.family == Family::Proxy);
@@ -82,15 +82,15 @@ fn target(request: &Request) -> Option<&Target> {
 
 /// `$proxy_port`, if the host is known. For a unix socket it is set, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
-    if let Some(Target::Fixed { url, .. }) = target(request) {
+    if let Some(PassTarget::Fixed { url, .. }) = target(request) {
         out.extend_from_slice(&url.port_text);
         return true;
     }
-    let Some(record) = request.states.get::<Record>() else {
+    let Some(state) = request.states.get::<UpstreamState>() else {
         return false;
     };
-    out.extend_from_slice(&record.port.borrow());
-    !record.host.borrow().is_empty()
+    out.extend_from_slice(&state.port.borrow());
+    !state.host.borrow().is_empty()
 }
 
 /// The received `X-Forwarded-For`, with the client's address appended.
@@ -110,10 +110,10 @@ fn header(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
 
 /// `$upstream_trailer_NAME`
 fn trailer(request: &Request, wanted: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(record) = request.states.get::<Record>() else {
+    let Some(state) = request.states.get::<UpstreamState>() else {
         return false;
     };
-    let trailers = record.trailers.borrow();
+    let trailers = state.trailers.borrow();
     let lines = trailers.iter().filter(|line| is_name(&line.name, wanted));
     join(lines.map(|line| &line.value[..]), out)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use logs::Level;
 
-use crate::settings::proxy_pass::{Passing, Target};
+use crate::settings::proxy_pass::{PassTarget, Passing};
 use crate::settings::url::{self, with_slash};
 use crate::state::upstream_state;
 use crate::upstream_request::resolve::{self, Unresolved};
@@ -35,7 +35,7 @@ pub struct Destination {
 /// The variables gave no valid URL.
 pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
-        Target::Fixed { url, upstream } => {
+        PassTarget::Fixed { url, upstream } => {
             upstream_state::begin(request, url.host_header.clone(), url.port_text.clone());
             Ok(Destination {
                 upstream: Arc::clone(upstream),
@@ -44,7 +44,7 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
                 is_whole: false,
             })
         }
-        Target::Made(template) => {
+        PassTarget::Made(template) => {
             let whole = request.evaluate(template);
             let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
             upstream_state::begin(request, url.host_header.clone(), url.port_text.clone());

@@ -27,7 +27,7 @@ const CACHE_LINES: [&[u8]; 6] = [
 
 /// Error: the parameters cannot be sent.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum ParamsError {
     /// They do not fit in a record.
     #[error(transparent)]
     Records(#[from] fastcgi::write::TooBig),
@@ -37,7 +37,7 @@ pub enum Fault {
 }
 
 /// Receives each name with its value.
-type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
+type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), ParamsError> + 'a;
 
 /// Names and values as they would be sent.
 #[must_use]
@@ -66,7 +66,7 @@ pub fn write(
     variation: &Variation,
     framing: Framing,
     out: &mut Vec<u8>,
-) -> Result<(), Fault> {
+) -> Result<(), ParamsError> {
     let each = |give: &mut Give<'_>| each(params, request, variation, give);
     match &params.packing {
         Packing::Fastcgi {
@@ -106,7 +106,7 @@ fn each(
     request: &Request,
     variation: &Variation,
     give: &mut Give<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ParamsError> {
     for line in &params.lines {
         let value = request.evaluate(&line.value);
         if !(line.skips_empty && value.is_empty()) {
@@ -136,7 +136,7 @@ fn each_header(
     request: &Request,
     variation: &Variation,
     give: &mut Give<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ParamsError> {
     let lines: Vec<_> = request.head.iter().collect();
     // Sorted by name, with the lines of one name in their order: there may be a thousand.
     let mut sorted: Vec<usize> = (0..lines.len()).collect();

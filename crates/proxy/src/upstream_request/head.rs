@@ -11,7 +11,7 @@ use wire::http1::request_writer::{self, Outgoing};
 use crate::settings::directives::HttpVersion;
 use crate::settings::params::Params;
 use crate::settings::proxy_pass::Passing;
-use crate::state::upstream_state::Record;
+use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::destination::Destination;
 use crate::upstream_request::gateway_params;
 use crate::upstream_request::variation::Variation;
@@ -19,7 +19,7 @@ use httpcore::Failure;
 use httpcore::request::Request;
 
 /// A head that is being written.
-pub(crate) struct Writing<'a> {
+pub(crate) struct HeadWriter<'a> {
     pub(crate) request: &'a Request,
     pub(crate) passing: &'a Passing,
     pub(crate) to: &'a Destination,
@@ -27,7 +27,7 @@ pub(crate) struct Writing<'a> {
     pub(crate) framing: Framing,
 }
 
-impl Writing<'_> {
+impl HeadWriter<'_> {
     /// Appends the head; returns the position of the URI in it, and the method's length.
     pub(crate) fn write(
         &self,
@@ -91,8 +91,8 @@ impl Writing<'_> {
     /// `Host`: none only where the configuration removes it and HTTP/1.0 is used.
     fn host(&self, is_http10: bool) -> Option<Bytes> {
         let usual = || {
-            let record = self.request.states.get::<Record>();
-            record.map_or_else(Bytes::new, |record| record.host.borrow().clone())
+            let state = self.request.states.get::<UpstreamState>();
+            state.map_or_else(Bytes::new, |state| state.host.borrow().clone())
         };
         let host = match &self.passing.host {
             None => usual(),

@@ -19,7 +19,7 @@ use httpcore::route::{LocationId, ServerId};
 use httpcore::settings::Location;
 
 /// The request, for log lines.
-pub struct About {
+pub struct LogContext {
     /// The client, and the loop.
     pub client: Rc<Client>,
     /// The settings in force.
@@ -36,12 +36,12 @@ pub struct About {
     subrequest: Option<Bytes>,
 }
 
-impl About {
+impl LogContext {
     /// Copies the parts of a request that are needed.
     #[must_use]
-    pub fn new(request: &Request) -> About {
+    pub fn new(request: &Request) -> LogContext {
         let head = &request.head;
-        About {
+        LogContext {
             client: Rc::clone(&request.client),
             generation: Rc::clone(&request.generation),
             location: request.location,
@@ -110,7 +110,7 @@ impl About {
     }
 }
 
-impl std::fmt::Debug for About {
+impl std::fmt::Debug for LogContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let line = self.line.of(&self.head);
         f.write_str(&line.escape_ascii().to_string())

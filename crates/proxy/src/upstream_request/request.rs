@@ -1,6 +1,6 @@
-//! An order: a request as it goes to an upstream server, with everything that was evaluated from the client's request.
+//! A request as it goes to an upstream server, with everything that was evaluated from the client's request.
 //!
-//! Not here: sending it (`exchange`). Invariant: an order owns what it needs and borrows nothing of the request, so
+//! Not here: sending it (`exchange`). Invariant: it owns what it needs and borrows nothing of the client's request, so
 //! that asking a server can go on when the client has left.
 
 use std::rc::Rc;
@@ -23,18 +23,18 @@ use upstream::{Asker, Peer, Upstream};
 use crate::settings::directives::HttpVersion;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::Passing;
-use crate::state::upstream_state::{Bond, Record};
+use crate::state::upstream_state::{StickyBinding, UpstreamState};
 use crate::upstream_request::destination::{Destination, destination, resolved};
-use crate::upstream_request::head::Writing;
-use crate::upstream_request::log_context::About;
+use crate::upstream_request::head::HeadWriter;
+use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::resolve::Unresolved;
 use crate::upstream_request::variation::Variation;
 
 /// A request as it is sent to a server.
 #[derive(Debug)]
-pub struct Order {
+pub struct UpstreamRequest {
     /// The request's data for logs.
-    pub about: About,
+    pub context: LogContext,
     /// The family whose directives apply, and so the protocol.
     pub family: Family,
     /// The directives that apply.
@@ -62,11 +62,11 @@ pub struct Order {
     pub session: Option<StickySession>,
     /// `proxy_limit_rate` in bytes per second; 0: no limit.
     pub limit_rate: u64,
-    /// The tries.
-    pub record: Rc<Record>,
+    /// The attempts.
+    pub state: Rc<UpstreamState>,
 }
 
-impl Order {
+impl UpstreamRequest {
     /// Evaluates a request.
     ///
     /// # Errors
@@ -77,9 +77,9 @@ impl Order {
         to: &Destination,
         variation: &Variation,
         body: RequestBody,
-    ) -> Result<Rc<Order>, Failure> {
-        let record = request.states.share().unwrap_or_default();
-        let writing = Writing {
+    ) -> Result<Rc<UpstreamRequest>, Failure> {
+        let state = request.states.share().unwrap_or_default();
+        let writer = HeadWriter {
             request,
             passing,
             to,
@@ -88,12 +88,12 @@ impl Order {
         };
         let (head, uri, is_head) = match &passing.params {
             None => {
-                let (head, (uri, method_len)) = head_buffers::written(|out| writing.write(out))?;
+                let (head, (uri, method_len)) = head_buffers::written(|out| writer.write(out))?;
                 let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
                 (head, uri, is_head)
             }
             Some(params) => {
-                let (head, ()) = head_buffers::written(|out| writing.write_params(params, out))?;
+                let (head, ()) = head_buffers::written(|out| writer.write_params(params, out))?;
                 (head, 0..0, request.method == Method::Head)
             }
         };
@@ -101,8 +101,8 @@ impl Order {
         let rate = &passing.groups.answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
-        Ok(Rc::new(Order {
-            about: About::new(request),
+        Ok(Rc::new(UpstreamRequest {
+            context: LogContext::new(request),
             family: passing.family,
             passing: Arc::clone(passing),
             asker: (to.upstream).asker(request.client.ip(), session.as_ref(), request),
@@ -133,7 +133,7 @@ impl Order {
                 send_bytes: buffer(settings.proxy_socket_sndbuf),
             },
             limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
-            record,
+            state,
         }))
     }
 
@@ -145,9 +145,9 @@ impl Order {
         let Some(name) = &self.unresolved else {
             return Some(self);
         };
-        let wheel = &self.about.loop_().wire.wheel;
+        let wheel = &self.context.loop_().wire.wheel;
         // Boxed: most upstream requests do not need it.
-        match Box::pin(name.resolve(self.about.location(), wheel)).await {
+        match Box::pin(name.resolve(self.context.location(), wheel)).await {
             Ok(upstream) => {
                 let own = Rc::get_mut(&mut self);
                 own.expect("nobody else has it before it is asked with")
@@ -155,7 +155,7 @@ impl Order {
                 Some(self)
             }
             Err(why) => {
-                self.about.log_alone(Level::Error, &why);
+                self.context.log_alone(Level::Error, &why);
                 None
             }
         }
@@ -164,7 +164,7 @@ impl Order {
     /// Binds its session to this peer, for now.
     pub fn bind(&self, peer: &Peer) {
         let Some(session) = &self.session else { return };
-        *self.record.bond.borrow_mut() = Some(Box::new(Bond {
+        *self.state.binding.borrow_mut() = Some(Box::new(StickyBinding {
             upstream: Arc::clone(&self.upstream),
             session: session.clone(),
             sid: Bytes::copy_from_slice(&peer.sid),
@@ -185,18 +185,21 @@ pub fn buffer(size: Option<config::Size>) -> u32 {
 }
 
 /// `http://NAME/URI`: the URL in log lines.
-pub(crate) fn shown(name: &str, order: &Order) -> Vec<u8> {
+pub(crate) fn shown(name: &str, upstream_request: &UpstreamRequest) -> Vec<u8> {
     // As nginx writes it: a path ends with a colon.
     let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
-    let scheme = order.family.scheme().as_bytes();
-    [scheme, name.as_bytes(), end, order.uri()].concat()
+    let scheme = upstream_request.family.scheme().as_bytes();
+    [scheme, name.as_bytes(), end, upstream_request.uri()].concat()
 }
 
 /// Makes the upstream request for a request, with its body read.
 ///
 /// # Errors
 /// The response that the request gets instead.
-pub async fn make(request: &mut Request, variation: &Variation) -> Result<Rc<Order>, Outcome> {
+pub async fn make(
+    request: &mut Request,
+    variation: &Variation,
+) -> Result<Rc<UpstreamRequest>, Outcome> {
     let Some(passing) = request.location().made.share::<Passing>() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
@@ -208,7 +211,7 @@ pub async fn make(request: &mut Request, variation: &Variation) -> Result<Rc<Ord
         to.upstream = Box::pin(resolved(request, &name)).await?;
     }
     let body = outbound(request, &passing).await?;
-    Order::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
+    UpstreamRequest::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
 }
 
 /// The body to be sent: the configured one, else the client's.

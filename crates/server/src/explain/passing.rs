@@ -15,7 +15,7 @@ use proxy::settings::family::Family;
 use proxy::settings::proxy_pass::Passing;
 use proxy::upstream_request::destination::destination;
 use proxy::upstream_request::gateway_params;
-use proxy::upstream_request::request::Order;
+use proxy::upstream_request::request::UpstreamRequest;
 use proxy::upstream_request::variation::Variation;
 use upstream::Upstream;
 
@@ -50,7 +50,7 @@ pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
         None => tell_servers(&to.upstream, lines, report),
     }
     let variation = Variation::default();
-    match Order::new(request, &passing, &to, &variation, RequestBody::None) {
+    match UpstreamRequest::new(request, &passing, &to, &variation, RequestBody::None) {
         Ok(order) if family == Family::Proxy => tell_order(&order, report),
         Ok(_) => report.say("asks", tell_params(request, &passing)),
         Err(failure) => return report.say("status", failure.status.to_string()),
@@ -135,7 +135,7 @@ fn tell_params(request: &Request, passing: &Passing) -> String {
     all.iter().map(shown_param).collect::<Vec<_>>().join("\n")
 }
 
-fn tell_order(order: &Rc<Order>, report: &mut Report) {
+fn tell_order(order: &Rc<UpstreamRequest>, report: &mut Report) {
     let head = shown_lines(&order.head);
     report.say("asks", head);
 }

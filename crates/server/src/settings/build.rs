@@ -25,7 +25,7 @@ use httpcore::variables::Definitions;
 use modules::before::real_ip;
 use modules::before::rewrite::Program;
 use modules::referer;
-use proxy::tunnel_pass::Leading;
+use proxy::tunnel_pass::TunnelTarget;
 use upstream::Upstreams;
 use upstream::block::UpstreamBlocks;
 use upstream::resolver::Resolving;
@@ -396,7 +396,7 @@ fn finish_server(
     all.locations[itself as usize].made.set(program);
     // Those of this server are the last ones.
     let mut own = all.locations[itself as usize..].iter();
-    let allow_connect = own.any(|location| location.made::<Leading>().is_some());
+    let allow_connect = own.any(|location| location.made::<TunnelTarget>().is_some());
     let limits = finished.limits(allow_connect);
     let name = finished.server_name.first.clone();
     settings.servers.push(Server {

@@ -19,7 +19,7 @@ use modules::content::{
 use proxy;
 use proxy::settings::proxy_pass::Passing;
 use proxy::tunnel_pass;
-use proxy::tunnel_pass::Leading;
+use proxy::tunnel_pass::TunnelTarget;
 
 /// Lets content be made; it may leave that to the next kind.
 macro_rules! may_make {
@@ -71,7 +71,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
         if request.location().made::<Passing>().is_some() {
             must_make!(observer, request, "proxy": proxy::pass::make(request).await);
         }
-        if let Some(leading) = request.location().made::<Leading>().cloned() {
+        if let Some(leading) = request.location().made::<TunnelTarget>().cloned() {
             must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
         }
     }
@@ -107,7 +107,7 @@ pub fn is_any(location: &Location) -> bool {
 /// Whether a location passes its requests on.
 #[must_use]
 pub fn is_passed_on(location: &Location) -> bool {
-    location.made::<Passing>().is_some() || location.made::<Leading>().is_some()
+    location.made::<Passing>().is_some() || location.made::<TunnelTarget>().is_some()
 }
 
 /// Whether clients may get different files of a location for the same URI.

@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// A command to the thread.
-enum Order {
+enum Command {
     /// Open a cache and maintain it.
     Keep(Weak<Cache>),
     /// Compact their journals, then report.
@@ -36,11 +36,11 @@ enum Order {
 
 /// The sender of the thread's commands.
 #[derive(Debug)]
-pub struct Keeper {
-    orders: UnboundedSender<Order>,
+pub struct CacheManager {
+    commands: UnboundedSender<Command>,
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Keep(_) => "Keep",
@@ -49,13 +49,13 @@ impl std::fmt::Debug for Order {
     }
 }
 
-impl Keeper {
+impl CacheManager {
     /// Starts the thread.
     ///
     /// # Errors
     /// No thread can be started.
     pub fn start(disk: &Arc<Disk>) -> io::Result<Self> {
-        let (orders, inbox) = unbounded_channel();
+        let (commands, inbox) = unbounded_channel();
         let disk = Arc::clone(disk);
         let runtime = |disk: &Arc<Disk>| {
             let runtime = Builder::new_current_thread()
@@ -75,32 +75,32 @@ impl Keeper {
         thread::Builder::new()
             .name("caches".to_owned())
             .spawn(run)?;
-        Ok(Self { orders })
+        Ok(Self { commands })
     }
 
     /// Opens a cache and maintains it for as long as it is referenced.
     pub fn keep(&self, cache: &Arc<Cache>) {
-        let _ = self.orders.send(Order::Keep(Arc::downgrade(cache)));
+        let _ = self.commands.send(Command::Keep(Arc::downgrade(cache)));
     }
 
     /// Compacts journals; waits at most this long.
     pub fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
         let (done, is_done) = std::sync::mpsc::channel();
-        if self.orders.send(Order::Close(caches, done)).is_ok() {
+        if self.commands.send(Command::Close(caches, done)).is_ok() {
             let _ = is_done.recv_timeout(patience);
         }
     }
 }
 
-async fn obey(disk: &Arc<Disk>, mut orders: UnboundedReceiver<Order>) {
+async fn obey(disk: &Arc<Disk>, mut commands: UnboundedReceiver<Command>) {
     let local = Local::new(disk);
-    while let Some(order) = orders.recv().await {
+    while let Some(command) = commands.recv().await {
         let local = local.clone();
-        match order {
-            Order::Keep(cache) => {
+        match command {
+            Command::Keep(cache) => {
                 tokio::task::spawn_local(keep(local, cache));
             }
-            Order::Close(caches, done) => {
+            Command::Close(caches, done) => {
                 tokio::task::spawn_local(close(local, caches, done));
             }
         }

@@ -1,5 +1,5 @@
-//! The caches of a worker: [`open_cache`] is one of them, the [`registry`] has all, the `cache_manager` is the thread that
-//! opens, walks and sweeps them.
+//! The caches of a worker: [`open_cache`] is one of them, the [`registry`] has all, the `cache_manager` is the thread
+//! that opens, walks and sweeps them.
 
 mod cache_manager;
 pub mod counters;

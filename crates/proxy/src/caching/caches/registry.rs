@@ -9,7 +9,7 @@ use std::time::Duration;
 use disk::Disk;
 use parking_lot::Mutex;
 
-use crate::caching::caches::cache_manager::Keeper;
+use crate::caching::caches::cache_manager::CacheManager;
 use crate::caching::caches::open_cache::Cache;
 use crate::settings::cache_path::Zones;
 use httpcore::settings::Settings;
@@ -38,7 +38,7 @@ pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a Arc<Cache>> {
 #[derive(Debug)]
 pub struct Registry {
     disk: Arc<Disk>,
-    keeper: OnceLock<Keeper>,
+    manager: OnceLock<CacheManager>,
     caches: Mutex<Vec<Weak<Cache>>>,
 }
 
@@ -48,7 +48,7 @@ impl Registry {
     pub fn new(disk: Arc<Disk>) -> Self {
         Self {
             disk,
-            keeper: OnceLock::new(),
+            manager: OnceLock::new(),
             caches: Mutex::default(),
         }
     }
@@ -70,7 +70,7 @@ impl Registry {
                 None => {
                     let cache = Arc::new(Cache::new(zone));
                     known.push(Arc::downgrade(&cache));
-                    self.keeper()?.keep(&cache);
+                    self.manager()?.keep(&cache);
                     cache
                 }
             });
@@ -80,13 +80,13 @@ impl Registry {
         Ok(())
     }
 
-    fn keeper(&self) -> Result<&Keeper, String> {
-        if let Some(keeper) = self.keeper.get() {
-            return Ok(keeper);
+    fn manager(&self) -> Result<&CacheManager, String> {
+        if let Some(manager) = self.manager.get() {
+            return Ok(manager);
         }
-        let keeper = Keeper::start(&self.disk)
+        let manager = CacheManager::start(&self.disk)
             .map_err(|error| format!("the caches' thread cannot be started ({error})"))?;
-        Ok(self.keeper.get_or_init(|| keeper))
+        Ok(self.manager.get_or_init(|| manager))
     }
 
     /// All caches.
@@ -101,8 +101,8 @@ impl Registry {
 
     /// Compacts every cache's journal, after the last write; waits at most this long (a disk may hang).
     pub fn close(&self, patience: Duration) {
-        if let Some(keeper) = self.keeper.get() {
-            keeper.close(self.all(), patience);
+        if let Some(manager) = self.manager.get() {
+            manager.close(self.all(), patience);
         }
     }
 }

@@ -27,16 +27,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::fetch::write_entry;
-use crate::caching::fetch::write_entry::Saving;
+use crate::caching::fetch::write_entry::EntryToWrite;
 use crate::caching::write_backpressure::{DISK_PATIENCE, WritePermit};
-use crate::exchange::upstream_exchange::{Asking, NoAnswer, Step};
+use crate::exchange::upstream_exchange::{ExchangeStep, NoAnswer, UpstreamExchange};
 use crate::response::accel;
 use crate::response::upgrade::SWITCHING;
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
 use crate::settings::proxy_pass::Passing;
-use crate::upstream_request::request::Order;
+use crate::upstream_request::request::UpstreamRequest;
 use httpcore::settings::Location;
 use upstream::next_upstream::PeerFailure;
 
@@ -50,12 +50,12 @@ pub enum Storing {
     /// Yes, if the answer allows it.
     Yes,
     /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
-    Ask(oneshot::Sender<Question>),
+    Ask(oneshot::Sender<StoreQuestion>),
 }
 
 /// A response's head, sent to the request that it is for: may it be stored?
 #[derive(Debug)]
-pub struct Question {
+pub struct StoreQuestion {
     /// The head.
     pub head: Box<ResponseHead>,
     /// The channel for the answer.
@@ -63,9 +63,9 @@ pub struct Question {
 }
 
 /// A fill before it begins.
-pub struct Task {
+pub struct FillTask {
     /// The upstream request.
-    pub order: Rc<Order>,
+    pub upstream_request: Rc<UpstreamRequest>,
     /// The receiver of the response.
     pub filler: Filler,
     /// Whether the response may be stored.
@@ -75,11 +75,11 @@ pub struct Task {
     /// The receiver of a 101, with the connection that is a tunnel from there on.
     pub switched: Option<oneshot::Sender<UpstreamResponse>>,
     /// The rest. Boxed: it is handed on from step to step.
-    pub filling: Box<Filling>,
+    pub context: Box<FillContext>,
 }
 
 /// The part of a fill that is needed after the origin has answered.
-pub struct Filling {
+pub struct FillContext {
     /// The loop.
     pub loop_: Rc<Loop>,
     /// The settings that it was begun with.
@@ -113,28 +113,28 @@ pub struct Filling {
 }
 
 /// Runs a fill to its end.
-pub async fn run(task: Task) {
-    let filling = task.filling;
-    let Some(order) = task.order.resolved().await else {
+pub async fn run(task: FillTask) {
+    let context = task.context;
+    let Some(upstream_request) = task.upstream_request.resolved().await else {
         return task.filler.end_without(Ending::Refused(502));
     };
-    let mut asking = Asking::new(order);
+    let mut asking = UpstreamExchange::new(upstream_request);
     if let Err(none) = asking.answer_comes().await {
-        return filling.fail(task.filler, none);
+        return context.fail(task.filler, none);
     }
     // A response that is not read yet takes no memory while it waits.
     let permit = match &task.storing {
         Storing::No => None,
-        _ => Some(filling.cache.backpressure.permit(&filling.loop_).await),
+        _ => Some(context.cache.backpressure.permit(&context.loop_).await),
     };
     match answer(asking, task.hints).await {
-        Err(none) => filling.fail(task.filler, none),
+        Err(none) => context.fail(task.filler, none),
         Ok(answer) if answer.head.status == SWITCHING => {
             switch(task.filler, answer, task.switched);
         }
         Ok(answer) => {
             let permit = permit.filter(|_| answer.body.is_whole_within(usize::MAX));
-            filling
+            context
                 .take(task.filler, answer, task.storing, permit)
                 .await;
         }
@@ -143,13 +143,13 @@ pub async fn run(task: Task) {
 
 /// Waits for the origin's response. Interim heads are handed on.
 async fn answer(
-    mut asking: Asking,
+    mut asking: UpstreamExchange,
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
 ) -> Result<UpstreamResponse, NoAnswer> {
     loop {
         match asking.next().await? {
-            Step::Answer(answer) => return Ok(answer),
-            Step::Interim(head) => {
+            ExchangeStep::Answer(answer) => return Ok(answer),
+            ExchangeStep::Interim(head) => {
                 // Dropped when the request is slow or has ended.
                 let _ = hints.as_ref().map(|hints| hints.try_send(head));
             }
@@ -184,7 +184,7 @@ fn ending(none: NoAnswer) -> Ending {
     }
 }
 
-impl Filling {
+impl FillContext {
     fn location(&self) -> &Location {
         self.generation.settings.location(self.location)
     }
@@ -270,7 +270,7 @@ impl Filling {
 
     async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
         // The origin decides each time which client gets content that is elsewhere.
-        if accel::leads_elsewhere(self.location(), head) {
+        if accel::has_redirect(self.location(), head) {
             return false;
         }
         if !accel::is_buffered(self.location(), head) {
@@ -281,7 +281,7 @@ impl Filling {
             Storing::Yes => true,
             Storing::Ask(owner) => {
                 let (may_store, answer) = oneshot::channel();
-                let question = Question {
+                let question = StoreQuestion {
                     head: Box::new(head.clone()),
                     may_store,
                 };
@@ -344,7 +344,7 @@ impl Filling {
             });
         }
         let head: Arc<ResponseHead> = answer.head.into();
-        let saving = |body| Saving {
+        let saving = |body| EntryToWrite {
             cache: Arc::clone(&self.cache),
             store: self.store().clone(),
             local: self.loop_.disk.clone(),
@@ -368,17 +368,18 @@ impl Filling {
             UpstreamBody::Whole(body) => {
                 let is_saved = is_saved && !self.has_newer(&filler, &key);
                 let unfound = filler.finish_with(Arc::clone(&head), body.clone(), is_saved);
-                let saving = unfound.map(|unfound| saving(write_entry::Body::Whole(body, unfound)));
+                let saving =
+                    unfound.map(|unfound| saving(write_entry::BodySource::Whole(body, unfound)));
                 // A fill that only waits for the disk takes no connection's place.
                 drop(self);
                 if let Some(saving) = saving {
                     Box::pin(write_entry::run(saving)).await;
                 }
             }
-            mut body @ UpstreamBody::Flow(_) => {
+            mut body @ UpstreamBody::Stream(_) => {
                 self.buffer(&head, &mut body);
                 let saver = is_saved.then(|| filler.writer()).flatten();
-                let saving = saver.map(|saver| saving(write_entry::Body::UpstreamBody(saver)));
+                let saving = saver.map(|saver| saving(write_entry::BodySource::Follower(saver)));
                 filler.set_head(head, Sharing::Shared);
                 Box::pin(self.pass_on(filler, body, key, saving)).await;
             }
@@ -388,11 +389,11 @@ impl Filling {
     /// A response that is not stored is read ahead of slow followers like any other.
     fn buffer(&self, head: &ResponseHead, body: &mut UpstreamBody) {
         let location = self.location();
-        if let UpstreamBody::Flow(flow) = body
+        if let UpstreamBody::Stream(stream) = body
             && accel::is_buffered(location, head)
         {
             let own = location.pool.get();
-            flow.buffer_by(own.unwrap_or(&self.store().settings().pool));
+            stream.buffer_by(own.unwrap_or(&self.store().settings().pool));
         }
     }
 
@@ -408,7 +409,7 @@ impl Filling {
         filler: Filler,
         body: UpstreamBody,
         key: Key,
-        saving: Option<Saving>,
+        saving: Option<EntryToWrite>,
     ) {
         let save = async {
             if let Some(saving) = saving {

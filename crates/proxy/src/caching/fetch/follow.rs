@@ -10,12 +10,12 @@ use cache::fill::{Follower, NextPiece};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
 
-use crate::caching::cache_request::{Inquiry, local};
+use crate::caching::cache_request::{CacheRequest, local};
 use httpcore::files;
 use httpcore::request::Request;
 
 /// A follower and its means of reading.
-struct Following {
+struct FollowedBody {
     follower: Follower,
     store: Store,
     local: Local,
@@ -29,7 +29,7 @@ struct Following {
 /// The body for a follower. A body that is here completely is one piece.
 pub async fn body(
     request: &Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     follower: Follower,
     head: &ResponseHead,
 ) -> Body<Rc<OpenFile>> {
@@ -46,11 +46,11 @@ pub async fn body(
         }
     }
     let pool = files::pool(request).cloned();
-    let following = Following {
+    let following = FollowedBody {
         follower,
-        store: inquiry.store.clone(),
+        store: cache_request.store.clone(),
         local: local(request).clone(),
-        pool: pool.unwrap_or_else(|_| inquiry.store.settings().pool.clone()),
+        pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
         file: None,
         first,
     };
@@ -67,8 +67,8 @@ async fn now(follower: &Follower) -> Option<NextPiece> {
 }
 
 async fn next(
-    mut following: Following,
-) -> Result<Option<(Chunk<Rc<OpenFile>>, Following)>, BodyError> {
+    mut following: FollowedBody,
+) -> Result<Option<(Chunk<Rc<OpenFile>>, FollowedBody)>, BodyError> {
     if let Some(bytes) = following.first.take() {
         return Ok(Some((Chunk::Bytes(bytes), following)));
     }
@@ -83,7 +83,7 @@ async fn next(
     Ok(Some((Chunk::Bytes(bytes), following)))
 }
 
-impl Following {
+impl FollowedBody {
     /// Reads from the file what has left the memory window.
     async fn read(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, BodyError> {
         let access = Access {

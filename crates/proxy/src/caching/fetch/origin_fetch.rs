@@ -18,8 +18,8 @@ use message::{HeaderId, ResponseHead};
 use runtime::{Kind, spawn_begun};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::caching::cache_request::{Inquiry, access, asks_as_get, is_storable, lines};
-use crate::caching::fetch::fill::{Filling, Question, Storing, Task, WINDOW_BYTES};
+use crate::caching::cache_request::{CacheRequest, access, asks_as_get, is_storable, lines};
+use crate::caching::fetch::fill::{FillContext, FillTask, StoreQuestion, Storing, WINDOW_BYTES};
 use crate::caching::fetch::{fill, follow};
 use crate::caching::stored::age::with_age;
 use crate::caching::stored::serve::Unusable;
@@ -31,10 +31,10 @@ use crate::response::{early_hints, to_client};
 use crate::settings::caching::UseStale;
 use crate::settings::directives::Hints;
 use crate::state::cache_state;
-use crate::state::cache_state::{Note, Status};
-use crate::state::upstream_state::{Record, record_of};
+use crate::state::cache_state::{CacheState, Status};
+use crate::state::upstream_state::{self, UpstreamState};
 use crate::upstream_request::request;
-use crate::upstream_request::request::Order;
+use crate::upstream_request::request::UpstreamRequest;
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
@@ -42,7 +42,7 @@ use httpcore::request::Request;
 
 /// The parameters of a fetch from the origin.
 #[derive(Debug, Default)]
-pub struct Want {
+pub struct FetchParams {
     /// The stored response that is no longer fresh.
     pub stale: Option<Hit>,
     /// The variant that was looked up.
@@ -55,9 +55,9 @@ pub struct Want {
     pub may_have_come: bool,
 }
 
-impl Want {
-    fn key(&self, inquiry: &Inquiry<'_>) -> Key {
-        self.looked_for.unwrap_or(inquiry.main)
+impl FetchParams {
+    fn key(&self, cache_request: &CacheRequest<'_>) -> Key {
+        self.looked_for.unwrap_or(cache_request.main)
     }
 }
 
@@ -76,51 +76,63 @@ pub enum Fetched {
 /// Gets a response: as the first request, which others may follow, or by following another one (`proxy_cache_lock`). A
 /// response that has arrived completely and is only not stored yet is followed in any case. A request that accepts
 /// nothing fetched before its arrival follows no other.
-pub async fn fetch(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
-    if inquiry.rules.demands_anew(&inquiry.wishes) {
-        return fetch_anew(request, inquiry, want).await;
+pub async fn fetch(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+) -> Fetched {
+    if cache_request.rules.demands_anew(&cache_request.wishes) {
+        return fetch_anew(request, cache_request, params).await;
     }
-    let key = want.key(inquiry);
-    match inquiry.cache.fills.join(key, WINDOW_BYTES) {
-        Role::Fill(filler) if want.may_have_come && is_stored(inquiry, &key) => {
+    let key = params.key(cache_request);
+    match cache_request.cache.fills.join(key, WINDOW_BYTES) {
+        Role::Fill(filler) if params.may_have_come && is_stored(cache_request, &key) => {
             filler.end_without(Ending::Renewed);
             Fetched::Again
         }
-        Role::Fill(filler) => lead(request, inquiry, want, filler).await,
-        Role::Follow(fill) if has_expired(inquiry, &fill) => {
-            fetch_alone(request, inquiry, want).await
+        Role::Fill(filler) => lead(request, cache_request, params, filler).await,
+        Role::Follow(fill) if has_expired(cache_request, &fill) => {
+            fetch_alone(request, cache_request, params).await
         }
-        Role::Follow(fill) if inquiry.caching.proxy_cache_lock || fill.is_complete() => {
-            Box::pin(follow(request, inquiry, want, fill)).await
+        Role::Follow(fill) if cache_request.caching.proxy_cache_lock || fill.is_complete() => {
+            Box::pin(follow(request, cache_request, params, fill)).await
         }
-        Role::Follow(_) => fetch_alone(request, inquiry, want).await,
+        Role::Follow(_) => fetch_alone(request, cache_request, params).await,
     }
 }
 
 /// Whether it has arrived completely and is not fresh: then it is only for the requests that waited for it.
-pub fn has_expired(inquiry: &Inquiry<'_>, fill: &Fill) -> bool {
-    let is_fresh = |lifetime| inquiry.rules.is_fresh(lifetime, inquiry.now);
+pub fn has_expired(cache_request: &CacheRequest<'_>, fill: &Fill) -> bool {
+    let is_fresh = |lifetime| cache_request.rules.is_fresh(lifetime, cache_request.now);
     let lifetime = fill.metadata().and_then(|about| about.lifetime.as_ref());
     fill.is_complete() && !lifetime.is_none_or(is_fresh)
 }
 
-fn is_stored(inquiry: &Inquiry<'_>, key: &Key) -> bool {
-    let known = inquiry.store.index().peek(key);
+fn is_stored(cache_request: &CacheRequest<'_>, key: &Key) -> bool {
+    let known = cache_request.store.index().peek(key);
     known.is_some_and(|known| known.state == KeyState::Stored)
 }
 
 /// Fetches from the origin regardless of other requests; requests that arrive from now on may follow this one.
-pub async fn fetch_anew(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
-    let key = want.key(inquiry);
-    let filler = inquiry.cache.fills.take_over(key, WINDOW_BYTES);
-    lead(request, inquiry, want, filler).await
+pub async fn fetch_anew(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+) -> Fetched {
+    let key = params.key(cache_request);
+    let filler = cache_request.cache.fills.take_over(key, WINDOW_BYTES);
+    lead(request, cache_request, params, filler).await
 }
 
 /// Fetches from the origin beside other requests, for this one alone: it cannot be followed.
-async fn fetch_alone(request: &mut Request, inquiry: &Inquiry<'_>, want: Want) -> Fetched {
-    let key = want.key(inquiry);
-    let filler = inquiry.cache.fills.alone(key, WINDOW_BYTES);
-    lead(request, inquiry, want, filler).await
+async fn fetch_alone(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+) -> Fetched {
+    let key = params.key(cache_request);
+    let filler = cache_request.cache.fills.alone(key, WINDOW_BYTES);
+    lead(request, cache_request, params, filler).await
 }
 
 fn now_ms() -> u64 {
@@ -133,39 +145,47 @@ fn now_ms() -> u64 {
 /// The response that the request gets instead: it cannot be passed on.
 pub async fn fetch_behind(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     hit: &Hit,
 ) -> Result<bool, Outcome> {
-    let want = Want {
+    let params = FetchParams {
         stale: Some(hit.clone()),
         looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
         status: None,
         may_store: true,
         may_have_come: false,
     };
-    let key = want.key(inquiry);
-    let Role::Fill(filler) = inquiry.cache.fills.join(key, WINDOW_BYTES) else {
+    let key = params.key(cache_request);
+    let Role::Fill(filler) = cache_request.cache.fills.join(key, WINDOW_BYTES) else {
         return Ok(false);
     };
     filler.fill().begun(now_ms());
     // What is recorded of this fetch does not belong to the response that the request gets.
     let states = &mut request.states;
-    let (record, note) = (states.take::<Record>(), states.take::<Note>());
-    let prepared = prepare(request, inquiry, &want).await;
-    request.states.replace(record);
-    request.states.replace(note);
-    let storing = match inquiry.caching.proxy_no_cache.hold(request) {
+    let (upstream, cached) = (states.take::<UpstreamState>(), states.take::<CacheState>());
+    let prepared = prepare(request, cache_request, &params).await;
+    request.states.replace(upstream);
+    request.states.replace(cached);
+    let storing = match cache_request.caching.proxy_no_cache.hold(request) {
         true => Storing::No,
         false => Storing::Yes,
     };
     match prepared {
-        Ok(order) => {
-            let told = Told {
+        Ok(upstream_request) => {
+            let receivers = FillReceivers {
                 end: end_awaited(request),
                 hints: None,
                 switched: None,
             };
-            start(request, inquiry, &want, order, filler, storing, told);
+            start(
+                request,
+                cache_request,
+                &params,
+                upstream_request,
+                filler,
+                storing,
+                receivers,
+            );
             Ok(true)
         }
         Err(outcome) => {
@@ -192,15 +212,15 @@ fn end_awaited(request: &mut Request) -> Option<oneshot::Sender<()>> {
 /// Makes the upstream request.
 async fn prepare(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
-    want: &Want,
-) -> Result<Rc<Order>, Outcome> {
-    let note = cache_state::of(request);
-    if let Some(hit) = conditional_on(inquiry, want) {
-        note.set_validators(hit);
+    cache_request: &CacheRequest<'_>,
+    params: &FetchParams,
+) -> Result<Rc<UpstreamRequest>, Outcome> {
+    let state = cache_state::of(request);
+    if let Some(hit) = conditional_on(cache_request, params) {
+        state.set_validators(hit);
     }
     let variation = Variation {
-        is_cacheable: want.may_store,
+        is_cacheable: params.may_store,
         as_get: asks_as_get(request),
         lines: cache_state::of(request).conditions(),
     };
@@ -208,14 +228,17 @@ async fn prepare(
 }
 
 /// The stored response that the origin is asked to revalidate.
-fn conditional_on<'w>(inquiry: &Inquiry<'_>, want: &'w Want) -> Option<&'w Hit> {
-    let hit = want.stale.as_ref().filter(|_| want.may_store)?;
+fn conditional_on<'w>(
+    cache_request: &CacheRequest<'_>,
+    params: &'w FetchParams,
+) -> Option<&'w Hit> {
+    let hit = params.stale.as_ref().filter(|_| params.may_store)?;
     let can_be = matches!(hit.entry.head().status, 200 | 206);
-    (inquiry.caching.revalidates() && can_be).then_some(hit)
+    (cache_request.caching.revalidates() && can_be).then_some(hit)
 }
 
 /// The receivers of a fill's events beside its followers.
-struct Told {
+struct FillReceivers {
     hints: Option<mpsc::Sender<Box<ResponseHead>>>,
     switched: Option<oneshot::Sender<UpstreamResponse>>,
     end: Option<oneshot::Sender<()>>,
@@ -224,38 +247,38 @@ struct Told {
 /// Starts the fill's task.
 fn start(
     request: &Request,
-    inquiry: &Inquiry<'_>,
-    want: &Want,
-    order: Rc<Order>,
+    cache_request: &CacheRequest<'_>,
+    params: &FetchParams,
+    upstream_request: Rc<UpstreamRequest>,
     filler: Filler,
     storing: Storing,
-    told: Told,
+    receivers: FillReceivers,
 ) {
     let loop_ = &request.client.loop_;
-    let filling = Box::new(Filling {
+    let context = Box::new(FillContext {
         loop_: Rc::clone(loop_),
         generation: Rc::clone(&request.generation),
         location: request.location,
-        cache: Arc::clone(inquiry.cache),
-        key_text: inquiry.key_text.clone(),
-        main: inquiry.main,
-        looked_for: want.looked_for,
+        cache: Arc::clone(cache_request.cache),
+        key_text: cache_request.key_text.clone(),
+        main: cache_request.main,
+        looked_for: params.looked_for,
         head: (*request.head).clone(),
-        stale: want.stale.clone(),
-        is_miss: want.status == Some(Status::Miss),
-        is_conditional: conditional_on(inquiry, want).is_some(),
-        moment: inquiry.store.moment(),
+        stale: params.stale.clone(),
+        is_miss: params.status == Some(Status::Miss),
+        is_conditional: conditional_on(cache_request, params).is_some(),
+        moment: cache_request.store.moment(),
         seat: Some(loop_.seat()),
-        end: told.end,
+        end: receivers.end,
         asked: Moment::now().second(),
     });
-    let task = Task {
-        order,
+    let task = FillTask {
+        upstream_request,
         filler,
         storing,
-        hints: told.hints,
-        switched: told.switched,
-        filling,
+        hints: receivers.hints,
+        switched: receivers.switched,
+        context,
     };
     let errand = loop_.begin_errand();
     spawn_begun(Kind::Module("fill"), async move {
@@ -265,11 +288,16 @@ fn start(
 }
 
 /// Asks the origin, for this request and its followers.
-async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: Filler) -> Fetched {
+async fn lead(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+    filler: Filler,
+) -> Fetched {
     filler.fill().begun(now_ms());
-    cache_state::of(request).status = want.status;
-    let order = match Box::pin(prepare(request, inquiry, &want)).await {
-        Ok(order) => order,
+    cache_state::of(request).status = params.status;
+    let upstream_request = match Box::pin(prepare(request, cache_request, &params)).await {
+        Ok(upstream_request) => upstream_request,
         Err(outcome) => {
             filler.end_without(Ending::Refused(500));
             return Fetched::Answer(outcome);
@@ -279,33 +307,41 @@ async fn lead(request: &mut Request, inquiry: &Inquiry<'_>, want: Want, filler: 
     let Some(owner) = filler.requester() else {
         return Fetched::Pass;
     };
-    let (storing, question) = storing(inquiry, &want);
+    let (storing, question) = storing(cache_request, &params);
     let wants_hints = !request.location().own::<Hints>().early_hints.is_empty();
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
     let wants_switch = request.head.get(HeaderId::Upgrade).is_some();
     let (send_switched, switched) = wants_switch.then(oneshot::channel).unzip();
-    let told = Told {
+    let receivers = FillReceivers {
         hints: send_hints,
         switched: send_switched,
         end: None,
     };
-    start(request, inquiry, &want, order, filler, storing, told);
+    start(
+        request,
+        cache_request,
+        &params,
+        upstream_request,
+        filler,
+        storing,
+        receivers,
+    );
     if let Some(question) = question {
-        Box::pin(answer_question(request, inquiry, question)).await;
+        Box::pin(answer_question(request, cache_request, question)).await;
     }
     let Some(head) = head_after_hints(request, &owner, hints).await else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
-        return Box::pin(ended(request, inquiry, want, ending)).await;
+        return Box::pin(ended(request, cache_request, params, ending)).await;
     };
     if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
         return Fetched::Answer(Box::pin(to_client::respond(request, answer)).await);
     }
     let origin = match fill.metadata() {
         Some(_) => Origin::Fill,
-        None if want.may_store && is_storable(inquiry, &head) => Origin::Fill,
+        None if params.may_store && is_storable(cache_request, &head) => Origin::Fill,
         None => Origin::Server,
     };
-    Fetched::Answer(answer(request, inquiry, owner, &head, origin).await)
+    Fetched::Answer(answer(request, cache_request, owner, &head, origin).await)
 }
 
 /// Maximum of interim heads that wait to be passed on.
@@ -331,11 +367,14 @@ async fn head_after_hints(
 }
 
 /// How it is decided whether the response may be stored.
-fn storing(inquiry: &Inquiry<'_>, want: &Want) -> (Storing, Option<oneshot::Receiver<Question>>) {
-    if !want.may_store {
+fn storing(
+    cache_request: &CacheRequest<'_>,
+    params: &FetchParams,
+) -> (Storing, Option<oneshot::Receiver<StoreQuestion>>) {
+    if !params.may_store {
         return (Storing::No, None);
     }
-    if inquiry.caching.proxy_no_cache.is_empty() {
+    if cache_request.caching.proxy_no_cache.is_empty() {
         return (Storing::Yes, None);
     }
     let (ask, question) = oneshot::channel();
@@ -345,47 +384,47 @@ fn storing(inquiry: &Inquiry<'_>, want: &Want) -> (Storing, Option<oneshot::Rece
 /// Answers for `proxy_no_cache`, which may look at the response.
 async fn answer_question(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
-    question: oneshot::Receiver<Question>,
+    cache_request: &CacheRequest<'_>,
+    question: oneshot::Receiver<StoreQuestion>,
 ) {
-    let Ok(Question { head, may_store }) = question.await else {
+    let Ok(StoreQuestion { head, may_store }) = question.await else {
         return;
     };
-    *record_of(request).head.borrow_mut() = Some(head);
-    let _ = may_store.send(!inquiry.caching.proxy_no_cache.hold(request));
+    *upstream_state::of(request).head.borrow_mut() = Some(head);
+    let _ = may_store.send(!cache_request.caching.proxy_no_cache.hold(request));
 }
 
 async fn answer(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     follower: Follower,
     head: &Arc<ResponseHead>,
     origin: Origin,
 ) -> Outcome {
-    let body = follow::body(request, inquiry, follower, head).await;
+    let body = follow::body(request, cache_request, follower, head).await;
     response_head::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
 }
 
 /// The result for a request whose fill ended without a response.
 async fn ended(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
-    want: Want,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
     ending: Ending,
 ) -> Fetched {
-    let Some(hit) = want.stale else {
+    let Some(hit) = params.stale else {
         return match ending {
             Ending::Renewed => Fetched::Again,
             _ => Fetched::Answer(Outcome::Failed(Failure::new(status_of(ending)))),
         };
     };
     if ending == Ending::Renewed {
-        return renewed(request, inquiry, hit).await;
+        return renewed(request, cache_request, hit).await;
     }
-    if !may_cover(inquiry, &hit.known.lifetime, ending) {
+    if !may_cover(cache_request, &hit.known.lifetime, ending) {
         return Fetched::Answer(Outcome::Failed(Failure::new(status_of(ending))));
     }
-    served(serve(request, inquiry, &hit, Status::Stale).await)
+    served(serve(request, cache_request, &hit, Status::Stale).await)
 }
 
 fn served(outcome: Result<Outcome, Unusable>) -> Fetched {
@@ -396,9 +435,9 @@ fn served(outcome: Result<Outcome, Unusable>) -> Fetched {
 }
 
 /// The result after the origin said that the stored response has not changed.
-async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetched {
+async fn renewed(request: &mut Request, cache_request: &CacheRequest<'_>, old: Hit) -> Fetched {
     let found = match access(request) {
-        Ok(access) => inquiry.find(request, &access).await,
+        Ok(access) => cache_request.find(request, &access).await,
         Err(failure) => return Fetched::Answer(Outcome::Failed(failure)),
     };
     // With the lines that the 304 brought, if they could be stored.
@@ -406,7 +445,7 @@ async fn renewed(request: &mut Request, inquiry: &Inquiry<'_>, old: Hit) -> Fetc
         Ok(cache::store::LookupOutcome::Hit(new)) => new,
         _ => old,
     };
-    served(serve(request, inquiry, &hit, Status::Revalidated).await)
+    served(serve(request, cache_request, &hit, Status::Revalidated).await)
 }
 
 fn status_of(ending: Ending) -> u16 {
@@ -421,7 +460,7 @@ fn status_of(ending: Ending) -> u16 {
 }
 
 /// Whether the stored response may be used instead of this ending.
-fn may_cover(inquiry: &Inquiry<'_>, lifetime: &Lifetime, ending: Ending) -> bool {
+fn may_cover(cache_request: &CacheRequest<'_>, lifetime: &Lifetime, ending: Ending) -> bool {
     let (kind, failure) = match ending {
         Ending::Covered(status) => (UseStale::of_status(status), Lost::Status(status)),
         Ending::Lost(_) => (Some(UseStale::ERROR), Lost::Connection),
@@ -429,11 +468,11 @@ fn may_cover(inquiry: &Inquiry<'_>, lifetime: &Lifetime, ending: Ending) -> bool
         Ending::Invalid(_) => (Some(UseStale::INVALID_HEADER), Lost::Connection),
         Ending::Refused(_) | Ending::Renewed => return false,
     };
-    let use_stale = inquiry.caching.proxy_cache_use_stale;
+    let use_stale = cache_request.caching.proxy_cache_use_stale;
     let is_wanted = kind.is_some_and(|kind| use_stale.has(kind));
-    inquiry
+    cache_request
         .rules
-        .may_cover(lifetime, inquiry.now, failure, is_wanted)
+        .may_cover(lifetime, cache_request.now, failure, is_wanted)
 }
 
 /// How a follower's wait for a head ended.
@@ -448,12 +487,12 @@ enum Waited {
 /// Follows another request's fetch.
 async fn follow(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
-    want: Want,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
     mut fill: Fill,
 ) -> Fetched {
-    inquiry.cache.counters.follow();
-    let key = want.key(inquiry);
+    cache_request.cache.counters.follow();
+    let key = params.key(cache_request);
     let begun = now_ms();
     // Terminates: each turn waits for a part of the timeout, or takes the lead.
     loop {
@@ -461,33 +500,38 @@ async fn follow(
             return Fetched::Again;
         };
         cache_state::of(request).follows = !follower.fill().is_complete();
-        let waited = wait(request, inquiry, &follower, begun).await;
+        let waited = wait(request, cache_request, &follower, begun).await;
         match waited {
             Waited::TimedOut => return Fetched::Pass,
-            Waited::Aged => match inquiry.cache.fills.running(&key) {
+            Waited::Aged => match cache_request.cache.fills.running(&key) {
                 Some(other) if !other.is(&fill) => fill = other,
-                _ => return fetch_anew(request, inquiry, want).await,
+                _ => return fetch_anew(request, cache_request, params).await,
             },
             Waited::Head(Some(head)) => {
-                return followed(request, inquiry, follower, &head).await;
+                return followed(request, cache_request, follower, &head).await;
             }
             Waited::Head(None) => {
                 return match fill.ending() {
-                    Some(ending) => ended(request, inquiry, want, ending).await,
+                    Some(ending) => ended(request, cache_request, params, ending).await,
                     // It is for the other request alone.
-                    None => fetch_alone(request, inquiry, want).await,
+                    None => fetch_alone(request, cache_request, params).await,
                 };
             }
         }
     }
 }
 
-async fn wait(request: &Request, inquiry: &Inquiry<'_>, follower: &Follower, begun: u64) -> Waited {
+async fn wait(
+    request: &Request,
+    cache_request: &CacheRequest<'_>,
+    follower: &Follower,
+    begun: u64,
+) -> Waited {
     let now = now_ms();
     let left = |from: u64, ms: u64| Duration::from_millis((from + ms).saturating_sub(now));
-    let timeout = left(begun, inquiry.caching.proxy_cache_lock_timeout.0);
+    let timeout = left(begun, cache_request.caching.proxy_cache_lock_timeout.0);
     let fill_begun = follower.fill().begun(now);
-    let age = left(fill_begun, inquiry.caching.proxy_cache_lock_age.0);
+    let age = left(fill_begun, cache_request.caching.proxy_cache_lock_age.0);
     let wheel = Rc::clone(&request.client.loop_.wire.wheel);
     tokio::select! {
         biased;
@@ -500,7 +544,7 @@ async fn wait(request: &Request, inquiry: &Inquiry<'_>, follower: &Follower, beg
 /// Answers a follower, if the response is of the variant that it asks for.
 async fn followed(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     follower: Follower,
     head: &Arc<ResponseHead>,
 ) -> Fetched {
@@ -508,8 +552,8 @@ async fn followed(
         return Fetched::Pass;
     };
     if let Some(lifetime) = &about.lifetime {
-        let (rules, wishes) = (inquiry.rules, &inquiry.wishes);
-        if !rules.may_follow(lifetime, inquiry.now, wishes) {
+        let (rules, wishes) = (cache_request.rules, &cache_request.wishes);
+        if !rules.may_follow(lifetime, cache_request.now, wishes) {
             return match rules.refuses_miss(wishes) {
                 true => Fetched::Answer(Outcome::Failed(Failure::new(504))),
                 false => Fetched::Pass,
@@ -517,20 +561,22 @@ async fn followed(
         }
     }
     if !about.vary.is_empty() {
-        let own = variant(inquiry.main, &about.vary, lines(request));
+        let own = variant(cache_request.main, &about.vary, lines(request));
         if own != about.variant {
             return Fetched::Variant(own);
         }
     }
-    let note = cache_state::of(request);
-    note.status = Some(Status::Hit);
-    let age = about.lifetime.map(|lifetime| lifetime.age(inquiry.now));
-    note.age = age;
+    let state = cache_state::of(request);
+    state.status = Some(Status::Hit);
+    let age = about
+        .lifetime
+        .map(|lifetime| lifetime.age(cache_request.now));
+    state.age = age;
     let origin = match follower.fill().is_complete() {
         true => Origin::Cache,
         false => Origin::Fill,
     };
-    let outcome = answer(request, inquiry, follower, head, origin).await;
+    let outcome = answer(request, cache_request, follower, head, origin).await;
     Fetched::Answer(match age {
         Some(age) => with_age(outcome, age),
         None => outcome,

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 600;
 
 /// An entry to be written, and its means of writing.
-pub struct Saving {
+pub struct EntryToWrite {
     /// The cache.
     pub cache: Arc<Cache>,
     /// Its store.
@@ -33,7 +33,7 @@ pub struct Saving {
     /// The loop's part of the disk layer.
     pub local: Local,
     /// The body.
-    pub body: Body,
+    pub body: BodySource,
     /// The head.
     pub head: Arc<ResponseHead>,
     /// The key that it is stored under.
@@ -59,32 +59,32 @@ pub struct Saving {
 }
 
 /// A body that is to be written.
-pub enum Body {
+pub enum BodySource {
     /// A body that arrives at the follower that writes it.
-    UpstreamBody(Follower),
+    Follower(Follower),
     /// A body that is here completely.
     Whole(Bytes, Unindexed),
 }
 
-impl Body {
+impl BodySource {
     fn fill(&self) -> &Fill {
         match self {
-            Self::UpstreamBody(saver) => saver.fill(),
+            Self::Follower(saver) => saver.fill(),
             Self::Whole(_, unfound) => unfound.fill(),
         }
     }
 }
 
 /// The result of writing a body.
-enum End {
+enum WriteEnd {
     Whole,
     GivenUp,
 }
 
 /// Upper bound of the bytes of a response that are in memory until they are written.
-struct Unsaved(Arc<Cache>, u64, Charge);
+struct UnsavedBytes(Arc<Cache>, u64, Charge);
 
-impl Unsaved {
+impl UnsavedBytes {
     fn new(cache: &Arc<Cache>, expected: u64) -> Self {
         let mut unsaved = Self(Arc::clone(cache), 0, charge(Holder::Fills, 0));
         unsaved.note(expected);
@@ -100,31 +100,34 @@ impl Unsaved {
     }
 }
 
-impl Drop for Unsaved {
+impl Drop for UnsavedBytes {
     fn drop(&mut self) {
         self.0.backpressure.end_saving(self.1);
     }
 }
 
 /// Writes an entry.
-pub async fn run(mut saving: Saving) {
-    let mut unsaved = Unsaved::new(&saving.cache, saving.expected);
+pub async fn run(mut saving: EntryToWrite) {
+    let mut unsaved = UnsavedBytes::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),
     };
     let outcome = match saving.write(&mut writing, &mut unsaved).await {
-        Ok(End::Whole) => writing.publish(&saving.local).await.map(|_| End::Whole),
+        Ok(WriteEnd::Whole) => writing
+            .publish(&saving.local)
+            .await
+            .map(|_| WriteEnd::Whole),
         other => other,
     };
     match outcome {
         // It can be found without the fill only from now on: the index knows it.
-        Ok(End::Whole) => return,
+        Ok(WriteEnd::Whole) => return,
         // The reason was logged where it was given up.
-        Ok(End::GivenUp) => {}
+        Ok(WriteEnd::GivenUp) => {}
         Err(error) => saving.tell(&error),
     }
-    let Saving {
+    let EntryToWrite {
         local,
         body,
         permit,
@@ -148,7 +151,7 @@ async fn wait_for_readers(fill: &Fill) {
     }
 }
 
-impl Saving {
+impl EntryToWrite {
     async fn begin(&self) -> Result<EntryWriter, Error> {
         let head = &self.head;
         let description = Description {
@@ -183,13 +186,13 @@ impl Saving {
     async fn write(
         &mut self,
         writing: &mut EntryWriter,
-        unsaved: &mut Unsaved,
-    ) -> Result<End, Error> {
+        unsaved: &mut UnsavedBytes,
+    ) -> Result<WriteEnd, Error> {
         let saver = match &mut self.body {
-            Body::UpstreamBody(saver) => saver,
-            Body::Whole(bytes, _) => {
+            BodySource::Follower(saver) => saver,
+            BodySource::Whole(bytes, _) => {
                 writing.push(&self.local, std::mem::take(bytes)).await?;
-                return Ok(End::Whole);
+                return Ok(WriteEnd::Whole);
             }
         };
         loop {
@@ -199,9 +202,9 @@ impl Saving {
                     writing.push(&self.local, bytes).await?;
                 }
                 NextPiece::Flush => Box::pin(writing.flush(&self.local)).await?,
-                NextPiece::End => return Ok(End::Whole),
+                NextPiece::End => return Ok(WriteEnd::Whole),
                 NextPiece::Alone | NextPiece::Broken | NextPiece::Written(_) => {
-                    return Ok(End::GivenUp);
+                    return Ok(WriteEnd::GivenUp);
                 }
             }
             saver.written(writing.written());

@@ -39,9 +39,9 @@ pub async fn answer(
         return None;
     }
     let age = lifetime.age(now);
-    let note = cache_state::of(request);
-    note.status = Some(Status::Hit);
-    note.age = Some(age);
+    let state = cache_state::of(request);
+    state.status = Some(Status::Hit);
+    state.age = Some(age);
     let range = entry.body();
     let body = whole.slice(range.start as usize..range.end as usize);
     let head = Box::new(entry.head().clone());

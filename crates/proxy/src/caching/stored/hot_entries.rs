@@ -37,27 +37,27 @@ const BYTES_MAX: usize = 16 << 10;
 
 /// The ready responses of one loop.
 #[derive(Debug, Default)]
-pub struct Ready(Places<Prepared, PLACES>);
+pub struct HotEntries(Places<HotEntry, PLACES>);
 
-slotted!(LOOP: Ready);
+slotted!(LOOP: HotEntries);
 
-impl Ready {
-    fn of(loop_: &Loop) -> &Ready {
+impl HotEntries {
+    fn of(loop_: &Loop) -> &HotEntries {
         loop_.state.get_or_init(|| {
-            loop_.add_spare_memory(|loop_| Ready::of(loop_).0.clear());
-            Ready::default()
+            loop_.add_spare_memory(|loop_| HotEntries::of(loop_).0.clear());
+            HotEntries::default()
         })
     }
 }
 
-struct Prepared {
+struct HotEntry {
     key_text: Bytes,
     generation: u64,
     location: LocationId,
     cache: Arc<Cache>,
     entry: Rc<Entry>,
     head: Response,
-    body: Kept,
+    body: HotBody,
     age: RefCell<AgeText>,
 }
 
@@ -81,7 +81,7 @@ impl AgeText {
 }
 
 /// The place of a body.
-enum Kept {
+enum HotBody {
     /// There is no body.
     Nowhere,
     /// In this entry.
@@ -100,7 +100,7 @@ pub fn answer(
     if cache.fills.has_complete() {
         return None;
     }
-    let prepared = Ready::of(&request.client.loop_)
+    let prepared = HotEntries::of(&request.client.loop_)
         .0
         .get(key_text, |prepared| {
             prepared.location == request.location
@@ -116,9 +116,9 @@ pub fn answer(
         return None;
     }
     let body = match &prepared.body {
-        Kept::Nowhere => Body::Empty,
-        Kept::Here(bytes) => Body::bytes(bytes.clone()),
-        Kept::Copied(file) => {
+        HotBody::Nowhere => Body::Empty,
+        HotBody::Here(bytes) => Body::bytes(bytes.clone()),
+        HotBody::Copied(file) => {
             let range = prepared.entry.body();
             Body::file(file.upgrade()?, range.start, range.end - range.start)
         }
@@ -127,10 +127,10 @@ pub fn answer(
     let age = known.lifetime.age(now);
     let digits = prepared.age.borrow_mut().of(age);
     response.headers.push("Age", digits);
-    let note = cache_state::of(request);
-    note.status = Some(Status::Hit);
-    note.age = Some(age);
-    note.entry = Some(Rc::clone(&prepared.entry));
+    let state = cache_state::of(request);
+    state.status = Some(Status::Hit);
+    state.age = Some(age);
+    state.entry = Some(Rc::clone(&prepared.entry));
     Some(Outcome::Answer(response))
 }
 
@@ -151,16 +151,16 @@ pub fn keep(
         return;
     }
     let body = match &response.body {
-        Body::Empty => Kept::Nowhere,
+        Body::Empty => HotBody::Nowhere,
         Body::Once(message::Chunk::Bytes(bytes)) if bytes.len() <= BYTES_MAX => {
-            Kept::Here(bytes.clone())
+            HotBody::Here(bytes.clone())
         }
         Body::Once(message::Chunk::File(range)) if range.file.has_copy() => {
-            Kept::Copied(Rc::downgrade(&range.file))
+            HotBody::Copied(Rc::downgrade(&range.file))
         }
         _ => return,
     };
-    let prepared = Prepared {
+    let prepared = HotEntry {
         key_text: key_text.clone(),
         generation: request.generation.number,
         location: request.location,
@@ -170,7 +170,9 @@ pub fn keep(
         body,
         age: RefCell::default(),
     };
-    Ready::of(&request.client.loop_).0.put(key_text, prepared);
+    HotEntries::of(&request.client.loop_)
+        .0
+        .put(key_text, prepared);
 }
 
 /// Whether the response made from a head may differ between requests.

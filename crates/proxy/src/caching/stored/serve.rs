@@ -11,7 +11,7 @@ use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
-use crate::caching::cache_request::{Inquiry, access, local};
+use crate::caching::cache_request::{CacheRequest, access, local};
 use crate::caching::stored::age::with_age;
 use crate::caching::stored::{hot_entries, verify};
 use crate::response::response_head;
@@ -37,30 +37,36 @@ pub struct Unusable;
 /// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin is to be asked.
 pub async fn serve(
     request: &mut Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     hit: &Hit,
     status: Status,
 ) -> Result<Outcome, Unusable> {
     let body = match hit.known.is_verified || request.is_head() {
         true => body_of(hit),
-        false => Box::pin(checked(request, inquiry, hit)).await?,
+        false => Box::pin(checked(request, cache_request, hit)).await?,
     };
-    let age = hit.known.lifetime.age(inquiry.now);
-    let note = cache_state::of(request);
-    note.status = Some(status);
-    note.follows = false;
-    note.age = Some(age);
+    let age = hit.known.lifetime.age(cache_request.now);
+    let state = cache_state::of(request);
+    state.status = Some(status);
+    state.follows = false;
+    state.age = Some(age);
     let mut head = Box::new(hit.entry.head().clone());
     if let Some(framing) = framing_for_head(request, hit) {
         head.framing = framing;
     }
     let mut outcome = response_head::shape(request, head, body, Origin::Cache);
     if let Outcome::Answer(response) = &mut outcome {
-        if inquiry.caching.proxy_cache_rfc9111 {
+        if cache_request.caching.proxy_cache_rfc9111 {
             response.ranges = Ranges::Allowed;
         }
         if status == Status::Hit && hit.known.is_verified {
-            hot_entries::keep(request, inquiry.cache, &inquiry.key_text, hit, response);
+            hot_entries::keep(
+                request,
+                cache_request.cache,
+                &cache_request.key_text,
+                hit,
+                response,
+            );
         }
     }
     Ok(with_age(outcome, age))
@@ -98,23 +104,23 @@ fn body_of(hit: &Hit) -> Body<Rc<OpenFile>> {
 /// The stored body, not checked yet.
 async fn checked(
     request: &Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     hit: &Hit,
 ) -> Result<Body<Rc<OpenFile>>, Unusable> {
     let mut checks = Checks::of(hit);
     let len = hit.entry.body_len();
     if len > CHECKED_FIRST_MAX {
-        return Ok(verify::body(request, inquiry, hit.clone(), checks));
+        return Ok(verify::body(request, cache_request, hit.clone(), checks));
     }
     let access = access(request).map_err(|_: Failure| Unusable)?;
-    let done = inquiry
+    let done = cache_request
         .store
         .verify(local(request), &access, hit, &mut checks, &(0..len))
         .await;
     match done {
         Ok(()) => Ok(body_of(hit)),
         Err(error) => {
-            inquiry.cache.tell("an entry cannot be used", &error);
+            cache_request.cache.tell("an entry cannot be used", &error);
             Err(Unusable)
         }
     }

@@ -11,7 +11,7 @@ use cache::store::{Checks, Hit};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, FileRange, Source};
 
-use crate::caching::cache_request::{Inquiry, local};
+use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::open_cache::Cache;
 use httpcore::files;
 use httpcore::request::Request;
@@ -20,19 +20,19 @@ use httpcore::request::Request;
 const WINDOW: u64 = 1 << 20;
 
 /// A body that is being sent.
-struct Checked {
+struct VerifiedBody {
     /// The verifier; while it works, it is in `checking`.
-    checker: Option<Box<Checker>>,
-    checking: Option<Checking>,
+    verifier: Option<Box<Verifier>>,
+    verifying: Option<Verifying>,
     file: Rc<OpenFile>,
     body_start: u64,
     at: u64,
     end: u64,
 }
 
-type Checking = Pin<Box<dyn Future<Output = (Box<Checker>, Result<(), cache::Error>)>>>;
+type Verifying = Pin<Box<dyn Future<Output = (Box<Verifier>, Result<(), cache::Error>)>>>;
 
-struct Checker {
+struct Verifier {
     cache: Arc<Cache>,
     store: Store,
     local: Local,
@@ -41,7 +41,7 @@ struct Checker {
     checks: Checks,
 }
 
-impl Checker {
+impl Verifier {
     async fn check(
         mut self: Box<Self>,
         from: u64,
@@ -70,31 +70,31 @@ impl Checker {
 #[must_use]
 pub fn body(
     request: &Request,
-    inquiry: &Inquiry<'_>,
+    cache_request: &CacheRequest<'_>,
     hit: Hit,
     checks: Checks,
 ) -> Body<Rc<OpenFile>> {
     let range = hit.entry.body();
     let pool = files::pool(request).cloned();
-    let checker = Checker {
-        cache: Arc::clone(inquiry.cache),
-        store: inquiry.store.clone(),
+    let verifier = Verifier {
+        cache: Arc::clone(cache_request.cache),
+        store: cache_request.store.clone(),
         local: local(request).clone(),
-        pool: pool.unwrap_or_else(|_| inquiry.store.settings().pool.clone()),
+        pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
         checks,
         hit,
     };
-    Body::Stream(Box::new(Checked {
-        file: Rc::clone(&checker.hit.file),
-        checker: Some(Box::new(checker)),
-        checking: None,
+    Body::Stream(Box::new(VerifiedBody {
+        file: Rc::clone(&verifier.hit.file),
+        verifier: Some(Box::new(verifier)),
+        verifying: None,
         body_start: range.start,
         at: 0,
         end: range.end - range.start,
     }))
 }
 
-impl Source<Rc<OpenFile>> for Checked {
+impl Source<Rc<OpenFile>> for VerifiedBody {
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -103,22 +103,22 @@ impl Source<Rc<OpenFile>> for Checked {
             return Poll::Ready(None);
         }
         let to = (self.at + WINDOW).min(self.end);
-        if let Some(checker) = self.checker.take() {
-            self.checking = Some(Box::pin(checker.check(self.at, to)));
+        if let Some(verifier) = self.verifier.take() {
+            self.verifying = Some(Box::pin(verifier.check(self.at, to)));
         }
-        let Some(checking) = &mut self.checking else {
+        let Some(verifying) = &mut self.verifying else {
             return Poll::Ready(Some(Err(BodyError::Truncated)));
         };
-        let (checker, done) = ready!(checking.as_mut().poll(cx));
-        self.checking = None;
+        let (verifier, done) = ready!(verifying.as_mut().poll(cx));
+        self.verifying = None;
         if let Err(error) = done {
-            let cache = &checker.cache;
+            let cache = &verifier.cache;
             let what = "an entry is cut off where it cannot be used";
             cache.tell(what, &error);
             self.end = self.at;
             return Poll::Ready(Some(Err(BodyError::Logged)));
         }
-        self.checker = Some(checker);
+        self.verifier = Some(verifier);
         let (offset, len) = (self.body_start + self.at, to - self.at);
         self.at = to;
         Poll::Ready(Some(Ok(Chunk::File(FileRange {
