@@ -4,9 +4,10 @@
 //! that what the machine does besides does not matter (valgrind would have none of openat2). What the kernel does is not in it; nor is it
 //! time, nor what timers have the loop do: how often they end meanwhile depends on how long a step takes. Invariant: a request that was not answered as it should be is never counted.
 //!
-//! With `--figures` they are compared with those of a program that counts nothing (the feature `without_figures`, built for it).
+//! With `--functions` they are printed by function. With `--figures` they are compared with those of a program that counts nothing (the feature `without_figures`, built for it).
 
 mod clock;
+mod functions;
 mod origin;
 mod server;
 mod steps;
@@ -51,6 +52,7 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     let mut arguments = arguments.to_vec();
     let is_recorded = flag(&mut arguments, "--record");
     let is_of_figures = flag(&mut arguments, "--figures");
+    let is_by_function = flag(&mut arguments, "--functions");
     let binary = match option(&mut arguments, "--binary")? {
         Some(path) => PathBuf::from(path),
         None => built(project, None)?,
@@ -62,6 +64,9 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
         return cost_of_figures(&binary, &built(project, Some("without_figures"))?);
     }
     let path = project.join(RECORD);
+    if is_by_function {
+        return by_function(&binary);
+    }
     if is_recorded {
         let counts = count(&binary, &BTreeMap::new())?;
         let lines: String = counts
@@ -183,6 +188,30 @@ fn count(
             Ok((what, least))
         })
         .collect()
+}
+
+/// Prints the functions of the cheapest request of each case.
+fn by_function(binary: &Path) -> Result<(), String> {
+    let origin = origin::start()?;
+    let mut server = server::Server::start(binary, origin)?;
+    for (_, path) in CASES {
+        server.ask(path, WARM)?;
+    }
+    let functions = functions::Functions::of(binary, server.pid())?;
+    let steps = steps::Steps::of(server.pid(), server.loop_thread()?)?;
+    for (what, path) in CASES {
+        let mut least = (u64::MAX, Default::default());
+        for _ in 0..COUNTED {
+            thread::sleep(APART);
+            let count = steps.count_during(|| server.ask(path, 1))?;
+            let addresses = steps.take_addresses();
+            if count < least.0 {
+                least = (count, addresses);
+            }
+        }
+        functions.print(what, &least.1);
+    }
+    Ok(())
 }
 
 fn recorded(text: &str) -> Result<BTreeMap<&str, u64>, String> {

@@ -7,9 +7,10 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct Steps {
 #[derive(Default)]
 struct Shared {
     count: AtomicU64,
+    /// Steps by their address, while a request is counted.
+    addresses: Mutex<HashMap<u64, u64>>,
     is_still: AtomicBool,
 }
 
@@ -69,6 +72,11 @@ impl Steps {
         let count = self.when_idle() - before;
         self.shared.is_still.store(false, Ordering::Release);
         asked.map(|()| count)
+    }
+
+    /// The steps of the last request that was counted, by their address.
+    pub fn take_addresses(&self) -> HashMap<u64, u64> {
+        std::mem::take(&mut *self.shared.addresses.lock().expect("no holder panics"))
     }
 
     /// The count, once the thread waits. That it makes no step says nothing on a busy machine, where it may wait for a processor.
@@ -151,6 +159,10 @@ impl Traced {
         if self.has_events {
             let count = if is_answered { READING } else { 1 };
             self.shared.count.fetch_add(count, Ordering::Release);
+            if self.shared.is_still.load(Ordering::Acquire) {
+                let mut addresses = self.shared.addresses.lock().expect("no holder panics");
+                *addresses.entry(registers.rip).or_default() += count;
+            }
         }
         Ok(())
     }
