@@ -26,6 +26,8 @@ pub fn run(project: &Path) -> Result<(), String> {
             rust(&name, &text, &mut faults);
         } else if name.ends_with("Cargo.toml") {
             manifest(&name, &text, &mut faults);
+        } else if name == "ARCHITECTURE.md" {
+            paths(project, &text, &mut faults);
         } else if is_script(&name, &text) {
             length(&name, &text, &mut faults);
         }
@@ -50,6 +52,19 @@ pub fn files(project: &Path) -> Result<Vec<String>, String> {
         .lines()
         .map(str::to_owned)
         .collect())
+}
+
+/// Every path below `crates` that the text names is there.
+fn paths(project: &Path, text: &str, faults: &mut Vec<String>) {
+    for (number, line) in text.lines().enumerate() {
+        let quoted = line.split('`').skip(1).step_by(2);
+        for path in quoted.filter(|path| path.contains("/src/")) {
+            if !project.join("crates").join(path).exists() {
+                let at = number + 1;
+                faults.push(format!("ARCHITECTURE.md:{at}: there is no crates/{path}"));
+            }
+        }
+    }
 }
 
 fn is_script(name: &str, text: &str) -> bool {
@@ -158,6 +173,18 @@ mod tests {
         );
         assert!(
             faults_of("a.rs", &format!("//! A.\n{}", "//\n".repeat(600))).contains("601 lines")
+        );
+    }
+
+    #[test]
+    fn the_architecture_names_files_that_exist() {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut faults = Vec::new();
+        let text = "`sys/src/lib.rs`, `sys/src/`\n`sys/src/none.rs`, `a/b`";
+        paths(project, text, &mut faults);
+        assert_eq!(
+            faults,
+            ["ARCHITECTURE.md:2: there is no crates/sys/src/none.rs"]
         );
     }
 
