@@ -3,6 +3,8 @@
 //! Not here: the steps of that way (`upstream_request`, `exchange`, `response`), and those through a cache (`caching`).
 
 use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use message::Header;
 use runtime::timing::yield_turn;
@@ -12,10 +14,10 @@ use crate::caching::{lookup, purging};
 use crate::exchange::upstream_exchange::{ExchangeStep, UpstreamExchange};
 use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
-use crate::settings::proxy_pass::groups;
+use crate::settings::proxy_pass::{Passing, groups};
 use crate::state::cache_state::CacheState;
 use crate::state::upstream_state::UpstreamState;
-use crate::upstream_request::request;
+use crate::upstream_request::request::{self, UpstreamRequest};
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
@@ -60,26 +62,26 @@ fn is_cached(request: &Request) -> bool {
 }
 
 async fn pass_on(request: &mut Request) -> Outcome {
-    let response = match answered(request).await {
+    let Some(passing) = request.location().made.share::<Passing>() else {
+        return Outcome::Failed(Failure::new(500));
+    };
+    let response = match answered(request, &passing).await {
         Ok(response) => response,
         Err(outcome) => return outcome,
     };
-    if is_cached(request) {
-        Box::pin(purging::invalidate(request, response.head.status)).await;
+    if passing.groups.caching.is_on() {
+        Box::pin(purging::invalidate(request, &passing, response.head.status)).await;
     }
-    to_client::respond(request, response).await
+    to_client::respond(request, &passing, response).await
 }
 
-async fn answered(request: &mut Request) -> Result<UpstreamResponse, Outcome> {
-    let variation = Variation {
-        // With a cache a HEAD may be sent as GET, though this response is not stored.
-        as_get: request.states.get::<CacheState>().is_some() && asks_as_get(request),
-        ..Variation::default()
-    };
-    let upstream_request = request::make(request, &variation).await?;
-    let ignores =
-        groups(request.location()).is_some_and(|groups| groups.asking.proxy_ignore_client_abort);
-    let leaving = match ignores || store::is_on(request) {
+async fn answered(
+    request: &mut Request,
+    passing: &Arc<Passing>,
+) -> Result<UpstreamResponse, Outcome> {
+    let upstream_request = upstream_request(request, passing).await?;
+    let ignores = passing.groups.asking.proxy_ignore_client_abort;
+    let leaving = match ignores || store::is_on(passing) {
         true => Leaving::IsIgnored,
         false => Leaving::Ends,
     };
@@ -87,11 +89,25 @@ async fn answered(request: &mut Request) -> Result<UpstreamResponse, Outcome> {
     let mut exchange = UpstreamExchange::new(upstream_request);
     loop {
         // By reference: it is large, and is in place already.
-        let step = request_body::alongside(request, leaving, pin!(exchange.next())).await?;
-        match step {
+        let step = request_body::alongside(request, leaving, pin!(exchange.next())).await;
+        let head = match step? {
             Ok(ExchangeStep::Answer(answer)) => return Ok(answer),
-            Ok(ExchangeStep::Interim(head)) => Box::pin(early_hints::pass(request, &head)).await,
+            Ok(ExchangeStep::Interim(head)) => head,
             Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
-        }
+        };
+        Box::pin(early_hints::pass(request, &head)).await;
     }
+}
+
+/// The upstream request. Its own function, so that nothing that it is made of stays in the exchange's future.
+async fn upstream_request(
+    request: &mut Request,
+    passing: &Arc<Passing>,
+) -> Result<Rc<UpstreamRequest>, Outcome> {
+    let variation = Variation {
+        // With a cache a HEAD may be sent as GET, though this response is not stored.
+        as_get: request.states.get::<CacheState>().is_some() && asks_as_get(request, passing),
+        ..Variation::default()
+    };
+    request::make(request, passing, &variation).await
 }

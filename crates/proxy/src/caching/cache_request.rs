@@ -20,7 +20,7 @@ use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
 use crate::settings::directives::Proxy;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::{PassTarget, Passing, groups};
+use crate::settings::proxy_pass::{PassTarget, Passing};
 use crate::settings::url::{Url, with_slash};
 use crate::state::variables;
 use crate::upstream_request::head;
@@ -31,6 +31,8 @@ use httpcore::settings::Location;
 
 /// A request's lookup in a cache; see the module.
 pub struct CacheRequest<'a> {
+    /// What its location makes of its directives.
+    pub passing: &'a Passing,
     /// The cache.
     pub cache: &'a Arc<Cache>,
     /// Its store.
@@ -54,7 +56,7 @@ impl<'a> CacheRequest<'a> {
     #[must_use]
     pub fn new(
         request: &Request,
-        location: &'a Location,
+        (location, passing): (&'a Location, &'a Passing),
         cache: &'a Arc<Cache>,
         store: &'a Store,
         key_text: Bytes,
@@ -68,6 +70,7 @@ impl<'a> CacheRequest<'a> {
             false => RequestControl::default(),
         };
         Self {
+            passing,
             cache,
             store,
             caching: location.own::<Caching>(),
@@ -124,26 +127,21 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
 
 /// The name of a request's cache; None: it has none.
 #[must_use]
-pub fn cache_name(request: &Request) -> Option<Bytes> {
-    let caching = &groups(request.location())?.caching;
-    let template = caching.proxy_cache.value.on()?;
+pub fn cache_name(request: &Request, passing: &Passing) -> Option<Bytes> {
+    let template = passing.groups.caching.proxy_cache.value.on()?;
     Some(request.evaluate(template))
 }
 
 /// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
 /// gateways there is no default, as in nginx.)
-/// gateway nothing is made, as in nginx.)
 #[must_use]
-pub fn key_text(request: &Request) -> Bytes {
-    if let Some(groups) = groups(request.location())
-        && let Some(template) = &groups.caching.proxy_cache_key
-    {
+pub fn key_text(request: &Request, passing: &Passing) -> Bytes {
+    if let Some(template) = &passing.groups.caching.proxy_cache_key {
         return request.evaluate(template);
     }
-    let passing = request.location().made::<Passing>();
-    let Some(passing) = passing.filter(|passing| passing.family == Family::Proxy) else {
+    if passing.family != Family::Proxy {
         return Bytes::new();
-    };
+    }
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
     text.extend_from_slice(passing.family.scheme().as_bytes());
     variables::host(request, &mut text);
@@ -186,22 +184,18 @@ pub fn is_storable(cache_request: &CacheRequest<'_>, head: &ResponseHead) -> boo
 
 /// Whether the client's HEAD is passed on as GET.
 #[must_use]
-pub fn asks_as_get(request: &Request) -> bool {
-    let location = request.location();
-    let passing = location.made::<Passing>();
+pub fn asks_as_get(request: &Request, passing: &Passing) -> bool {
     request.method == Method::Head
-        && location.own::<Proxy>().proxy_cache_convert_head
-        && passing.is_some_and(|passing| passing.family == Family::Proxy)
+        && request.location().own::<Proxy>().proxy_cache_convert_head
+        && passing.family == Family::Proxy
 }
 
 /// Whether it is a HEAD that a gateway gets as such, with nothing of that in the key. A GET would then get a response
 /// without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
 #[must_use]
-pub fn is_head_alone(request: &Request) -> bool {
-    let location = request.location();
-    let passing = location.made::<Passing>();
-    let is_of_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
-    let key = location.own::<Caching>().proxy_cache_key.as_ref();
+pub fn is_head_alone(request: &Request, passing: &Passing) -> bool {
+    let is_of_gateway = passing.family != Family::Proxy;
+    let key = request.location().own::<Caching>().proxy_cache_key.as_ref();
     let names_method =
         |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
     request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)

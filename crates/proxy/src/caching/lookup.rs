@@ -22,13 +22,14 @@ use crate::caching::stored::{foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};
 use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
-use crate::settings::proxy_pass::groups;
+use crate::settings::proxy_pass::Passing;
 use crate::state::cache_state;
 use crate::state::cache_state::{CacheState, Status};
 use httpcore::Failure;
 use httpcore::generation::Generation;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::settings::Location;
 
 /// Maximum of lookups that one request repeats because another one stored or renewed what it waits for.
 const TURNS_MAX: u32 = 4;
@@ -38,20 +39,25 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
     // The record of an earlier location, which sent the request here, is not about this one's cache.
     request.states.take::<CacheState>();
-    let outcome = through(request, &generation).await;
+    let location = generation.settings.location(request.location);
+    let passing = location.made::<Passing>()?;
+    let outcome = through(request, &generation, (location, passing)).await;
     if let Some(state) = request.states.get::<CacheState>()
         && let Some(status) = state.status
-        && let Some(cache) =
-            cache_name(request).and_then(|name| registry::find(&generation.settings, &name))
+        && let Some(cache) = cache_name(request, passing)
+            .and_then(|name| registry::find(&generation.settings, &name))
     {
         cache.counters.count(status, request.client.loop_.index);
     }
     outcome
 }
 
-async fn through(request: &mut Request, generation: &Generation) -> Option<Outcome> {
-    let location = generation.settings.location(request.location);
-    let caching = &groups(location)?.caching;
+async fn through(
+    request: &mut Request,
+    generation: &Generation,
+    (location, passing): (&Location, &Passing),
+) -> Option<Outcome> {
+    let caching = &passing.groups.caching;
     let name = request.evaluate(caching.proxy_cache.value.on()?);
     if name.is_empty() || name == "off" {
         return None;
@@ -63,7 +69,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     if !is_purge && !is_asked(request, caching) {
         return None;
     }
-    let key_text = key_text(request);
+    let key_text = key_text(request, passing);
     cache_state::of(request).key = key_text.clone();
     let is_bypass = caching.proxy_cache_bypass.hold(request);
     let rules = rules(location);
@@ -74,11 +80,16 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
     }
     let Some(store) = cache.opened().await else {
         return match is_plain && cache.is_taken() {
-            true => Box::pin(foreign_cache::answer(request, rules, cache, &key_text)).await,
+            true => {
+                Box::pin(foreign_cache::answer(
+                    request, passing, rules, cache, &key_text,
+                ))
+                .await
+            }
             false => None,
         };
     };
-    let cache_request = CacheRequest::new(request, location, cache, store, key_text);
+    let cache_request = CacheRequest::new(request, (location, passing), cache, store, key_text);
     if is_purge {
         return Some(Box::pin(purging::purge(request, &cache_request)).await);
     }
@@ -86,7 +97,7 @@ async fn through(request: &mut Request, generation: &Generation) -> Option<Outco
         let params = FetchParams {
             status: Some(Status::Bypass),
             // However far in a range begins.
-            may_store: !cache_request::is_head_alone(request)
+            may_store: !cache_request::is_head_alone(request, passing)
                 && !rules.forbids_storing(&cache_request.wishes),
             ..FetchParams::default()
         };
@@ -241,7 +252,9 @@ fn judge(request: &Request, cache_request: &CacheRequest<'_>, hit: Hit) -> Looku
     ) {
         ReuseDecision::Use if is_fresh => LookupStep::Use(hit, Status::Hit),
         ReuseDecision::Use
-            if may_be_old && caching.updates_behind() && !cache_request::is_head_alone(request) =>
+            if may_be_old
+                && caching.updates_behind()
+                && !cache_request::is_head_alone(request, cache_request.passing) =>
         {
             LookupStep::UseAndUpdate(hit)
         }
@@ -311,6 +324,6 @@ fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
 fn may_store(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
     let caching: &Caching = cache_request.caching;
     !is_range_far(request, caching)
-        && !cache_request::is_head_alone(request)
+        && !cache_request::is_head_alone(request, cache_request.passing)
         && !cache_request.rules.forbids_storing(&cache_request.wishes)
 }

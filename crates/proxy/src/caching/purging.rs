@@ -14,6 +14,7 @@ use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::registry;
 use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
+use crate::settings::proxy_pass::Passing;
 use crate::state::cache_state;
 use httpcore::Failure;
 use httpcore::Response;
@@ -79,7 +80,7 @@ async fn purge_tags(
 }
 
 /// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
-pub async fn invalidate(request: &mut Request, status: u16) {
+pub async fn invalidate(request: &mut Request, passing: &Passing, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let caching = location.own::<Caching>();
@@ -89,12 +90,12 @@ pub async fn invalidate(request: &mut Request, status: u16) {
     if !invalidates(request.head.method_text(), status) {
         return;
     }
-    let name = cache_name(request);
+    let name = cache_name(request, passing);
     let cache = name.and_then(|name| registry::find(&generation.settings, &name));
     let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
         return;
     };
-    let key = Key::of(&cache_request::key_text(request));
+    let key = Key::of(&cache_request::key_text(request, passing));
     let done = store.purge(local(request), &key).await;
     cache.fills.forget(&key);
     if let Err(error) = done {

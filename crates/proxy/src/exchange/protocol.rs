@@ -7,7 +7,6 @@ use crate::response::response_body::READING;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
 use crate::settings::params::Packing;
-use crate::settings::proxy_pass::Passing;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,8 +63,7 @@ pub fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &ResponseHead) 
 }
 
 fn packing(upstream_request: &UpstreamRequest) -> Option<&Packing> {
-    let passing = upstream_request.context.location().made::<Passing>()?;
-    Some(&passing.params.as_ref()?.packing)
+    Some(&upstream_request.passing.params.as_ref()?.packing)
 }
 
 /// Writes a server's error output to the error log.

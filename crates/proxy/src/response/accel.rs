@@ -11,7 +11,7 @@ use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::response::set_cookie;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
-use crate::settings::proxy_pass::{Passing, groups};
+use crate::settings::proxy_pass::Passing;
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
 use httpcore::request::state::State;
@@ -25,14 +25,10 @@ struct KeptLines {
     lines: RefCell<Vec<Header>>,
 }
 
-fn ignored(location: &Location) -> Option<IgnoreHeaders> {
-    groups(location)?.answers.proxy_ignore_headers
-}
-
 /// Whether this line of a response has no effect.
 #[must_use]
-pub fn ignores(request: &Request, line: IgnoreHeaders) -> bool {
-    let ignored = ignored(request.location());
+pub fn ignores(passing: &Passing, line: IgnoreHeaders) -> bool {
+    let ignored = passing.groups.answers.proxy_ignore_headers;
     ignored.is_some_and(|ignored| ignored.contains(line))
 }
 
@@ -46,10 +42,9 @@ pub struct AccelRedirect {
 
 /// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
-pub fn has_redirect(location: &Location, head: &ResponseHead) -> bool {
-    let ignored = ignored(location);
+pub fn has_redirect(passing: &Passing, head: &ResponseHead) -> bool {
     head.get(HeaderId::XAccelRedirect).is_some()
-        && !ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_REDIRECT))
+        && !ignores(passing, IgnoreHeaders::X_ACCEL_REDIRECT)
 }
 
 /// Whether a response may be read ahead of its client, by the location and the response (`X-Accel-Buffering`).
@@ -71,10 +66,14 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
 
 /// `X-Accel-Redirect`: whether the content is elsewhere.
 #[must_use]
-pub fn redirect(request: &Request, head: &ResponseHead) -> Option<AccelRedirect> {
+pub fn redirect(
+    request: &Request,
+    passing: &Passing,
+    head: &ResponseHead,
+) -> Option<AccelRedirect> {
     let mut fields = head.fields.iter();
     let field = fields.find(|field| field.id == HeaderId::XAccelRedirect)?;
-    if ignores(request, IgnoreHeaders::X_ACCEL_REDIRECT) {
+    if ignores(passing, IgnoreHeaders::X_ACCEL_REDIRECT) {
         return None;
     }
     let place = head.part(field.value);
@@ -178,9 +177,9 @@ pub fn give(request: &mut Request, response: &mut Response) {
 }
 
 /// `X-Accel-Limit-Rate`.
-pub fn obey(request: &Request, head: &ResponseHead) {
+pub fn obey(request: &Request, passing: &Passing, head: &ResponseHead) {
     if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
-        && !ignores(request, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
+        && !ignores(passing, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
         && let Some(rate) = std::str::from_utf8(rate)
             .ok()
             .and_then(|text| text.parse().ok())

@@ -22,7 +22,6 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::response::read_ahead::ReadAhead;
-use crate::settings::proxy_pass::Passing;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::files;
 use httpcore::request::Request;
@@ -483,12 +482,10 @@ impl Source<Rc<OpenFile>> for BodyStream {
     fn trailers(&mut self) -> Vec<Header> {
         let upstream_request = &self.attempt.upstream_request;
         let mut trailers = std::mem::take(&mut self.trailers);
-        if let Some(passing) = upstream_request.context.location().made::<Passing>() {
-            trailers.retain(|line| {
-                let id = message::HeaderId::find(&line.name);
-                !passing.hidden.has(&line.name, id)
-            });
-        }
+        trailers.retain(|line| {
+            let id = message::HeaderId::find(&line.name);
+            !upstream_request.passing.hidden.has(&line.name, id)
+        });
         trailers
     }
 }

@@ -4,7 +4,6 @@
 //! is passed on.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::OpenFile;
@@ -37,13 +36,11 @@ pub enum Origin {
 /// Makes the response for the client, or returns where else its content is.
 pub fn shape(
     request: &mut Request,
+    passing: &Passing,
     head: Box<ResponseHead>,
     body: Body<Rc<OpenFile>>,
     origin: Origin,
 ) -> Outcome {
-    let Some(passing) = request.location().made.share::<Passing>() else {
-        return Outcome::Failed(Failure::new(500));
-    };
     upstream_state::of(request);
     let state = request.states.share::<UpstreamState>().unwrap_or_default();
     *state.head.borrow_mut() = Some(head);
@@ -58,22 +55,22 @@ pub fn shape(
     let Some(head) = &*head else {
         return Outcome::Failed(Failure::new(500));
     };
-    let ignores_charset = accel::ignores(asked, IgnoreHeaders::X_ACCEL_CHARSET);
+    let ignores_charset = accel::ignores(passing, IgnoreHeaders::X_ACCEL_CHARSET);
     state.ignores_charset.set(ignores_charset);
-    if let Some(mut failure) = intercepted(asked, &passing, head) {
+    if let Some(mut failure) = intercepted(asked, passing, head) {
         drop(body);
         state.forget_body();
         let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
         failure.headers.splice(0..0, cookie);
         return Outcome::Failed(failure);
     }
-    if let Some(redirect) = accel::redirect(asked, head) {
+    if let Some(redirect) = accel::redirect(asked, passing, head) {
         drop(body);
         state.forget_body();
         return accel::follow(request, redirect, cookie);
     }
-    let response = copy(asked, &passing, head, body, origin, cookie);
-    accel::obey(asked, head);
+    let response = copy(asked, passing, head, body, origin, cookie);
+    accel::obey(asked, passing, head);
     Outcome::Answer(response)
 }
 
@@ -100,7 +97,7 @@ fn intercepted(request: &Request, passing: &Passing, head: &ResponseHead) -> Opt
 
 fn copy(
     request: &Request,
-    passing: &Arc<Passing>,
+    passing: &Passing,
     head: &ResponseHead,
     body: Body<Rc<OpenFile>>,
     origin: Origin,

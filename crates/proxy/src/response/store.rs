@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use crate::response::accel;
 use crate::response::response_body::BodyStream;
 use crate::response::upstream_response::UpstreamBody;
-use crate::settings::proxy_pass::{Passing, groups};
+use crate::settings::proxy_pass::Passing;
 use crate::settings::store::{ProxyStore, StoreTo};
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::log_context::LogContext;
@@ -35,21 +35,20 @@ use httpcore::request::Request;
 const PATIENCE: Duration = Duration::from_secs(1);
 const READING: &str = "reading upstream";
 
-/// Whether a response to this request may be stored. If so, the client is not watched for leaving.
+/// Whether responses may be stored. If so, the client is not watched for leaving.
 #[must_use]
-pub fn is_on(request: &Request) -> bool {
-    groups(request.location())
-        .is_some_and(|groups| !matches!(groups.store.proxy_store.value, StoreTo::Off))
+pub fn is_on(passing: &Passing) -> bool {
+    !matches!(passing.groups.store.proxy_store.value, StoreTo::Off)
 }
 
 /// Whether this response is to be stored.
 #[must_use]
-pub fn is_wanted(request: &Request, head: &ResponseHead) -> bool {
-    is_on(request)
+pub fn is_wanted(request: &Request, passing: &Passing, head: &ResponseHead) -> bool {
+    is_on(passing)
         && head.status == 200
         && !request.is_head()
         && request.method != Method::Head
-        && !accel::has_redirect(request.location(), head)
+        && !accel::has_redirect(passing, head)
         && accel::is_buffered(request.location(), head)
 }
 

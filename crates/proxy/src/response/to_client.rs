@@ -13,6 +13,7 @@ use crate::response::upgrade::{SWITCHING, ServerSide};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::response::{accel, response_body, store};
 use crate::settings::directives::ProxyAnswers;
+use crate::settings::proxy_pass::Passing;
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -23,17 +24,21 @@ use httpcore::transport::Tunnel;
 const IN_A_ROW_MAX: usize = 8 * 1024;
 
 /// The client's view of a response.
-pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome {
+pub async fn respond(
+    request: &mut Request,
+    passing: &Passing,
+    answer: UpstreamResponse,
+) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
         yield_turn::others_first().await;
     }
     let UpstreamResponse { mut head, mut body } = answer;
-    if store::is_wanted(request, &head) {
+    if store::is_wanted(request, passing, &head) {
         if let UpstreamBody::Stream(stream) = &mut body {
             head = limit(request, head, stream);
         }
         match Box::pin(store::body(request, &head, body)).await {
-            Ok(body) => return response_head::shape(request, head, body, Origin::Server),
+            Ok(body) => return response_head::shape(request, passing, head, body, Origin::Server),
             Err(unstored) => body = unstored,
         }
     }
@@ -45,7 +50,7 @@ pub async fn respond(request: &mut Request, answer: UpstreamResponse) -> Outcome
             flowing(request, &head, stream)
         }
     };
-    response_head::shape(request, head, body, Origin::Server)
+    response_head::shape(request, passing, head, body, Origin::Server)
 }
 
 /// `proxy_limit_rate` may depend on the response.

@@ -198,20 +198,18 @@ pub(crate) fn shown(name: &str, upstream_request: &UpstreamRequest) -> Vec<u8> {
 /// The response that the request gets instead.
 pub async fn make(
     request: &mut Request,
+    passing: &Arc<Passing>,
     variation: &Variation,
 ) -> Result<Rc<UpstreamRequest>, Outcome> {
-    let Some(passing) = request.location().made.share::<Passing>() else {
-        return Err(Outcome::Failed(Failure::new(500)));
-    };
-    let mut to = destination(request, &passing).map_err(Outcome::Failed)?;
+    let mut to = destination(request, passing).map_err(Outcome::Failed)?;
     // A request for a cache resolves the name itself: there may be a response without it.
     if !variation.is_cacheable
         && let Some(name) = to.unresolved.take()
     {
         to.upstream = Box::pin(resolved(request, &name)).await?;
     }
-    let body = outbound(request, &passing).await?;
-    UpstreamRequest::new(request, &passing, &to, variation, body).map_err(Outcome::Failed)
+    let body = outbound(request, passing).await?;
+    UpstreamRequest::new(request, passing, &to, variation, body).map_err(Outcome::Failed)
 }
 
 /// The body to be sent: the configured one, else the client's.

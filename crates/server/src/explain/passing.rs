@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use cache::Key;
 use config::Directive;
 
@@ -173,7 +174,10 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let caching = request.location().own::<Caching>();
     let family = family(request);
     let made = of(lines, &chain, family, &["proxy_cache"]);
-    let Some(name) = cache_name(request).filter(|name| !name.is_empty() && name != "off") else {
+    let passing = request.location().made::<Passing>();
+    let named = passing.and_then(|passing| Some((passing, cache_name(request, passing)?)));
+    let is_one = |(_, name): &(&Passing, Bytes)| !name.is_empty() && name != "off";
+    let Some((passing, name)) = named.filter(is_one) else {
         let text = match made.is_empty() {
             true => format!("none: there is no \"{}\"", family.renamed("proxy_cache")),
             false => "none".to_owned(),
@@ -193,7 +197,7 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     }
     report.say_by("cache", format!("\"{}\"", shown(&name)), &made);
     report.by(&lines.zone(&name));
-    let text = cache_request::key_text(request);
+    let text = cache_request::key_text(request, passing);
     let key = Key::of(&text);
     report.say_by(
         "key",

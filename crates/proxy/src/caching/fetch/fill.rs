@@ -189,6 +189,10 @@ impl FillContext {
         self.generation.settings.location(self.location)
     }
 
+    fn passing(&self) -> Option<&Passing> {
+        self.location().made()
+    }
+
     fn rules(&self) -> &Rules {
         rules(self.location())
     }
@@ -270,7 +274,8 @@ impl FillContext {
 
     async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
         // The origin decides each time which client gets content that is elsewhere.
-        if accel::has_redirect(self.location(), head) {
+        let passing = self.passing();
+        if passing.is_some_and(|passing| accel::has_redirect(passing, head)) {
             return false;
         }
         if !accel::is_buffered(self.location(), head) {
@@ -295,10 +300,7 @@ impl FillContext {
             status: head.status,
             fields: head.iter(),
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),
-            is_slice: self
-                .location()
-                .made::<Passing>()
-                .is_some_and(Passing::asks_for_ranges),
+            is_slice: self.passing().is_some_and(Passing::asks_for_ranges),
             asked: self.asked,
             now: Moment::now().second(),
         };
@@ -528,7 +530,7 @@ impl FillContext {
     /// Whether these lines equal the stored ones. `Date` is compared only where clients see it: the index knows a
     /// response's age.
     fn are_same(&self, updated: &[FieldLine<'_>], stored: &ResponseHead) -> bool {
-        let passing = self.location().made::<Passing>();
+        let passing = self.passing();
         let hides_date = passing.is_none_or(|passing| passing.hidden.has(b"Date", HeaderId::Date));
         let counts = |(_, _, id): &FieldLine<'_>| *id != HeaderId::Date || !hides_date;
         let mut updated: Vec<_> = updated.iter().copied().filter(counts).collect();

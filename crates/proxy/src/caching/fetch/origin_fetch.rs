@@ -30,6 +30,7 @@ use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, to_client};
 use crate::settings::caching::UseStale;
 use crate::settings::directives::Hints;
+use crate::settings::proxy_pass::Passing;
 use crate::state::cache_state;
 use crate::state::cache_state::{CacheState, Status};
 use crate::state::upstream_state::{self, UpstreamState};
@@ -221,10 +222,13 @@ async fn prepare(
     }
     let variation = Variation {
         is_cacheable: params.may_store,
-        as_get: asks_as_get(request),
+        as_get: asks_as_get(request, cache_request.passing),
         lines: cache_state::of(request).conditions(),
     };
-    request::make(request, &variation).await
+    let Some(passing) = request.location().made.share::<Passing>() else {
+        return Err(Outcome::Failed(Failure::new(500)));
+    };
+    request::make(request, &passing, &variation).await
 }
 
 /// The stored response that the origin is asked to revalidate.
@@ -334,7 +338,9 @@ async fn lead(
         return Box::pin(ended(request, cache_request, params, ending)).await;
     };
     if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
-        return Fetched::Answer(Box::pin(to_client::respond(request, answer)).await);
+        return Fetched::Answer(
+            Box::pin(to_client::respond(request, cache_request.passing, answer)).await,
+        );
     }
     let origin = match fill.metadata() {
         Some(_) => Origin::Fill,
@@ -402,7 +408,8 @@ async fn answer(
     origin: Origin,
 ) -> Outcome {
     let body = follow::body(request, cache_request, follower, head).await;
-    response_head::shape(request, Box::new(ResponseHead::clone(head)), body, origin)
+    let head = Box::new(ResponseHead::clone(head));
+    response_head::shape(request, cache_request.passing, head, body, origin)
 }
 
 /// The result for a request whose fill ended without a response.

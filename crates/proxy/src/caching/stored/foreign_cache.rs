@@ -20,6 +20,7 @@ use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::age::with_age;
 use crate::response::response_head;
 use crate::response::response_head::Origin;
+use crate::settings::proxy_pass::Passing;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::outcome::Outcome;
@@ -28,6 +29,7 @@ use httpcore::request::Request;
 /// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
 pub async fn answer(
     request: &mut Request,
+    passing: &Passing,
     rules: &Rules,
     cache: &Arc<Cache>,
     key_text: &Bytes,
@@ -45,7 +47,7 @@ pub async fn answer(
     let range = entry.body();
     let body = whole.slice(range.start as usize..range.end as usize);
     let head = Box::new(entry.head().clone());
-    let outcome = response_head::shape(request, head, Body::bytes(body), Origin::Cache);
+    let outcome = response_head::shape(request, passing, head, Body::bytes(body), Origin::Cache);
     Some(with_age(outcome, age))
 }
 

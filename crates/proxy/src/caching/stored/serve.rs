@@ -51,10 +51,11 @@ pub async fn serve(
     state.follows = false;
     state.age = Some(age);
     let mut head = Box::new(hit.entry.head().clone());
-    if let Some(framing) = framing_for_head(request, hit) {
+    if let Some(framing) = framing_for_head(request, cache_request.passing, hit) {
         head.framing = framing;
     }
-    let mut outcome = response_head::shape(request, head, body, Origin::Cache);
+    let mut outcome =
+        response_head::shape(request, cache_request.passing, head, body, Origin::Cache);
     if let Outcome::Answer(response) = &mut outcome {
         if cache_request.caching.proxy_cache_rfc9111 {
             response.ranges = Ranges::Allowed;
@@ -73,15 +74,14 @@ pub async fn serve(
 }
 
 /// The response stored for a HEAD that was not made a GET has a length, and no body.
-fn framing_for_head(request: &Request, hit: &Hit) -> Option<ResponseFraming> {
+fn framing_for_head(request: &Request, passing: &Passing, hit: &Hit) -> Option<ResponseFraming> {
     if !request.is_head() || hit.entry.body_len() > 0 {
         return None;
     }
     let text = hit.entry.head().get(HeaderId::ContentLength);
     let length = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     // A gateway's HEAD is never made a GET: without a length, the length is unknown.
-    let passing = request.location().made::<Passing>();
-    let is_gateway = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    let is_gateway = passing.family != Family::Proxy;
     match length {
         None => is_gateway.then_some(ResponseFraming::UntilClose),
         length => length.map(ResponseFraming::Length),
