@@ -1,23 +1,10 @@
 //! Absolute redirects: scheme, host and port for a `Location` that begins with a slash. nginx-drop-in 15 and 16.
 
 use bytes::Bytes;
-use config::{Flag, directives};
 use message::Header;
 
 use crate::Response;
 use crate::request::Request;
-
-directives! {
-    /// Redirects made by the server.
-    pub struct Redirects in Location {
-        /// Makes redirects absolute: with scheme, host and port.
-        absolute_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-        /// Uses the server's first name in absolute redirects instead of the request's host.
-        server_name_in_redirect: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Adds the port to absolute redirects unless it is 80.
-        port_in_redirect: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
-    }
-}
 
 /// Makes a relative `Location` absolute, where the location's settings ask for that. One that stays relative is
 /// written with the other header lines: nginx writes only a completed one before `Connection`.

@@ -29,9 +29,9 @@ pub mod regex;
 pub mod request;
 pub mod request_body;
 pub mod responder;
+pub mod response;
 pub mod route;
 pub mod satisfy;
-pub mod server_tokens;
 pub mod settings;
 pub mod status_zone;
 pub mod subrequest;
@@ -43,6 +43,4 @@ pub mod variables;
 pub use failure::Failure;
 pub use logs::Level;
 pub use request::Request;
-
-/// A response whose file chunks are files of the disk layer.
-pub type Response = message::Response<std::rc::Rc<disk::OpenFile>>;
+pub use response::Response;

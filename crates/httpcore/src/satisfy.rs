@@ -4,7 +4,6 @@
 
 use std::ops::ControlFlow;
 
-use config::{Msec, directives};
 use disk::metrics::Number;
 use logs::Level;
 use runtime::families;
@@ -16,27 +15,7 @@ use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
-
-config::choices! {
-    /// `satisfy`.
-    pub enum Satisfy {
-        /// Every judge must let the client pass.
-        All = "all",
-        /// One is enough.
-        Any = "any",
-    }
-}
-
-directives! {
-    /// Combined access rules (satisfy).
-    pub struct Admission in Location {
-        /// Sets whether all access rules (`allow` and `deny`, `auth_basic`, `auth_request`) must allow a client, or
-        /// whether one is enough.
-        satisfy: Satisfy = "all", [HTTP | SERVER | LOCATION] 1;
-        /// Delays responses with status 401 or 407, which slows down password guessing.
-        auth_delay: Msec = "0", [HTTP | SERVER | LOCATION] 1;
-    }
-}
+use crate::settings::admission::Satisfy;
 
 /// The counters of one loop.
 #[derive(Debug, Default)]

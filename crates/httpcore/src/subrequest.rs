@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use config::{Flag, Size, directives};
 use disk::OpenFile;
 use logs::Level;
 use message::Body;
@@ -30,17 +29,6 @@ use crate::responder::{Asked, Calls};
 const TAKEN_MAX: u64 = 64 << 10;
 /// Maximum depth of sub-requests of sub-requests, as in nginx.
 pub const DEPTH_MAX: u32 = 51;
-
-directives! {
-    /// Subrequests.
-    pub struct Subrequests in Location {
-        /// Logs subrequests to the access log, too.
-        log_subrequest: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
-        /// Limits the body of a subrequest's response that is kept in memory as the value of a variable (`set` of SSI
-        /// `include`).
-        subrequest_output_buffer_size: Size = "4k", [HTTP | SERVER | LOCATION] 1;
-    }
-}
 
 /// Makes a sub-request for a URI (decoded, as it is) and arguments: a GET with this body.
 ///

@@ -23,12 +23,12 @@ use runtime::timing::current_request;
 use runtime::{Idle, Seat, Waiting};
 
 use super::answer::{Counted, Started};
-use super::directives::Lingering;
 use super::finish::After;
 use super::proxy_protocol;
 use crate::client::Client;
 use crate::connection::answer;
 use crate::connection::finish;
+use crate::settings::connections::Lingering;
 
 /// Serves a connection to its end.
 #[expect(

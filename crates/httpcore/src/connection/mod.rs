@@ -5,7 +5,6 @@
 //! is in one box that goes with it.
 
 mod answer;
-pub mod directives;
 mod finish;
 mod http1;
 pub mod panic_guard;

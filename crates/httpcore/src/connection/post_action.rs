@@ -5,7 +5,6 @@
 //! nginx.
 
 use bytes::Bytes;
-use config::directives;
 use message::Framing;
 
 use crate::module_metrics::ModuleMetrics;
@@ -17,16 +16,6 @@ use crate::subrequest;
 
 /// Status of a request that was deliberately closed without a byte: it gets no `post_action`.
 const CLOSED: u16 = 444;
-
-directives! {
-    /// Requests after a request (post_action).
-    pub struct PostAction in Location {
-        /// Runs the request again at this URI or named location once it has been answered; nothing of the second
-        /// response is sent. The client's next request waits for it, and the log line is written after it. A location
-        /// that inherits it from outside causes a cycle.
-        post_action: Option<Bytes> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "uri | @name";
-    }
-}
 
 /// What its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("post_action");

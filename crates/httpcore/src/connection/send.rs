@@ -21,10 +21,10 @@ use crate::request::Request;
 use crate::transport::{Extent, Head, Piece, Unsent};
 use crate::{Response, absolute_redirect};
 
-use super::directives::SizeTemplate;
 use super::finish::After;
 use super::send_error::{Stop, stopped};
 use super::send_file::{allowed, send_copy, send_file, send_whole_file};
+use crate::settings::connections::SizeTemplate;
 
 /// Maximum size of a file that is read into memory and sent with the head rather than with `sendfile`, in bytes.
 pub const TOGETHER_MAX: u64 = 64 << 10;

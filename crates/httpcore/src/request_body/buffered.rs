@@ -15,9 +15,9 @@ use crate::files;
 use crate::outcome::Outcome;
 use crate::request::Request;
 
-use super::directives::InFileOnly;
 use super::reader::PieceError;
 use super::{RequestBody, read_once};
+use crate::settings::request_body::InFileOnly;
 
 /// Permissions of a body's file.
 const MODE: u32 = 0o600;
@@ -251,7 +251,9 @@ async fn create(request: &Request) -> Result<Spool, Outcome> {
         InFileOnly::On => (Retention::Kept, Level::Notice),
         InFileOnly::Clean => (Retention::Removed, Level::Notice),
     };
-    let place = settings.client_body_temp_path.place(request.settings());
+    let place = settings
+        .client_body_temp_path
+        .place(&request.settings().prefix);
     let disk = &request.client.loop_.disk;
     let made = disk.create_temporary(&place, fate, MODE, &pool).await;
     let temporary = made.map_err(|error| refuse(request, &error, &place.directory))?;

@@ -5,7 +5,6 @@
 //! `client_body_buffer_size` and one read, however slow the disk; a body is read from the socket once, by one reader.
 
 mod buffered;
-pub mod directives;
 mod reader;
 mod streaming;
 

@@ -1,9 +1,7 @@
 //! Values of which one that is true is enough: neither empty nor `0`.
 
 use config::{Problem, Scope, Template, Value, Word};
-use logs::template::is_true;
-
-use crate::request::Request;
+use logs::template::{Variables, expand, is_true};
 
 /// Maximum number of values of a directive at one level.
 pub const VALUES_MAX: usize = 4096;
@@ -56,10 +54,10 @@ impl Conditions {
 
     /// Whether one of them is true for this request.
     #[must_use]
-    pub fn hold(&self, request: &Request) -> bool {
+    pub fn hold(&self, variables: &impl Variables) -> bool {
         self.0
             .iter()
-            .any(|template| is_true(&request.evaluate(template)))
+            .any(|template| is_true(&expand(template, variables)))
     }
 
     /// Whether there is none.

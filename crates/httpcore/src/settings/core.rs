@@ -7,20 +7,17 @@ use std::sync::Arc;
 use logs::directives::AccessLog;
 use logs::directives::ErrorLog;
 
-use crate::absolute_redirect::Redirects;
-use crate::connection::directives::Closing;
-use crate::connection::directives::Keepalive;
-use crate::connection::directives::Sending;
-use crate::connection::post_action::PostAction;
-use crate::error_page::ErrorPages;
-use crate::files::{Files, StaticFiles};
-use crate::path::Root;
-use crate::request_body::directives::ClientBody;
-use crate::satisfy::Admission;
-use crate::server_tokens::Identity;
-use crate::subrequest::Subrequests;
-use crate::variables::messages::RewriteMessages;
-
+use super::admission::Admission;
+use super::connections::{Closing, Keepalive, Sending};
+use super::error_pages::ErrorPages;
+use super::files::{Files, StaticFiles};
+use super::post_action::PostAction;
+use super::redirects::Redirects;
+use super::request_body::ClientBody;
+use super::rewrite_messages::RewriteMessages;
+use super::root::Root;
+use super::server_tokens::Identity;
+use super::subrequests::Subrequests;
 use super::types::Types;
 
 /// What a location says to the core.

@@ -4,11 +4,22 @@
 //! blocking work (names, regexes) is done then. Not here: the directives themselves, which stand at the top of the
 //! modules that obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
 
+pub mod admission;
 pub mod conditions;
+pub mod connections;
 pub mod core;
+pub mod error_pages;
+pub mod files;
 pub mod given;
 mod logs;
+pub mod post_action;
+pub mod redirects;
+pub mod request_body;
+pub mod rewrite_messages;
+pub mod root;
 pub mod server;
+pub mod server_tokens;
+pub mod subrequests;
 pub mod types;
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The variables that no request changes: the machine, the process, the time.
 
 use crate::request::Request;
-use crate::server_tokens::NGINX_VERSION;
+use crate::settings::server_tokens::NGINX_VERSION;
 
 use super::append::{number, put};
 

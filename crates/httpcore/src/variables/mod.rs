@@ -9,7 +9,6 @@ pub mod block;
 pub mod connection;
 pub mod environment;
 pub mod memo;
-pub mod messages;
 pub mod request;
 pub mod response;
 pub mod table;

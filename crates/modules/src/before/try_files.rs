@@ -9,9 +9,10 @@ use httpcore::Failure;
 use httpcore::error_page::split_args;
 use httpcore::files;
 use httpcore::outcome::{Outcome, Target};
-use httpcore::path::{self, Alias};
+use httpcore::path;
 use httpcore::request::Request;
 use httpcore::settings::Location;
+use httpcore::settings::root::Alias;
 
 /// A candidate of `try_files`.
 #[derive(Debug, Clone)]

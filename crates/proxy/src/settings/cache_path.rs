@@ -15,8 +15,8 @@ use config::{
 
 use crate::settings::caching::Caching;
 use crate::settings::family::Family;
-use httpcore::files::Aio;
 use httpcore::settings::Location;
+use httpcore::settings::files::Aio;
 
 /// Caches of one configuration.
 pub const ZONES_MAX: usize = 1024;

@@ -10,10 +10,10 @@ use config::{
 };
 use disk::TemporaryPlace;
 
-use httpcore::connection::directives::SizeTemplate;
-use httpcore::request_body::directives::TempPath;
 use httpcore::settings::Settings;
 use httpcore::settings::conditions::Conditions;
+use httpcore::settings::connections::SizeTemplate;
+use httpcore::settings::request_body::TempPath;
 use upstream::next_upstream::NextUpstream;
 
 use crate::settings::bind::Bind;
@@ -197,8 +197,8 @@ impl ProxyAnswers {
     #[must_use]
     pub fn temporary_place(&self, family: Family, settings: &Settings) -> TemporaryPlace {
         match &self.proxy_temp_path {
-            Some(path) => path.place(settings),
-            None => TempPath::named(family.temp_path()).place(settings),
+            Some(path) => path.place(&settings.prefix),
+            None => TempPath::named(family.temp_path()).place(&settings.prefix),
         }
     }
 }

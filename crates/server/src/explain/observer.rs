@@ -14,7 +14,8 @@ use httpcore::Failure;
 use httpcore::observe::{Obeyed, Observe};
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
-use httpcore::satisfy::{Satisfy, Verdict};
+use httpcore::satisfy::Verdict;
+use httpcore::settings::admission::Satisfy;
 use modules::before::try_files;
 
 use super::lines::Lines;

@@ -7,9 +7,9 @@ use config::{Directive, Error, MadeOfLocation, Problem, Scope, Section};
 
 use crate::monitoring::directives;
 use httpcore::handler::{self, Place};
-use httpcore::path::{self, Alias};
 use httpcore::regex::Regex;
 use httpcore::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
+use httpcore::settings::root::{self, Alias};
 use proxy::settings::families::Policies;
 use proxy::settings::proxy_pass::{Passing, ProxyGroups};
 use proxy::settings::{families, proxy_pass};
@@ -164,7 +164,7 @@ impl<'a> Block<'a> {
         all: &mut Growing<'_>,
         scope: &mut Scope,
     ) -> Result<LocationId, Error> {
-        if self.raw.root.get().is_some_and(path::Raw::has_alias) {
+        if self.raw.root.get().is_some_and(root::Raw::has_alias) {
             self.raw.root.edit().alias = Some(match self.kind {
                 LocationKind::Regex(_) => Alias::Whole,
                 LocationKind::Named => {

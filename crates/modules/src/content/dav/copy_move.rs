@@ -7,8 +7,8 @@ use message::{HeaderId, uri};
 
 use crate::content::dav::Dav;
 use httpcore::Failure;
-use httpcore::path::Alias;
 use httpcore::request::Request;
+use httpcore::settings::root::Alias;
 
 use super::delete::{remove_path, without_slash};
 use super::{Depth, put};

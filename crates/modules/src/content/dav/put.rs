@@ -32,7 +32,7 @@ pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
         .settings
         .client_body
         .client_body_temp_path
-        .place(request.settings());
+        .place(&request.settings().prefix);
     let dav = location.own::<Dav>();
     let putting = PutOptions {
         mode: Some(dav.dav_access.of_files()),

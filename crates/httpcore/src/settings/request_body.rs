@@ -1,10 +1,10 @@
 //! The directives of a location that concern request bodies.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use config::{Flag, Msec, Offset, Problem, Scope, Size, Value, Word, directives};
 use disk::{LEVELS_MAX, TemporaryPlace};
-
-use crate::settings::Settings;
 
 /// Maximum of digits that all levels of a temporary path may take of a file's name, as nginx.
 const LEVEL_DIGITS_MAX: usize = 10;
@@ -28,11 +28,9 @@ impl TempPath {
 
     /// The directory, a relative one below the prefix.
     #[must_use]
-    pub fn place(&self, settings: &Settings) -> TemporaryPlace {
+    pub fn place(&self, prefix: &Path) -> TemporaryPlace {
         use std::os::unix::ffi::OsStrExt as _;
-        let path = settings
-            .prefix
-            .join(std::ffi::OsStr::from_bytes(&self.path));
+        let path = prefix.join(std::ffi::OsStr::from_bytes(&self.path));
         let path = path.as_os_str().as_bytes();
         TemporaryPlace {
             directory: path.strip_suffix(b"/").unwrap_or(path).into(),

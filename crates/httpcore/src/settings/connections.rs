@@ -3,9 +3,9 @@
 use config::{
     Flag, Msec, Number, Problem, Scope, Sec, Size, Template, Value, Word, directives, parse_size,
 };
+use logs::template::{Variables, expand};
 use message::Method;
 
-use crate::request::Request;
 use crate::user_agent::Browser;
 
 /// `keepalive_timeout`.
@@ -139,8 +139,8 @@ impl SizeTemplate {
 
     /// The size for a request in bytes; 0 where the text is no size.
     #[must_use]
-    pub fn bytes(&self, request: &Request) -> u64 {
-        parse_size(&request.evaluate(&self.0)).unwrap_or(0)
+    pub fn bytes(&self, variables: &impl Variables) -> u64 {
+        parse_size(&expand(&self.0, variables)).unwrap_or(0)
     }
 }
 
