@@ -11,6 +11,7 @@ pub mod hello;
 pub mod keys;
 mod provider;
 pub mod suites;
+pub mod verify;
 pub mod x509;
 
 pub use error::{Error, Fault, Kind};

@@ -33,6 +33,7 @@ const OCSP_ACCESS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x30, 1];
 
 /// Bits of `keyUsage`, the first one lowest.
 pub(crate) const DIGITAL_SIGNATURE: u16 = 1;
+pub(crate) const KEY_ENCIPHERMENT: u16 = 1 << 2;
 pub(crate) const KEY_AGREEMENT: u16 = 1 << 4;
 pub(crate) const KEY_CERT_SIGN: u16 = 1 << 5;
 pub(crate) const CRL_SIGN: u16 = 1 << 6;

@@ -1,0 +1,115 @@
+//! Whether a peer's certificate is accepted: a client's by `ssl_verify_client`, a server's by `proxy_ssl_verify`.
+//!
+//! A handshake takes any certificate whose key its peer has; then its chain is judged here, and the verdict is a value:
+//! nginx lets a request go on and shows it as `$ssl_client_verify`. Not here: OCSP (`ocsp`), hosts (`x509::host`).
+//! Invariant: no fault is no fault only if every check has been made.
+
+mod constraints;
+mod path;
+mod peer;
+mod reason;
+mod revocation;
+pub(crate) mod signature;
+
+pub use path::{CANDIDATES_MAX, CHAIN_MAX, PRESENTED_MAX, Purpose};
+pub(crate) use peer::{AnyClient, AnyServer};
+pub use reason::Reason;
+
+use crate::x509::certificate::Certificate;
+use crate::x509::revocations::RevocationList;
+use crate::x509::time::Seconds;
+use hashbrown::HashMap;
+use rustls::pki_types::CertificateDer;
+
+/// What a configuration trusts.
+#[derive(Debug, Default)]
+pub struct Trust {
+    /// By the subject's name.
+    certificates: HashMap<Vec<u8>, Vec<CertificateDer<'static>>>,
+    /// By the issuer's name.
+    revocations: HashMap<Vec<u8>, Vec<RevocationList>>,
+    /// How many certificates may stand between a peer's and a configured one (`ssl_verify_depth`).
+    depth: usize,
+}
+
+impl Trust {
+    /// Of certificates, lists (with the first one every certificate needs one), and a depth.
+    #[must_use]
+    pub fn new(
+        certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+        revocations: Vec<RevocationList>,
+        depth: usize,
+    ) -> Self {
+        let mut trust = Self {
+            depth,
+            ..Self::default()
+        };
+        for der in certificates {
+            let subject = Certificate::read(&der).map(|certificate| certificate.subject.to_vec());
+            let known = trust.certificates.entry(subject.unwrap_or_default()).or_default();
+            if !known.contains(&der) {
+                known.push(der);
+            }
+        }
+        for list in revocations {
+            let issuer = list.issuer().to_vec();
+            trust.revocations.entry(issuer).or_default().push(list);
+        }
+        trust
+    }
+
+    /// Judges the certificates that a peer presented, its own first.
+    ///
+    /// # Errors
+    /// The reason that OpenSSL would give.
+    pub fn verify(
+        &self,
+        presented: &[CertificateDer<'_>],
+        purpose: Purpose,
+        now: Seconds,
+    ) -> Result<(), Reason> {
+        path::verify(self, presented, purpose, now)
+    }
+
+    /// Whether one of the certificates is this one, byte for byte.
+    fn has(&self, der: &[u8]) -> bool {
+        let subject = Certificate::read(der).map(|certificate| certificate.subject);
+        let known = subject.and_then(|subject| self.certificates.get(subject));
+        known.is_some_and(|known| known.iter().any(|other| other.as_ref() == der))
+    }
+
+    /// The certificates with this subject.
+    fn issuers(&self, name: &[u8]) -> impl Iterator<Item = Certificate<'_>> {
+        let known = self.certificates.get(name).into_iter().flatten();
+        known.filter_map(|der| Certificate::read(der))
+    }
+
+    fn has_revocations(&self) -> bool {
+        !self.revocations.is_empty()
+    }
+
+    fn revocations(&self, issuer: &[u8]) -> &[RevocationList] {
+        self.revocations.get(issuer).map_or(&[], Vec::as_slice)
+    }
+
+    /// The certificate that issued another, of those that a peer presented and of the configured ones: OCSP asks by
+    /// its key.
+    #[must_use]
+    pub fn issuer_of(
+        &self,
+        certificate: &Certificate<'_>,
+        presented: &[CertificateDer<'_>],
+    ) -> Option<CertificateDer<'static>> {
+        let is_issuer = |der: &&[u8]| {
+            Certificate::read(der).is_some_and(|issuer| {
+                issuer.subject == certificate.issuer
+                    && signature::is_signed_by(certificate, &issuer.key)
+            })
+        };
+        let configured = self.certificates.get(certificate.issuer);
+        let configured = configured.into_iter().flatten().map(AsRef::as_ref);
+        let presented = presented.iter().take(PRESENTED_MAX).map(AsRef::as_ref);
+        let found = configured.chain(presented).find(is_issuer)?;
+        Some(CertificateDer::from(found.to_vec()))
+    }
+}
