@@ -6,10 +6,12 @@
 
 #![warn(unreachable_pub)]
 
+pub mod certificates;
 mod error;
 pub mod hello;
 pub mod keys;
 mod provider;
+pub mod sessions;
 pub mod suites;
 pub mod verify;
 pub mod x509;
