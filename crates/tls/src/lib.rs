@@ -7,12 +7,15 @@
 #![warn(unreachable_pub)]
 
 pub mod certificates;
+pub mod configure;
 mod error;
+pub mod handshake;
 pub mod hello;
 pub mod keys;
 mod provider;
 pub mod sessions;
 pub mod suites;
+pub mod traffic;
 pub mod verify;
 pub mod x509;
 

@@ -67,7 +67,11 @@ impl Certificates {
     pub fn staple(&self, certificate: &[u8], response: Option<Vec<u8>>) -> bool {
         let mut pairs = self.pairs.write();
         let mut pairs = pairs.iter_mut();
-        let is_meant = |pair: &&mut Pair| pair.cert.first().is_some_and(|der| der.as_ref() == certificate);
+        let is_meant = |pair: &&mut Pair| {
+            pair.cert
+                .first()
+                .is_some_and(|der| der.as_ref() == certificate)
+        };
         pairs.find(is_meant).is_some_and(|pair| {
             let mut stapled = CertifiedKey::new(pair.cert.clone(), Arc::clone(&pair.key));
             stapled.ocsp = response;
@@ -81,7 +85,8 @@ impl Certificates {
     #[must_use]
     pub fn choose(&self, offered: &[SignatureScheme]) -> Option<Pair> {
         let pairs = self.pairs.read();
-        let is_allowed = |scheme: &&SignatureScheme| self.schemes.is_empty() || self.schemes.contains(scheme);
+        let is_allowed =
+            |scheme: &&SignatureScheme| self.schemes.is_empty() || self.schemes.contains(scheme);
         offered.iter().filter(is_allowed).find_map(|scheme| {
             let signs = |pair: &&Pair| pair.key.choose_scheme(&[*scheme]).is_some();
             pairs.iter().find(signs).cloned()

@@ -125,7 +125,9 @@ impl Table {
         if self.queue.len() > 2 * self.sessions.len() + STALE_MAX {
             let sessions = &self.sessions;
             self.queue.retain(|(number, key)| {
-                sessions.get(key).is_some_and(|session| session.number == *number)
+                sessions
+                    .get(key)
+                    .is_some_and(|session| session.number == *number)
             });
         }
     }
@@ -139,7 +141,11 @@ impl Table {
     /// Removes the oldest session; whether there was one.
     fn remove_oldest(&mut self) -> bool {
         while let Some((number, key)) = self.queue.pop_front() {
-            if self.sessions.get(&key).is_some_and(|session| session.number == number) {
+            if self
+                .sessions
+                .get(&key)
+                .is_some_and(|session| session.number == number)
+            {
                 self.remove(&key);
                 return true;
             }
@@ -219,8 +225,16 @@ mod tests {
         let sessions = Sessions::new(100_000, Duration::from_secs(9));
         let now = Instant::now();
         sessions.put(key(1), vec![1], now);
-        assert!(sessions.get(&key(1), now + Duration::from_secs(9)).is_some());
-        assert!(sessions.get(&key(1), now + Duration::from_secs(10)).is_none());
+        assert!(
+            sessions
+                .get(&key(1), now + Duration::from_secs(9))
+                .is_some()
+        );
+        assert!(
+            sessions
+                .get(&key(1), now + Duration::from_secs(10))
+                .is_none()
+        );
         sessions.put(key(2), vec![1], now + Duration::from_secs(10));
         assert_eq!(sessions.len(), 1);
     }

@@ -181,7 +181,11 @@ impl Key {
     }
 
     fn cipher(&self) -> Option<UnboundCipherKey> {
-        let algorithm = if self.aes.len() == 16 { &AES_128 } else { &AES_256 };
+        let algorithm = if self.aes.len() == 16 {
+            &AES_128
+        } else {
+            &AES_256
+        };
         UnboundCipherKey::new(algorithm, &self.aes).ok()
     }
 

@@ -37,7 +37,10 @@ fn check_name(
     permitted: &[der::Value<'_>],
     excluded: &[der::Value<'_>],
 ) -> Result<(), Reason> {
-    let mut same_kind = permitted.iter().filter(|base| is_kind(name, base.tag)).peekable();
+    let mut same_kind = permitted
+        .iter()
+        .filter(|base| is_kind(name, base.tag))
+        .peekable();
     if same_kind.peek().is_some() {
         let results = same_kind.map(|base| is_within(name, base));
         let is_permitted = results.collect::<Result<Vec<_>, _>>()?.contains(&true);
@@ -149,7 +152,11 @@ mod tests {
             ("example.org", ".example.org", false),
             ("x", "", true),
         ] {
-            assert_eq!(is_subdomain(name.as_bytes(), base.as_bytes()), is_within, "{name} {base}");
+            assert_eq!(
+                is_subdomain(name.as_bytes(), base.as_bytes()),
+                is_within,
+                "{name} {base}"
+            );
         }
     }
 
@@ -163,7 +170,11 @@ mod tests {
             ("a@c.b.org", ".b.org", true),
             ("b.org", "b.org", false),
         ] {
-            assert_eq!(is_mailbox(name.as_bytes(), base.as_bytes()), is_within, "{name} {base}");
+            assert_eq!(
+                is_mailbox(name.as_bytes(), base.as_bytes()),
+                is_within,
+                "{name} {base}"
+            );
         }
     }
 

@@ -21,6 +21,28 @@ use crate::x509::time::Seconds;
 use hashbrown::HashMap;
 use rustls::pki_types::CertificateDer;
 
+/// What is known of a peer: `Display` is the value of `$ssl_client_verify`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It showed no certificate.
+    #[default]
+    None,
+    /// Its certificate is accepted.
+    Success,
+    /// Its certificate is not accepted.
+    Failed(Reason),
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("NONE"),
+            Self::Success => f.write_str("SUCCESS"),
+            Self::Failed(reason) => write!(f, "FAILED:{reason}"),
+        }
+    }
+}
+
 /// What a configuration trusts.
 #[derive(Debug, Default)]
 pub struct Trust {
@@ -46,7 +68,10 @@ impl Trust {
         };
         for der in certificates {
             let subject = Certificate::read(&der).map(|certificate| certificate.subject.to_vec());
-            let known = trust.certificates.entry(subject.unwrap_or_default()).or_default();
+            let known = trust
+                .certificates
+                .entry(subject.unwrap_or_default())
+                .or_default();
             if !known.contains(&der) {
                 known.push(der);
             }
@@ -69,6 +94,23 @@ impl Trust {
         now: Seconds,
     ) -> Result<(), Reason> {
         path::verify(self, presented, purpose, now)
+    }
+
+    /// The verdict on what a peer presented, perhaps nothing.
+    #[must_use]
+    pub fn verdict(
+        &self,
+        presented: &[CertificateDer<'_>],
+        purpose: Purpose,
+        now: Seconds,
+    ) -> Verdict {
+        if presented.is_empty() {
+            return Verdict::None;
+        }
+        match self.verify(presented, purpose, now) {
+            Ok(()) => Verdict::Success,
+            Err(reason) => Verdict::Failed(reason),
+        }
     }
 
     /// Whether one of the certificates is this one, byte for byte.

@@ -66,7 +66,10 @@ pub(crate) fn verify(
     purpose: Purpose,
     now: Seconds,
 ) -> Result<(), Reason> {
-    let presented = presented.iter().take(PRESENTED_MAX).map(|der| Certificate::read(der));
+    let presented = presented
+        .iter()
+        .take(PRESENTED_MAX)
+        .map(|der| Certificate::read(der));
     let presented: Option<Vec<_>> = presented.collect();
     let presented = presented.ok_or(Reason::Unreadable)?;
     let leaf = presented.first().ok_or(Reason::Unreadable)?;
@@ -136,7 +139,8 @@ fn choose<'a>(
             subject.extensions.authority_key,
             issuer.extensions.subject_key,
         );
-        issuer.subject == subject.issuer && !matches!(keys, (Some(asked), Some(has)) if asked != has)
+        issuer.subject == subject.issuer
+            && !matches!(keys, (Some(asked), Some(has)) if asked != has)
     };
     let mut fitting: Vec<_> = candidates.filter(fits).take(CANDIDATES_MAX).collect();
     let signed = |issuer: &Certificate<'_>| signature::is_signed_by(subject, &issuer.key);
@@ -188,8 +192,12 @@ fn extensions(path: &Path<'_>, height: usize, purpose: Purpose) -> Verdict {
         verdict.fail(Reason::Purpose);
     }
     let below = path.certificates[..height].iter().skip(1);
-    let below = below.filter(|certificate| !certificate.is_self_issued()).count() as u64;
-    let length = extensions.basic_constraints.and_then(|constraints| constraints.path_length);
+    let below = below
+        .filter(|certificate| !certificate.is_self_issued())
+        .count() as u64;
+    let length = extensions
+        .basic_constraints
+        .and_then(|constraints| constraints.path_length);
     if height > 1 && length.is_some_and(|length| below > length) {
         verdict.fail(Reason::PathLength);
     }

@@ -23,9 +23,16 @@ pub(crate) fn is_valid(
         .any(|known| is_valid_by(*known, key, message, signature))
 }
 
-fn is_valid_by(algorithm: Algorithm, key: &PublicKey<'_>, message: &[u8], signature: &[u8]) -> bool {
+fn is_valid_by(
+    algorithm: Algorithm,
+    key: &PublicKey<'_>,
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
     algorithm.public_key_alg_id().as_ref() == key.algorithm
-        && algorithm.verify_signature(key.bits, message, signature).is_ok()
+        && algorithm
+            .verify_signature(key.bits, message, signature)
+            .is_ok()
 }
 
 /// Whether a certificate is signed by this key.
@@ -40,7 +47,9 @@ pub(crate) fn is_signed_by(certificate: &Certificate<'_>, key: &PublicKey<'_>) -
 
 /// The schemes that peers may sign with.
 pub(crate) fn schemes() -> Vec<SignatureScheme> {
-    provider::provider().signature_verification_algorithms.supported_schemes()
+    provider::provider()
+        .signature_verification_algorithms
+        .supported_schemes()
 }
 
 /// Checks what a peer signed in a handshake.
@@ -54,14 +63,20 @@ pub(crate) fn handshake(
     is_tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
     let certificate = Certificate::read(certificate).ok_or(CertificateError::BadEncoding)?;
-    let schemes = provider::provider().signature_verification_algorithms.mapping;
+    let schemes = provider::provider()
+        .signature_verification_algorithms
+        .mapping;
     let algorithms = schemes
         .iter()
         .find(|(scheme, _)| *scheme == signed.scheme && (!is_tls13 || is_newer(*scheme)))
         .map(|(_, algorithms)| *algorithms)
         .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
     // TLS 1.3 binds curve and hash; before, a hash may stand with any curve (RFC 5246, 7.4.1.4.1).
-    let algorithms = if is_tls13 { &algorithms[..1] } else { algorithms };
+    let algorithms = if is_tls13 {
+        &algorithms[..1]
+    } else {
+        algorithms
+    };
     let is_valid = algorithms
         .iter()
         .any(|algorithm| is_valid_by(*algorithm, &certificate.key, message, signed.signature()));

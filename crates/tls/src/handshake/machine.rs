@@ -1,0 +1,123 @@
+//! The part of a handshake that servers and clients share: records in, one at a time, until the last one.
+//!
+//! One record at a time, so that rustls never sees a record behind the handshake: that one is opened by `traffic`.
+
+use crate::handshake::failure::{Cause, Failure};
+use crate::handshake::rustls_connection::{Connection, Event};
+use crate::traffic::record::{self, RecordKey};
+use crate::traffic::{Sizes, Traffic};
+
+/// Maximum of bytes that are kept of a peer in a handshake: a chain of certificates, in records.
+pub const HANDSHAKE_BYTES_MAX: usize = 128 * 1024;
+/// Maximum of calls for what an alert needs.
+const ALERT_CALLS_MAX: usize = 8;
+const MESSAGE_TOO_LONG: (u32, &str) = (152, "excessive message size");
+const INTERNAL: (u32, &str) = (68, "internal error");
+
+/// A handshake under way.
+pub(crate) struct Machine<C> {
+    connection: C,
+    incoming: Vec<u8>,
+    /// How many bytes of `incoming` rustls has been shown.
+    window: usize,
+    early: Vec<u8>,
+}
+
+/// Whether it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    NeedsInput,
+    Complete,
+}
+
+/// A finished handshake.
+pub(crate) struct Ended {
+    pub(crate) traffic: Traffic,
+    /// Records that came behind the handshake, still sealed.
+    pub(crate) rest: Vec<u8>,
+    /// What a client sent before the handshake was over.
+    pub(crate) early: Vec<u8>,
+}
+
+impl<C: Connection> Machine<C> {
+    pub(crate) fn new(connection: C, incoming: Vec<u8>) -> Self {
+        Self {
+            connection,
+            incoming,
+            window: 0,
+            early: Vec::new(),
+        }
+    }
+
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn connection(&self) -> &C {
+        &self.connection
+    }
+
+    /// Works until more bytes are needed, or until the end.
+    pub(crate) fn step(&mut self, outgoing: &mut Vec<u8>) -> Result<Progress, Failure> {
+        loop {
+            let shown = &mut self.incoming[..self.window];
+            let (done, event) = self.connection.advance(shown, outgoing, &mut self.early);
+            let done = done.min(self.window);
+            self.incoming.drain(..done);
+            self.window -= done;
+            match event {
+                Event::Again => {}
+                Event::Ready => return Ok(Progress::Complete),
+                Event::Closed => return Err(Failure::closed()),
+                Event::Failed(error) => {
+                    self.flush_alert(outgoing);
+                    return Err(Failure::handshake(&error));
+                }
+                Event::Blocked if self.show_record() => {}
+                Event::Blocked if self.incoming.len() > HANDSHAKE_BYTES_MAX => {
+                    let call = "SSL_do_handshake() failed";
+                    return Err(Failure::new(call, Cause::Flood, MESSAGE_TOO_LONG));
+                }
+                Event::Blocked => return Ok(Progress::NeedsInput),
+            }
+        }
+    }
+
+    /// Shows the next whole record; whether there is one. What is no record is shown, too: rustls knows the alert.
+    fn show_record(&mut self) -> bool {
+        let rest = &self.incoming[self.window..];
+        match record::whole(rest) {
+            Ok(Some(length)) => self.window += length,
+            Ok(None) => return false,
+            Err(_) => self.window = self.incoming.len(),
+        }
+        true
+    }
+
+    fn flush_alert(&mut self, outgoing: &mut Vec<u8>) {
+        for _ in 0..ALERT_CALLS_MAX {
+            let (_, event) = self.connection.advance(&mut [], outgoing, &mut self.early);
+            if !matches!(event, Event::Again) {
+                return;
+            }
+        }
+    }
+
+    /// The two directions of a finished handshake.
+    pub(crate) fn finish(self, sizes: Sizes) -> Result<Ended, Failure> {
+        let broken = || Failure::new("SSL_do_handshake() failed", Cause::Library, INTERNAL);
+        let state = self.connection.state();
+        let is_tls13 = state.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+        let (secrets, keys) = self.connection.finish().map_err(|_| broken())?;
+        let (number, secret) = &secrets.tx;
+        let sealing = RecordKey::new(*number, secret, is_tls13).ok_or_else(broken)?;
+        let (number, secret) = &secrets.rx;
+        let opening = RecordKey::new(*number, secret, is_tls13).ok_or_else(broken)?;
+        let traffic = Traffic::new(sealing, opening, is_tls13.then_some(keys), sizes);
+        Ok(Ended {
+            traffic,
+            rest: self.incoming,
+            early: self.early,
+        })
+    }
+}

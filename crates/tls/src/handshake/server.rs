@@ -1,0 +1,273 @@
+//! A server's handshake.
+
+use crate::certificates::Certificates;
+use crate::configure::{Server, is_chacha};
+use crate::handshake::facts::Facts;
+use crate::handshake::failure::{Cause, Failure};
+use crate::handshake::machine::{Machine, Progress};
+use crate::hello::{self, BUFFER_BYTES_MAX, Hello};
+use crate::traffic::Traffic;
+use aws_lc_rs::digest;
+use rustls::server::{ServerConfig, UnbufferedServerConnection};
+use rustls::{ProtocolVersion, SignatureScheme};
+use std::sync::Arc;
+
+/// A plain alert of level fatal, in the record that a client of any version reads.
+const ALERT: [u8; 6] = [21, 3, 1, 0, 2, 2];
+const PROTOCOL_VERSION: u8 = 70;
+const DECODE_ERROR: u8 = 50;
+const UNEXPECTED_MESSAGE: u8 = 10;
+const RECORD_OVERFLOW: u8 = 22;
+const INTERNAL_ERROR: u8 = 80;
+const UNRECOGNISED_NAME: u8 = 112;
+const INTERNAL: (u32, &str) = (68, "internal error");
+
+/// Where a ServerHello that begins a flight has its random bytes and its session id.
+const RANDOM_AT: usize = 11;
+const SESSION_ID_AT: usize = RANDOM_AT + 32;
+
+/// A server's handshake, at one of its states.
+pub enum Handshake {
+    /// Bytes of the client are needed.
+    NeedsInput(NeedsInput),
+    /// The client is known: a server has to be chosen.
+    Accepted(Accepted),
+    /// It is over.
+    Complete(Box<Complete>),
+}
+
+/// Waits for bytes.
+pub struct NeedsInput(Stage);
+
+enum Stage {
+    Hello(Vec<u8>),
+    Negotiating(Box<Negotiating>),
+}
+
+/// What is known once a server is chosen.
+struct Negotiating {
+    machine: Machine<UnbufferedServerConnection>,
+    hello: Hello,
+    certificates: Arc<Certificates>,
+    sizes: crate::traffic::Sizes,
+    session_id: Vec<u8>,
+}
+
+/// Knows what the client offers. What it offered can be taken out and kept.
+pub struct Accepted {
+    hello: Hello,
+    incoming: Vec<u8>,
+}
+
+/// A finished handshake.
+pub struct Complete {
+    /// The connection's two directions.
+    pub traffic: Traffic,
+    /// What was negotiated.
+    pub facts: Facts,
+    /// What the client offered.
+    pub hello: Hello,
+    /// Records that have come already, still sealed.
+    pub rest: Vec<u8>,
+    /// What the client sent before the handshake was over, at most
+    /// [`EARLY_DATA_BYTES_MAX`](crate::configure::EARLY_DATA_BYTES_MAX): `$ssl_early_data` is 1 for a request in it.
+    pub early: Vec<u8>,
+}
+
+impl Default for NeedsInput {
+    fn default() -> Self {
+        Self(Stage::Hello(Vec::new()))
+    }
+}
+
+impl NeedsInput {
+    /// Takes bytes of the client. Costs a copy; [`NeedsInput::step`] does the work.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Stage::Hello(incoming) => incoming.extend_from_slice(bytes),
+            Stage::Negotiating(negotiating) => negotiating.machine.receive(bytes),
+        }
+    }
+
+    /// Whether a step is more than reading a ClientHello: key exchange, signatures.
+    #[must_use]
+    pub fn is_work(&self) -> bool {
+        matches!(self.0, Stage::Negotiating(_))
+    }
+
+    /// Works on what has come; appends what is to be sent to `outgoing`, also where it fails.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub fn step(self, outgoing: &mut Vec<u8>) -> Result<Handshake, Failure> {
+        match self.0 {
+            Stage::Hello(incoming) => accept(incoming, outgoing),
+            Stage::Negotiating(negotiating) => negotiating.step(outgoing),
+        }
+    }
+}
+
+fn accept(incoming: Vec<u8>, outgoing: &mut Vec<u8>) -> Result<Handshake, Failure> {
+    match hello::read(&incoming) {
+        Ok(hello::Progress::Incomplete) if incoming.len() > BUFFER_BYTES_MAX => {
+            Err(refuse(hello::Fault::TooLong, outgoing))
+        }
+        Ok(hello::Progress::Incomplete) => {
+            Ok(Handshake::NeedsInput(NeedsInput(Stage::Hello(incoming))))
+        }
+        Ok(hello::Progress::Whole(hello)) => Ok(Handshake::Accepted(Accepted {
+            hello: *hello,
+            incoming,
+        })),
+        Err(fault) => Err(refuse(fault, outgoing)),
+    }
+}
+
+fn refuse(fault: hello::Fault, outgoing: &mut Vec<u8>) -> Failure {
+    let alert = match fault {
+        hello::Fault::HttpRequest | hello::Fault::ProxyRequest => None,
+        hello::Fault::NotTls => Some(PROTOCOL_VERSION),
+        hello::Fault::Unexpected => Some(UNEXPECTED_MESSAGE),
+        hello::Fault::RecordTooLong => Some(RECORD_OVERFLOW),
+        hello::Fault::TooLong | hello::Fault::Malformed => Some(DECODE_ERROR),
+    };
+    if let Some(alert) = alert {
+        send_alert(alert, outgoing);
+    }
+    Failure::hello(fault)
+}
+
+fn send_alert(alert: u8, outgoing: &mut Vec<u8>) {
+    outgoing.extend_from_slice(&ALERT);
+    outgoing.push(alert);
+}
+
+impl Accepted {
+    /// What the client offers.
+    #[must_use]
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Goes on with a server: the costliest step, with key exchange and signature. `certificates` stand in the place
+    /// of the server's own where their names come with the connection.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub fn choose(
+        self,
+        server: &Server,
+        certificates: Option<Arc<Certificates>>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<Handshake, Failure> {
+        let mut config = Arc::clone(match &server.chacha_first {
+            Some(config) if self.hello.ciphers.first().copied().is_some_and(is_chacha) => config,
+            _ => &server.config,
+        });
+        if let Some(certificates) = &certificates {
+            let mut own = ServerConfig::clone(&config);
+            own.cert_resolver = Arc::clone(certificates) as Arc<_>;
+            config = Arc::new(own);
+        }
+        let Ok(connection) = UnbufferedServerConnection::new(config) else {
+            send_alert(INTERNAL_ERROR, outgoing);
+            let call = "SSL_new() failed";
+            return Err(Failure::new(call, Cause::Library, INTERNAL));
+        };
+        let negotiating = Negotiating {
+            machine: Machine::new(connection, self.incoming),
+            hello: self.hello,
+            certificates: certificates.unwrap_or_else(|| Arc::clone(&server.certificates)),
+            sizes: server.sizes,
+            session_id: Vec::new(),
+        };
+        Box::new(negotiating).step(outgoing)
+    }
+
+    /// Refuses the client, as `ssl_reject_handshake` asks.
+    #[must_use]
+    pub fn reject(self, outgoing: &mut Vec<u8>) -> Failure {
+        send_alert(UNRECOGNISED_NAME, outgoing);
+        Failure::rejected()
+    }
+
+    /// Refuses the client because its certificate could not be read.
+    #[must_use]
+    pub fn fail(self, outgoing: &mut Vec<u8>) -> Failure {
+        send_alert(INTERNAL_ERROR, outgoing);
+        Failure::certificate()
+    }
+}
+
+impl Negotiating {
+    fn step(mut self: Box<Self>, outgoing: &mut Vec<u8>) -> Result<Handshake, Failure> {
+        let begin = outgoing.len();
+        let progress = self.machine.step(outgoing)?;
+        if self.session_id.is_empty() {
+            self.session_id = session_id(&outgoing[begin..]);
+        }
+        match progress {
+            Progress::NeedsInput => Ok(Handshake::NeedsInput(NeedsInput(Stage::Negotiating(self)))),
+            Progress::Complete => self.finish(),
+        }
+    }
+
+    fn finish(self) -> Result<Handshake, Failure> {
+        let mut facts = Facts::of(self.machine.connection());
+        facts.server_name.clone_from(&self.hello.server_name);
+        facts.signature_scheme = self.signature_scheme(&facts).map(u16::from);
+        facts.session_id = self.session_id;
+        let ended = self.machine.finish(self.sizes)?;
+        Ok(Handshake::Complete(Box::new(Complete {
+            traffic: ended.traffic,
+            facts,
+            hello: self.hello,
+            rest: ended.rest,
+            early: ended.early,
+        })))
+    }
+
+    /// The scheme that we have signed with: chosen again, as nobody tells.
+    fn signature_scheme(&self, facts: &Facts) -> Option<SignatureScheme> {
+        if facts.is_resumed {
+            return None;
+        }
+        let is_tls13 = facts.version == u16::from(ProtocolVersion::TLSv1_3);
+        let name = facts.cipher_name();
+        let fits = |scheme: &SignatureScheme| {
+            let id = u16::from(*scheme);
+            let is_ecdsa = id & 0xff == 3 || matches!(id, 0x807 | 0x808);
+            if is_tls13 {
+                id & 0xff != 1 && id >> 8 != 2
+            } else {
+                name.contains("ECDSA") == is_ecdsa
+            }
+        };
+        let offered = self.hello.signature_schemes.iter();
+        let offered: Vec<_> = offered
+            .map(|id| SignatureScheme::from(*id))
+            .filter(fits)
+            .collect();
+        let pair = self.certificates.choose(&offered)?;
+        pair.key
+            .choose_scheme(&offered)
+            .map(|signer| signer.scheme())
+    }
+}
+
+/// The session id in a flight that begins with a ServerHello. Where it has none, one is made of its random bytes.
+fn session_id(flight: &[u8]) -> Vec<u8> {
+    let is_hello = flight.first() == Some(&22) && flight.get(5) == Some(&2);
+    let length = flight.get(SESSION_ID_AT).copied().map_or(0, usize::from);
+    let id = flight
+        .get(SESSION_ID_AT + 1..)
+        .and_then(|rest| rest.get(..length));
+    match (is_hello, id) {
+        (true, Some([])) => {
+            let random = &flight[RANDOM_AT..SESSION_ID_AT];
+            digest::digest(&digest::SHA256, random).as_ref().to_vec()
+        }
+        (true, Some(id)) => id.to_vec(),
+        _ => Vec::new(),
+    }
+}
