@@ -4,9 +4,9 @@
 //! handshake, whatever replaces it.
 
 use parking_lot::RwLock;
-use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::sync::Arc;
 
 /// Maximum of certificates of a server.
@@ -56,7 +56,7 @@ impl Certificates {
     /// Puts a pair in the place of another one; whether that one was there.
     pub fn replace(&self, old: &Pair, new: Pair) -> bool {
         let mut pairs = self.pairs.write();
-        let place = pairs.iter_mut().find(|pair| Arc::ptr_eq(pair, old));
+        let place = pairs.iter_mut().find(|pair| pair.cert == old.cert);
         place.is_some_and(|place| {
             *place = new;
             true
@@ -85,12 +85,46 @@ impl Certificates {
     #[must_use]
     pub fn choose(&self, offered: &[SignatureScheme]) -> Option<Pair> {
         let pairs = self.pairs.read();
-        let is_allowed =
-            |scheme: &&SignatureScheme| self.schemes.is_empty() || self.schemes.contains(scheme);
-        offered.iter().filter(is_allowed).find_map(|scheme| {
+        let is_allowed = |scheme: &&SignatureScheme| self.allows(**scheme);
+        let pair = offered.iter().filter(is_allowed).find_map(|scheme| {
             let signs = |pair: &&Pair| pair.key.choose_scheme(&[*scheme]).is_some();
             pairs.iter().find(signs).cloned()
-        })
+        })?;
+        if self.schemes.is_empty() {
+            return Some(pair);
+        }
+        let key = Restricted {
+            key: Arc::clone(&pair.key),
+            schemes: self.schemes.clone(),
+        };
+        let mut restricted = CertifiedKey::new(pair.cert.clone(), Arc::new(key));
+        restricted.ocsp.clone_from(&pair.ocsp);
+        Some(Arc::new(restricted))
+    }
+
+    fn allows(&self, scheme: SignatureScheme) -> bool {
+        self.schemes.is_empty() || self.schemes.contains(&scheme)
+    }
+}
+
+/// A key that signs with some schemes only.
+#[derive(Debug)]
+struct Restricted {
+    key: Arc<dyn SigningKey>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl SigningKey for Restricted {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let allowed = offered
+            .iter()
+            .filter(|scheme| self.schemes.contains(scheme));
+        self.key
+            .choose_scheme(&allowed.copied().collect::<Vec<_>>())
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
     }
 }
 

@@ -7,15 +7,6 @@ use crate::x509::distinguished::hexadecimal;
 use rustls::pki_types::CertificateDer;
 use rustls::{CommonState, HandshakeKind};
 
-/// Which side of a connection we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The one that is connected to.
-    Server,
-    /// The one that connects.
-    Client,
-}
-
 /// What was negotiated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {

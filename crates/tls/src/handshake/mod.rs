@@ -4,13 +4,18 @@
 //! that can be moved to another thread; a step that takes processor time is a call that any thread may make.
 //! Invariants: what is kept of a peer that is not yet known is bounded; a failed handshake has its alert in `outgoing`.
 
+mod client;
 mod facts;
 pub mod failure;
 mod machine;
 mod rustls_connection;
 mod server;
 
-pub use facts::{Facts, Side};
+pub use client::{
+    ClientNeedsInput, Connected, Connecting, PeerSessions, SESSION_NAMES_MAX, ServerFault,
+    verify_server,
+};
+pub use facts::Facts;
 pub use failure::{Cause, Failure, Level};
 pub use machine::HANDSHAKE_BYTES_MAX;
 pub use server::{Accepted, Complete, Handshake, NeedsInput};

@@ -3,7 +3,7 @@
 use rustls::SignatureScheme;
 
 /// Maximum of schemes in a list.
-pub const SCHEMES_MAX: usize = 64;
+pub(crate) const SCHEMES_MAX: usize = 64;
 
 const NAMES: [(u16, &str); 18] = [
     (0x0403, "ecdsa_secp256r1_sha256"),

@@ -179,10 +179,7 @@ impl Traffic {
     /// Messages of the handshake protocol behind a handshake.
     fn messages(&mut self, plain: &[u8], replies: &mut Vec<u8>) -> Result<(), Failure> {
         self.message.extend_from_slice(plain);
-        loop {
-            let &[kind, a, b, c, ref rest @ ..] = &self.message[..] else {
-                break;
-            };
+        while let &[kind, a, b, c, ref rest @ ..] = &self.message[..] {
             let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
             if length > MESSAGE_BYTES_MAX {
                 return Err(self.unexpected(replies));

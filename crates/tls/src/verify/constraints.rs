@@ -8,7 +8,7 @@ use crate::x509::der::{self, Reader};
 use std::net::IpAddr;
 
 /// Maximum of subtrees times names that are compared for one authority.
-pub const COMPARISONS_MAX: usize = 65_536;
+pub(crate) const COMPARISONS_MAX: usize = 65_536;
 
 /// The tags of permitted and excluded subtrees.
 const PERMITTED: u8 = der::constructed(0);

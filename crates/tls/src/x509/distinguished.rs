@@ -280,7 +280,10 @@ fn push_escaped(bytes: &[u8], text: &mut String) {
 mod tests {
     use super::*;
 
-    fn name(relative: &[&[(&[u8], u8, &[u8])]]) -> Vec<u8> {
+    /// An attribute: its OID, the tag of its value, its value.
+    type Pair<'a> = (&'a [u8], u8, &'a [u8]);
+
+    fn name(relative: &[&[Pair<'_>]]) -> Vec<u8> {
         let sets: Vec<Vec<u8>> = relative
             .iter()
             .map(|set| {

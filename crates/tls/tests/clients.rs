@@ -1,0 +1,203 @@
+//! Both sides of a connection by this crate: verdicts on clients' and servers' certificates, sessions of a peer.
+
+mod peer;
+
+use peer::*;
+use rcgen::PKCS_ECDSA_P256_SHA256;
+use rustls::pki_types::CertificateDer;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tls::configure::{Client, ClientOptions, ClientVerification, Server, ServerOptions};
+use tls::handshake::{
+    ClientNeedsInput, Complete, Connected, Connecting, Handshake, NeedsInput, PeerSessions,
+    verify_server,
+};
+use tls::sessions::Tickets;
+use tls::suites::Protocols;
+use tls::verify::{Purpose, Trust, Verdict};
+
+static MADE: LazyLock<Made> = LazyLock::new(|| self_signed("example.org", &PKCS_ECDSA_P256_SHA256));
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs() as i64
+}
+
+/// Runs both sides to their ends.
+fn connect(
+    server: &Server,
+    client: &Client,
+    sessions: Option<&PeerSessions>,
+) -> (Box<Complete>, Box<Connected>) {
+    let mut to_server = Vec::new();
+    let mut to_client = Vec::new();
+    let needs = ClientNeedsInput::new(client, "example.org", sessions).unwrap();
+    let mut ours = needs.step(&mut to_server).unwrap();
+    let mut theirs = Handshake::NeedsInput(NeedsInput::default());
+    for _ in 0..20 {
+        theirs = match theirs {
+            Handshake::NeedsInput(mut needs) => {
+                needs.receive(&std::mem::take(&mut to_server));
+                needs.step(&mut to_client).unwrap()
+            }
+            Handshake::Accepted(accepted) => accepted.choose(server, None, &mut to_client).unwrap(),
+            complete => complete,
+        };
+        ours = match ours {
+            Connecting::NeedsInput(mut needs) => {
+                needs.receive(&std::mem::take(&mut to_client));
+                needs.step(&mut to_server).unwrap()
+            }
+            complete => complete,
+        };
+        match (theirs, ours) {
+            (Handshake::Complete(theirs), Connecting::Complete(mut ours)) => {
+                ours.rest.extend_from_slice(&to_client);
+                return (theirs, ours);
+            }
+            (other, another) => (theirs, ours) = (other, another),
+        }
+    }
+    panic!("no end");
+}
+
+fn versions(name: &str) -> Protocols {
+    Protocols::read([name]).unwrap().chosen
+}
+
+#[test]
+fn both_sides_talk_and_take_up_sessions() {
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let tickets = Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap()));
+        let server = Server::new(ServerOptions {
+            tickets,
+            ..options(&MADE)
+        })
+        .unwrap();
+        let client = Client::new(ClientOptions {
+            protocols: versions(version),
+            sends_name: true,
+            ..ClientOptions::default()
+        })
+        .unwrap();
+        let sessions = PeerSessions::default();
+        for is_resumed in [false, true, true] {
+            let (mut theirs, mut ours) = connect(&server, &client, Some(&sessions));
+            assert_eq!(theirs.facts.is_resumed, is_resumed);
+            assert_eq!(ours.facts.is_resumed, is_resumed);
+            assert_eq!(ours.facts.protocol_name(), version);
+            assert_eq!(
+                theirs.facts.server_name.as_deref(),
+                Some(&b"example.org"[..])
+            );
+            let mut sealed = Vec::new();
+            ours.traffic.seal(&[b"question"], &mut sealed).unwrap();
+            assert_eq!(open(&mut theirs, &sealed).unwrap().0, b"question");
+            // Tickets of TLS 1.3 come before the answer.
+            let mut answer = std::mem::take(&mut ours.rest);
+            theirs.traffic.seal(&[b"answer"], &mut answer).unwrap();
+            let opened = ours.traffic.open(&mut answer, &mut Vec::new()).unwrap();
+            assert_eq!(&answer[..opened.plain], b"answer");
+        }
+    }
+}
+
+#[test]
+fn a_name_is_sent_only_where_asked_for() {
+    let server = server(&MADE);
+    let client = Client::new(ClientOptions::default()).unwrap();
+    let (theirs, _) = connect(&server, &client, None);
+    assert_eq!(theirs.facts.server_name, None);
+}
+
+#[test]
+fn servers_are_judged_by_chain_and_host() {
+    let authority = Authority::new("root");
+    let made = authority.issue(&params("example.org"));
+    let server = server(&made);
+    let client = Client::new(ClientOptions::default()).unwrap();
+    let (_, ours) = connect(&server, &client, None);
+    let trust = Trust::new([authority.der()], Vec::new(), 1);
+    assert_eq!(
+        verify_server(&trust, &ours.facts, "example.org", now()),
+        Ok(())
+    );
+    let fault = |trust: &Trust, host| {
+        verify_server(trust, &ours.facts, host, now())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        fault(&trust, "other.org"),
+        "upstream SSL certificate does not match \"other.org\""
+    );
+    let nothing = Trust::new([], Vec::new(), 1);
+    assert_eq!(
+        fault(&nothing, "example.org"),
+        "upstream SSL certificate verify error: (21:unable to verify the first certificate)"
+    );
+}
+
+/// The verdict of a server on a client.
+fn verdict(
+    trust: Trust,
+    authorities: Vec<CertificateDer<'static>>,
+    own: Option<&Made>,
+    version: &str,
+) -> Verdict {
+    let trust = Arc::new(trust);
+    let client = ClientVerification {
+        trust: Arc::clone(&trust),
+        authorities,
+    };
+    let server = Server::new(ServerOptions {
+        client: Some(client),
+        ..options(&MADE)
+    })
+    .unwrap();
+    let client = Client::new(ClientOptions {
+        protocols: versions(version),
+        certificate: own.map(Made::pair),
+        ..ClientOptions::default()
+    })
+    .unwrap();
+    let (theirs, _) = connect(&server, &client, None);
+    trust.verdict(&theirs.facts.certificates, Purpose::Client, now())
+}
+
+#[test]
+fn clients_have_verdicts() {
+    let authority = Authority::new("root");
+    let made = authority.client("client");
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let trust = || Trust::new([authority.der()], Vec::new(), 1);
+        let told = || vec![authority.der()];
+        assert_eq!(verdict(trust(), told(), None, version).to_string(), "NONE");
+        assert_eq!(
+            verdict(trust(), told(), Some(&made), version).to_string(),
+            "SUCCESS"
+        );
+        let other = Trust::new([Authority::new("other").der()], Vec::new(), 1);
+        assert_eq!(
+            verdict(other, told(), Some(&made), version).to_string(),
+            "FAILED:unable to verify the first certificate"
+        );
+    }
+}
+
+#[test]
+fn a_self_signed_client_is_accepted_where_it_is_configured() {
+    let made = self_signed("client", &PKCS_ECDSA_P256_SHA256);
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let trust = Trust::new([made.der.clone()], Vec::new(), 1);
+        assert_eq!(
+            verdict(trust, Vec::new(), Some(&made), version),
+            Verdict::Success
+        );
+        let trust = Trust::new([MADE.der.clone()], Vec::new(), 1);
+        let verdict = verdict(trust, Vec::new(), Some(&made), version);
+        assert_eq!(verdict.to_string(), "FAILED:self-signed certificate");
+    }
+}

@@ -1,0 +1,396 @@
+//! Handshakes in memory with clients of rustls: what is negotiated, refused, taken up again.
+
+mod peer;
+
+use peer::*;
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
+use rustls::HandshakeKind;
+use rustls::client::Resumption;
+use std::io::Write;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tls::certificates::Certificates;
+use tls::configure::{Server, ServerOptions};
+use tls::handshake::{Cause, Handshake, Level, NeedsInput};
+use tls::sessions::{Sessions, Tickets};
+use tls::suites::Protocols;
+
+static ECDSA: LazyLock<Made> =
+    LazyLock::new(|| self_signed("example.org", &PKCS_ECDSA_P256_SHA256));
+static RSA: LazyLock<Made> = LazyLock::new(|| self_signed("example.org", &PKCS_RSA_SHA256));
+
+#[test]
+fn both_versions_all_cuts() {
+    for versions in [TLS12, TLS13] {
+        for cut in [1, 7, 100, 100_000] {
+            let server = server(&ECDSA);
+            let mut client = client(client_config(versions, None), "example.org");
+            let mut complete = handshake(&server, &mut client, cut).unwrap();
+            talk(&mut complete, &mut client);
+            assert_eq!(
+                complete.facts.server_name.as_deref(),
+                Some(&b"example.org"[..])
+            );
+            assert_eq!(complete.facts.reused(), ".");
+            assert_eq!(
+                complete.facts.signature_scheme_name(),
+                "ecdsa_secp256r1_sha256"
+            );
+            assert_eq!(complete.facts.session_id.len(), 32);
+        }
+    }
+}
+
+#[test]
+fn facts_have_openssls_names() {
+    let rsa = server(&RSA);
+    let mut client13 = client(client_config(TLS13, None), "example.org");
+    let facts = handshake(&rsa, &mut client13, 9999).unwrap().facts;
+    assert_eq!(facts.protocol_name(), "TLSv1.3");
+    assert_eq!(facts.cipher_name(), "TLS_AES_256_GCM_SHA384");
+    assert_eq!(facts.group_name(), "X25519");
+    assert!(facts.signature_scheme_name().starts_with("rsa_pss_rsae_"));
+    let mut client12 = client(client_config(TLS12, None), "example.org");
+    let facts = handshake(&rsa, &mut client12, 9999).unwrap().facts;
+    assert_eq!(facts.protocol_name(), "TLSv1.2");
+    assert_eq!(facts.cipher_name(), "ECDHE-RSA-AES256-GCM-SHA384");
+}
+
+#[test]
+fn every_suite_and_group_works() {
+    for ciphers in ["ECDHE+AES128", "ECDHE+AES256", "ECDHE+CHACHA20"] {
+        for group in [
+            "X25519MLKEM768",
+            "X25519",
+            "P-256",
+            "P-384",
+            "SecP256r1MLKEM768",
+            "MLKEM1024",
+        ] {
+            let suite = match ciphers {
+                "ECDHE+AES128" => "TLS_AES_128_GCM_SHA256",
+                "ECDHE+AES256" => "TLS_AES_256_GCM_SHA384",
+                _ => "TLS_CHACHA20_POLY1305_SHA256",
+            };
+            let mut options = options(&ECDSA);
+            options.ciphers = ciphers.to_owned();
+            options.groups = group.to_owned();
+            options.commands.take("Ciphersuites", suite).unwrap();
+            let server = Server::new(options).unwrap();
+            for versions in [TLS12, TLS13] {
+                if versions == TLS12 && group.contains("MLKEM") {
+                    continue;
+                }
+                let mut config = client_config(versions, None);
+                let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+                provider.kx_groups = rustls::crypto::aws_lc_rs::ALL_KX_GROUPS.to_vec();
+                config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+                    .with_protocol_versions(versions)
+                    .unwrap()
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(Any))
+                    .with_client_cert_resolver(config.client_auth_cert_resolver.clone());
+                let mut client = client(config, "example.org");
+                let mut complete = handshake(&server, &mut client, 9999).unwrap();
+                talk(&mut complete, &mut client);
+                assert_eq!(
+                    complete.facts.group_name().to_lowercase(),
+                    match group {
+                        "P-256" => "prime256v1".to_owned(),
+                        "P-384" => "secp384r1".to_owned(),
+                        other => other.to_lowercase(),
+                    }
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_certificate_fits_the_clients_signatures() {
+    let both = ServerOptions {
+        certificates: Arc::new(Certificates::new(vec![RSA.pair(), ECDSA.pair()])),
+        ..ServerOptions::default()
+    };
+    let both = Server::new(both).unwrap();
+    for versions in [TLS12, TLS13] {
+        let mut client = client(client_config(versions, None), "example.org");
+        handshake(&both, &mut client, 9999).unwrap();
+        assert_eq!(client.peer_certificates().unwrap()[0], ECDSA.der);
+    }
+    let mut options = ServerOptions {
+        certificates: Arc::new(Certificates::new(vec![RSA.pair(), ECDSA.pair()])),
+        ciphers: "ECDHE+aRSA".to_owned(),
+        ..ServerOptions::default()
+    };
+    options.protocols = Protocols::read(["TLSv1.2"]).unwrap().chosen;
+    let rsa_only = Server::new(options).unwrap();
+    let mut client = client(client_config(TLS12, None), "example.org");
+    let complete = handshake(&rsa_only, &mut client, 9999).unwrap();
+    assert_eq!(client.peer_certificates().unwrap()[0], RSA.der);
+    assert!(complete.facts.signature_scheme_name().starts_with("rsa_"));
+}
+
+#[test]
+fn protocols_above_are_chosen_or_refused() {
+    let server_with = |alpn: &[&str]| {
+        let mut options = options(&ECDSA);
+        options.alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Server::new(options).unwrap()
+    };
+    let client_with = |alpn: &[&str]| {
+        let mut config = client_config(TLS13, None);
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        client(config, "example.org")
+    };
+    let mut client = client_with(&["http/1.1", "h2"]);
+    let complete = handshake(&server_with(&["h2", "http/1.1"]), &mut client, 9999).unwrap();
+    assert_eq!(complete.facts.alpn.as_deref(), Some(&b"h2"[..]));
+    assert_eq!(complete.hello.alpn, [&b"http/1.1"[..], b"h2"]);
+    let mut client = client_with(&["other"]);
+    let failure = handshake(&server_with(&["h2"]), &mut client, 9999)
+        .err()
+        .unwrap();
+    assert_eq!(
+        failure.to_string(),
+        "SSL_do_handshake() failed (SSL: error:0A0000EB:SSL routines::no application protocol)"
+    );
+}
+
+#[test]
+fn nothing_in_common_is_said_in_openssls_words() {
+    let tls13_only = |client_versions| {
+        let mut options = options(&ECDSA);
+        options.protocols = Protocols::read(["TLSv1.3"]).unwrap().chosen;
+        let server = Server::new(options).unwrap();
+        let mut client = client(client_config(client_versions, None), "example.org");
+        handshake(&server, &mut client, 9999).err()
+    };
+    let failure = tls13_only(TLS12).unwrap();
+    assert_eq!(
+        failure.to_string(),
+        "SSL_do_handshake() failed (SSL: error:0A000102:SSL routines::unsupported protocol)"
+    );
+    assert_eq!(
+        (failure.level, failure.cause),
+        (Level::Info, Cause::NothingInCommon)
+    );
+    let mut options = options(&ECDSA);
+    options.ciphers = "ECDHE-RSA-AES128-GCM-SHA256".to_owned();
+    let server = Server::new(options).unwrap();
+    let mut client = client(client_config(TLS12, None), "example.org");
+    let failure = handshake(&server, &mut client, 9999).err().unwrap();
+    assert!(failure.to_string().contains("no s"), "{failure}");
+    assert_eq!(failure.cause, Cause::NothingInCommon);
+}
+
+#[test]
+fn what_is_not_tls_gets_its_alert() {
+    for (bytes, sentence, alert) in [
+        (
+            &b"GET / HTTP/1.0\r\n\r\n"[..],
+            "0A00009C:SSL routines::http request",
+            None,
+        ),
+        (
+            b"SSH-2.0-x",
+            "0A00010B:SSL routines::wrong version number",
+            Some(70),
+        ),
+        (
+            b"\x16\x03\x01\xff\xff",
+            "0A0000C6:SSL routines::packet length too long",
+            Some(22),
+        ),
+        (
+            b"\x16\x03\x01\x00\x04\x02\x00\x00\x00",
+            "0A0000F4:SSL routines::unexpected message",
+            Some(10),
+        ),
+    ] {
+        let mut needs = NeedsInput::default();
+        needs.receive(bytes);
+        let mut outgoing = Vec::new();
+        let failure = needs.step(&mut outgoing).err().unwrap();
+        assert!(failure.to_string().contains(sentence), "{failure}");
+        assert_eq!(
+            (failure.level, outgoing.get(6).copied()),
+            (Level::Info, alert)
+        );
+    }
+}
+
+#[test]
+fn a_rejected_client_is_told_so() {
+    let mut client = client(client_config(TLS13, None), "example.org");
+    let mut needs = NeedsInput::default();
+    needs.receive(&take(&mut client));
+    let mut outgoing = Vec::new();
+    let Ok(Handshake::Accepted(accepted)) = needs.step(&mut outgoing) else {
+        panic!("not accepted");
+    };
+    assert_eq!(
+        accepted.hello().server_name.as_deref(),
+        Some(&b"example.org"[..])
+    );
+    assert_eq!(
+        accepted.reject(&mut outgoing).to_string(),
+        "handshake rejected"
+    );
+    let error = give(&mut client, &outgoing).unwrap_err();
+    assert!(error.to_string().contains("UnrecognisedName"), "{error}");
+}
+
+#[test]
+fn a_certificate_may_come_with_the_connection() {
+    let server = server(&ECDSA);
+    let own = Arc::new(Certificates::new(vec![RSA.pair()]));
+    let mut client = client(client_config(TLS13, None), "example.org");
+    let mut needs = NeedsInput::default();
+    needs.receive(&take(&mut client));
+    let mut outgoing = Vec::new();
+    let Ok(Handshake::Accepted(accepted)) = needs.step(&mut outgoing) else {
+        panic!("not accepted");
+    };
+    assert!(accepted.choose(&server, Some(own), &mut outgoing).is_ok());
+    give(&mut client, &outgoing).unwrap();
+    assert_eq!(client.peer_certificates().unwrap()[0], RSA.der);
+}
+
+/// Kinds of a second handshake with the same client configuration, under two servers.
+fn resumed(versions: Versions, first: ServerOptions, second: ServerOptions) -> HandshakeKind {
+    let mut config = client_config(versions, None);
+    config.resumption = Resumption::in_memory_sessions(8);
+    let config = Arc::new(config);
+    let mut last = HandshakeKind::Full;
+    for options in [first, second] {
+        let server = Server::new(options).unwrap();
+        let mut client = client(rustls::ClientConfig::clone(&config), "example.org");
+        let mut complete = handshake(&server, &mut client, 9999).unwrap();
+        talk(&mut complete, &mut client);
+        last = client.handshake_kind().unwrap();
+        assert_eq!(complete.facts.is_resumed, last == HandshakeKind::Resumed);
+    }
+    last
+}
+
+#[test]
+fn sessions_are_taken_up_by_ids_and_by_tickets() {
+    let minute = Duration::from_secs(60);
+    for versions in [TLS12, TLS13] {
+        let plain = || options(&ECDSA);
+        assert_eq!(resumed(versions, plain(), plain()), HandshakeKind::Full);
+        let cache = Arc::new(Sessions::new(1 << 20, minute));
+        let tickets = Arc::new(Tickets::random(minute).unwrap());
+        let cached = |context| {
+            let sessions = Some(Arc::clone(&cache));
+            ServerOptions {
+                sessions,
+                context,
+                ..options(&ECDSA)
+            }
+        };
+        let ticketed = |context| {
+            let tickets = Some(Arc::clone(&tickets));
+            ServerOptions {
+                tickets,
+                context,
+                ..options(&ECDSA)
+            }
+        };
+        assert_eq!(
+            resumed(versions, cached([1; 32]), cached([1; 32])),
+            HandshakeKind::Resumed
+        );
+        assert_eq!(
+            resumed(versions, cached([1; 32]), cached([2; 32])),
+            HandshakeKind::Full
+        );
+        assert_eq!(
+            resumed(versions, ticketed([1; 32]), ticketed([1; 32])),
+            HandshakeKind::Resumed
+        );
+        assert_eq!(
+            resumed(versions, ticketed([1; 32]), ticketed([2; 32])),
+            HandshakeKind::Full
+        );
+        assert!(!cache.is_empty());
+    }
+}
+
+#[test]
+fn early_data_comes_once() {
+    let cache = Arc::new(Sessions::new(1 << 20, Duration::from_secs(60)));
+    let options = || ServerOptions {
+        sessions: Some(Arc::clone(&cache)),
+        tickets: Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap())),
+        has_early_data: true,
+        ..options(&ECDSA)
+    };
+    let server = Server::new(options()).unwrap();
+    let mut config = client_config(TLS13, None);
+    config.enable_early_data = true;
+    let config = Arc::new(config);
+    let mut first = client(rustls::ClientConfig::clone(&config), "example.org");
+    let complete = handshake(&server, &mut first, 9999).unwrap();
+    assert_eq!(complete.early, b"");
+    let mut second = client(rustls::ClientConfig::clone(&config), "example.org");
+    second.early_data().unwrap().write_all(b"early").unwrap();
+    let flight = take(&mut second);
+    let mut replayed = flight.clone();
+    let step = |bytes: &[u8]| {
+        let mut needs = NeedsInput::default();
+        needs.receive(bytes);
+        let mut outgoing = Vec::new();
+        let Ok(Handshake::Accepted(accepted)) = needs.step(&mut outgoing) else {
+            panic!("not accepted");
+        };
+        let state = accepted.choose(&server, None, &mut outgoing).unwrap();
+        (state, outgoing)
+    };
+    let (state, outgoing) = step(&flight);
+    give(&mut second, &outgoing).unwrap();
+    assert!(second.is_early_data_accepted());
+    let Handshake::NeedsInput(mut needs) = state else {
+        panic!("not waiting");
+    };
+    second.writer().write_all(b"late").unwrap();
+    needs.receive(&take(&mut second));
+    let Ok(Handshake::Complete(mut complete)) = needs.step(&mut Vec::new()) else {
+        panic!("not complete");
+    };
+    assert_eq!(complete.early, b"early");
+    assert_eq!(open(&mut complete, b"").unwrap().0, b"late");
+    // The same bytes again: the session is gone, so the early data is passed over.
+    replayed.truncate(flight.len());
+    let (state, _) = step(&replayed);
+    assert!(matches!(state, Handshake::NeedsInput(_)));
+}
+
+#[test]
+fn chacha_comes_first_for_those_who_like_it() {
+    let mut options = options(&ECDSA);
+    options
+        .commands
+        .take("Options", "ServerPreference,PrioritizeChaCha")
+        .unwrap();
+    let server = Server::new(options).unwrap();
+    let cipher = |is_chacha_first: bool| {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.cipher_suites.sort_by_key(|suite| {
+            let name = format!("{:?}", suite.suite());
+            name.contains("CHACHA") != is_chacha_first
+        });
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(TLS13)
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Any))
+            .with_no_client_auth();
+        let mut client = client(config, "example.org");
+        let complete = handshake(&server, &mut client, 9999).unwrap();
+        complete.facts.cipher_name()
+    };
+    assert_eq!(cipher(true), "TLS_CHACHA20_POLY1305_SHA256");
+    assert_eq!(cipher(false), "TLS_AES_256_GCM_SHA384");
+}
