@@ -9,9 +9,11 @@
 pub mod certificates;
 pub mod configure;
 mod error;
+mod failure;
 pub mod handshake;
 pub mod hello;
 pub mod keys;
+pub mod ocsp;
 mod provider;
 pub mod sessions;
 pub mod suites;
@@ -20,3 +22,4 @@ pub mod verify;
 pub mod x509;
 
 pub use error::{Error, Fault, Kind};
+pub use failure::{Cause, Failure, Level};

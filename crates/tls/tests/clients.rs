@@ -1,4 +1,5 @@
 //! Both sides of a connection by this crate: verdicts on clients' and servers' certificates, sessions of a peer.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod peer;
 

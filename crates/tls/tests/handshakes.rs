@@ -1,4 +1,5 @@
 //! Handshakes in memory with clients of rustls: what is negotiated, refused, taken up again.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod peer;
 

@@ -1,6 +1,7 @@
 //! Certificates and keys as files have them: forms, passwords, faults with nginx's sentences, changes on the disk.
 //! The files of `fixtures` are OpenSSL's: a certificate of version 1 and its key under each form of encryption
 //! (password `secret`), and a self-signed leaf that is an authority, as `openssl req -x509` makes it.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod peer;
 
@@ -87,6 +88,59 @@ fn every_kind_of_key_has_its_form() {
     }
 }
 
+/// Names of a certificate and a key, and the sentence that comes of them.
+const SENTENCES: [(&str, &str, &str); 8] = [
+    (
+        "cert",
+        "key",
+        "SSL_CTX_use_PrivateKey(\"key\") failed (SSL: error:05800074:x509 certificate routines::key \
+                         values mismatch)",
+    ),
+    (
+        "cert",
+        "rsa",
+        "SSL_CTX_use_PrivateKey(\"rsa\") failed (SSL: error:05800073:x509 certificate routines::key \
+                         type mismatch)",
+    ),
+    (
+        "none",
+        "key",
+        "cannot load certificate \"none\": BIO_new_file() failed (SSL: error:80000002:system \
+                         library::No such file or directory:calling fopen(none, r) error:10000080:BIO routines::no \
+                         such file)",
+    ),
+    (
+        "empty",
+        "key",
+        "cannot load certificate \"empty\": PEM_read_bio_X509_AUX() failed (SSL: \
+                          error:0480006C:PEM routines::no start line:Expecting: TRUSTED CERTIFICATE)",
+    ),
+    (
+        "broken",
+        "key",
+        "cannot load certificate \"broken\": PEM_read_bio_X509_AUX() failed (SSL: \
+                           error:04800064:PEM routines::bad base64 decode)",
+    ),
+    (
+        "cert",
+        "empty",
+        "cannot load certificate key \"empty\": PEM_read_bio_PrivateKey() failed (SSL: \
+                           error:1E08010C:DECODER routines::unsupported)",
+    ),
+    (
+        "cert",
+        "engine:a:b",
+        "cannot load certificate key \"engine:a:b\": loading \"engine:...\" certificate keys is \
+                                not supported",
+    ),
+    (
+        "cert",
+        "store:pkcs11:x",
+        "cannot load certificate key \"store:pkcs11:x\": loading \"store:...\" certificate \
+                                    keys is not supported",
+    ),
+];
+
 #[test]
 fn faults_have_nginxs_sentences() {
     let (one, other) = (
@@ -102,57 +156,7 @@ fn faults_have_nginxs_sentences() {
         "broken" => Ok(one.certificate.replace("MII", "M*I").into_bytes()),
         _ => Err(io::Error::from_raw_os_error(2)),
     };
-    for (certificate, key, sentence) in [
-        (
-            "cert",
-            "key",
-            "SSL_CTX_use_PrivateKey(\"key\") failed (SSL: error:05800074:x509 certificate routines::key \
-                         values mismatch)",
-        ),
-        (
-            "cert",
-            "rsa",
-            "SSL_CTX_use_PrivateKey(\"rsa\") failed (SSL: error:05800073:x509 certificate routines::key \
-                         type mismatch)",
-        ),
-        (
-            "none",
-            "key",
-            "cannot load certificate \"none\": BIO_new_file() failed (SSL: error:80000002:system \
-                         library::No such file or directory:calling fopen(none, r) error:10000080:BIO routines::no \
-                         such file)",
-        ),
-        (
-            "empty",
-            "key",
-            "cannot load certificate \"empty\": PEM_read_bio_X509_AUX() failed (SSL: \
-                          error:0480006C:PEM routines::no start line:Expecting: TRUSTED CERTIFICATE)",
-        ),
-        (
-            "broken",
-            "key",
-            "cannot load certificate \"broken\": PEM_read_bio_X509_AUX() failed (SSL: \
-                           error:04800064:PEM routines::bad base64 decode)",
-        ),
-        (
-            "cert",
-            "empty",
-            "cannot load certificate key \"empty\": PEM_read_bio_PrivateKey() failed (SSL: \
-                           error:1E08010C:DECODER routines::unsupported)",
-        ),
-        (
-            "cert",
-            "engine:a:b",
-            "cannot load certificate key \"engine:a:b\": loading \"engine:...\" certificate keys is \
-                                not supported",
-        ),
-        (
-            "cert",
-            "store:pkcs11:x",
-            "cannot load certificate key \"store:pkcs11:x\": loading \"store:...\" certificate \
-                                    keys is not supported",
-        ),
-    ] {
+    for (certificate, key, sentence) in SENTENCES {
         let error = keys::pair(certificate, key, &[], &missing).unwrap_err();
         assert_eq!(error.to_string(), sentence);
     }

@@ -1,4 +1,5 @@
 //! What comes behind a handshake: large answers, closing, cut connections, new keys, renegotiation, garbage.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod peer;
 

@@ -1,4 +1,5 @@
 //! Verdicts on chains: each reason in OpenSSL's words.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod peer;
 

@@ -4,8 +4,8 @@
 //! of a request ([`verify_server`]).
 
 use crate::configure::Client;
+use crate::failure::{Cause, Failure};
 use crate::handshake::facts::Facts;
-use crate::handshake::failure::{Cause, Failure};
 use crate::handshake::machine::{Machine, Progress};
 use crate::traffic::{Sizes, Traffic};
 use crate::verify::{Purpose, Reason, Trust};
@@ -43,7 +43,7 @@ pub enum Connecting {
 
 /// Waits for bytes. The first step sends the ClientHello, and needs none.
 pub struct ClientNeedsInput {
-    machine: Machine<UnbufferedClientConnection>,
+    machine: Box<Machine<UnbufferedClientConnection>>,
     sizes: Sizes,
 }
 
@@ -79,7 +79,7 @@ impl ClientNeedsInput {
         let connection = UnbufferedClientConnection::new(config, name);
         let broken = |_| Failure::new("SSL_new() failed", Cause::Library, INTERNAL);
         Ok(Self {
-            machine: Machine::new(connection.map_err(broken)?, Vec::new()),
+            machine: Box::new(Machine::new(connection.map_err(broken)?, Vec::new())),
             sizes: client.sizes,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! One record at a time, so that rustls never sees a record behind the handshake: that one is opened by `traffic`.
 
-use crate::handshake::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure};
 use crate::handshake::rustls_connection::{Connection, Event};
 use crate::traffic::record::{self, RecordKey};
 use crate::traffic::{Sizes, Traffic};

@@ -6,16 +6,15 @@
 
 mod client;
 mod facts;
-pub mod failure;
 mod machine;
 mod rustls_connection;
 mod server;
 
+pub use crate::failure::{Cause, Failure, Level};
 pub use client::{
     ClientNeedsInput, Connected, Connecting, PeerSessions, SESSION_NAMES_MAX, ServerFault,
     verify_server,
 };
 pub use facts::Facts;
-pub use failure::{Cause, Failure, Level};
 pub use machine::HANDSHAKE_BYTES_MAX;
 pub use server::{Accepted, Complete, Handshake, NeedsInput};

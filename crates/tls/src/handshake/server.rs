@@ -2,8 +2,8 @@
 
 use crate::certificates::Certificates;
 use crate::configure::{Server, is_chacha};
+use crate::failure::{Cause, Failure};
 use crate::handshake::facts::Facts;
-use crate::handshake::failure::{Cause, Failure};
 use crate::handshake::machine::{Machine, Progress};
 use crate::hello::{self, BUFFER_BYTES_MAX, Hello};
 use crate::traffic::Traffic;

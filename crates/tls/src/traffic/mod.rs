@@ -11,7 +11,7 @@ mod sizes;
 pub use record::{HEADER_BYTES, OVERHEAD_BYTES_MAX, PLAIN_BYTES_MAX, SEALED_BYTES_MAX};
 pub use sizes::{GROWN_BYTES, SMALL_BYTES, Sizes};
 
-use crate::handshake::failure::{self, Cause, Failure};
+use crate::failure::{self, Cause, Failure};
 use record::{Broken, Content, RecordKey};
 use rustls::ConnectionTrafficSecrets;
 

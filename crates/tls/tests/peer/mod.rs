@@ -1,4 +1,5 @@
 //! Certificates made for a test, and clients of rustls in memory.
+#![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use rcgen::{

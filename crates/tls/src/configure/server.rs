@@ -1,23 +1,18 @@
-//! Values of a server's directives made into what its handshakes use.
-//!
-//! Not here: directives, inheritance, reading files (`keys`). Blocking is nobody's: this is arithmetic and takes some
-//! microseconds. Invariant: what is made never changes; certificates and keys for tickets change inside of their own types.
+//! Values of a server's directives, made into what its handshakes use.
 
 use crate::Error;
-use crate::certificates::{Certificates, Pair};
-use crate::provider;
+use crate::certificates::Certificates;
+use crate::configure::choice::Choice;
 use crate::sessions::{Context, Sessions, Tickets, cache, tickets};
 use crate::suites::conf_command::Commands;
-use crate::suites::{self, DEFAULT_CIPHERS, Groups, Protocols};
-use crate::traffic::{PLAIN_BYTES_MAX, Sizes};
-use crate::verify::{AnyClient, AnyServer, Trust};
+use crate::suites::{self, DEFAULT_CIPHERS, Protocols};
+use crate::traffic::Sizes;
+use crate::verify::{AnyClient, Trust};
 use crate::x509::certificate::Certificate;
-use rustls::client::{ClientConfig, Resumption};
+use rustls::DistinguishedName;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, ServerConfig};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{DistinguishedName, SupportedCipherSuite};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,171 +167,6 @@ impl Server {
                 .collect(),
         )
     }
-}
-
-/// Values of `proxy_ssl_…` directives.
-#[derive(Clone)]
-pub struct ClientOptions {
-    /// `proxy_ssl_protocols`.
-    pub protocols: Protocols,
-    /// `proxy_ssl_ciphers`.
-    pub ciphers: String,
-    /// `proxy_ssl_conf_command`s.
-    pub commands: Commands,
-    /// `proxy_ssl_certificate`, `proxy_ssl_certificate_key`.
-    pub certificate: Option<Pair>,
-    /// `proxy_ssl_server_name`: whether a server is told its name.
-    pub sends_name: bool,
-    /// Protocols above TLS.
-    pub alpn: Vec<Vec<u8>>,
-    /// How large records are.
-    pub sizes: Sizes,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        Self {
-            protocols: Protocols::default(),
-            ciphers: "DEFAULT".to_owned(),
-            commands: Commands::default(),
-            certificate: None,
-            sends_name: false,
-            alpn: Vec::new(),
-            sizes: Sizes::Fixed(PLAIN_BYTES_MAX),
-        }
-    }
-}
-
-/// What a client's handshakes use.
-pub struct Client {
-    pub(crate) config: Arc<ClientConfig>,
-    pub(crate) sizes: Sizes,
-}
-
-impl Client {
-    /// Of values.
-    ///
-    /// # Errors
-    /// nginx's sentence for a value that leaves nothing.
-    pub fn new(options: ClientOptions) -> Result<Self, Error> {
-        let commands = &options.commands;
-        let choice = Choice::new(options.protocols, &options.ciphers, "auto", commands)?;
-        let builder = ClientConfig::builder_with_provider(choice.provider(false))
-            .with_protocol_versions(&choice.protocols.versions())
-            .map_err(|error| Error::Library(error.to_string()))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyServer));
-        let mut config = match options.certificate {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let own = CertifiedKey::new(pair.cert.clone(), Arc::clone(&pair.key));
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
-            }
-        };
-        config.alpn_protocols = options.alpn;
-        config.enable_sni = options.sends_name;
-        config.enable_secret_extraction = true;
-        config.resumption = Resumption::disabled();
-        Ok(Self {
-            config: Arc::new(config),
-            sizes: options.sizes,
-        })
-    }
-}
-
-/// What is negotiated about, for servers and for clients.
-pub(crate) struct Choice {
-    pub(crate) protocols: Protocols,
-    suites: Vec<SupportedCipherSuite>,
-    groups: Groups,
-    pub(crate) left_out: Vec<String>,
-}
-
-impl Choice {
-    pub(crate) fn new(
-        protocols: Protocols,
-        ciphers: &str,
-        groups: &str,
-        commands: &Commands,
-    ) -> Result<Self, Error> {
-        let protocols = bounded(protocols, commands)?;
-        let ciphers = commands.cipher_string.as_deref().unwrap_or(ciphers);
-        let groups = suites::groups::read(commands.groups.as_deref().unwrap_or(groups))?;
-        let older = suites::ciphers(ciphers)?;
-        let mut chosen = Vec::new();
-        if protocols.has_tls13 {
-            chosen.extend(suites::ciphersuites(commands.ciphersuites.as_deref()));
-        }
-        if protocols.has_tls12 {
-            chosen.extend(older);
-        }
-        if chosen.is_empty() {
-            let names = commands.ciphersuites.clone().unwrap_or_default();
-            return Err(Error::NoCipher(names));
-        }
-        let has = |is_tls13| {
-            let mut suites = chosen.iter();
-            suites.any(|suite| suite.tls13().is_some() == is_tls13)
-        };
-        Ok(Self {
-            protocols: Protocols {
-                has_tls12: has(false),
-                has_tls13: has(true),
-            },
-            suites: chosen,
-            groups: groups.chosen,
-            left_out: groups.left_out,
-        })
-    }
-
-    pub(crate) fn provider(&self, is_chacha_first: bool) -> Arc<CryptoProvider> {
-        let mut suites = self.suites.clone();
-        if is_chacha_first {
-            suites.sort_by_key(|suite| !is_chacha(u16::from(suite.suite())));
-        }
-        Arc::new(CryptoProvider {
-            cipher_suites: suites,
-            kx_groups: self.groups.clone(),
-            ..provider::provider().clone()
-        })
-    }
-}
-
-pub(crate) fn is_chacha(id: u16) -> bool {
-    matches!(id, 0x1303 | 0xcca8 | 0xcca9 | 0xccaa)
-}
-
-/// The versions that stay within `MinProtocol` and `MaxProtocol`.
-fn bounded(protocols: Protocols, commands: &Commands) -> Result<Protocols, Error> {
-    let command = |name: &str,
-                   value: &Option<String>,
-                   bound: fn(Protocols, &str) -> Option<Protocols>,
-                   of| {
-        let Some(value) = value else {
-            return Ok(of);
-        };
-        bound(of, value).ok_or_else(|| Error::Command {
-            name: name.to_owned(),
-            value: value.clone(),
-            reason: format!("0A000180:SSL routines::bad value:cmd={name}, value={value}"),
-        })
-    };
-    let protocols = command(
-        "MinProtocol",
-        &commands.min_protocol,
-        Protocols::at_least,
-        protocols,
-    )?;
-    let protocols = command(
-        "MaxProtocol",
-        &commands.max_protocol,
-        Protocols::at_most,
-        protocols,
-    )?;
-    if protocols.versions().is_empty() {
-        return Err(Error::NoProtocol("of these commands".to_owned()));
-    }
-    Ok(protocols)
 }
 
 fn server_config(
