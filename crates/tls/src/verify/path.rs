@@ -111,15 +111,15 @@ fn build<'a>(
             };
             return (path, end);
         }
-        if length >= length_max {
-            return (path, Err(Reason::ChainTooLong));
-        }
         let ours = choose(trust.issuers(last.issuer), last, now);
         let issuer = match &ours {
             Some(_) => ours.clone(),
+            // What a peer presents does not go on from what is configured.
+            None if is_configured => None,
             None => choose(others.iter().cloned(), last, now),
         };
-        match issuer.filter(|issuer| !path.has(issuer)) {
+        let issuer = issuer.filter(|issuer| length < length_max && !path.has(issuer));
+        match issuer {
             Some(issuer) => path.certificates.push(issuer),
             None if is_configured => return (path, Err(Reason::NoIssuer)),
             None => return (path, Err(Reason::NoIssuerLocally)),
@@ -185,10 +185,14 @@ fn extensions(path: &Path<'_>, height: usize, purpose: Purpose) -> Verdict {
     if extensions.has_unknown_critical {
         verdict.fail(Reason::CriticalExtension);
     }
-    if height > 0 && !is_authority(certificate) {
+    let is_top = height + 1 == path.certificates.len();
+    let authority = authority(certificate);
+    let issues = authority == Authority::Yes || is_top && authority == Authority::AtTop;
+    if height > 0 && !issues {
         verdict.fail(Reason::InvalidAuthority);
     }
-    if !serves(certificate, purpose, height) {
+    let is_none = height > 0 && authority == Authority::No;
+    if is_none || !serves(certificate, purpose, height) {
         verdict.fail(Reason::Purpose);
     }
     let below = path.certificates[..height].iter().skip(1);
@@ -204,16 +208,29 @@ fn extensions(path: &Path<'_>, height: usize, purpose: Purpose) -> Verdict {
     verdict
 }
 
-/// Whether a certificate may issue others: it says so, or it is of the first version and its own issuer, or it has a
-/// key usage for it.
-fn is_authority(certificate: &Certificate<'_>) -> bool {
+/// What a certificate is as an issuer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Authority {
+    No,
+    /// At the top of a chain only: of the first version and its own issuer, or with a key usage for it and no word on
+    /// being an authority.
+    AtTop,
+    Yes,
+}
+
+fn authority(certificate: &Certificate<'_>) -> Authority {
     let extensions = &certificate.extensions;
     let may_sign = extensions.key_usage.map(|usage| usage & KEY_CERT_SIGN != 0);
-    match (extensions.basic_constraints, may_sign) {
-        (_, Some(false)) => false,
-        (Some(constraints), _) => constraints.is_ca,
-        (None, Some(true)) => true,
-        (None, None) => certificate.version == 1 && is_self_signed(certificate),
+    let is_ca = extensions
+        .basic_constraints
+        .map(|constraints| constraints.is_ca);
+    let is_old = certificate.version == 1 && is_self_signed(certificate);
+    match (is_ca, may_sign) {
+        (_, Some(false)) | (Some(false), _) => Authority::No,
+        (Some(true), _) => Authority::Yes,
+        (None, Some(true)) => Authority::AtTop,
+        (None, None) if is_old => Authority::AtTop,
+        (None, None) => Authority::No,
     }
 }
 

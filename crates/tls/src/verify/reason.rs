@@ -29,8 +29,6 @@ pub enum Reason {
     NoIssuerLocally,
     /// A lone certificate without its issuer.
     FirstCertificate,
-    /// More certificates between than may be.
-    ChainTooLong,
     /// Revoked by a list.
     Revoked,
     /// An issuer that is no authority.
@@ -73,7 +71,6 @@ impl Reason {
             Self::SelfSignedInChain => (19, "self-signed certificate in certificate chain"),
             Self::NoIssuerLocally => (20, "unable to get local issuer certificate"),
             Self::FirstCertificate => (21, "unable to verify the first certificate"),
-            Self::ChainTooLong => (22, "certificate chain too long"),
             Self::Revoked => (23, "certificate revoked"),
             Self::InvalidAuthority => (79, "invalid CA certificate"),
             Self::PathLength => (25, "path length constraint exceeded"),

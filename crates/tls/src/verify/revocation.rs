@@ -40,9 +40,7 @@ fn best(lists: &[RevocationList], now: Seconds) -> Option<&RevocationList> {
 fn list_fault(list: &RevocationList, issuer: &Certificate<'_>, now: Seconds) -> Option<Reason> {
     let (signed, algorithm, signature) = list.signature();
     let usage = issuer.extensions.key_usage;
-    if issuer.subject != list.issuer() {
-        Some(Reason::NoRevocationList)
-    } else if !signature::is_valid(algorithm, &issuer.key, signed, signature) {
+    if !signature::is_valid(algorithm, &issuer.key, signed, signature) {
         Some(Reason::RevocationListSignature)
     } else if list.next_update.is_some_and(|next| next < now) {
         Some(Reason::RevocationListExpired)
