@@ -355,13 +355,22 @@ fn early_data_comes_once() {
     let Handshake::NeedsInput(mut needs) = state else {
         panic!("not waiting");
     };
+    assert_eq!(needs.take_early(), b"early");
+    let (mut early_answer, body) = (Vec::new(), vec![b'x'; 40_000]);
+    needs.seal_early(&body, &mut early_answer).unwrap();
+    assert_eq!(receive(&mut second, &early_answer), body);
     second.writer().write_all(b"late").unwrap();
     needs.receive(&take(&mut second));
-    let Ok(Handshake::Complete(mut complete)) = needs.step(&mut Vec::new()) else {
+    let mut outgoing = Vec::new();
+    let Ok(Handshake::Complete(mut complete)) = needs.step(&mut outgoing) else {
         panic!("not complete");
     };
-    assert_eq!(complete.early, b"early");
+    give(&mut second, &outgoing).unwrap();
+    assert_eq!(complete.early, b"");
     assert_eq!(open(&mut complete, b"").unwrap().0, b"late");
+    let mut answer = Vec::new();
+    complete.traffic.seal(&[b"answer"], &mut answer).unwrap();
+    assert_eq!(receive(&mut second, &answer), b"answer");
     // The same bytes again: the session is gone, so the early data is passed over.
     replayed.truncate(flight.len());
     let (state, _) = step(&replayed);

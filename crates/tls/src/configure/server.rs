@@ -213,6 +213,7 @@ fn resume(options: &ServerOptions, config: &mut ServerConfig) {
         sessions = Some(sessions.unwrap_or_else(own));
         tickets = None;
         config.max_early_data_size = EARLY_DATA_BYTES_MAX;
+        config.send_half_rtt_data = true;
     }
     config.session_storage = match sessions {
         Some(sessions) => Arc::new(cache::InContext { sessions, context }),

@@ -53,6 +53,22 @@ impl<C: Connection> Machine<C> {
         self.incoming.extend_from_slice(bytes);
     }
 
+    /// What the peer has sent before the handshake is over, as far as nobody took it.
+    pub(crate) fn take_early(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// Seals data of ours before the handshake is over.
+    pub(crate) fn seal_early(
+        &mut self,
+        plain: &[u8],
+        outgoing: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let sealed = self.connection.seal_early(plain, outgoing);
+        sealed
+            .ok_or_else(|| Failure::new("SSL_write_early_data() failed", Cause::Library, INTERNAL))
+    }
+
     pub(crate) fn connection(&self) -> &C {
         &self.connection
     }
@@ -67,18 +83,21 @@ impl<C: Connection> Machine<C> {
             self.window -= done;
             match event {
                 Event::Again => {}
-                Event::Ready => return Ok(Progress::Complete),
+                Event::Ready if !self.connection.state().is_handshaking() => {
+                    return Ok(Progress::Complete);
+                }
                 Event::Closed => return Err(Failure::closed()),
                 Event::Failed(error) => {
                     self.flush_alert(outgoing);
                     return Err(Failure::handshake(&error));
                 }
-                Event::Blocked if self.show_record() => {}
-                Event::Blocked if self.incoming.len() > HANDSHAKE_BYTES_MAX => {
+                // Our own data may be sent before the peer's last word has come.
+                Event::Ready | Event::Blocked if self.show_record() => {}
+                Event::Ready | Event::Blocked if self.incoming.len() > HANDSHAKE_BYTES_MAX => {
                     let call = "SSL_do_handshake() failed";
                     return Err(Failure::new(call, Cause::Flood, MESSAGE_TOO_LONG));
                 }
-                Event::Blocked => return Ok(Progress::NeedsInput),
+                Event::Ready | Event::Blocked => return Ok(Progress::NeedsInput),
             }
         }
     }

@@ -8,7 +8,8 @@ use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError,
+    UnbufferedStatus,
 };
 use rustls::{CommonState, ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
@@ -39,6 +40,9 @@ pub(crate) trait Connection {
         early: &mut Vec<u8>,
     ) -> (usize, Event);
 
+    /// Seals data of ours before the handshake is over; `None`: it may not be sent yet.
+    fn seal_early(&mut self, plain: &[u8], outgoing: &mut Vec<u8>) -> Option<()>;
+
     /// What was negotiated.
     fn state(&self) -> &CommonState;
 
@@ -63,6 +67,20 @@ impl Connection for UnbufferedServerConnection {
         (discard, event(state, outgoing))
     }
 
+    fn seal_early(&mut self, plain: &[u8], outgoing: &mut Vec<u8>) -> Option<()> {
+        let UnbufferedStatus { state, .. } = self.process_tls_records(&mut []);
+        let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else {
+            return None;
+        };
+        let begin = outgoing.len();
+        if let Err(EncryptError::InsufficientSize(size)) = traffic.encrypt(plain, &mut []) {
+            outgoing.resize(begin + size.required_size, 0);
+        }
+        let sealed = traffic.encrypt(plain, &mut outgoing[begin..]);
+        outgoing.truncate(begin + sealed.as_ref().map_or(0, |length| *length));
+        sealed.ok().map(drop)
+    }
+
     fn state(&self) -> &CommonState {
         self
     }
@@ -82,6 +100,10 @@ impl Connection for UnbufferedClientConnection {
     ) -> (usize, Event) {
         let UnbufferedStatus { discard, state, .. } = self.process_tls_records(incoming);
         (discard, event(state, outgoing))
+    }
+
+    fn seal_early(&mut self, _: &[u8], _: &mut Vec<u8>) -> Option<()> {
+        None
     }
 
     fn state(&self) -> &CommonState {

@@ -69,7 +69,7 @@ pub struct Complete {
     pub hello: Hello,
     /// Records that have come already, still sealed.
     pub rest: Vec<u8>,
-    /// What the client sent before the handshake was over, at most
+    /// What the client sent before the handshake was over and was not taken then, at most
     /// [`EARLY_DATA_BYTES_MAX`](crate::configure::EARLY_DATA_BYTES_MAX): `$ssl_early_data` is 1 for a request in it.
     pub early: Vec<u8>,
 }
@@ -93,6 +93,31 @@ impl NeedsInput {
     #[must_use]
     pub fn is_work(&self) -> bool {
         matches!(self.0, Stage::Negotiating(_))
+    }
+
+    /// What the client has sent before the handshake is over, and nobody has taken: a request in it may be answered at
+    /// once, by [`NeedsInput::seal_early`], and its `$ssl_early_data` is 1.
+    #[must_use]
+    pub fn take_early(&mut self) -> Vec<u8> {
+        match &mut self.0 {
+            Stage::Hello(_) => Vec::new(),
+            Stage::Negotiating(negotiating) => negotiating.machine.take_early(),
+        }
+    }
+
+    /// Seals an answer to early data, appended to `outgoing`.
+    ///
+    /// # Errors
+    /// The handshake has not come so far, or the library fails.
+    pub fn seal_early(&mut self, plain: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Failure> {
+        match &mut self.0 {
+            Stage::Hello(_) => Err(Failure::new(
+                "SSL_write_early_data() failed",
+                Cause::Library,
+                INTERNAL,
+            )),
+            Stage::Negotiating(negotiating) => negotiating.machine.seal_early(plain, outgoing),
+        }
     }
 
     /// Works on what has come; appends what is to be sent to `outgoing`, also where it fails.
