@@ -165,6 +165,8 @@ fn verdict(
     })
     .unwrap();
     let (theirs, _) = connect(&server, &client, None);
+    let scheme = own.map(|_| "ecdsa_secp256r1_sha256").unwrap_or_default();
+    assert_eq!(theirs.facts.client_signature_scheme_name(), scheme);
     trust.verdict(&theirs.facts.certificates, Purpose::Client, now())
 }
 

@@ -4,9 +4,11 @@
 //! Not here: reading PEM (`keys`), names of servers (the server's routing).
 
 pub mod cache;
+mod compression;
 mod slot;
 mod watch;
 
 pub use cache::CertificateCache;
+pub(crate) use compression::COMPRESSORS;
 pub use slot::{CERTIFICATES_MAX, Certificates, Pair};
 pub use watch::{Outcome, Stamp, StampOf, Watched};

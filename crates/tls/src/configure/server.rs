@@ -1,7 +1,7 @@
 //! Values of a server's directives, made into what its handshakes use.
 
 use crate::Error;
-use crate::certificates::Certificates;
+use crate::certificates::{COMPRESSORS, Certificates};
 use crate::configure::choice::Choice;
 use crate::sessions::{Context, Sessions, Tickets, cache, tickets};
 use crate::suites::conf_command::Commands;
@@ -59,6 +59,8 @@ pub struct ServerOptions {
     pub context: Context,
     /// Protocols above TLS, the one that is liked best first.
     pub alpn: Vec<Vec<u8>>,
+    /// `ssl_certificate_compression`.
+    pub compresses_certificates: bool,
     /// `ssl_early_data`.
     pub has_early_data: bool,
     /// `ssl_buffer_size`, where it is given.
@@ -80,6 +82,7 @@ impl Default for ServerOptions {
             timeout: Duration::from_secs(300),
             context: Context::default(),
             alpn: Vec::new(),
+            compresses_certificates: false,
             has_early_data: false,
             sizes: Sizes::default(),
         }
@@ -197,6 +200,9 @@ fn server_config(
     config.alpn_protocols.clone_from(&options.alpn);
     config.enable_secret_extraction = true;
     config.send_tls13_tickets = options.commands.tickets.unwrap_or(TICKETS);
+    if options.compresses_certificates {
+        config.cert_compressors = COMPRESSORS.to_vec();
+    }
     resume(options, &mut config);
     Ok(config)
 }

@@ -18,6 +18,8 @@ pub struct Facts {
     pub group: Option<u16>,
     /// The number of the signature scheme that the server signed with; none where an old session was taken up.
     pub signature_scheme: Option<u16>,
+    /// The number of the signature scheme that the client signed with, where it has shown a certificate.
+    pub client_signature_scheme: Option<u16>,
     /// The protocol above TLS.
     pub alpn: Option<Vec<u8>>,
     /// The name that the client asked for.
@@ -40,6 +42,7 @@ impl Facts {
             cipher: suite.map_or(0, |suite| u16::from(suite.suite())),
             group: group.map(|group| u16::from(group.name())),
             signature_scheme: None,
+            client_signature_scheme: None,
             alpn: state.alpn_protocol().map(<[u8]>::to_vec),
             server_name: None,
             is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
@@ -75,6 +78,15 @@ impl Facts {
     pub fn signature_scheme_name(&self) -> &'static str {
         let name = self
             .signature_scheme
+            .and_then(suites::signature_scheme_name);
+        name.unwrap_or_default()
+    }
+
+    /// `$ssl_client_sigalg`.
+    #[must_use]
+    pub fn client_signature_scheme_name(&self) -> &'static str {
+        let name = self
+            .client_signature_scheme
             .and_then(suites::signature_scheme_name);
         name.unwrap_or_default()
     }

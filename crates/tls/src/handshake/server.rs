@@ -7,6 +7,7 @@ use crate::handshake::facts::Facts;
 use crate::handshake::machine::{Machine, Progress};
 use crate::hello::{self, BUFFER_BYTES_MAX, Hello};
 use crate::traffic::Traffic;
+use crate::verify::signature::noting_scheme;
 use aws_lc_rs::digest;
 use rustls::server::{ServerConfig, UnbufferedServerConnection};
 use rustls::{ProtocolVersion, SignatureScheme};
@@ -51,6 +52,7 @@ struct Negotiating {
     certificates: Arc<Certificates>,
     sizes: crate::traffic::Sizes,
     session_id: Vec<u8>,
+    client_scheme: Option<u16>,
 }
 
 /// Knows what the client offers. What it offered can be taken out and kept.
@@ -205,6 +207,7 @@ impl Accepted {
             certificates: certificates.unwrap_or_else(|| Arc::clone(&server.certificates)),
             sizes: server.sizes,
             session_id: Vec::new(),
+            client_scheme: None,
         };
         Box::new(negotiating).step(outgoing)
     }
@@ -227,7 +230,9 @@ impl Accepted {
 impl Negotiating {
     fn step(mut self: Box<Self>, outgoing: &mut Vec<u8>) -> Result<Handshake, Failure> {
         let begin = outgoing.len();
-        let progress = self.machine.step(outgoing)?;
+        let (progress, scheme) = noting_scheme(|| self.machine.step(outgoing));
+        let progress = progress?;
+        self.client_scheme = self.client_scheme.or(scheme);
         if self.session_id.is_empty() {
             self.session_id = session_id(&outgoing[begin..]);
         }
@@ -241,6 +246,7 @@ impl Negotiating {
         let mut facts = Facts::of(self.machine.connection());
         facts.server_name.clone_from(&self.hello.server_name);
         facts.signature_scheme = self.signature_scheme(&facts).map(u16::from);
+        facts.client_signature_scheme = self.client_scheme;
         facts.session_id = self.session_id;
         let ended = self.machine.finish(self.sizes)?;
         Ok(Handshake::Complete(Box::new(Complete {

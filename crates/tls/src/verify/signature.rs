@@ -7,6 +7,12 @@ use crate::x509::certificate::{Certificate, PublicKey};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm};
 use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, SignatureScheme};
+use std::cell::Cell;
+
+thread_local! {
+    /// The scheme of the last signature of a handshake that was right, on this thread: rustls does not tell it.
+    static LAST: Cell<Option<u16>> = const { Cell::new(None) };
+}
 
 type Algorithm = &'static dyn SignatureVerificationAlgorithm;
 
@@ -45,6 +51,13 @@ pub(crate) fn is_signed_by(certificate: &Certificate<'_>, key: &PublicKey<'_>) -
     )
 }
 
+/// Does a step of a handshake, and says the scheme that the peer signed with in it.
+pub(crate) fn noting_scheme<T>(step: impl FnOnce() -> T) -> (T, Option<u16>) {
+    LAST.set(None);
+    let result = step();
+    (result, LAST.take())
+}
+
 /// The schemes that peers may sign with.
 pub(crate) fn schemes() -> Vec<SignatureScheme> {
     provider::provider()
@@ -81,6 +94,7 @@ pub(crate) fn handshake(
         .iter()
         .any(|algorithm| is_valid_by(*algorithm, &certificate.key, message, signed.signature()));
     if is_valid {
+        LAST.set(Some(u16::from(signed.scheme)));
         Ok(HandshakeSignatureValid::assertion())
     } else {
         Err(CertificateError::BadSignature.into())
