@@ -139,7 +139,7 @@ impl Failure {
     pub(crate) fn new(call: &'static str, cause: Cause, (number, text): Reason) -> Self {
         let level = match cause {
             Cause::Library => Level::Critical,
-            _ if number == BAD_SIGNATURE.0 || number == UNEXPECTED_EOF.0 => Level::Critical,
+            _ if number == BAD_SIGNATURE.0 => Level::Critical,
             _ => Level::Info,
         };
         Self {

@@ -404,3 +404,76 @@ fn chacha_comes_first_for_those_who_like_it() {
     assert_eq!(cipher(true), "TLS_CHACHA20_POLY1305_SHA256");
     assert_eq!(cipher(false), "TLS_AES_256_GCM_SHA384");
 }
+
+#[test]
+fn signatures_may_be_narrowed() {
+    let schemes = |list: &str| {
+        let mut options = ServerOptions::default();
+        options.commands.take("SignatureAlgorithms", list).unwrap();
+        let schemes = options.commands.signature_schemes.clone().unwrap();
+        let both = vec![ECDSA.pair(), RSA.pair()];
+        options.certificates = Arc::new(Certificates::with_schemes(both, schemes));
+        let server = Server::new(options).unwrap();
+        let mut client = client(client_config(TLS13, None), "example.org");
+        let complete = handshake(&server, &mut client, 9999);
+        complete.map(|complete| complete.facts.signature_scheme_name())
+    };
+    assert_eq!(schemes("RSA-PSS+SHA256"), Ok("rsa_pss_rsae_sha256"));
+    assert_eq!(
+        schemes("ECDSA+SHA256:RSA-PSS+SHA384"),
+        Ok("ecdsa_secp256r1_sha256")
+    );
+    let failure = schemes("ECDSA+SHA512").unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "SSL_do_handshake() failed (SSL: error:0A000076:SSL routines::no suitable signature algorithm)"
+    );
+}
+
+#[test]
+fn stapled_responses_are_shown() {
+    let certificates = Arc::new(Certificates::new(vec![ECDSA.pair()]));
+    let server = Server::new(ServerOptions {
+        certificates: Arc::clone(&certificates),
+        ..ServerOptions::default()
+    })
+    .unwrap();
+    for (stapled, seen) in [(None, &b""[..]), (Some(b"response".to_vec()), b"response")] {
+        certificates.staple(&ECDSA.der, stapled);
+        for versions in [TLS12, TLS13] {
+            let shown = Arc::new(Shown::default());
+            let config = rustls::ClientConfig::builder_with_protocol_versions(versions)
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::clone(&shown) as Arc<_>)
+                .with_no_client_auth();
+            handshake(&server, &mut client(config, "example.org"), 9999).unwrap();
+            assert_eq!(shown.0.lock().unwrap().as_slice(), seen);
+        }
+    }
+}
+
+#[test]
+fn states_move_between_threads() {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    is_send::<Handshake>();
+    is_send::<tls::handshake::Connecting>();
+    is_send::<tls::traffic::Traffic>();
+    is_shared::<Server>();
+    is_shared::<tls::configure::Client>();
+}
+
+#[test]
+fn another_key_share_is_asked_for() {
+    let mut options = options(&ECDSA);
+    options.groups = "P-384".to_owned();
+    let server = Server::new(options).unwrap();
+    let mut client = client(client_config(TLS13, None), "example.org");
+    let mut complete = handshake(&server, &mut client, 9999).unwrap();
+    assert_eq!(
+        client.handshake_kind(),
+        Some(HandshakeKind::FullWithHelloRetryRequest)
+    );
+    assert_eq!(complete.facts.session_id.len(), 32);
+    talk(&mut complete, &mut client);
+}

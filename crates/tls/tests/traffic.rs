@@ -142,7 +142,7 @@ fn records_that_are_none_are_refused() {
     for (bytes, alert) in [
         (&b"\x17\x03\x03\xff\xff"[..], "RecordOverflow"),
         (b"\x17\x09\x03\x00\x05hello", "UnexpectedMessage"),
-        (b"\x17\x03\x03\x00\x05hello", "RecordOverflow"),
+        (b"\x17\x03\x03\x00\x05hello", "BadRecordMac"),
         (b"\x99\x03\x03\x00\x05hello", "UnexpectedMessage"),
     ] {
         let (mut complete, mut client) = connected(TLS13, Sizes::default());

@@ -26,6 +26,11 @@ const INTERNAL: (u32, &str) = (68, "internal error");
 /// Where a ServerHello that begins a flight has its random bytes and its session id.
 const RANDOM_AT: usize = 11;
 const SESSION_ID_AT: usize = RANDOM_AT + 32;
+/// The random bytes of a ServerHello that only asks for another key share (RFC 8446, 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 
 /// A server's handshake, at one of its states.
 pub enum Handshake {
@@ -293,11 +298,9 @@ fn session_id(flight: &[u8]) -> Vec<u8> {
     let id = flight
         .get(SESSION_ID_AT + 1..)
         .and_then(|rest| rest.get(..length));
-    match (is_hello, id) {
-        (true, Some([])) => {
-            let random = &flight[RANDOM_AT..SESSION_ID_AT];
-            digest::digest(&digest::SHA256, random).as_ref().to_vec()
-        }
+    let random = flight.get(RANDOM_AT..SESSION_ID_AT).unwrap_or_default();
+    match (is_hello && random != RETRY, id) {
+        (true, Some([])) => digest::digest(&digest::SHA256, random).as_ref().to_vec(),
         (true, Some(id)) => id.to_vec(),
         _ => Vec::new(),
     }

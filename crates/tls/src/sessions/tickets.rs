@@ -24,6 +24,8 @@ pub const TICKET_BYTES_MAX: usize = 32 * 1024;
 /// Maximum of key files.
 pub const KEYS_MAX: usize = 64;
 
+/// Maximum that a client may be told to keep a ticket, in seconds: seven days (RFC 8446, 4.6.1).
+const LIFETIME_SECONDS_MAX: u32 = 604_800;
 const NAME_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
 const HMAC_BYTES: usize = 32;
@@ -242,7 +244,10 @@ impl ProducesTickets for InContext {
     }
 
     fn lifetime(&self) -> u32 {
-        u32::try_from(self.tickets.timeout.as_secs()).unwrap_or(u32::MAX)
+        let seconds = u32::try_from(self.tickets.timeout.as_secs());
+        seconds.map_or(LIFETIME_SECONDS_MAX, |seconds| {
+            seconds.min(LIFETIME_SECONDS_MAX)
+        })
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {

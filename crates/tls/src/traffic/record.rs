@@ -76,9 +76,9 @@ pub(crate) struct RecordKey {
 /// Why a record cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Its tag is wrong.
+    /// Its tag is wrong, or there is no room for one.
     Tag,
-    /// It is longer, or shorter, than may be.
+    /// It is longer than may be.
     Length,
     /// Its type is none, or one that comes in clear.
     Type,
@@ -194,7 +194,7 @@ impl RecordKey {
         let length = record
             .len()
             .checked_sub(begin + TAG_BYTES)
-            .ok_or(Broken::Length)?;
+            .ok_or(Broken::Tag)?;
         if self.form == Form::Explicit {
             nonce[4..].copy_from_slice(&record[HEADER_BYTES..begin]);
         }

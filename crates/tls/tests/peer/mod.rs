@@ -156,6 +156,46 @@ impl ServerCertVerifier for Any {
     }
 }
 
+/// Keeps the stapled response that a server showed.
+#[derive(Debug, Default)]
+pub struct Shown(pub std::sync::Mutex<Vec<u8>>);
+
+impl ServerCertVerifier for Shown {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        stapled: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        *self.0.lock().unwrap() = stapled.to_vec();
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Any.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Any.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Any.supported_verify_schemes()
+    }
+}
+
 pub type Versions = &'static [&'static rustls::SupportedProtocolVersion];
 pub const TLS12: Versions = &[&rustls::version::TLS12];
 pub const TLS13: Versions = &[&rustls::version::TLS13];
