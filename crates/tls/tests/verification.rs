@@ -47,6 +47,16 @@ fn depth_counts_what_stands_between() {
 }
 
 #[test]
+fn a_chain_goes_up_to_what_is_configured() {
+    let root = Authority::new("root");
+    let below = root.below("below");
+    let leaf = below.client("leaf");
+    let presented = [leaf.der.clone(), Authority::new("stray").der(), below.der()];
+    let chain = trust(&[&root], 1).chain(&presented, NOW);
+    assert_eq!(chain, [leaf.der, below.der(), root.der()]);
+}
+
+#[test]
 fn what_is_missing_or_unknown() {
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     let below = root.below("below");

@@ -96,6 +96,17 @@ impl Trust {
         path::verify(self, presented, purpose, now)
     }
 
+    /// The chain of what a peer presented, as far as it is found: its own certificate first. `ssl_ocsp on` asks for
+    /// the status of each but the last one, by the key of the one behind it.
+    #[must_use]
+    pub fn chain(
+        &self,
+        presented: &[CertificateDer<'_>],
+        now: Seconds,
+    ) -> Vec<CertificateDer<'static>> {
+        path::chain(self, presented, now)
+    }
+
     /// The verdict on what a peer presented, perhaps nothing.
     #[must_use]
     pub fn verdict(

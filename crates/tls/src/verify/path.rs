@@ -89,6 +89,24 @@ pub(crate) fn verify(
     verdict.end()
 }
 
+/// The certificates of the chain, as far as it is found.
+pub(crate) fn chain(
+    trust: &Trust,
+    presented: &[CertificateDer<'_>],
+    now: Seconds,
+) -> Vec<CertificateDer<'static>> {
+    let presented = presented.iter().take(PRESENTED_MAX);
+    let presented: Vec<_> = presented.filter_map(|der| Certificate::read(der)).collect();
+    let Some((leaf, others)) = presented.split_first() else {
+        return Vec::new();
+    };
+    let (path, _) = build(trust, leaf, others, now);
+    let certificates = path.certificates.iter();
+    certificates
+        .map(|one| CertificateDer::from(one.der.to_vec()))
+        .collect()
+}
+
 /// The chain as far as issuers are found, configured ones first, and whether it ends where it should.
 fn build<'a>(
     trust: &'a Trust,

@@ -51,6 +51,8 @@ pub enum Reason {
     Excluded,
     /// A constraint of a kind that is not known.
     ConstraintType,
+    /// An OCSP responder did not say that a certificate is good (`ssl_ocsp`).
+    StatusRequest,
     /// A certificate that cannot be read.
     Unreadable,
 }
@@ -82,6 +84,7 @@ impl Reason {
             Self::NotPermitted => (47, "permitted subtree violation"),
             Self::Excluded => (48, "excluded subtree violation"),
             Self::ConstraintType => (51, "unsupported name constraint type"),
+            Self::StatusRequest => (90, "certificate status request failed"),
             Self::Unreadable => (1, "unspecified certificate verification error"),
         }
     }
