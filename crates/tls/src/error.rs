@@ -49,14 +49,22 @@ pub enum Error {
         "SSL_CTX_set_cipher_list(\"{0}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
     )]
     NoCipher(String),
+    /// A cipher string with a word that is none.
+    #[error(
+        "SSL_CTX_set_cipher_list(\"{0}\") failed (SSL: error:0A000118:SSL routines::invalid command)"
+    )]
+    CipherWord(String),
     /// No protocol version is left.
     #[error("\"ssl_protocols {0}\": none of these is supported, only TLSv1.2 and TLSv1.3 are")]
     NoProtocol(String),
     /// No group is left, or a name is none.
-    #[error(
-        "SSL_CTX_set1_curves_list(\"{0}\") failed (SSL: error:0A080106:SSL routines::passed invalid argument)"
-    )]
-    NoGroup(String),
+    #[error("SSL_CTX_set1_curves_list(\"{list}\") failed (SSL: error:{reason})", reason = no_group(name))]
+    NoGroup {
+        /// The list.
+        list: String,
+        /// The first name that is none; the whole list where none of its names is offered.
+        name: String,
+    },
     /// A command that is not known, or not offered.
     #[error("SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: error:{reason})")]
     Command {
@@ -149,6 +157,11 @@ impl Error {
             system: format!("{number}: {text}"),
         }
     }
+}
+
+/// OpenSSL's words for a group that is none.
+pub(crate) fn no_group(name: &str) -> String {
+    format!("0A080106:SSL routines::passed invalid argument:group '{name}' cannot be set")
 }
 
 /// Number and text of a system's error, without Rust's own words behind it.

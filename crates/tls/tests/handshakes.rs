@@ -477,3 +477,39 @@ fn another_key_share_is_asked_for() {
     assert_eq!(complete.facts.session_id.len(), 32);
     talk(&mut complete, &mut client);
 }
+
+#[test]
+fn values_that_leave_nothing_have_nginxs_sentences() {
+    let sentence = |change: &dyn Fn(&mut ServerOptions)| {
+        let mut options = ServerOptions::default();
+        change(&mut options);
+        Server::new(options).unwrap_err().to_string()
+    };
+    let command = |name: &'static str, value: &'static str| {
+        sentence(&move |options| options.commands.take(name, value).unwrap())
+    };
+    assert_eq!(
+        sentence(&|options| options.groups = "X25519:foo".to_owned()),
+        "SSL_CTX_set1_curves_list(\"X25519:foo\") failed (SSL: error:0A080106:SSL routines::passed invalid \
+         argument:group 'foo' cannot be set)"
+    );
+    assert_eq!(
+        sentence(&|options| options.ciphers = "@FOO".to_owned()),
+        "SSL_CTX_set_cipher_list(\"@FOO\") failed (SSL: error:0A000118:SSL routines::invalid command)"
+    );
+    assert_eq!(
+        command("Groups", "foo"),
+        "SSL_CONF_cmd(\"Groups\", \"foo\") failed (SSL: error:0A080106:SSL routines::passed invalid argument:group \
+         'foo' cannot be set error:0A000180:SSL routines::bad value:cmd=Groups, value=foo)"
+    );
+    assert_eq!(
+        command("CipherString", "foo"),
+        "SSL_CONF_cmd(\"CipherString\", \"foo\") failed (SSL: error:0A0000B9:SSL routines::no cipher match \
+         error:0A000180:SSL routines::bad value:cmd=CipherString, value=foo)"
+    );
+    assert_eq!(
+        command("MinProtocol", "foo"),
+        "SSL_CONF_cmd(\"MinProtocol\", \"foo\") failed (SSL: error:0A000180:SSL routines::bad \
+         value:cmd=MinProtocol, value=foo)"
+    );
+}

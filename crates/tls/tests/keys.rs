@@ -125,7 +125,7 @@ const SENTENCES: [(&str, &str, &str); 8] = [
         "cert",
         "empty",
         "cannot load certificate key \"empty\": PEM_read_bio_PrivateKey() failed (SSL: \
-                           error:1E08010C:DECODER routines::unsupported)",
+                           error:1E08010C:DECODER routines::unsupported:No supported data to decode. Input type: PEM)",
     ),
     (
         "cert",

@@ -1,6 +1,7 @@
 //! What is negotiated about: versions, suites and groups out of directives and commands, for both sides.
 
 use crate::Error;
+use crate::error::no_group;
 use crate::provider;
 use crate::suites::conf_command::Commands;
 use crate::suites::{self, Groups, Protocols};
@@ -25,8 +26,16 @@ impl Choice {
     ) -> Result<Self, Error> {
         let protocols = bounded(protocols, commands)?;
         let ciphers = commands.cipher_string.as_deref().unwrap_or(ciphers);
-        let groups = suites::groups::read(commands.groups.as_deref().unwrap_or(groups))?;
-        let older = suites::ciphers(ciphers)?;
+        let groups = match &commands.groups {
+            None => suites::groups::read(groups)?,
+            Some(list) => {
+                suites::groups::read(list).map_err(|error| by_command(error, "Groups", list))?
+            }
+        };
+        let older = suites::ciphers(ciphers).map_err(|error| match &commands.cipher_string {
+            None => error,
+            Some(string) => by_command(error, "CipherString", string),
+        })?;
         let mut chosen = Vec::new();
         if protocols.has_tls13 {
             chosen.extend(suites::ciphersuites(commands.ciphersuites.as_deref()));
@@ -63,6 +72,21 @@ impl Choice {
             kx_groups: self.groups.clone(),
             ..provider::provider().clone()
         })
+    }
+}
+
+/// The error of a directive as that of a command.
+fn by_command(error: Error, name: &str, value: &str) -> Error {
+    let bad_value = format!("0A000180:SSL routines::bad value:cmd={name}, value={value}");
+    let reason = match error {
+        Error::NoGroup { name, .. } => no_group(&name),
+        Error::CipherWord(_) => "0A000118:SSL routines::invalid command".to_owned(),
+        _ => "0A0000B9:SSL routines::no cipher match".to_owned(),
+    };
+    Error::Command {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        reason: format!("{reason} error:{bad_value}"),
     }
 }
 

@@ -32,11 +32,16 @@ const READ_CERTIFICATE: &str = "PEM_read_bio_X509_AUX";
 const READ_KEY: &str = "PEM_read_bio_PrivateKey";
 const READ_CRL: &str = "PEM_read_bio_X509_CRL";
 const CERTIFICATE_LABELS: [&str; 3] = ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
-const BROKEN_CERTIFICATE: &str = "0680007B:asn1 encoding routines::header too long error:0688010A:asn1 encoding \
-                                  routines::nested asn1 error:0488000D:PEM routines::ASN1 lib";
-const UNSUPPORTED_KEY: &str = "1E08010C:DECODER routines::unsupported";
+const BROKEN_CERTIFICATE: &str = "068000A8:asn1 encoding routines::wrong tag error:0688010A:asn1 encoding \
+                                  routines::nested asn1 error:Type=X509 error:0488000D:PEM routines::ASN1 lib";
+const BROKEN_LIST: &str = "068000A8:asn1 encoding routines::wrong tag error:0688010A:asn1 encoding routines::nested \
+                           asn1 error:Type=X509_CRL error:0488000D:PEM routines::ASN1 lib";
+const UNSUPPORTED_KEY: &str =
+    "1E08010C:DECODER routines::unsupported:No supported data to decode. Input type: PEM";
 const BAD_DECRYPT: &str =
     "1C800064:Provider routines::bad decrypt error:04800065:PEM routines::bad decrypt";
+const BAD_DECRYPT_PKCS8: &str = "1C800064:Provider routines::bad decrypt error:11800074:PKCS12 routines::pkcs12 \
+                                 cipherfinal error:maybe wrong password";
 const BAD_PASSWORD_READ: &str = "04800068:PEM routines::bad password read";
 const VALUES_MISMATCH: &str = "05800074:x509 certificate routines::key values mismatch";
 const TYPE_MISMATCH: &str = "05800073:x509 certificate routines::key type mismatch";
@@ -134,7 +139,7 @@ pub fn revocations(name: &str, file: ReadFile<'_>) -> Result<Vec<RevocationList>
     lists.collect::<Option<_>>().ok_or_else(|| {
         faulty(Fault::Broken {
             function: READ_CRL,
-            reason: BROKEN_CERTIFICATE,
+            reason: BROKEN_LIST,
         })
     })
 }
@@ -153,24 +158,22 @@ pub fn private_key(
         let function = READ_KEY;
         load(Kind::Key, name, Fault::Broken { function, reason })
     };
-    let blocks = pem::blocks(&text).map_err(broken)?;
+    let blocks = pem::blocks(&text).map_err(|_| broken(UNSUPPORTED_KEY))?;
     let block = blocks
         .into_iter()
         .find(|block| block.label.ends_with("PRIVATE KEY"));
     let block = block.ok_or_else(|| broken(UNSUPPORTED_KEY))?;
-    let is_encrypted = block.label == "ENCRYPTED PRIVATE KEY" || is_traditional(&block);
+    let fault = match block.label {
+        "ENCRYPTED PRIVATE KEY" => BAD_DECRYPT_PKCS8,
+        _ if is_traditional(&block) => BAD_DECRYPT,
+        _ => UNSUPPORTED_KEY,
+    };
     let keys = plain_keys(block, passwords).map_err(broken)?;
     let key = keys.into_iter().find_map(|key| {
         let provider = provider::provider();
         provider.key_provider.load_private_key(key).ok()
     });
-    key.ok_or_else(|| {
-        broken(if is_encrypted {
-            BAD_DECRYPT
-        } else {
-            UNSUPPORTED_KEY
-        })
-    })
+    key.ok_or_else(|| broken(fault))
 }
 
 /// What a block may be under one password after the other.
@@ -195,11 +198,7 @@ fn plain_keys(
     let keys: Vec<_> = plain
         .filter_map(|bytes| private_key_of(block.label, &bytes))
         .collect();
-    if keys.is_empty() {
-        Err(BAD_DECRYPT)
-    } else {
-        Ok(keys)
-    }
+    Ok(keys)
 }
 
 fn is_traditional(block: &Block<'_>) -> bool {

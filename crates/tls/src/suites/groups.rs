@@ -53,7 +53,10 @@ pub type Groups = Vec<&'static dyn SupportedKxGroup>;
 /// # Errors
 /// A name is none, or none of them is offered.
 pub fn read(list: &str) -> Result<Offer<Groups>, Error> {
-    let fault = || Error::NoGroup(list.to_owned());
+    let fault = |name: &str| Error::NoGroup {
+        list: list.to_owned(),
+        name: name.to_owned(),
+    };
     let mut offer = Offer {
         chosen: Groups::new(),
         left_out: Vec::new(),
@@ -75,11 +78,11 @@ pub fn read(list: &str) -> Result<Offer<Groups>, Error> {
             Some(known) => take(known, &mut offer),
             None if name.eq_ignore_ascii_case("DEFAULT") => offer.chosen.extend(default_groups()),
             None if is_optional => {}
-            None => return Err(fault()),
+            None => return Err(fault(name)),
         }
     }
     if offer.chosen.is_empty() {
-        Err(fault())
+        Err(fault(list))
     } else {
         Ok(offer)
     }

@@ -29,7 +29,8 @@ pub const DEFAULT_CIPHERS: &str = "HIGH:!aNULL:!MD5";
 /// # Errors
 /// None is left that is offered here, or the string is none.
 pub fn ciphers(string: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
-    let ids = cipher_string::expand(string).unwrap_or_default();
+    let ids = cipher_string::expand(string);
+    let ids = ids.ok_or_else(|| Error::CipherWord(string.to_owned()))?;
     let suites: Vec<_> = ids.into_iter().filter_map(offered).collect();
     if suites.is_empty() {
         return Err(Error::NoCipher(string.to_owned()));
