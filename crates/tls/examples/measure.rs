@@ -120,9 +120,9 @@ fn handshakes(name: &str, certificates: &Arc<Certificates>, version: &str, group
     if version == "TLSv1.2" && group != "X25519" {
         return;
     }
-    let mut full: Vec<_> = (0..HANDSHAKES)
-        .map(|_| connect(&server, &client, None).2)
-        .collect();
+    let runs = (0..HANDSHAKES).map(|_| connect(&server, &client, None));
+    let (mut full, mut longest): (Vec<_>, Vec<_>) =
+        runs.map(|(_, _, spent, longest)| (spent, longest)).unzip();
     let sessions = PeerSessions::default();
     let mut resumed = Vec::new();
     for _ in 0..HANDSHAKES {
@@ -136,19 +136,20 @@ fn handshakes(name: &str, certificates: &Arc<Certificates>, version: &str, group
         }
     }
     println!(
-        "{name}, {version}, {group}: full {:.0} us, resumed {:.0} us (median of {} and {})",
-        median(&mut full),
-        median(&mut resumed),
+        "{name}, {version}, {group}: full {:.0} us (longest step {:.0}, p99 {:.0}), resumed {:.0} us; of {} and {}",
+        quantile(&mut full, 50),
+        quantile(&mut longest, 50),
+        quantile(&mut longest, 99),
+        quantile(&mut resumed, 50),
         full.len(),
         resumed.len(),
     );
 }
 
-fn median(times: &mut [Duration]) -> f64 {
+fn quantile(times: &mut [Duration], percent: usize) -> f64 {
     times.sort_unstable();
-    times
-        .get(times.len() / 2)
-        .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+    let time = times.get(times.len() * percent / 100);
+    time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }
 
 fn records(certificates: &Arc<Certificates>) {
@@ -206,7 +207,26 @@ fn idle(certificates: &Arc<Certificates>) {
     println!(
         "{version}: idle connection {alone} bytes, {with_facts} with what was negotiated and offered"
     );
-    drop((warm, kept, whole));
+    let before = resident();
+    let open: Vec<_> = (0..IDLE).map(|_| half_open(&server, &client)).collect();
+    let half_open = resident().saturating_sub(before) / IDLE;
+    println!("{version}: half-open handshake {half_open} bytes");
+    drop((warm, kept, whole, open));
+}
+
+/// A handshake whose client has been answered and says nothing.
+fn half_open(server: &Server, client: &Client) -> Handshake {
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let ours = ClientNeedsInput::new(client, "example.org", None).expect("a client");
+    ours.step(&mut to_server).map(drop).expect("a hello");
+    let mut needs = NeedsInput::default();
+    needs.receive(&to_server);
+    match needs.step(&mut to_client).expect("a hello") {
+        Handshake::Accepted(accepted) => accepted
+            .choose(server, None, &mut to_client)
+            .expect("a flight"),
+        other => other,
+    }
 }
 
 /// Bytes of memory that the process holds.

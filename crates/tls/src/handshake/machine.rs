@@ -81,6 +81,10 @@ impl<C: Connection> Machine<C> {
             let done = done.min(self.window);
             self.incoming.drain(..done);
             self.window -= done;
+            if self.incoming.is_empty() {
+                // Nothing is kept for a peer that may never speak again.
+                self.incoming = Vec::new();
+            }
             match event {
                 Event::Again => {}
                 Event::Ready if !self.connection.state().is_handshaking() => {
