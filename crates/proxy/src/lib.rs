@@ -6,10 +6,12 @@
 //! * `response`: from the response of a server to ours.
 //! * `exchange`: asks one server after the other.
 //! * `caching`: the caches, and the way of a request through one.
-//! * [`pass`]: the way of a request; [`tunnel_pass`]: that of a CONNECT.
+//! * `pass`: the way of a request; `tunnel_pass`: that of a CONNECT.
 //!
 //! Invariants: an exchange borrows nothing of the request; a slow client does not hold the server of a buffered
 //! response back, as far as a temporary file may reach.
+
+#![warn(unreachable_pub)]
 
 pub mod caching;
 mod exchange;

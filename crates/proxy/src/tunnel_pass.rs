@@ -1,7 +1,7 @@
 //! `tunnel_pass`: CONNECT (RFC 9110, 9.3.6). Opens a connection to a server and relays bytes in both directions.
 //!
-//! Not here: relaying the bytes ([`crate::response::upgrade`]). Invariant: nothing is sent to the server, and nothing
-//! read from it, before the client has received its 200.
+//! Not here: relaying the bytes (`response::upgrade`). Invariant: nothing is sent to the server, and nothing read from
+//! it, before the client has received its 200.
 
 use std::pin::pin;
 use std::rc::Rc;

@@ -52,7 +52,7 @@ pub struct CacheRequest<'a> {
 }
 
 impl<'a> CacheRequest<'a> {
-    /// The inquiry of a request.
+    /// That of a request.
     #[must_use]
     pub fn new(
         request: &Request,

@@ -35,7 +35,7 @@ use httpcore::settings::Location;
 const TURNS_MAX: u32 = 4;
 
 /// Answers from the cache, or through it. None: the request has no cache, and is to be passed on.
-pub async fn make(request: &mut Request) -> Option<Outcome> {
+pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
     let generation = Rc::clone(&request.generation);
     // The record of an earlier location, which sent the request here, is not about this one's cache.
     request.states.take::<CacheState>();

@@ -26,7 +26,7 @@ const TAGS_MAX: usize = 256;
 
 /// Deletes the entry of the request's key, or with `*` at the key's end all entries whose keys begin so. A request with
 /// tags deletes the entries that have one of them.
-pub async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
+pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
     cache_state::of(request).status = None;
     let (store, local) = (cache_request.store, local(request));
     let lines = request.head.iter();
@@ -80,7 +80,7 @@ async fn purge_tags(
 }
 
 /// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
-pub async fn invalidate(request: &mut Request, passing: &Passing, status: u16) {
+pub(crate) async fn invalidate(request: &mut Request, passing: &Passing, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let caching = location.own::<Caching>();

@@ -1,6 +1,6 @@
 //! One attempt: an upstream request, and the one server that it is sent to.
 //!
-//! Not here: which server that is, and which one is asked next (`exchange`). Invariants: an attempt is recorded however
+//! Not here: which server that is, and which one is asked next (`upstream_exchange`). Invariants: an attempt is recorded however
 //! it ends; the body is sent as long as the server reads it, whatever the server says before the response's head.
 
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl From<PieceError> for AttemptError {
 }
 
 impl Attempt {
-    pub fn new(upstream_request: &Rc<UpstreamRequest>, peer: &Peer) -> Attempt {
+    pub(super) fn new(upstream_request: &Rc<UpstreamRequest>, peer: &Peer) -> Attempt {
         let name = Arc::clone(&peer.name);
         upstream_request.state.tries.borrow_mut().begin(name);
         Attempt {
@@ -82,16 +82,16 @@ impl Attempt {
     }
 
     /// A kept connection that turns out to be dead is not the peer's fault.
-    pub fn is_forgiven(&self, failure: PeerFailure) -> bool {
+    pub(super) fn is_forgiven(&self, failure: PeerFailure) -> bool {
         self.is_kept && failure == PeerFailure::Error
     }
 
-    pub fn elapsed_ms(&self) -> u64 {
+    pub(super) fn elapsed_ms(&self) -> u64 {
         wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms)
     }
 
     /// Connects, and sends the request.
-    pub async fn send(&mut self) -> Result<(), AttemptError> {
+    pub(super) async fn send(&mut self) -> Result<(), AttemptError> {
         let connection = match self.kept() {
             Some(kept) => kept,
             // Boxed since it is rare where it matters.
@@ -123,7 +123,7 @@ impl Attempt {
     }
 
     /// Waits until there is data to read.
-    pub async fn answer_comes(&mut self) -> Result<(), AttemptError> {
+    pub(super) async fn answer_comes(&mut self) -> Result<(), AttemptError> {
         let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let exchange = self.exchange.as_mut().expect(IS_SENT);
@@ -132,7 +132,7 @@ impl Attempt {
     }
 
     /// Waits for a head.
-    pub async fn head(&mut self) -> Result<AnswerHead, AttemptError> {
+    pub(super) async fn head(&mut self) -> Result<AnswerHead, AttemptError> {
         let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| AttemptError::Exchange(error, READING_HEAD);
@@ -215,14 +215,14 @@ impl Attempt {
         .await
     }
 
-    pub fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
+    pub(super) fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
         if let Some(one) = self.upstream_request.state.tries.borrow_mut().last() {
             write(one);
         }
     }
 
     /// Records the traffic of a connection that is of no further use.
-    pub fn end(&self, status: Option<u16>) {
+    pub(super) fn end(&self, status: Option<u16>) {
         let Some(exchange) = &self.exchange else {
             return;
         };
@@ -239,13 +239,13 @@ impl Attempt {
     }
 
     /// Records an attempt that was abandoned.
-    pub fn leave(&self) {
+    pub(super) fn leave(&self) {
         let response_ms = Some(self.elapsed_ms());
         self.note(|one| one.response_ms = response_ms);
         self.end(None);
     }
 
-    pub fn record_failure(&self, failure: Option<PeerFailure>) {
+    pub(super) fn record_failure(&self, failure: Option<PeerFailure>) {
         let elapsed_ms = self.elapsed_ms();
         self.note(|one| {
             one.status = failure.map_or(500, PeerFailure::status);
@@ -253,7 +253,7 @@ impl Attempt {
         });
     }
 
-    pub fn log(&self, error: &AttemptError) {
+    pub(super) fn log(&self, error: &AttemptError) {
         let upstream = shown(&self.name, &self.upstream_request);
         let (what, action) = match error {
             AttemptError::Connect(error) => (error.to_string(), CONNECTING),
@@ -317,7 +317,7 @@ async fn send_pieces(
 }
 
 impl AttemptError {
-    pub fn failure(&self) -> Option<PeerFailure> {
+    pub(super) fn failure(&self) -> Option<PeerFailure> {
         match self {
             AttemptError::Connect(error) => PeerFailure::of_connect(error),
             AttemptError::Exchange(error, _) => PeerFailure::of_exchange(error),

@@ -1,6 +1,6 @@
-//! Asking upstream servers: [`upstream_exchange`] asks one after the other, each by an `attempt`; `protocol` is how
+//! Asking upstream servers: `upstream_exchange` asks one after the other, each by an `attempt`; `protocol` is how
 //! those of gateways are asked.
 
 mod attempt;
 mod protocol;
-pub mod upstream_exchange;
+pub(crate) mod upstream_exchange;

@@ -1,6 +1,7 @@
 //! The protocol of a gateway: how a request is sent, and how its response is read.
 //!
-//! Not here: which server (`exchange`), what is sent (`params`), and the bytes of the protocols (crate `wire`).
+//! Not here: which server (`upstream_exchange`), what is sent (`upstream_request::gateway_params`), and the bytes of the
+//! protocols (crate `wire`).
 
 use crate::exchange::attempt::READING_HEAD;
 use crate::response::response_body::READING;
@@ -20,7 +21,7 @@ use wire::exchange::{AnswerReader, RequestKind};
 use wire::fastcgi::{NoticeSink, RecordReader, StderrNotice};
 
 /// Begins a request of another protocol than HTTP; the response's head has at most `head_bytes_max` bytes.
-pub fn begin(
+pub(super) fn begin(
     upstream_request: &Rc<UpstreamRequest>,
     name: &Arc<str>,
     connection: UpstreamConnection,
@@ -47,7 +48,7 @@ pub fn begin(
 
 /// Whether the available part of a body is read before it is asked for, since that may be all of it. Not where its rate
 /// is limited, nor after a 101.
-pub fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &ResponseHead) -> bool {
+pub(super) fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &ResponseHead) -> bool {
     let rate = &upstream_request
         .context
         .location()

@@ -25,7 +25,7 @@ const NOT_OVER: &str = "nothing is asked of it behind the answer";
 
 /// No server answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoAnswer {
+pub(crate) struct NoAnswer {
     /// The status that stands for it.
     pub status: u16,
     /// The failure of the last server; `None`: there was none to ask, or the request itself is at fault.
@@ -33,7 +33,7 @@ pub struct NoAnswer {
 }
 
 /// The progress of an upstream request.
-pub enum ExchangeStep {
+pub(crate) enum ExchangeStep {
     /// A 1xx has arrived; go on.
     Interim(Box<ResponseHead>),
     /// A server has answered.
@@ -41,7 +41,7 @@ pub enum ExchangeStep {
 }
 
 /// An upstream request on its way through the servers.
-pub struct UpstreamExchange {
+pub(crate) struct UpstreamExchange {
     upstream_request: Rc<UpstreamRequest>,
     /// Until a server has answered.
     choice: Option<Choice>,
@@ -53,7 +53,7 @@ pub struct UpstreamExchange {
 impl UpstreamExchange {
     /// An exchange in which no server was asked yet.
     #[must_use]
-    pub fn new(upstream_request: Rc<UpstreamRequest>) -> UpstreamExchange {
+    pub(crate) fn new(upstream_request: Rc<UpstreamRequest>) -> UpstreamExchange {
         let settings = &upstream_request.passing.groups.asking;
         let mut choice = upstream_request.upstream.choose(&upstream_request.asker);
         if settings.proxy_next_upstream_tries.0 > 0 {
@@ -72,7 +72,7 @@ impl UpstreamExchange {
     ///
     /// # Errors
     /// No server answered; every failure was logged.
-    pub async fn answer_comes(&mut self) -> Result<(), NoAnswer> {
+    pub(crate) async fn answer_comes(&mut self) -> Result<(), NoAnswer> {
         // Terminates as [`UpstreamExchange::next`] does.
         loop {
             let outcome = match &mut self.current {
@@ -92,7 +92,7 @@ impl UpstreamExchange {
     ///
     /// # Errors
     /// No server answered; every failure was logged.
-    pub async fn next(&mut self) -> Result<ExchangeStep, NoAnswer> {
+    pub(crate) async fn next(&mut self) -> Result<ExchangeStep, NoAnswer> {
         // Terminates: each turn uses up an attempt, or forgives one of a kept connection, of which there is a limited
         // number.
         loop {

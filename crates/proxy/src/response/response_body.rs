@@ -31,7 +31,7 @@ use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 pub(crate) const READING: &str = "reading upstream";
 
 /// A body that is being received.
-pub struct BodyStream {
+pub(crate) struct BodyStream {
     /// The exchange, until it has ended.
     exchange: Option<Exchange>,
     trailers: Vec<Header>,
@@ -47,7 +47,7 @@ pub struct BodyStream {
 }
 
 /// The start values of a [`BodyStream`].
-pub struct BodyStart {
+pub(crate) struct BodyStart {
     /// The upstream request.
     pub upstream_request: Rc<UpstreamRequest>,
     /// The exchange, whose head has arrived.
@@ -66,7 +66,7 @@ pub struct BodyStart {
 
 /// The progress of an attempt whose head has arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// When it began.
     pub begun_ms: u64,
     /// How long its head took.
@@ -132,7 +132,7 @@ impl BodyRate {
 impl BodyStream {
     /// A body whose head has arrived.
     #[must_use]
-    pub fn new(from: BodyStart) -> BodyStream {
+    pub(crate) fn new(from: BodyStart) -> BodyStream {
         let mut stream = BodyStream {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
@@ -155,7 +155,7 @@ impl BodyStream {
     }
 
     /// Allows reading it ahead of the request's client where that is slow.
-    pub fn buffer(&mut self, request: &Request) {
+    pub(crate) fn buffer(&mut self, request: &Request) {
         self.is_buffered = true;
         if request.location().pool.get().is_none() {
             // Without a pool it is not written; that was logged.
@@ -165,13 +165,16 @@ impl BodyStream {
     }
 
     /// The same for a body whose request is known by its pool only.
-    pub fn buffer_by(&mut self, pool: &Pool) {
+    pub(crate) fn buffer_by(&mut self, pool: &Pool) {
         self.is_buffered = true;
         self.attempt.pool = Some(pool.clone());
     }
 
     /// The next piece from the server; `None` at the end.
-    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    pub(crate) fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         self.poll_piece_of(cx, usize::MAX)
     }
 
@@ -235,7 +238,7 @@ impl BodyStream {
     }
 
     /// The next piece for its reader; data that was written to a file is read again.
-    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+    pub(crate) async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
         let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
         match next {
             Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
@@ -260,7 +263,7 @@ impl BodyStream {
     }
 
     /// Reads ahead while its reader is busy with a piece.
-    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
             return;
         }
@@ -271,7 +274,7 @@ impl BodyStream {
     }
 
     /// Waits for its reader to take a piece, and reads ahead meanwhile.
-    pub async fn ahead_of<T>(
+    pub(crate) async fn ahead_of<T>(
         &mut self,
         reader: impl Future<Output = T>,
         is_wanted: impl Fn() -> bool,
@@ -288,12 +291,12 @@ impl BodyStream {
     }
 
     /// Limits the rate of the body, in bytes per second; 0: no limit.
-    pub fn limit(&mut self, per_second: u64) {
+    pub(crate) fn limit(&mut self, per_second: u64) {
         self.limit = BodyRate::of(&self.attempt.upstream_request, per_second).map(Box::new);
     }
 
     /// After a 101: the socket, and the data that followed the head.
-    pub fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
+    pub(crate) fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
         let exchange = self.exchange.take()?;
         self.attempt.settle(&exchange);
         // The data of a tunnel is no body.
@@ -302,7 +305,7 @@ impl BodyStream {
     }
 
     /// Records the bytes of the tunnel, to the server and from it.
-    pub fn count_tunnel(&self, sent: u64, received: u64) {
+    pub(crate) fn count_tunnel(&self, sent: u64, received: u64) {
         let response_ms = Now::read()
             .ms
             .saturating_sub(self.attempt.progress.begun_ms);
@@ -322,24 +325,19 @@ impl BodyStream {
 
     /// The server's name.
     #[must_use]
-    pub fn peer(&self) -> &str {
+    pub(crate) fn peer(&self) -> &str {
         &self.attempt.name
     }
 
     /// Whether the end has come.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.exchange.is_none()
-    }
-
-    /// The trailers, once the end has come.
-    pub fn take_trailers(&mut self) -> Vec<Header> {
-        std::mem::take(&mut self.trailers)
     }
 
     /// The upstream request.
     #[must_use]
-    pub fn upstream_request(&self) -> &Rc<UpstreamRequest> {
+    pub(crate) fn upstream_request(&self) -> &Rc<UpstreamRequest> {
         &self.attempt.upstream_request
     }
 
@@ -416,7 +414,7 @@ impl BodyAttempt {
 }
 
 /// Records an attempt that has ended and gives its peer back: it has answered, whatever became of the body.
-pub fn settle(
+pub(crate) fn settle(
     upstream_request: &UpstreamRequest,
     exchange: &Exchange,
     choice: &mut Choice,
@@ -444,7 +442,7 @@ pub fn settle(
 }
 
 /// Keeps the connection of a response that was read for the next request, or closes it.
-pub fn keep(upstream_request: &UpstreamRequest, exchange: Exchange, like: ConnectionKey) {
+pub(crate) fn keep(upstream_request: &UpstreamRequest, exchange: Exchange, like: ConnectionKey) {
     if let Some(connection) = exchange.finish() {
         let loop_ = upstream_request.context.loop_();
         KeepalivePool::of(loop_).put(&upstream_request.upstream, connection, like, loop_);

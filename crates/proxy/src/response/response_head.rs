@@ -24,7 +24,7 @@ use httpcore::{Failure, Response};
 
 /// The origin of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// A server; the response is not cached.
     Server,
     /// A server; the response goes into a cache: conditions and single ranges are evaluated here.
@@ -34,7 +34,7 @@ pub enum Origin {
 }
 
 /// Makes the response for the client, or returns where else its content is.
-pub fn shape(
+pub(crate) fn shape(
     request: &mut Request,
     passing: &Passing,
     head: Box<ResponseHead>,

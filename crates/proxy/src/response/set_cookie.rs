@@ -63,7 +63,7 @@ struct Attribute {
 
 /// A `Set-Cookie` with our name; `None`: it is unchanged.
 #[must_use]
-pub fn rewrite(request: &Request, settings: &ProxyRewrites, line: &Bytes) -> Option<Bytes> {
+pub(crate) fn rewrite(request: &Request, settings: &ProxyRewrites, line: &Bytes) -> Option<Bytes> {
     let mut attributes = parse(line)?;
     let mut is_changed = false;
     for attribute in attributes.iter_mut().skip(1) {

@@ -37,13 +37,13 @@ const READING: &str = "reading upstream";
 
 /// Whether responses may be stored. If so, the client is not watched for leaving.
 #[must_use]
-pub fn is_on(passing: &Passing) -> bool {
+pub(crate) fn is_on(passing: &Passing) -> bool {
     !matches!(passing.groups.store.proxy_store.value, StoreTo::Off)
 }
 
 /// Whether this response is to be stored.
 #[must_use]
-pub fn is_wanted(request: &Request, passing: &Passing, head: &ResponseHead) -> bool {
+pub(crate) fn is_wanted(request: &Request, passing: &Passing, head: &ResponseHead) -> bool {
     is_on(passing)
         && head.status == 200
         && !request.is_head()
@@ -56,7 +56,7 @@ pub fn is_wanted(request: &Request, passing: &Passing, head: &ResponseHead) -> b
 ///
 /// # Errors
 /// It is not stored: it has no path, or too many others are being stored.
-pub async fn body(
+pub(crate) async fn body(
     request: &Request,
     head: &ResponseHead,
     body: UpstreamBody,

@@ -24,7 +24,7 @@ use httpcore::transport::Tunnel;
 const IN_A_ROW_MAX: usize = 8 * 1024;
 
 /// The client's view of a response.
-pub async fn respond(
+pub(crate) async fn respond(
     request: &mut Request,
     passing: &Passing,
     answer: UpstreamResponse,

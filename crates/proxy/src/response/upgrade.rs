@@ -19,11 +19,11 @@ use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::request::shown;
 
 /// The status of a response that is followed by another protocol than HTTP.
-pub const SWITCHING: u16 = 101;
+pub(crate) const SWITCHING: u16 = 101;
 const ACTION: &str = "proxying upgraded connection";
 
 /// The server's side of a connection that has switched protocols.
-pub struct ServerSide {
+pub(crate) struct ServerSide {
     server: Stream,
     /// The data that followed the response's head.
     early: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct ServerSide {
 }
 
 /// The attempt that opened a tunnel. Gives the peer back when it is dropped.
-pub trait TunnelUpstream {
+pub(crate) trait TunnelUpstream {
     /// The request, for log lines.
     fn context(&self) -> &LogContext;
     /// The server, as the log names it.
@@ -45,7 +45,7 @@ pub trait TunnelUpstream {
 
 /// The idle timeouts of a tunnel.
 #[derive(Debug, Clone, Copy)]
-pub struct TunnelTimeouts {
+pub(crate) struct TunnelTimeouts {
     /// Maximum time without data from either side.
     pub silence: Duration,
     /// Maximum time for which the server takes none of the data for it.
@@ -67,7 +67,7 @@ struct Direction {
 impl ServerSide {
     /// A tunnel to a server that has sent `early` already.
     #[must_use]
-    pub fn new(server: Stream, early: Vec<u8>, behind: Box<dyn TunnelUpstream>) -> Self {
+    pub(crate) fn new(server: Stream, early: Vec<u8>, behind: Box<dyn TunnelUpstream>) -> Self {
         Self {
             server,
             early,
@@ -77,7 +77,7 @@ impl ServerSide {
 
     /// The tunnel behind a head.
     #[must_use]
-    pub fn of(mut stream: BodyStream) -> Option<Self> {
+    pub(crate) fn of(mut stream: BodyStream) -> Option<Self> {
         let (server, early) = stream.take_tunnel()?;
         Some(Self::new(server, early, Box::new(stream)))
     }

@@ -6,7 +6,7 @@ use message::{BodyError, ResponseHead};
 use crate::response::response_body::BodyStream;
 
 /// A response whose head has arrived.
-pub struct UpstreamResponse {
+pub(crate) struct UpstreamResponse {
     /// The head.
     pub head: Box<ResponseHead>,
     /// The body.
@@ -14,7 +14,7 @@ pub struct UpstreamResponse {
 }
 
 /// The body of a response.
-pub enum UpstreamBody {
+pub(crate) enum UpstreamBody {
     /// All of it came with the head: the connection is already kept or closed.
     Whole(Bytes),
     /// It is on its way.
@@ -24,12 +24,12 @@ pub enum UpstreamBody {
 impl UpstreamBody {
     /// Whether it is here completely, and at most this long.
     #[must_use]
-    pub fn is_whole_within(&self, len: usize) -> bool {
+    pub(crate) fn is_whole_within(&self, len: usize) -> bool {
         matches!(self, UpstreamBody::Whole(bytes) if bytes.len() <= len)
     }
 
     /// The next piece; `None` at the end.
-    pub async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
+    pub(crate) async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
         match self {
             UpstreamBody::Whole(bytes) if bytes.is_empty() => None,
             UpstreamBody::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
@@ -38,7 +38,7 @@ impl UpstreamBody {
     }
 
     /// Waits for its reader to take a piece, and reads ahead of the reader meanwhile, where that is wanted then.
-    pub async fn ahead_of<T>(
+    pub(crate) async fn ahead_of<T>(
         &mut self,
         reader: impl Future<Output = T>,
         is_wanted: impl Fn() -> bool,

@@ -1,7 +1,7 @@
 //! The directives of a location that passes requests on, and the types of their values.
 //!
 //! Not here: where `proxy_pass` leads (`url`), and what is made of these lines once for each location
-//! (`proxy::proxy_pass`).
+//! (`proxy_pass`).
 
 use bytes::Bytes;
 use config::{

@@ -1,10 +1,10 @@
-//! The families of directives that pass requests on: `proxy_…`, and beside it `fastcgi_…`, `uwsgi_…` and `scgi_…`,
-//! which have most of their directives in common.
+//! What the families of directives share: `fastcgi_…`, `uwsgi_…` and `scgi_…` have most of their directives in common
+//! with `proxy_…`.
 //!
-//! What they share is declared once, under the names of `proxy_…` ([`Policy`]), and implemented once: where another
-//! family passes a location's requests on, that family's lines take the place of those of `proxy_…` when the location
-//! is built. Not here: what a family has alone. Invariant: code that serves reads the location's settings, and knows no
-//! family's names.
+//! It is declared once, under the names of `proxy_…` ([`Policy`]), and implemented once: where another family passes a
+//! location's requests on, that family's lines take the place of those of `proxy_…` when the location is built. Not
+//! here: their names (`family`), and what a family has alone. Invariant: code that serves reads the location's
+//! settings, and knows no family's names.
 
 use std::sync::{Arc, OnceLock};
 

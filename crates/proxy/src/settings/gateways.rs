@@ -1,7 +1,7 @@
 //! The directives that `fastcgi_…`, `uwsgi_…` and `scgi_…` have alone: where they lead, which parameters they send, how
 //! a script is found in a URI.
 //!
-//! Not here: what they share with `proxy_…` (`families`), and what is made of a request (`params`).
+//! Not here: what they share with `proxy_…` (`families`), and what is made of them (`params`).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use message::HeaderId;
 
 /// Header lines of which only the first one counts.
-pub const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
+pub(crate) const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::Date.bit()
     | HeaderId::LastModified.bit()
     | HeaderId::ETag.bit()

@@ -1,8 +1,8 @@
 //! An upstream that is reached over TLS by way of a variable: one warning when the configuration is read, since each
 //! such request is answered 500 as long as TLS to servers is not built.
 //!
-//! Not here: URLs that are written out ([`super::url`]); they are refused. Invariant: nothing is decided here, since
-//! the value of a variable is known only when a request is passed on.
+//! Not here: URLs that are written out (`url`); they are refused. Invariant: nothing is decided here, since the value of
+//! a variable is known only when a request is passed on.
 
 use std::collections::HashSet;
 

@@ -1,25 +1,25 @@
 //! What a location says about passing requests on: the directives, and what is made of them once.
 //!
-//! * [`directives`]: of `proxy_pass`; [`gateways`]: those that FastCGI, uwsgi and SCGI have alone; [`families`]: those
-//!   that all share, under the names of each; [`caching`], [`store`]: of a cache or of stored files; [`cache_path`]:
+//! * `directives`: of `proxy_pass`; `gateways`: those that FastCGI, uwsgi and SCGI have alone; `families`: those
+//!   that all share, under the names of each; `caching`, `store`: of a cache or of stored files; `cache_path`:
 //!   the caches of a configuration.
-//! * [`url`], [`bind`], [`proxy_redirect`], [`cookie_flags`]: the values of some of them.
-//! * [`proxy_pass`]: a location's directives, made ready; with [`header_set`] and [`params`].
+//! * `url`, `bind`, `proxy_redirect`, `cookie_flags`: the values of some of them.
+//! * `proxy_pass`: a location's directives, made ready; with `header_set` and `params`.
 //!
 //! Invariant: knows nothing of a request's exchange.
 
 pub mod bind;
 pub mod cache_path;
 pub mod caching;
-pub mod cookie_flags;
+pub(crate) mod cookie_flags;
 pub mod directives;
 pub mod families;
 pub mod family;
 pub mod gateways;
-pub mod header_set;
+pub(crate) mod header_set;
 pub mod https;
-pub mod params;
+pub(crate) mod params;
 pub mod proxy_pass;
-pub mod proxy_redirect;
+pub(crate) mod proxy_redirect;
 pub mod store;
-pub mod url;
+pub(crate) mod url;

@@ -1,7 +1,7 @@
 //! Rewriting of what a response says under the upstream's name into our own: `proxy_redirect`, `proxy_cookie_domain`,
-//! `_path`, `_flags`.
+//! `proxy_cookie_path`.
 //!
-//! Invariant: a value that no rule changes stays as it came.
+//! Not here: cookies taken apart (`response::set_cookie`). Invariant: a value that no rule changes stays as it came.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use httpcore::regex::Regex;
 use httpcore::request::Request;
 
 /// Maximum of rules of one directive at one level.
-pub const RULES_MAX: usize = 4096;
+pub(crate) const RULES_MAX: usize = 4096;
 
 /// A rule: a pattern and its replacement.
 #[derive(Debug, Clone)]
@@ -239,13 +239,13 @@ impl Rule {
 
 /// Applies the first matching rule to a `Location`.
 #[must_use]
-pub fn location(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+pub(crate) fn location(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
     rules.iter().find_map(|rule| rule.apply(request, value, 0))
 }
 
 /// Applies the first matching rule to the URL of a `Refresh`.
 #[must_use]
-pub fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
+pub(crate) fn refresh(request: &Request, rules: &[Rule], value: &Bytes) -> Option<Bytes> {
     let at = value
         .windows(4)
         .position(|text| text.eq_ignore_ascii_case(b"url="))?;

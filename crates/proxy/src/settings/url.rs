@@ -273,7 +273,7 @@ fn port(digits: &[u8]) -> Result<u16, &'static str> {
 
 /// A URI that has only arguments gets a path.
 #[must_use]
-pub fn with_slash(uri: Bytes) -> Bytes {
+pub(crate) fn with_slash(uri: Bytes) -> Bytes {
     match uri.first() {
         Some(b'?') => [b"/", &uri[..]].concat().into(),
         _ => uri,

@@ -1,4 +1,5 @@
-//! The upstream servers that a request was passed on to, and how each attempt went: for the variables and the logs.
+//! The upstream servers that a request was passed on to, and how each attempt went; the head of the last response:
+//! for the variables and the logs.
 //!
 //! Shared by the request and by the exchange, which may outlive it (a cache's fill). Invariant: all of it stays on one
 //! loop.
@@ -69,7 +70,7 @@ impl State for UpstreamState {
 }
 
 /// The request's record, begun now where there is none.
-pub fn of(request: &mut Request) -> &UpstreamState {
+pub(crate) fn of(request: &mut Request) -> &UpstreamState {
     request.charset_hint = Some(hinted_charset);
     request.states.get_or_default()
 }
@@ -84,7 +85,7 @@ fn hinted_charset(request: &Request) -> Option<Bytes> {
 }
 
 /// Separates the attempts: if the request was passed on before, the next ones follow a colon.
-pub fn begin(request: &mut Request, host: Bytes, port: Bytes) {
+pub(crate) fn begin(request: &mut Request, host: Bytes, port: Bytes) {
     let state = of(request);
     state.tries.borrow_mut().redirect();
     state.head.take();
@@ -105,7 +106,7 @@ pub(crate) fn read_last_head(request: &Request, read: impl FnOnce(&ResponseHead)
 }
 
 /// The lines of a name in the head of the last response, joined where more than the first one counts.
-pub fn last_head_lines(
+pub(crate) fn last_head_lines(
     request: &Request,
     is_name: impl Fn(&[u8]) -> bool,
     out: &mut Vec<u8>,

@@ -138,7 +138,7 @@ fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
 
 /// Appends the URI: the client's own where nothing changed it, else made from the current one. `uri` is that of
 /// `proxy_pass`, and whether it is the whole URI.
-pub fn append_target(
+pub(crate) fn append_target(
     request: &Request,
     passing: &Passing,
     (uri, is_whole): (&Bytes, bool),

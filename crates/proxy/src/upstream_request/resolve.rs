@@ -27,7 +27,7 @@ pub struct Unresolved {
 
 /// The upstream that a URL names. One without servers comes with the name, where that is to be resolved first.
 #[must_use]
-pub fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Option<Unresolved>) {
+pub(crate) fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Option<Unresolved>) {
     if let Host::Inet { name, port } = &url.host {
         let known = match port {
             None => upstreams

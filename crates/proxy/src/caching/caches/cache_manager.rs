@@ -36,7 +36,7 @@ enum Command {
 
 /// The sender of the thread's commands.
 #[derive(Debug)]
-pub struct CacheManager {
+pub(super) struct CacheManager {
     commands: UnboundedSender<Command>,
 }
 
@@ -54,7 +54,7 @@ impl CacheManager {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(disk: &Arc<Disk>) -> io::Result<Self> {
+    pub(super) fn start(disk: &Arc<Disk>) -> io::Result<Self> {
         let (commands, inbox) = unbounded_channel();
         let disk = Arc::clone(disk);
         let runtime = |disk: &Arc<Disk>| {
@@ -79,12 +79,12 @@ impl CacheManager {
     }
 
     /// Opens a cache and maintains it for as long as it is referenced.
-    pub fn keep(&self, cache: &Arc<Cache>) {
+    pub(super) fn keep(&self, cache: &Arc<Cache>) {
         let _ = self.commands.send(Command::Keep(Arc::downgrade(cache)));
     }
 
     /// Compacts journals; waits at most this long.
-    pub fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
+    pub(super) fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
         let (done, is_done) = std::sync::mpsc::channel();
         if self.commands.send(Command::Close(caches, done)).is_ok() {
             let _ = is_done.recv_timeout(patience);

@@ -12,7 +12,7 @@ const PAUSE: i64 = 60;
 
 /// The errors of a cache's disk.
 #[derive(Debug, Default)]
-pub struct DiskErrors {
+pub(crate) struct DiskErrors {
     /// The second of the last line.
     told: AtomicI64,
     /// Errors since then.
@@ -22,13 +22,13 @@ pub struct DiskErrors {
 
 impl DiskErrors {
     /// Counts one, and logs it unless a line was logged within the last minute. `what` is the operation that failed.
-    pub fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
+    pub(crate) fn tell(&self, directory: &[u8], what: &str, error: &cache::Error) {
         self.all.fetch_add(1, Relaxed);
         self.say(level(error), directory, what, error);
     }
 
     /// Logs an event that is counted elsewhere, unless a line was logged within the last minute.
-    pub fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
+    pub(crate) fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
         let now = Moment::now().second();
         let told = self.told.load(Relaxed);
         let is_due = told == 0 || now >= told + PAUSE;
@@ -55,7 +55,7 @@ impl DiskErrors {
 
     /// Number of errors since the start.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.all.load(Relaxed)
     }
 }

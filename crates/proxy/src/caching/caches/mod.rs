@@ -1,8 +1,8 @@
-//! The caches of a worker: [`open_cache`] is one of them, the [`registry`] has all, the `cache_manager` is the thread
+//! The caches of a worker: `open_cache` is one of them, the `registry` has all, the `cache_manager` is the thread
 //! that opens, walks and sweeps them.
 
 mod cache_manager;
-pub mod counters;
-pub mod disk_errors;
+pub(crate) mod counters;
+pub(crate) mod disk_errors;
 pub mod open_cache;
 pub mod registry;

@@ -2,7 +2,7 @@
 //! request may be gone when the fill ends.
 //!
 //! Judges the answer, publishes it to the followers, and has it written meanwhile (`write_entry`). Not here: followers,
-//! and what they do without an answer (`fetch`). Invariants: a slow client delays no other one, as far as the window
+//! and what they do without an answer (`origin_fetch`). Invariants: a slow client delays no other one, as far as the window
 //! and the file reach. A slow disk delays none for long: after a while the writing is given up.
 
 use std::pin::pin;
@@ -41,10 +41,10 @@ use httpcore::settings::Location;
 use upstream::next_upstream::PeerFailure;
 
 /// Bytes of a response that stay in memory for its followers.
-pub const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
+pub(super) const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
 /// Whether the response may be stored, as far as the request decides that.
 #[derive(Debug)]
-pub enum Storing {
+pub(super) enum Storing {
     /// No.
     No,
     /// Yes, if the answer allows it.
@@ -55,7 +55,7 @@ pub enum Storing {
 
 /// A response's head, sent to the request that it is for: may it be stored?
 #[derive(Debug)]
-pub struct StoreQuestion {
+pub(super) struct StoreQuestion {
     /// The head.
     pub head: Box<ResponseHead>,
     /// The channel for the answer.
@@ -63,7 +63,7 @@ pub struct StoreQuestion {
 }
 
 /// A fill before it begins.
-pub struct FillTask {
+pub(super) struct FillTask {
     /// The upstream request.
     pub upstream_request: Rc<UpstreamRequest>,
     /// The receiver of the response.
@@ -79,7 +79,7 @@ pub struct FillTask {
 }
 
 /// The part of a fill that is needed after the origin has answered.
-pub struct FillContext {
+pub(super) struct FillContext {
     /// The loop.
     pub loop_: Rc<Loop>,
     /// The settings that it was begun with.
@@ -113,7 +113,7 @@ pub struct FillContext {
 }
 
 /// Runs a fill to its end.
-pub async fn run(task: FillTask) {
+pub(super) async fn run(task: FillTask) {
     let context = task.context;
     let Some(upstream_request) = task.upstream_request.resolved().await else {
         return task.filler.end_without(Ending::Refused(502));

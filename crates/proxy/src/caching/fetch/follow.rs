@@ -27,7 +27,7 @@ struct FollowedBody {
 }
 
 /// The body for a follower. A body that is here completely is one piece.
-pub async fn body(
+pub(super) async fn body(
     request: &Request,
     cache_request: &CacheRequest<'_>,
     follower: Follower,

@@ -3,5 +3,5 @@
 
 mod fill;
 mod follow;
-pub mod origin_fetch;
+pub(crate) mod origin_fetch;
 mod write_entry;

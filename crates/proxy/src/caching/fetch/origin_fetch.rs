@@ -43,7 +43,7 @@ use httpcore::request::Request;
 
 /// The parameters of a fetch from the origin.
 #[derive(Debug, Default)]
-pub struct FetchParams {
+pub(crate) struct FetchParams {
     /// The stored response that is no longer fresh.
     pub stale: Option<Hit>,
     /// The variant that was looked up.
@@ -63,7 +63,7 @@ impl FetchParams {
 }
 
 /// The result of a fetch.
-pub enum Fetched {
+pub(crate) enum Fetched {
     /// A response.
     Answer(Outcome),
     /// Another request stored something: look it up again.
@@ -77,7 +77,7 @@ pub enum Fetched {
 /// Gets a response: as the first request, which others may follow, or by following another one (`proxy_cache_lock`). A
 /// response that has arrived completely and is only not stored yet is followed in any case. A request that accepts
 /// nothing fetched before its arrival follows no other.
-pub async fn fetch(
+pub(crate) async fn fetch(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     params: FetchParams,
@@ -103,7 +103,7 @@ pub async fn fetch(
 }
 
 /// Whether it has arrived completely and is not fresh: then it is only for the requests that waited for it.
-pub fn has_expired(cache_request: &CacheRequest<'_>, fill: &Fill) -> bool {
+pub(crate) fn has_expired(cache_request: &CacheRequest<'_>, fill: &Fill) -> bool {
     let is_fresh = |lifetime| cache_request.rules.is_fresh(lifetime, cache_request.now);
     let lifetime = fill.metadata().and_then(|about| about.lifetime.as_ref());
     fill.is_complete() && !lifetime.is_none_or(is_fresh)
@@ -115,7 +115,7 @@ fn is_stored(cache_request: &CacheRequest<'_>, key: &Key) -> bool {
 }
 
 /// Fetches from the origin regardless of other requests; requests that arrive from now on may follow this one.
-pub async fn fetch_anew(
+pub(crate) async fn fetch_anew(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     params: FetchParams,
@@ -144,7 +144,7 @@ fn now_ms() -> u64 {
 ///
 /// # Errors
 /// The response that the request gets instead: it cannot be passed on.
-pub async fn fetch_behind(
+pub(crate) async fn fetch_behind(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     hit: &Hit,

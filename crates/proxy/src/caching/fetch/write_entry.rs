@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 600;
 
 /// An entry to be written, and its means of writing.
-pub struct EntryToWrite {
+pub(super) struct EntryToWrite {
     /// The cache.
     pub cache: Arc<Cache>,
     /// Its store.
@@ -59,7 +59,7 @@ pub struct EntryToWrite {
 }
 
 /// A body that is to be written.
-pub enum BodySource {
+pub(super) enum BodySource {
     /// A body that arrives at the follower that writes it.
     Follower(Follower),
     /// A body that is here completely.
@@ -107,7 +107,7 @@ impl Drop for UnsavedBytes {
 }
 
 /// Writes an entry.
-pub async fn run(mut saving: EntryToWrite) {
+pub(super) async fn run(mut saving: EntryToWrite) {
     let mut unsaved = UnsavedBytes::new(&saving.cache, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,

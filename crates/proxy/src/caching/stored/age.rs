@@ -6,13 +6,13 @@ use httpcore::outcome::Outcome;
 
 /// Digits.
 #[must_use]
-pub fn number(number: u32) -> Bytes {
+pub(crate) fn number(number: u32) -> Bytes {
     Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes())
 }
 
 /// The `Age` of a response (RFC 9111, 5.1).
 #[must_use]
-pub fn with_age(outcome: Outcome, age: u32) -> Outcome {
+pub(crate) fn with_age(outcome: Outcome, age: u32) -> Outcome {
     let Outcome::Answer(mut response) = outcome else {
         return outcome;
     };

@@ -27,7 +27,7 @@ use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
 /// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
-pub async fn answer(
+pub(crate) async fn answer(
     request: &mut Request,
     passing: &Passing,
     rules: &Rules,

@@ -37,7 +37,7 @@ const BYTES_MAX: usize = 16 << 10;
 
 /// The ready responses of one loop.
 #[derive(Debug, Default)]
-pub struct HotEntries(Places<HotEntry, PLACES>);
+pub(crate) struct HotEntries(Places<HotEntry, PLACES>);
 
 slotted!(LOOP: HotEntries);
 
@@ -91,7 +91,7 @@ enum HotBody {
 }
 
 /// Answers a request whose response is ready, where requests cannot influence that. None: it is not ready.
-pub fn answer(
+pub(crate) fn answer(
     request: &mut Request,
     rules: &Rules,
     cache: &Arc<Cache>,
@@ -135,7 +135,7 @@ pub fn answer(
 }
 
 /// Keeps the response made from a hit, before its age was added, if the next request gets the same.
-pub fn keep(
+pub(crate) fn keep(
     request: &Request,
     cache: &Arc<Cache>,
     key_text: &Bytes,

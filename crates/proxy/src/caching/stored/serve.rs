@@ -29,13 +29,13 @@ use httpcore::request::Request;
 const CHECKED_FIRST_MAX: u64 = 1 << 20;
 
 /// Error: the stored bytes cannot be used.
-pub struct Unusable;
+pub(crate) struct Unusable;
 
 /// Answers with a hit.
 ///
 /// # Errors
 /// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin is to be asked.
-pub async fn serve(
+pub(crate) async fn serve(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     hit: &Hit,

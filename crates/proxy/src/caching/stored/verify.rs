@@ -68,7 +68,7 @@ impl Verifier {
 
 /// The complete body of a hit.
 #[must_use]
-pub fn body(
+pub(super) fn body(
     request: &Request,
     cache_request: &CacheRequest<'_>,
     hit: Hit,
