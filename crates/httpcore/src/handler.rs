@@ -11,14 +11,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, DirectiveTable, Error, Placed, Scope, Section};
+use config::made::LOCATION;
+use config::{Directive, DirectiveTable, Error, MadeOfLocation, Placed, Scope, Section};
 use disk::Lane;
+use slots::slotted;
 
-use super::files;
 use crate::Failure;
+use crate::files;
 use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::settings::Location;
 use crate::variables::block::VariableBlock;
 use crate::variables::table::VariableEntry;
 
@@ -143,6 +146,23 @@ pub fn configure(
         }
     }
     Ok(None)
+}
+
+/// What a module of another program has made of a location.
+#[derive(Debug, Clone)]
+struct OfLocation(Arc<dyn Handler>);
+
+slotted!(LOCATION: OfLocation);
+
+/// The handler of a location; `None`: files, or what else answers there.
+#[must_use]
+pub fn of(location: &Location) -> Option<&Arc<dyn Handler>> {
+    location.made::<OfLocation>().map(|own| &own.0)
+}
+
+/// Puts the handler of a location, if it has one, among what is made of it.
+pub fn set(made: &mut MadeOfLocation, handler: Option<Arc<dyn Handler>>) {
+    made.set(handler.map(OfLocation));
 }
 
 /// Lets the location's handler answer.

@@ -11,10 +11,9 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use config::{Template, VariableIndex};
+use config::VariableIndex;
 use disk::Pool;
 use logs::Level;
-use logs::template::Variables;
 use message::{HeaderId, Method, RequestHead};
 use runtime::timing::poll_timing;
 use tokio::sync::oneshot;
@@ -495,15 +494,13 @@ impl Request {
         self.values.set(variable, value);
     }
 
-    /// Expands a template for this request.
-    #[must_use]
-    pub fn evaluate(&self, template: &Template) -> Bytes {
-        logs::template::expand(template, self)
-    }
-
-    /// Appends the expansion of a template for this request.
-    pub fn evaluate_into(&self, template: &Template, out: &mut Vec<u8>) {
-        logs::template::evaluate(template, self, out);
+    /// Appends what the group of this number captured.
+    pub(crate) fn append_captured(&self, number: u8, out: &mut Vec<u8>) {
+        let captures = self.captures.borrow();
+        let Some(captures) = &*captures else { return };
+        if let Some(Some(span)) = captures.spans.get(usize::from(number)) {
+            out.extend_from_slice(&captures.subject[span.start as usize..span.end as usize]);
+        }
     }
 
     /// `$request_id`: the same for the whole request.
@@ -514,20 +511,6 @@ impl Request {
             self.request_id.set(Some(id));
             id
         })
-    }
-}
-
-impl Variables for Request {
-    fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
-        self.append_variable(index, out)
-    }
-
-    fn capture(&self, number: u8, out: &mut Vec<u8>) {
-        let captures = self.captures.borrow();
-        let Some(captures) = &*captures else { return };
-        if let Some(Some(span)) = captures.spans.get(usize::from(number)) {
-            out.extend_from_slice(&captures.subject[span.start as usize..span.end as usize]);
-        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::responder::{Asked, Calls};
+use crate::variables::Values;
 
 /// Maximum number of bytes read from a body that is discarded.
 const TAKEN_MAX: u64 = 64 << 10;
@@ -145,6 +146,8 @@ pub async fn log(request: &Request) {
     }
     let feed = &request.client.loop_.feed;
     let logs = location.access_logs();
-    logs.log(feed, request, |out| crate::path::root(request, out))
-        .await;
+    logs.log(feed, &Values::of(request), |out| {
+        crate::path::root(request, out)
+    })
+    .await;
 }

@@ -10,6 +10,7 @@ use crate::request::Request;
 use crate::responder::Responder;
 use crate::status_zone;
 use crate::transport::BodyStop;
+use crate::variables::Values;
 
 use super::post_action;
 
@@ -163,6 +164,8 @@ async fn log(request: &Request) {
     }
     let feed = &request.client.loop_.feed;
     request.is_logging.set(true);
-    logs.log(feed, request, |out| crate::path::root(request, out))
-        .await;
+    logs.log(feed, &Values::of(request), |out| {
+        crate::path::root(request, out)
+    })
+    .await;
 }

@@ -28,18 +28,14 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use ::logs::format::Formats;
 use ::logs::{AccessLogs, ErrorLogs};
 use bytes::Bytes;
-use config::{Groups, MadeOfAll, MadeOfLocation, Own, VariableIndex};
+use config::{Groups, MadeOfAll, MadeOfLocation, Own};
 use disk::Pool;
-use hashbrown::HashMap;
 use message::Methods;
 use runtime::listen;
 use wire::http1::request_parser::HeadLimits;
 
 pub use self::core::CoreSettings;
-use crate::handler::Handler;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
-use crate::variables::Definition;
-use crate::variables::table::VariableTables;
 use ::logs::getaddrinfo::Hosts;
 pub use server::ServerSettings;
 use slots::Slotted;
@@ -60,12 +56,6 @@ pub struct Settings {
     pub listens: listen::Table,
     /// The names of the servers of each entry of `listens`.
     pub names: Vec<ServerNames>,
-    /// The definition of each variable, by index.
-    pub variables: Vec<Definition>,
-    /// The variables that are built in.
-    pub variable_tables: VariableTables,
-    /// The indices of variables by name, in lower case.
-    pub variable_names: HashMap<Box<str>, VariableIndex>,
     /// What modules have made of it ([`Settings::made`]).
     pub made: MadeOfAll,
     /// The names that are looked up while it is built.
@@ -97,12 +87,6 @@ impl Settings {
     #[must_use]
     pub fn location(&self, id: LocationId) -> &Location {
         &self.locations[id as usize]
-    }
-
-    /// The definition of a variable.
-    #[must_use]
-    pub fn variable(&self, index: VariableIndex) -> &Definition {
-        &self.variables[index.0 as usize]
     }
 
     /// The directories of every `root` and `alias` without variables, each once, at most [`ROOTS_MAX`].
@@ -238,8 +222,6 @@ pub struct Location {
     pub zone: Option<usize>,
     /// Its `open_file_cache`, among those of the configuration: locations that have theirs from the same level share it.
     pub stale_files: Option<usize>,
-    /// The handler of its content; `None`: files.
-    pub handler: Option<Arc<dyn Handler>>,
     /// Its thread pool, set on first use (unless the name has variables).
     pub pool: OnceLock<Pool>,
 }

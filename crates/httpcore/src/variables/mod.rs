@@ -17,10 +17,15 @@ pub mod tls;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Assignable, Directive, Error, Problem, Scope, VariableIndex, Word};
+use config::made::WHOLE;
+use config::{Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use hashbrown::HashMap;
 use logs::Level;
+use logs::template::{self, Variables};
+use slots::slotted;
 
 use crate::request::Request;
+use crate::settings::Settings;
 use block::{Defined, VariableBlock, name_of};
 use memo::VALUE_BYTES_MAX;
 use table::{Append, AppendMember, Assign, Change, Make, Value, VariableTables};
@@ -89,11 +94,11 @@ impl Definitions {
         Ok(())
     }
 
-    /// The definition of every variable that the configuration uses, by index; `tables` has those that are built in.
+    /// The variables that the configuration uses; `tables` has those that are built in.
     ///
     /// # Errors
     /// `unknown "x" variable`.
-    pub fn finish(self, tables: &VariableTables, scope: &Scope) -> Result<Vec<Definition>, Error> {
+    pub fn finish(self, tables: VariableTables, scope: &Scope) -> Result<DefinedVariables, Error> {
         let is_made = |name: &str| {
             scope
                 .find(name)
@@ -111,7 +116,7 @@ impl Definitions {
         let mut all: Vec<Definition> = all
             .map(|(number, variable)| {
                 let index = VariableIndex(number as u32);
-                match Definition::built_in(tables, &variable.name) {
+                match Definition::built_in(&tables, &variable.name) {
                     Some(own) if scope.is_defined(index) => Definition::Settable(Box::new(own)),
                     Some(own) => own,
                     None if scope.is_only_assigned(index) => {
@@ -124,7 +129,46 @@ impl Definitions {
         for (index, definition) in self.made {
             all[index.0 as usize] = definition;
         }
-        Ok(all)
+        let names = scope.variables().iter().zip(0..);
+        let names = names
+            .map(|(variable, index)| (variable.name.as_str().into(), VariableIndex(index)))
+            .collect();
+        Ok(DefinedVariables {
+            definitions: all,
+            names,
+            tables,
+        })
+    }
+}
+
+/// The variables of a configuration.
+#[derive(Debug, Default)]
+pub struct DefinedVariables {
+    /// Their definitions, by index.
+    definitions: Vec<Definition>,
+    /// Their indices by name, in lower case.
+    names: HashMap<Box<str>, VariableIndex>,
+    /// Those that are built in, whether or not the configuration uses them.
+    tables: VariableTables,
+}
+
+slotted!(WHOLE: DefinedVariables);
+
+impl DefinedVariables {
+    /// Those of a configuration.
+    #[must_use]
+    pub fn of(settings: &Settings) -> &Self {
+        settings.made()
+    }
+
+    /// Those that are built in.
+    #[must_use]
+    pub fn built_in(&self) -> &VariableTables {
+        &self.tables
+    }
+
+    fn definition(&self, index: VariableIndex) -> &Definition {
+        &self.definitions[index.0 as usize]
     }
 }
 
@@ -168,9 +212,26 @@ fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, bool), Proble
 }
 
 impl Request {
+    /// Expands a template for this request.
+    #[must_use]
+    pub fn evaluate(&self, template: &Template) -> Bytes {
+        match template.literal() {
+            Some(literal) => literal.clone(),
+            None => template::expand(template, &Values::of(self)),
+        }
+    }
+
+    /// Appends the expansion of a template for this request.
+    pub fn evaluate_into(&self, template: &Template, out: &mut Vec<u8>) {
+        match template.literal() {
+            Some(literal) => out.extend_from_slice(literal),
+            None => template::evaluate(template, &Values::of(self), out),
+        }
+    }
+
     /// Sets a variable, for a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
-        match self.settings().variable(index) {
+        match DefinedVariables::of(self.settings()).definition(index) {
             Definition::Part(_, assign) => (*assign)(self, value),
             _ => self.remember(index, Some(value)),
         }
@@ -179,7 +240,7 @@ impl Request {
     /// Whether a variable's value is computed on first use and stays the same from then on.
     #[must_use]
     pub fn is_asked_for_once(&self, index: VariableIndex) -> bool {
-        match self.settings().variable(index) {
+        match DefinedVariables::of(self.settings()).definition(index) {
             Definition::BuiltIn(_)
             | Definition::Part(..)
             | Definition::Member(..)
@@ -210,10 +271,11 @@ impl Request {
         let Ok(name) = std::str::from_utf8(name) else {
             return false;
         };
-        if let Some(index) = self.settings().variable_names.get(name) {
+        let defined = DefinedVariables::of(self.settings());
+        if let Some(index) = defined.names.get(name) {
             return self.append_variable(*index, out);
         }
-        let Some((entry, rest)) = self.settings().variable_tables.find(name) else {
+        let Some((entry, rest)) = defined.tables.find(name) else {
             return false;
         };
         match entry.value {
@@ -225,63 +287,109 @@ impl Request {
 
     /// Appends a variable's value; `false` when it has none.
     pub fn append_variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
-        if self.depth.get() == DEPTH_MAX {
-            self.log(Level::Error, &|out| {
+        Values::of(self).variable(index, out)
+    }
+}
+
+impl Variables for Request {
+    fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
+        self.append_variable(index, out)
+    }
+
+    fn capture(&self, number: u8, out: &mut Vec<u8>) {
+        self.append_captured(number, out);
+    }
+}
+
+/// The values of a request's variables. Its configuration is asked for them once, however many a text has.
+#[derive(Clone, Copy)]
+pub struct Values<'a> {
+    request: &'a Request,
+    defined: &'a DefinedVariables,
+}
+
+impl<'a> Values<'a> {
+    /// Those of a request.
+    #[must_use]
+    pub fn of(request: &'a Request) -> Self {
+        Self {
+            request,
+            defined: DefinedVariables::of(request.settings()),
+        }
+    }
+}
+
+impl Variables for Values<'_> {
+    fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
+        let request = self.request;
+        if request.depth.get() == DEPTH_MAX {
+            request.log(Level::Error, &|out| {
                 out.extend_from_slice(b"cycle while evaluating a variable")
             });
             return false;
         }
-        self.depth.set(self.depth.get() + 1);
-        let is_found = self.look_up(index, out);
-        self.depth.set(self.depth.get() - 1);
+        request.depth.set(request.depth.get() + 1);
+        let is_found = append_as(request, index, self.defined.definition(index), out);
+        request.depth.set(request.depth.get() - 1);
         is_found
     }
 
-    fn look_up(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
-        self.look_up_as(index, self.settings().variable(index), out)
+    fn capture(&self, number: u8, out: &mut Vec<u8>) {
+        self.request.append_captured(number, out);
     }
+}
 
-    fn look_up_as(&self, index: VariableIndex, definition: &Definition, out: &mut Vec<u8>) -> bool {
-        match definition {
-            Definition::BuiltIn(append) | Definition::Part(append, _) => append(self, out),
-            Definition::Memo(make) => append(self.once(index, || make(self)), out),
-            Definition::Member(append, rest) => append(self, rest, out),
-            Definition::Group => append(self.remembered(index).flatten(), out),
-            Definition::Assigned(name) => append(self.once(index, || self.unassigned(name)), out),
-            Definition::Settable(own) => match self.remembered(index) {
-                Some(known) => append(known, out),
-                None => self.look_up_as(index, own, out),
-            },
-            Definition::VolatileBlock(block) => match self.remembered(index) {
-                // Set by a `set`.
-                Some(known) => append(known, out),
-                None => append(block.value(self), out),
-            },
-            Definition::Block(block) => append(self.once(index, || block.value(self)), out),
+fn append_as(
+    request: &Request,
+    index: VariableIndex,
+    definition: &Definition,
+    out: &mut Vec<u8>,
+) -> bool {
+    match definition {
+        Definition::BuiltIn(append) | Definition::Part(append, _) => append(request, out),
+        Definition::Memo(make) => append(once(request, index, || make(request)), out),
+        Definition::Member(append, rest) => append(request, rest, out),
+        Definition::Group => append(request.remembered(index).flatten(), out),
+        Definition::Assigned(name) => {
+            append(once(request, index, || unassigned(request, name)), out)
         }
+        Definition::Settable(own) => match request.remembered(index) {
+            Some(known) => append(known, out),
+            None => append_as(request, index, own, out),
+        },
+        Definition::VolatileBlock(block) => match request.remembered(index) {
+            // Set by a `set`.
+            Some(known) => append(known, out),
+            None => append(block.value(request), out),
+        },
+        Definition::Block(block) => append(once(request, index, || block.value(request)), out),
     }
+}
 
-    /// A variable that no `set` has reached is empty.
-    fn unassigned(&self, name: &str) -> Option<Bytes> {
-        let messages = &self.location().settings.rewrite_messages;
-        if messages.uninitialized_variable_warn {
-            self.log(Level::Warn, &|out| {
-                out.extend_from_slice(b"using uninitialized \"");
-                out.extend_from_slice(name.as_bytes());
-                out.extend_from_slice(b"\" variable");
-            });
-        }
-        Some(Bytes::new())
+/// A variable that no `set` has reached is empty.
+fn unassigned(request: &Request, name: &str) -> Option<Bytes> {
+    let messages = &request.location().settings.rewrite_messages;
+    if messages.uninitialized_variable_warn {
+        request.log(Level::Warn, &|out| {
+            out.extend_from_slice(b"using uninitialized \"");
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\" variable");
+        });
     }
+    Some(Bytes::new())
+}
 
-    fn once(&self, index: VariableIndex, make: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
-        if let Some(known) = self.remembered(index) {
-            return known;
-        }
-        let value = make();
-        self.remember(index, value.clone());
-        value
+fn once(
+    request: &Request,
+    index: VariableIndex,
+    make: impl FnOnce() -> Option<Bytes>,
+) -> Option<Bytes> {
+    if let Some(known) = request.remembered(index) {
+        return known;
     }
+    let value = make();
+    request.remember(index, value.clone());
+    value
 }
 
 fn append(value: Option<Bytes>, out: &mut Vec<u8>) -> bool {

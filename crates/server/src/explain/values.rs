@@ -13,6 +13,7 @@ use httpcore::request::Request;
 use super::lines::Lines;
 use super::report::{Named, Report, Use, shown};
 use crate::explain::lines;
+use httpcore::variables::DefinedVariables;
 
 /// Maximum bytes of a value that are shown.
 const VALUE_BYTES_MAX: usize = 400;
@@ -113,7 +114,10 @@ pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 
 fn tell_maker(request: &Request, name: &str, lines: &Lines<'_>, report: &mut Report) {
     let mut makers: Vec<_> = lines.maker(name).into_iter().collect();
-    if let Some((entry, _)) = request.settings().variable_tables.find(name) {
+    if let Some((entry, _)) = DefinedVariables::of(request.settings())
+        .built_in()
+        .find(name)
+    {
         makers.extend(lines.of_each(&lines.chain(request), entry.made_by));
     }
     for maker in makers {

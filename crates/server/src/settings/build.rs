@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Section, Tree, VariableIndex, Word};
+use config::{Directive, Error, Problem, Scope, Section, Tree, Word};
 use hashbrown::HashMap;
 use logs::directives::LogFormats;
 use runtime::cpu_pool;
@@ -123,7 +123,6 @@ pub fn build(
             prefix: surroundings.prefix.clone(),
             conf_prefix: surroundings.conf_prefix.clone(),
             hostname: httpcore::settings::server::hostname(),
-            variable_tables,
             hosts: hosts.clone(),
             log_formats: LogFormats::finish(std::mem::take(&mut http.formats), scope)?.log_format,
             ..Settings::default()
@@ -146,11 +145,8 @@ pub fn build(
     note_steps(&mut settings.locations, &data);
     data.leave_in(&mut settings.made);
     settings.made.set(Some(upstreams));
-    settings.variables = definitions.finish(&settings.variable_tables, scope)?;
-    let names = scope.variables().iter().zip(0..);
-    settings.variable_names = names
-        .map(|(variable, index)| (variable.name.as_str().into(), VariableIndex(index)))
-        .collect();
+    let variables = definitions.finish(variable_tables, scope)?;
+    settings.made.set(Some(variables));
     settings.uses_realpath = scope.find("realpath_root").is_some();
     number_zones(&mut settings)?;
     number_stale_files(&mut settings);

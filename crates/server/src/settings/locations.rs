@@ -250,6 +250,7 @@ pub fn add(
         all.upstreams,
     )?;
     let mut made = MadeOfLocation::default();
+    handler::set(&mut made, handler);
     made.set(passing);
     made.set(tunnel_pass::build(&settings, all.upstreams)?);
     made.set(directives::build(&settings).map_err(here)?);
@@ -271,7 +272,6 @@ pub fn add(
         logs: OnceLock::new(),
         zone: None,
         stale_files: None,
-        handler,
         pool,
     });
     Ok(id)
@@ -321,7 +321,7 @@ pub fn finish_all<'a>(
         let id = block.finish(outer, all, scope)?;
         let location = &all.locations[id as usize];
         let passes = location.made::<Passing>().is_some()
-            || location.handler.as_ref().is_some_and(|h| h.passes());
+            || handler::of(location).is_some_and(|handler| handler.passes());
         let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {
             LocationKind::Exact => {

@@ -13,6 +13,7 @@ use modules::before::rewrite::{self, Line};
 use super::locations::{Growing, Level, Outer, Raw};
 use super::tables::LocationSettings;
 use crate::settings::locations;
+use httpcore::handler;
 use httpcore::settings::Exception;
 
 /// Maximum number of scopes of one location.
@@ -60,7 +61,7 @@ impl<'a> Block<'a> {
         let has_own_content = inherit_content(&mut self.raw, &outer.raw);
         let own = outer.enter(self.raw, self.lines);
         let outside = &all.locations[around as usize];
-        let (name, handler) = (outside.name.clone(), outside.handler.clone());
+        let (name, outer_handler) = (outside.name.clone(), handler::of(outside).cloned());
         let level = Level {
             // A URI of its own could replace nothing here.
             kind: (!has_own_content).then_some(kind),
@@ -71,8 +72,8 @@ impl<'a> Block<'a> {
         let id = locations::add(level, &own, all, scope)?;
         let location = &mut all.locations[id as usize];
         location.is_conditional = is_conditional;
-        if !has_own_content && location.handler.is_none() {
-            location.handler = handler;
+        if !has_own_content && handler::of(location).is_none() {
+            handler::set(&mut location.made, outer_handler);
         }
         Ok(id)
     }

@@ -51,7 +51,7 @@ macro_rules! must_make {
 pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
     if request.location().has_content {
-        if let Some(handler) = request.location().handler.clone() {
+        if let Some(handler) = handler::of(request.location()).cloned() {
             must_make!(observer, request, "module": handler::make(request, &handler).await);
         }
         if let Some(shown) = request.location().made::<Shown>().copied() {
@@ -96,7 +96,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
 /// Whether a module may make content at a location, beside what passes requests on and plain files.
 #[must_use]
 pub fn is_any(location: &Location) -> bool {
-    location.handler.is_some()
+    handler::of(location).is_some()
         || location.made::<Shown>().is_some()
         || empty_gif::is_on(location)
         || flv::is_on(location)
