@@ -1,5 +1,11 @@
 //! TLS as a server and as a client: values of a configuration in, bytes in, bytes out.
 //!
+//! The way of a connection to a server: [`hello::FirstByte`] tells a request in clear; [`handshake::NeedsInput`] takes bytes
+//! until it is [`handshake::Accepted`], which shows what the client asks for; a [`configure::Server`] is chosen for it (and
+//! certificates are read, where their names come with the connection); further steps, on whichever thread, lead to
+//! [`handshake::Complete`]: what was negotiated, and a [`traffic::Traffic`] that seals and opens. A client's certificate
+//! is judged then, by [`verify::Trust`].
+//!
 //! Not here: sockets, HTTP, directives, files (a function that reads them is given), clocks and loops: a step that
 //! takes processor time is a call that any thread may make.
 //! Invariants: no input panics; everything kept has a named maximum; nothing waits.

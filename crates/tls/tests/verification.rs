@@ -265,6 +265,11 @@ fn lists_of_revocations() {
         verdict(&with(lists()), &[&bad.der]),
         "FAILED:certificate revoked"
     );
+    let two = vec![list(&root, &[300], 2025), list(&root, &[], 2030)];
+    assert_eq!(
+        verdict(&with(two), &[&bad.der]),
+        "FAILED:certificate revoked"
+    );
     let old = vec![list(&root, &[], 2025)];
     assert_eq!(
         verdict_at(&with(old), &[&good.der], NOW),

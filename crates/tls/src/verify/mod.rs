@@ -14,6 +14,7 @@ pub(crate) mod signature;
 pub use path::{CANDIDATES_MAX, CHAIN_MAX, PRESENTED_MAX, Purpose};
 pub(crate) use peer::{AnyClient, AnyServer};
 pub use reason::Reason;
+pub use revocation::LISTS_MAX;
 
 use crate::x509::certificate::Certificate;
 use crate::x509::revocations::RevocationList;

@@ -9,7 +9,11 @@ use crate::x509::certificate::{CRL_SIGN, Certificate};
 use crate::x509::revocations::RevocationList;
 use crate::x509::time::Seconds;
 
-/// Judges the certificate at a height of a chain by the lists of its issuer. The last fault is the reason.
+/// Maximum of lists of one issuer's name that are looked at.
+pub const LISTS_MAX: usize = 16;
+
+/// Judges the certificate at a height of a chain by the lists of its issuer: whichever list names it, if the issuer has
+/// signed it, says that it is revoked.
 pub(crate) fn check(
     trust: &Trust,
     chain: &[Certificate<'_>],
@@ -18,12 +22,18 @@ pub(crate) fn check(
 ) -> Result<(), Reason> {
     let certificate = &chain[height];
     let issuer = chain.get(height + 1).unwrap_or(certificate);
-    let list = best(trust.revocations(certificate.issuer), now).ok_or(Reason::NoRevocationList)?;
-    let mut result = list_fault(list, issuer, now).map_or(Ok(()), Err);
-    if list.revokes(certificate.serial) {
-        result = Err(Reason::Revoked);
+    let lists = trust.revocations(certificate.issuer);
+    let lists = &lists[..lists.len().min(LISTS_MAX)];
+    let signed = |list: &&RevocationList| is_signed(list, issuer);
+    let names = |list: &RevocationList| list.revokes(certificate.serial);
+    if lists.iter().filter(signed).any(names) {
+        return Err(Reason::Revoked);
     }
-    result
+    if lists.iter().any(|list| fault(list, issuer, now).is_none()) {
+        return Ok(());
+    }
+    let list = best(lists, now).ok_or(Reason::NoRevocationList)?;
+    fault(list, issuer, now).map_or(Ok(()), Err)
 }
 
 /// The list that is in time, else the last one.
@@ -36,11 +46,18 @@ fn best(lists: &[RevocationList], now: Seconds) -> Option<&RevocationList> {
     in_time.or_else(|| lists.iter().max_by_key(latest))
 }
 
+/// Whether a list is signed by an issuer. A list may be large: it is checked once for each key that comes.
+fn is_signed(list: &RevocationList, issuer: &Certificate<'_>) -> bool {
+    list.is_signed_by(issuer.key.der, || {
+        let (signed, algorithm, signature) = list.signature();
+        signature::is_valid(algorithm, &issuer.key, signed, signature)
+    })
+}
+
 /// What is wrong with a list itself.
-fn list_fault(list: &RevocationList, issuer: &Certificate<'_>, now: Seconds) -> Option<Reason> {
-    let (signed, algorithm, signature) = list.signature();
+fn fault(list: &RevocationList, issuer: &Certificate<'_>, now: Seconds) -> Option<Reason> {
     let usage = issuer.extensions.key_usage;
-    if !signature::is_valid(algorithm, &issuer.key, signed, signature) {
+    if !is_signed(list, issuer) {
         Some(Reason::RevocationListSignature)
     } else if list.next_update.is_some_and(|next| next < now) {
         Some(Reason::RevocationListExpired)

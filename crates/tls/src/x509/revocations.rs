@@ -5,13 +5,14 @@
 
 use crate::x509::der::{self, Reader};
 use crate::x509::time::{self, Seconds};
+use parking_lot::Mutex;
 use std::ops::Range;
 
 const CRL_NUMBER: &[u8] = &[0x55, 0x1d, 0x14];
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// A list of revoked certificates.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RevocationList {
     der: Vec<u8>,
     signed: Range<usize>,
@@ -24,6 +25,8 @@ pub struct RevocationList {
     revoked: Vec<(u32, u8)>,
     /// Whether it is for some certificates or some reasons only, or says more that is not understood.
     pub(crate) is_partial: bool,
+    /// The last key that was asked about, and whether the list is signed by it.
+    checked: Mutex<(Vec<u8>, bool)>,
 }
 
 impl RevocationList {
@@ -67,6 +70,7 @@ impl RevocationList {
             next_update,
             revoked,
             is_partial,
+            checked: Mutex::default(),
             der,
         })
     }
@@ -83,6 +87,20 @@ impl RevocationList {
             &self.der[self.signature_algorithm.clone()],
             &self.der[self.signature.clone()],
         )
+    }
+
+    /// Whether it is signed by a key, which is asked for once in a row.
+    pub(crate) fn is_signed_by(&self, key: &[u8], check: impl FnOnce() -> bool) -> bool {
+        let known = {
+            let checked = self.checked.lock();
+            (checked.0 == key).then_some(checked.1)
+        };
+        if let Some(is_signed) = known {
+            return is_signed;
+        }
+        let is_signed = check();
+        *self.checked.lock() = (key.to_vec(), is_signed);
+        is_signed
     }
 
     /// Whether it names a serial number.
