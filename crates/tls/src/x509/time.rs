@@ -82,21 +82,29 @@ fn days_of(year: i64, month: i64) -> i64 {
 /// Days from 1970 to the first of a month.
 fn days_before(year: i64, month: i64) -> i64 {
     let before = year - 1;
-    let years = before * 365 + before / 4 - before / 100 + before / 400 - 719_162;
+    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
+    let years = before * 365 + leap_days - 719_162;
     years + (1..month).map(|month| days_of(year, month)).sum::<i64>()
 }
 
-/// Year, month and day of a number of days since 1970; of years 0 to 9999.
+/// Days from the first of March of the year 0 to 1970, and of 400 years.
+const MARCH_DAYS: i64 = 719_468;
+const ERA_DAYS: i64 = 146_097;
+
+/// Year, month and day of a number of days since 1970. Years begin in March, so that the odd day is their last one.
 fn date(days: i64) -> (i64, i64, i64) {
-    let mut year = 1970 + days.div_euclid(366);
-    while days_before(year + 1, 1) <= days {
-        year += 1;
-    }
-    let mut month = 12;
-    while days_before(year, month) > days {
-        month -= 1;
-    }
-    (year, month, days - days_before(year, month) + 1)
+    let days = days + MARCH_DAYS;
+    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, following) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (400 * era + year + following, month, day)
 }
 
 #[cfg(test)]
@@ -145,6 +153,17 @@ mod tests {
         assert_eq!(text(1_709_208_001), "Feb 29 12:00:01 2024 GMT");
         assert_eq!(text(253_402_300_799), "Dec 31 23:59:59 9999 GMT");
         assert_eq!(text(-631_152_000), "Jan  1 00:00:00 1950 GMT");
+        let first = moment(der::GENERALIZED_TIME, "00000101000000Z").unwrap();
+        assert_eq!(text(first), "Jan  1 00:00:00 0 GMT");
+    }
+
+    #[test]
+    fn every_day_has_its_date() {
+        for days in (days_before(0, 1)..days_before(10_000, 1)).step_by(13) {
+            let (year, month, day) = date(days);
+            assert!((1..=days_of(year, month)).contains(&day));
+            assert_eq!(days_before(year, month) + day - 1, days);
+        }
     }
 
     #[test]
