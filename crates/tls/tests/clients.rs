@@ -204,3 +204,37 @@ fn a_self_signed_client_is_accepted_where_it_is_configured() {
         assert_eq!(verdict.to_string(), "FAILED:self-signed certificate");
     }
 }
+
+#[test]
+fn a_session_that_is_taken_up_knows_its_client() {
+    let authority = Authority::new("root");
+    let made = authority.client("client");
+    let trust = Arc::new(Trust::new([authority.der()], Vec::new(), 1));
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let client = ClientVerification {
+            trust: Arc::clone(&trust),
+            authorities: vec![authority.der()],
+        };
+        let server = Server::new(ServerOptions {
+            client: Some(client),
+            tickets: Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap())),
+            ..options(&MADE)
+        })
+        .unwrap();
+        let client = Client::new(ClientOptions {
+            protocols: versions(version),
+            certificate: Some(made.pair()),
+            ..ClientOptions::default()
+        })
+        .unwrap();
+        let sessions = PeerSessions::default();
+        for is_resumed in [false, true] {
+            let (theirs, mut ours) = connect(&server, &client, Some(&sessions));
+            let mut rest = std::mem::take(&mut ours.rest);
+            ours.traffic.open(&mut rest, &mut Vec::new()).unwrap();
+            assert_eq!(theirs.facts.is_resumed, is_resumed);
+            let verdict = trust.verdict(&theirs.facts.certificates, Purpose::Client, now());
+            assert_eq!(verdict, Verdict::Success);
+        }
+    }
+}
