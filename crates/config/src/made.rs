@@ -8,7 +8,7 @@ use slots::{Family, SharedTable};
 /// Maximum number of types that are made of a whole configuration.
 pub const MADE_OF_ALL_MAX: usize = 8;
 /// Maximum number of types that are made of one location; each costs every location 24 bytes.
-pub const MADE_OF_LOCATION_MAX: usize = 6;
+pub const MADE_OF_LOCATION_MAX: usize = 8;
 
 /// The types that are made of a whole configuration.
 pub static WHOLE: Family = Family::new();

@@ -4,6 +4,7 @@
 //! the origin is asked.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::KnownKey;
@@ -11,8 +12,8 @@ use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
 use logs::Level;
 
-use crate::caching::cache_request::cache_name;
 use crate::caching::cache_request::{CacheRequest, access, is_asked, is_range_far, key_text};
+use crate::caching::caches::open_cache::Cache;
 use crate::caching::caches::registry;
 use crate::caching::fetch::origin_fetch::{
     FetchParams, Fetched, fetch, fetch_anew, fetch_behind, has_expired,
@@ -41,30 +42,47 @@ pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
     request.states.take::<CacheState>();
     let location = generation.settings.location(request.location);
     let passing = location.made::<Passing>()?;
-    let outcome = through(request, &generation, (location, passing)).await;
+    let cache = match chosen(request, &generation, (location, passing))? {
+        Ok(cache) => cache,
+        Err(failure) => return Some(Outcome::Failed(failure)),
+    };
+    let outcome = through(request, cache, (location, passing)).await;
     if let Some(state) = request.states.get::<CacheState>()
         && let Some(status) = state.status
-        && let Some(cache) = cache_name(request, passing)
-            .and_then(|name| registry::find(&generation.settings, &name))
     {
         cache.counters.count(status, request.client.loop_.index);
     }
     outcome
 }
 
+/// The cache that a request goes through; `None`: its name is empty, or `off`.
+fn chosen<'a>(
+    request: &Request,
+    generation: &'a Generation,
+    (location, passing): (&'a Location, &Passing),
+) -> Option<Result<&'a Arc<Cache>, Failure>> {
+    let template = passing.groups.caching.proxy_cache.value.on()?;
+    let settings = &generation.settings;
+    let evaluated;
+    let (name, cache) = match template.literal() {
+        Some(name) => (name, registry::find_for(settings, location, name)),
+        None => {
+            evaluated = request.evaluate(template);
+            if evaluated.is_empty() || evaluated == "off" {
+                return None;
+            }
+            (&evaluated, registry::find(settings, &evaluated))
+        }
+    };
+    Some(cache.ok_or_else(|| not_found(request, name)))
+}
+
 async fn through(
     request: &mut Request,
-    generation: &Generation,
+    cache: &Arc<Cache>,
     (location, passing): (&Location, &Passing),
 ) -> Option<Outcome> {
     let caching = &passing.groups.caching;
-    let name = request.evaluate(caching.proxy_cache.value.on()?);
-    if name.is_empty() || name == "off" {
-        return None;
-    }
-    let Some(cache) = registry::find(&generation.settings, &name) else {
-        return Some(Outcome::Failed(not_found(request, &name)));
-    };
     let is_purge = caching.proxy_cache_purge.0.hold(request);
     if !is_purge && !is_asked(request, caching) {
         return None;

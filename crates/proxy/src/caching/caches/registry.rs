@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::caching::caches::cache_manager::CacheManager;
 use crate::caching::caches::open_cache::Cache;
 use crate::settings::cache_path::Zones;
-use httpcore::settings::Settings;
+use httpcore::settings::{Location, Settings};
 
 slots::slotted!(config::made::WHOLE: Caches);
 
@@ -32,6 +32,23 @@ impl Caches {
 #[must_use]
 pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a Arc<Cache>> {
     Caches::of(settings).get(settings.made::<Zones>().named(name)?)
+}
+
+slots::slotted!(config::made::LOCATION: LocationCache);
+
+/// The cache of a location that names it without variables, found on first use.
+#[derive(Debug)]
+struct LocationCache(Option<Arc<Cache>>);
+
+/// The cache of this name, which is the location's for every request.
+#[must_use]
+pub(crate) fn find_for<'a>(
+    settings: &Settings,
+    location: &'a Location,
+    name: &[u8],
+) -> Option<&'a Arc<Cache>> {
+    let found = || LocationCache(find(settings, name).map(Arc::clone));
+    location.made.get_or_init(found).0.as_ref()
 }
 
 /// The caches of a worker.
