@@ -10,11 +10,8 @@ use std::sync::Arc;
 use disk::metrics::{Histogram, Number, Times};
 use parking_lot::Mutex;
 use runtime::metrics::Page;
-use runtime::timing::poll_timing;
 use runtime::{Ledger, PARTS, families};
 use slots::slotted;
-
-use crate::request::Request;
 
 families! {
     /// The families of these counters.
@@ -57,6 +54,15 @@ pub struct ZoneFigures {
 /// A request at a server of a zone, from its header to its end.
 #[derive(Debug)]
 pub struct Running(Arc<ZoneFigures>);
+
+impl Running {
+    /// Counts it as begun.
+    #[must_use]
+    pub fn begin(figures: &Arc<ZoneFigures>) -> Self {
+        figures.begun.add(1);
+        Self(Arc::clone(figures))
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -161,71 +167,35 @@ pub fn show(ledger: &Ledger, page: &mut Page) {
     }
 }
 
-/// Counts a request in progress as long as the result lives; `None`: its server has no zone.
-#[must_use]
-pub fn begin(request: &Request) -> Option<Running> {
-    let settings = &request.generation.settings;
-    if settings.status_zones.is_empty() {
-        return None;
-    }
-    let own = settings.server(request.server).location;
-    let figures = find(request, settings.location(own).zone?);
-    figures.begun.add(1);
-    Some(Running(Arc::clone(figures)))
-}
-
-/// Counts a request that has ended.
-pub fn count(request: &Request) {
-    let settings = &request.generation.settings;
-    if settings.status_zones.is_empty() {
-        return;
-    }
-    let own = settings.server(request.server).location;
-    let zones = [
-        settings.location(own).zone,
-        settings
-            .location(request.location)
-            .zone
-            .filter(|_| own != request.location),
-    ];
-    for zone in zones.into_iter().flatten() {
-        find(request, zone).count(request, end_of(request));
-    }
-}
-
-/// The time of its end: the start of the poll that ended it, unless the response began in that poll. The clock is read
-/// only where neither is known.
-fn end_of(request: &Request) -> u64 {
-    match poll_timing::moment() {
-        0 => poll_timing::now_ns(),
-        woken => woken.max(request.first_byte.get()),
-    }
-}
-
-/// The counters of a zone in the request's loop.
-fn find(request: &Request, zone: usize) -> &Arc<ZoneFigures> {
-    let generation = &request.generation;
-    generation.zone(zone, || {
-        let name = &generation.settings.status_zones[zone];
-        let client = &request.client;
-        client.http.zones.of(name, client.loop_.figures.slot)
-    })
+/// A request that has ended, as its zones count it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// The status of its response; 0: none.
+    pub status: u16,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Nanoseconds until the first byte of the response was sent; `None`: it is not known.
+    pub first_byte_ns: Option<u64>,
+    /// Nanoseconds until its end.
+    pub total_ns: u64,
 }
 
 impl ZoneFigures {
-    fn count(&self, request: &Request, now: u64) {
-        let class = match request.status() {
+    /// Counts a request that has ended.
+    pub fn count(&self, ended: &Ended) {
+        let class = match ended.status {
             status @ 100..=599 => usize::from(status / 100) - 1,
             _ => CLASSES.len() - 1,
         };
         self.classes[class].add(1);
-        self.received.add(request.length());
-        self.sent.add(request.sent.get().bytes);
-        let first = request.first_byte.get();
-        if first > 0 {
-            self.first_byte.record(first.saturating_sub(request.moment));
+        self.received.add(ended.received);
+        self.sent.add(ended.sent);
+        if let Some(first_byte_ns) = ended.first_byte_ns {
+            self.first_byte.record(first_byte_ns);
         }
-        self.total.record(now.saturating_sub(request.moment));
+        self.total.record(ended.total_ns);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recognises the browsers that nginx's directives treat specially, by `User-Agent`: MSIE, Chrome, Safari.
 //!
-//! Not here: `modern_browser` and `ancient_browser` ([`modules::browser`]), which compare versions.
+//! Not here: `modern_browser` and `ancient_browser` (`modules::browser`), which compare versions.
 
 /// A browser that is treated specially.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

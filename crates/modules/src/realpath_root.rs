@@ -8,7 +8,7 @@ use std::rc::Rc;
 use logs::Level;
 
 use httpcore::files;
-use httpcore::path;
+use httpcore::files::path;
 use httpcore::request::Request;
 use httpcore::request::state::State;
 

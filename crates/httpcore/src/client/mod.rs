@@ -11,8 +11,8 @@ use logs::{ErrorContext, ErrorLogs, Level};
 use runtime::listen::Address;
 use runtime::{Listener, Loop};
 
-use crate::generation::Generation;
 use crate::http_loop::HttpLoop;
+use crate::http_loop::generation::Generation;
 
 use proxy_protocol::ProxyProtocol;
 

@@ -8,11 +8,10 @@ use crate::Response;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
-use crate::status_zone;
 use crate::transport::BodyStop;
 use crate::variables::Values;
 
-use super::post_action;
+use super::{post_action, zones};
 
 /// Maximum of reads of a body before its request is answered.
 const READS_AHEAD_MAX: usize = 8;
@@ -66,7 +65,7 @@ pub(super) async fn finish<R: Responder>(request: &mut Request, mut after: After
     request.tell_answered();
     current_request::behind(current_request::Phase::Logging);
     log(request).await;
-    status_zone::count(request);
+    zones::count(request);
     current_request::end();
     if after != After::Keep {
         // A client that has left does not check the log on seeing the connection's end.
@@ -165,7 +164,7 @@ async fn log(request: &Request) {
     let feed = &request.client.loop_.feed;
     request.is_logging.set(true);
     logs.log(feed, &Values::of(request), |out| {
-        crate::path::root(request, out)
+        crate::files::path::root(request, out)
     })
     .await;
 }

@@ -12,11 +12,10 @@ use message::RequestHead;
 use wire::http1::request_parser::HeadLimits;
 use wire::{Error as WireError, turn};
 
-use crate::generation::Generation;
+use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
-use crate::status_zone;
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
 use runtime::timing::current_request;
@@ -24,7 +23,7 @@ use runtime::{Idle, Seat, Waiting};
 
 use super::answer::{Counted, Started};
 use super::finish::After;
-use super::proxy_protocol;
+use super::{proxy_protocol, zones};
 use crate::client::Client;
 use crate::connection::answer;
 use crate::connection::finish;
@@ -137,7 +136,7 @@ fn exchange<'a, R: Responder>(
         current_request::begin(head.line());
         let transport = Transport::Http1(Http1::new(link.take()?, &head, is_pipelined));
         let mut request = Request::new(transport, client, generation, head, server);
-        counted.zone = status_zone::begin(&request);
+        counted.zone = zones::begin(&request);
         request.capture_server_name();
         let after = answer::answer::<R>(&mut request, start).await;
         let after = finish::finish::<R>(&mut request, after).await;

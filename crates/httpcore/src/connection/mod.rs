@@ -1,9 +1,10 @@
 //! The connections of clients, the answering of their requests, and the sending of responses.
 //!
-//! Not here: what a request means ([`server::steps`]), the protocol of a request ([`crate::transport`]), bytes on the
+//! Not here: what a request means (`server::steps`), the protocol of a request ([`crate::transport`]), bytes on the
 //! socket (`wire`). Invariant: between two requests a connection holds no buffer and no request; everything of a request
 //! is in one box that goes with it.
 
+pub mod absolute_redirect;
 mod answer;
 mod finish;
 mod http1;
@@ -13,6 +14,7 @@ pub mod proxy_protocol;
 pub mod send;
 mod send_error;
 mod send_file;
+mod zones;
 
 use std::pin::pin;
 use std::rc::Rc;

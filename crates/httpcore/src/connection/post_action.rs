@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use message::Framing;
 
-use crate::module_metrics::ModuleMetrics;
+use crate::handler::metrics::ModuleMetrics;
 use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};

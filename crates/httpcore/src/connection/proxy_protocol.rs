@@ -10,8 +10,8 @@ use slots::slotted;
 
 use crate::client::Client;
 use crate::client::proxy_protocol::{HEADER_BYTES_MAX, Parsed, parse};
-use crate::generation::Generation;
-use crate::module_metrics::ModuleMetrics;
+use crate::handler::metrics::ModuleMetrics;
+use crate::http_loop::generation::Generation;
 use crate::transport::http1::Link;
 
 /// Whether the client's listener expects a header first.

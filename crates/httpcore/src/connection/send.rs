@@ -17,9 +17,10 @@ use runtime::timing::current_request;
 use wire::rate::Rate;
 use wire::turn;
 
+use crate::Response;
+use crate::connection::absolute_redirect;
 use crate::request::Request;
 use crate::transport::{Extent, Head, Piece, Unsent};
-use crate::{Response, absolute_redirect};
 
 use super::finish::After;
 use super::send_error::{Stop, stopped};

@@ -60,8 +60,8 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
         Stop::Disk(error) => request.log(Level::Alert, &|out| {
             out.extend_from_slice(error.to_string().as_bytes());
             out.extend_from_slice(b" while sending response to client: \"");
-            let mut mapped = crate::path::Mapped::default();
-            if crate::path::map(request, &mut mapped).is_ok() {
+            let mut mapped = crate::files::path::Mapped::default();
+            if crate::files::path::map(request, &mut mapped).is_ok() {
                 out.extend_from_slice(&mapped.path);
             }
             out.push(b'"');

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use message::Method;
 use runtime::timing::poll_timing;
 
-use crate::Response;
-use crate::request_body::{Arriving, RequestBody};
-use crate::subrequest::include::{Inclusion, Whole};
-
 use super::Request;
+use super::body::{Arriving, RequestBody};
+use super::whole::{Inclusion, Whole};
+use crate::Response;
 
 /// State that a sub-request has of its ancestors.
 #[derive(Debug)]

@@ -2,109 +2,25 @@
 //!
 //! The file is made and written by the pool, and the socket is not read meanwhile: a slow disk slows its client.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
-use disk::memory::{Charge, Holder, charge};
-use disk::{Local, OpenFile, Pool, Retention, Temporary};
+use disk::memory::{Holder, charge};
+use disk::{Pool, Retention, Temporary};
 use logs::Level;
-use message::{Chunk, FileRange, Framing};
+use message::Framing;
 
 use crate::Failure;
 use crate::files;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::request::body::InFile;
 
-use super::reader::PieceError;
-use super::{RequestBody, read_once};
+use super::{PieceError, RequestBody, Stored, read_once};
 use crate::settings::request_body::InFileOnly;
 
 /// Permissions of a body's file.
 const MODE: u32 = 0o600;
 /// Maximum of memory that is reserved before any data has come, in bytes.
 const RESERVED_MAX: u64 = 64 << 10;
-
-/// A complete body.
-#[derive(Debug)]
-pub struct Stored {
-    framing: Framing,
-    memory: Bytes,
-    file: Option<InFile>,
-    _charge: Charge,
-}
-
-/// A body in a file.
-#[derive(Debug)]
-pub(super) struct InFile {
-    temporary: Temporary,
-    pub(super) open: Rc<OpenFile>,
-    pub(super) len: u64,
-    pub(super) disk: Local,
-    pub(super) pool: Pool,
-}
-
-impl Stored {
-    /// A body in memory.
-    #[must_use]
-    pub fn in_memory(framing: Framing, memory: Bytes) -> Self {
-        Self {
-            framing,
-            _charge: charge(Holder::RequestBodies, memory.len()),
-            memory,
-            file: None,
-        }
-    }
-
-    /// The framing that it arrived with.
-    #[must_use]
-    pub fn came_as(&self) -> Framing {
-        self.framing
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        match &self.file {
-            Some(file) => file.len,
-            None => self.memory.len() as u64,
-        }
-    }
-
-    /// Whether it is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// All of its bytes, where it is in memory (`$request_body`).
-    #[must_use]
-    pub fn memory(&self) -> Option<&Bytes> {
-        self.file.is_none().then_some(&self.memory)
-    }
-
-    /// The path of its file (`$request_body_file`).
-    #[must_use]
-    pub fn path(&self) -> Option<&[u8]> {
-        self.file.as_ref().map(|file| file.temporary.path())
-    }
-
-    /// All of it as one chunk, to be sent.
-    #[must_use]
-    pub fn chunk(&self) -> Chunk<Rc<OpenFile>> {
-        match &self.file {
-            Some(file) => Chunk::File(FileRange {
-                file: Rc::clone(&file.open),
-                offset: 0,
-                len: file.len,
-            }),
-            None => Chunk::Bytes(self.memory.clone()),
-        }
-    }
-
-    pub(super) fn file(&self) -> Option<&InFile> {
-        self.file.as_ref()
-    }
-}
 
 /// Reads to the end; `begun` is the part that came before.
 pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, Outcome> {
@@ -145,19 +61,17 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         Ok(open) => open,
         Err(error) => return Err(refuse(request, &error, spool.temporary.path())),
     };
-    counted.set(0);
-    Ok(Stored {
+    drop(counted);
+    Ok(Stored::in_file(
         framing,
-        memory: Bytes::new(),
-        _charge: counted,
-        file: Some(InFile {
+        InFile {
             temporary: spool.temporary,
             open,
             len: spool.len,
             disk,
             pool: spool.pool,
-        }),
-    })
+        },
+    ))
 }
 
 /// Reads to the end into an existing file; `begun` is the part that came before.

@@ -5,7 +5,6 @@
 //! `client_body_buffer_size` and one read, however slow the disk; a body is read from the socket once, by one reader.
 
 mod buffered;
-mod reader;
 mod streaming;
 
 use std::future::{Future, poll_fn};
@@ -22,103 +21,14 @@ use wire::http1::body_decoder::BodyFault;
 use crate::Failure;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::request::body::Pipe;
 use crate::transport::BodyStop;
 
 pub use crate::failure::CLIENT_CLOSED;
-pub use buffered::Stored;
-pub use reader::{PieceError, Pieces};
-use streaming::Pipe;
+pub use crate::request::body::{Arriving, PieceError, Pieces, RequestBody, Stored};
 
 /// Logged status of a client that did not send what it announced.
 const TIMED_OUT: u16 = 408;
-
-/// A request's body for its readers. Cheap to clone; stays on its loop.
-#[derive(Clone, Debug)]
-pub enum RequestBody {
-    /// There is none.
-    None,
-    /// The complete body, which can be read any number of times.
-    Stored(Rc<Stored>),
-    /// A body that is streamed as it arrives, and can be read once.
-    Passing(Rc<Pipe>),
-}
-
-impl RequestBody {
-    /// These bytes (`proxy_set_body`).
-    #[must_use]
-    pub fn bytes(bytes: Bytes) -> Self {
-        let framing = Framing::Length(bytes.len() as u64);
-        Self::Stored(Rc::new(Stored::in_memory(framing, bytes)))
-    }
-
-    /// The framing for an upstream: the length where that is known, chunks where it is not yet.
-    #[must_use]
-    pub fn framing(&self) -> Framing {
-        match self {
-            Self::None => Framing::None,
-            Self::Stored(stored) => match stored.came_as() {
-                Framing::None => Framing::None,
-                Framing::Length(_) | Framing::Chunked => Framing::Length(stored.len()),
-            },
-            Self::Passing(pipe) => pipe.framing(),
-        }
-    }
-
-    /// Whether it can be read from its start once more: a streamed body can, as long as nothing of it was taken.
-    #[must_use]
-    pub fn is_replayable(&self) -> bool {
-        match self {
-            Self::None | Self::Stored(_) => true,
-            Self::Passing(pipe) => !pipe.is_touched(),
-        }
-    }
-
-    /// Reads it from its start.
-    #[must_use]
-    pub fn pieces(&self) -> Pieces {
-        Pieces::new(self.clone())
-    }
-}
-
-/// The state of a request's body.
-#[derive(Debug, Default)]
-pub struct Arriving {
-    body: Option<RequestBody>,
-}
-
-impl Arriving {
-    /// The body of a request without a client: this one.
-    #[must_use]
-    pub fn given(body: RequestBody) -> Self {
-        Self { body: Some(body) }
-    }
-
-    /// The part that was read, after the first reader asked for it.
-    #[must_use]
-    pub fn body(&self) -> Option<&RequestBody> {
-        self.body.as_ref()
-    }
-
-    /// The whole body, once it was read.
-    #[must_use]
-    pub fn stored(&self) -> Option<&Stored> {
-        match &self.body {
-            Some(RequestBody::Stored(stored)) => Some(stored),
-            _ => None,
-        }
-    }
-
-    /// Withholds the body from every reader: it is thrown away like a refused one, and counts as empty.
-    pub fn withhold(&mut self) {
-        self.body = Some(RequestBody::bytes(Bytes::new()));
-    }
-
-    /// Whether it is passed on as it arrives: where it is not to its end, the connection cannot be kept.
-    #[must_use]
-    pub fn is_streamed(&self) -> bool {
-        matches!(self.body, Some(RequestBody::Passing(_)))
-    }
-}
 
 /// Reads the whole body, unless that was done before, and keeps it in the request.
 ///
@@ -133,7 +43,7 @@ pub async fn store(request: &mut Request) -> Result<RequestBody, Outcome> {
     prepare(request).await?;
     let stored = Box::pin(buffered::read(request, begun)).await?;
     let body = RequestBody::Stored(Rc::new(stored));
-    request.body.body = Some(body.clone());
+    request.body.set(body.clone());
     Ok(body)
 }
 
@@ -160,9 +70,9 @@ enum Begun {
 }
 
 fn begin(request: &mut Request) -> Result<Begun, Outcome> {
-    let begun = match request.body.body.take() {
+    let begun = match request.body.take() {
         None if request.head.framing == Framing::None => {
-            request.body.body = Some(RequestBody::None);
+            request.body.set(RequestBody::None);
             return Ok(Begun::Known(RequestBody::None));
         }
         None => Bytes::new(),
@@ -171,12 +81,12 @@ fn begin(request: &mut Request) -> Result<Begun, Outcome> {
             None => return Err(gone(request)),
         },
         Some(known) => {
-            request.body.body = Some(known.clone());
+            request.body.set(known.clone());
             return Ok(Begun::Known(known));
         }
     };
     // After a failure there is no body.
-    request.body.body = Some(RequestBody::None);
+    request.body.set(RequestBody::None);
     Ok(Begun::Fresh(begun))
 }
 
@@ -185,14 +95,14 @@ fn begin(request: &mut Request) -> Result<Begun, Outcome> {
 /// # Errors
 /// It was passed on before, and is not kept.
 pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
-    match request.body.body.clone() {
+    match request.body.body().cloned() {
         None if !request.head.has_body() => return store(request).await,
         None => {}
         Some(body) if body.is_replayable() => return Ok(body),
         Some(_) => return Err(gone(request)),
     }
     // After a failure there is no body.
-    request.body.body = Some(RequestBody::None);
+    request.body.set(RequestBody::None);
     prepare(request).await?;
     let begun = read_ahead(request)?;
     let framing = request.head.framing;
@@ -200,7 +110,7 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
         true => RequestBody::Stored(Rc::new(Stored::in_memory(framing, begun))),
         false => RequestBody::Passing(Rc::new(Pipe::new(framing, begun))),
     };
-    request.body.body = Some(body.clone());
+    request.body.set(body.clone());
     Ok(body)
 }
 
@@ -252,7 +162,7 @@ pub async fn alongside<F: Future>(
 }
 
 async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
-    if let Some(RequestBody::Passing(pipe)) = request.body.body.clone()
+    if let Some(RequestBody::Passing(pipe)) = request.body.body().cloned()
         && let Err(outcome) = Box::pin(streaming::feed(request, &pipe)).await
     {
         return outcome;

@@ -1,6 +1,6 @@
 //! The directives of error pages.
 //!
-//! Not here: when a page is shown ([`error_page`](crate::error_page)).
+//! Not here: when a page is shown ([`error_page`](crate::steps::error_page)).
 
 use config::{Flag, Problem, Scope, Template, Value, Word, directives};
 

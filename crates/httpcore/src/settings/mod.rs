@@ -1,8 +1,8 @@
 //! The meaning of a configuration: immutable, shared by all loops, addressed by index.
 //!
-//! Built once ([`build`]) from the tree that `config` read, in the master (to check it) and in the worker (to use it);
-//! blocking work (names, regexes) is done then. Not here: the directives themselves, which stand at the top of the
-//! modules that obey them. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
+//! Built once (`server::settings::build`) from the tree that `config` read, in the master (to check it) and in the worker (to use it);
+//! blocking work (names, regexes) is done then. The directives that the core obeys stand here, a file each group, and need no
+//! request; what obeys them stands above. Not here: the directives of modules. Invariant: every `ServerId` and `LocationId` that leaves the builder is valid.
 
 pub mod admission;
 pub mod conditions;

@@ -1,6 +1,6 @@
 //! `root` and `alias`: how a location maps URIs to paths.
 //!
-//! Not here: the mapping of a request's URI ([`path`](crate::path)).
+//! Not here: the mapping of a request's URI ([`path`](crate::files::path)).
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

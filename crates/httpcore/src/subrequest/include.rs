@@ -4,7 +4,6 @@
 //! Each part goes through the filters of its own location before it is inserted. Not here: the places where parts are
 //! inserted.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Context;
@@ -13,58 +12,25 @@ use bytes::Bytes;
 use disk::OpenFile;
 use logs::Level;
 use message::{Body, BodyError, Chunk};
-use slots::{Family, Table};
 
 use crate::Response;
 use crate::body_filter::{AnswerBody, Inside};
 use crate::request::Request;
-use crate::responder::Calls;
+use crate::responder::{Calls, Kind};
 
-use super::{Kind, TooDeep, make_with};
+use super::{TooDeep, make_with};
 
 /// Maximum number of sub-requests for the parts of one response, as many as nginx counts at once.
 pub const INCLUSIONS_MAX: u32 = 64_535;
 
-/// The types of state that modules keep for the parts of one response.
-pub static WHOLE: Family = Family::new();
-/// Maximum number of them.
-const STATES_MAX: usize = 2;
+pub use crate::request::whole::{Inclusion, WHOLE, Whole};
 
-/// The state that the parts of one response share.
-#[derive(Debug, Default)]
-pub struct Whole {
-    /// The charset of all parts; empty: each keeps its own.
-    pub charset: Bytes,
-    /// State that a module keeps for all of them.
-    pub state: Table<STATES_MAX>,
-    /// Parts that are being requested.
-    pub running: Cell<usize>,
-    /// Parts that have been requested so far.
-    asked: Cell<u32>,
-}
-
-impl Whole {
-    /// The whole that an answer's parts are put into: that of the page above it, or a new one.
-    #[must_use]
-    pub fn of(request: &Request, response: &Response) -> Rc<Self> {
-        request.whole().map(Rc::clone).unwrap_or_else(|| {
-            Rc::new(Self {
-                charset: response.declared_charset(),
-                ..Self::default()
-            })
-        })
-    }
-}
-
-/// How a sub-request belongs to the one above it.
-#[derive(Debug)]
-pub struct Inclusion {
-    /// The whole that it is a part of.
-    pub whole: Rc<Whole>,
-    /// Shown in the place of its response if that fails or is empty.
-    pub stub: Option<Box<Response>>,
-    /// Whether its body becomes the value of a variable.
-    pub is_value: bool,
+/// The whole that an answer's parts are put into: that of the page above it, or a new one.
+#[must_use]
+pub fn whole_of(request: &Request, response: &Response) -> Rc<Whole> {
+    request
+        .whole()
+        .map_or_else(|| Rc::new(Whole::new(response)), Rc::clone)
 }
 
 /// Makes a sub-request for a part.

@@ -8,7 +8,6 @@ pub mod append;
 pub mod block;
 pub mod connection;
 pub mod environment;
-pub mod memo;
 pub mod request;
 pub mod response;
 pub mod table;
@@ -25,9 +24,9 @@ use logs::template::{self, Variables};
 use slots::slotted;
 
 use crate::request::Request;
+use crate::request::memo::VALUE_BYTES_MAX;
 use crate::settings::Settings;
 use block::{Defined, VariableBlock, name_of};
-use memo::VALUE_BYTES_MAX;
 use table::{Append, AppendMember, Assign, Change, Make, Value, VariableTables};
 
 /// Maximum depth to which variables may be made of variables.

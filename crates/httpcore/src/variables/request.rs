@@ -7,7 +7,7 @@ use message::{Framing, HeaderId, uri as uris};
 use runtime::timing::current_request;
 
 use crate::request::Request;
-use crate::request_body::Stored;
+use crate::request::body::Stored;
 
 use super::append::{joined, milliseconds, nanoseconds, number, port, put, put_if_any};
 

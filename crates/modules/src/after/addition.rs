@@ -9,7 +9,7 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header, Source};
 
 use httpcore::Response;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::subrequest;
@@ -75,7 +75,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 /// Has the other answers put around the client's body.
 pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
     let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
-    let whole = Whole::of(request, response);
+    let whole = include::whole_of(request, response);
     steps.push(move |request, body| {
         let [before, after] = uris.map(|uri| part(request, &whole, uri));
         Body::Stream(Box::new(Around {

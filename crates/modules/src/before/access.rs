@@ -7,9 +7,9 @@ use ipnet::IpNet;
 
 use httpcore::Failure;
 use httpcore::request::Request;
-use httpcore::satisfy::{self, Verdict};
 use httpcore::settings::Location;
 use httpcore::settings::admission::Satisfy;
+use httpcore::steps::satisfy::{self, Verdict};
 
 /// The rules of one level.
 pub const RULES_MAX: usize = 65_536;

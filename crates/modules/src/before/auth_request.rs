@@ -6,11 +6,11 @@ use logs::Level;
 use message::Header;
 
 use httpcore::Failure;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
 use httpcore::request_body::{CLIENT_CLOSED, RequestBody};
-use httpcore::satisfy::Verdict;
 use httpcore::settings::Location;
+use httpcore::steps::satisfy::Verdict;
 use httpcore::subrequest;
 use httpcore::variables;
 

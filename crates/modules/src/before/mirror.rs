@@ -9,7 +9,7 @@ use logs::Level;
 use runtime::{Kind, spawn};
 
 use httpcore::Failure;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::request_body::{self, RequestBody};

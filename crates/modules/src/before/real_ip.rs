@@ -18,7 +18,7 @@ use slots::slotted;
 use smallvec::SmallVec;
 
 use httpcore::client::Client;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
 use httpcore::request::state::State;
 use httpcore::settings::Location;

@@ -6,13 +6,13 @@ use disk::{Errno, FileKind};
 use logs::Level;
 
 use httpcore::Failure;
-use httpcore::error_page::split_args;
 use httpcore::files;
+use httpcore::files::path;
 use httpcore::outcome::{Outcome, Target};
-use httpcore::path;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::settings::root::Alias;
+use httpcore::steps::error_page::split_args;
 
 /// A candidate of `try_files`.
 #[derive(Debug, Clone)]

@@ -12,8 +12,8 @@ use message::Method;
 
 use crate::after::compression::accept::Accepting;
 use crate::after::compression::{Coding, accept};
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 use httpcore::settings::Location;
 

@@ -6,8 +6,8 @@ use logs::Level;
 use message::Method;
 
 use httpcore::Failure;
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::{Outcome, Target};
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 
 use httpcore::files;

@@ -7,8 +7,8 @@ use disk::{DirEntry, FileKind, Lane};
 use message::Method;
 
 use httpcore::Failure;
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::{Outcome, Target};
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 
 use super::autoindex;

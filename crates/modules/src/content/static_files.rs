@@ -10,12 +10,12 @@ use message::response::Ranges;
 use message::{Body, ETag, Method};
 
 use httpcore::connection::TOGETHER_MAX;
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 use httpcore::{Failure, Response};
 
-use httpcore::{files, hot_files};
+use httpcore::files::{self, hot_files};
 
 /// Answers with the file of the request's URI.
 pub async fn make(request: &mut Request) -> Outcome {

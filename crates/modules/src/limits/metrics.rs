@@ -18,7 +18,7 @@ use super::table::Room;
 use super::zones::ZONES_MAX;
 use super::{Counted, Paced};
 use crate::limits::Zones;
-use httpcore::module_metrics::{ModuleMetrics, Shown};
+use httpcore::handler::metrics::{ModuleMetrics, Shown};
 
 families! {
     /// The families of these counters.

@@ -27,7 +27,7 @@ use crate::settings::proxy_pass::Passing;
 use crate::state::cache_state;
 use crate::state::cache_state::{CacheState, Status};
 use httpcore::Failure;
-use httpcore::generation::Generation;
+use httpcore::http_loop::generation::Generation;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::settings::Location;

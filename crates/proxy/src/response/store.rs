@@ -28,7 +28,7 @@ use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::log_context::LogContext;
 use httpcore::file_mode::Permissions;
 use httpcore::files;
-use httpcore::path;
+use httpcore::files::path;
 use httpcore::request::Request;
 
 /// Maximum time that a response waits for the disk of its file.

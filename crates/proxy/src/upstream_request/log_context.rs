@@ -13,7 +13,7 @@ use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::Passing;
 use httpcore::client::Client;
-use httpcore::generation::Generation;
+use httpcore::http_loop::generation::Generation;
 use httpcore::request::Request;
 use httpcore::route::{LocationId, ServerId};
 use httpcore::settings::Location;

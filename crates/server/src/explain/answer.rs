@@ -6,7 +6,7 @@ use wire::http1::response_writer;
 
 use crate::settings::tables::{ADDED_TO_HEADS, BODY_FILTERS};
 use httpcore::Response;
-use httpcore::absolute_redirect;
+use httpcore::connection::absolute_redirect;
 use httpcore::request::Request;
 
 use super::lines::Lines;

@@ -8,10 +8,10 @@ use config::Directive;
 use crate::settings::tables;
 use crate::settings::told::{How, Told};
 use httpcore::files;
+use httpcore::files::path;
 use httpcore::outcome::{Outcome, Target};
-use httpcore::path;
 use httpcore::request::Request;
-use httpcore::satisfy::Verdict;
+use httpcore::steps::satisfy::Verdict;
 use modules::before::access;
 use modules::before::access::Access;
 

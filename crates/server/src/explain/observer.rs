@@ -11,11 +11,11 @@ use config::Directive;
 
 use crate::settings::told::How;
 use httpcore::Failure;
-use httpcore::observe::{Obeyed, Observe};
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
-use httpcore::satisfy::Verdict;
 use httpcore::settings::admission::Satisfy;
+use httpcore::steps::observe::{Obeyed, Observe};
+use httpcore::steps::satisfy::Verdict;
 use modules::before::try_files;
 
 use super::lines::Lines;

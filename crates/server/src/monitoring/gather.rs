@@ -15,7 +15,7 @@ use crate::memory;
 use crate::memory::metrics::Known;
 use crate::settings::tables as lists;
 use httpcore::handler::Modules;
-use httpcore::module_metrics::Shown;
+use httpcore::handler::metrics::Shown;
 use httpcore::status_zone;
 use proxy::caching;
 use upstream::Upstreams;

@@ -17,8 +17,7 @@ use crate::monitoring::directives;
 use crate::monitoring::directives::Status;
 use httpcore::connection::{post_action, proxy_protocol};
 use httpcore::handler::Modules;
-use httpcore::module_metrics::ModuleMetrics;
-use httpcore::satisfy;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::settings::admission::Admission;
 use httpcore::settings::connections::{Closing, Keepalive, Sending};
 use httpcore::settings::error_pages::ErrorPages;
@@ -28,6 +27,7 @@ use httpcore::settings::redirects::Redirects;
 use httpcore::settings::request_body::ClientBody;
 use httpcore::settings::root::Root;
 use httpcore::settings::server_tokens::Identity;
+use httpcore::steps::satisfy;
 use httpcore::variables::block::VariableBlock;
 use httpcore::variables::table::{VariableEntry, VariableTables};
 use httpcore::variables::{connection, environment, request, response, tls};
@@ -496,7 +496,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
     connection::VARIABLES,
     environment::VARIABLES,
     tls::VARIABLES,
-    httpcore::path::VARIABLES,
+    httpcore::files::path::VARIABLES,
     modules::realpath_root::VARIABLES,
     real_ip::VARIABLES,
     limit_req::VARIABLES,

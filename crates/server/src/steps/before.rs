@@ -6,11 +6,11 @@
 use runtime::timing::current_request;
 
 use httpcore::Failure;
-use httpcore::find_location;
-use httpcore::observe::Observe;
 use httpcore::outcome::Outcome;
 use httpcore::request::{Arrival, Request};
 use httpcore::settings::Location;
+use httpcore::steps::find_location;
+use httpcore::steps::observe::Observe;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
     client_body_early_read, client_max_body_size, mirror, real_ip, rewrite, try_files,

@@ -8,10 +8,10 @@ use runtime::timing::current_request;
 use crate::monitoring::directives::Shown;
 use crate::monitoring::status;
 use httpcore::handler;
-use httpcore::observe::{Observe, not_made};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::settings::Location;
+use httpcore::steps::observe::{Observe, not_made};
 use modules::after::charset;
 use modules::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, mp4, random_index, static_files,

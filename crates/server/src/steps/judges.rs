@@ -5,11 +5,11 @@
 use std::ops::ControlFlow;
 
 use httpcore::Failure;
-use httpcore::observe::Observe;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
-use httpcore::satisfy::{self, Verdict, Verdicts};
 use httpcore::settings::Location;
+use httpcore::steps::observe::Observe;
+use httpcore::steps::satisfy::{self, Verdict, Verdicts};
 use modules::before::{access, auth_basic, auth_request};
 
 /// Whether anybody judges at a location.

@@ -3,11 +3,11 @@
 //! To add a step, add a line in [`before`], [`content`] or [`after`]. Invariant: a failure becomes a response in one
 //! place only, [`error_page::cover`].
 
-use httpcore::error_page::{self, Cover};
-use httpcore::hot_files;
-use httpcore::observe::Observe;
+use httpcore::files::hot_files;
 use httpcore::outcome::{Outcome, Settled, Start};
 use httpcore::request::{Arrival, Request, URI_CHANGES_MAX};
+use httpcore::steps::error_page::{self, Cover};
+use httpcore::steps::observe::Observe;
 use httpcore::{Failure, Response};
 
 use super::{after, before, content};

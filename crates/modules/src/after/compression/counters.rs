@@ -12,7 +12,7 @@ use crate::after::compression::gunzip::Gunzip;
 use crate::after::compression::gzip::Gzip;
 use crate::after::compression::zstd::Zstd;
 use config::Groups;
-use httpcore::module_metrics::{ModuleMetrics, Shown};
+use httpcore::handler::metrics::{ModuleMetrics, Shown};
 
 families! {
     /// The families of these counters.

@@ -19,7 +19,7 @@ use message::response::Ranges;
 use message::{Body, ETag, HeaderId};
 
 use httpcore::Response;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::request::state::State;

@@ -17,11 +17,11 @@ use config::{Flag, Size, directives};
 use message::Body;
 
 use httpcore::Response;
-use httpcore::module_metrics::ModuleMetrics;
+use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::subrequest;
-use httpcore::subrequest::include::Whole;
+use httpcore::subrequest::include;
 
 use super::media_types::MediaTypes;
 use composed::Composed;
@@ -84,7 +84,7 @@ pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: 
         response.refuse_ranges();
         body_filter::forget_version(response, settings.ssi_last_modified);
     }
-    let whole = Whole::of(request, response);
+    let whole = include::whole_of(request, response);
     let head = Box::new(response.with_body(Body::Empty));
     let (is_silent, value_max) = (settings.ssi_silent_errors, settings.ssi_value_length.0);
     steps.push(move |request, body| {

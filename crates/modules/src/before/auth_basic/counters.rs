@@ -7,7 +7,7 @@ use runtime::{families, label_values};
 use slots::slotted;
 
 use crate::before::auth_basic::AuthBasic;
-use httpcore::module_metrics::{ModuleMetrics, Shown};
+use httpcore::handler::metrics::{ModuleMetrics, Shown};
 
 families! {
     /// The families of these counters.

@@ -24,8 +24,8 @@ use crate::password::{self, Unreadable};
 use httpcore::Failure;
 use httpcore::files;
 use httpcore::request::Request;
-use httpcore::satisfy::Verdict;
 use httpcore::settings::Location;
+use httpcore::steps::satisfy::Verdict;
 
 use counters::{Password, PasswordCounters};
 use proven::Proof;

@@ -10,10 +10,10 @@ use logs::template::{self, Quoting, is_true};
 use crate::before::return_;
 use crate::realpath_root;
 use httpcore::Failure;
-use httpcore::observe::{Obeyed, Observe};
 use httpcore::outcome::Outcome;
 use httpcore::regex::Regex;
 use httpcore::request::Request;
+use httpcore::steps::observe::{Obeyed, Observe};
 
 use super::condition::{Condition, FileTest};
 use super::program::{Instruction, Program};

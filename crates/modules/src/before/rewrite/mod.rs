@@ -19,9 +19,9 @@ use logs::Level;
 
 use crate::before::return_::{self, Return};
 use httpcore::Failure;
-use httpcore::observe::{Obeyed, Observe};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::steps::observe::{Obeyed, Observe};
 use httpcore::variables;
 
 use self::condition::Condition;

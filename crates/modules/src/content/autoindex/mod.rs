@@ -8,8 +8,8 @@ use disk::{Errno, FileKind};
 use logs::Level;
 use message::{Method, uri};
 
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 use httpcore::{Failure, Response};
 

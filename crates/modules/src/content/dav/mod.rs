@@ -16,8 +16,8 @@ use message::escape::Escape;
 use message::{Body, HeaderId, Method};
 
 use httpcore::file_mode::Permissions;
+use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
-use httpcore::path::{self, Mapped};
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::{Failure, Response};

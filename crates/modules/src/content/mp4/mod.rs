@@ -22,8 +22,8 @@ use message::response::Ranges;
 use message::{Body, Chunk, FileRange, uri};
 
 use httpcore::Failure;
+use httpcore::files::path::Mapped;
 use httpcore::outcome::Outcome;
-use httpcore::path::Mapped;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::settings::given::Given;

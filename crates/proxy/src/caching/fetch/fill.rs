@@ -83,7 +83,7 @@ pub(super) struct FillContext {
     /// The loop.
     pub loop_: Rc<Loop>,
     /// The settings that it was begun with.
-    pub generation: Rc<httpcore::generation::Generation>,
+    pub generation: Rc<httpcore::http_loop::generation::Generation>,
     /// The request's location.
     pub location: httpcore::route::LocationId,
     /// The cache.

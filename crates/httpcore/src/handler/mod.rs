@@ -4,6 +4,8 @@
 //! to write one: `docs/adding-a-module.md`. Invariant: a handler never blocks; blocking work goes through
 //! [`run_in_pool`].
 
+pub mod metrics;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::path::Path;
@@ -18,12 +20,12 @@ use slots::slotted;
 
 use crate::Failure;
 use crate::files;
-use crate::module_metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;
 use crate::variables::block::VariableBlock;
 use crate::variables::table::VariableEntry;
+use metrics::ModuleMetrics;
 
 /// The modules that a program is built with, beside the built-in ones.
 pub type Modules = &'static [&'static dyn Module];

@@ -1,6 +1,6 @@
 //! `satisfy`: whether all of the steps that judge a client must let it pass, or any of them. nginx-drop-in 49.
 //!
-//! Not here: the judges ([`server::steps::judges`]).
+//! Not here: its directives ([`crate::settings::admission`]), the judges (`server::steps::judges`).
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use runtime::timing::counters::COUNTERS;
 use slots::slotted;
 
 use crate::failure::{CLIENT_CLOSED, Failure};
-use crate::module_metrics::ModuleMetrics;
+use crate::handler::metrics::ModuleMetrics;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::settings::Location;

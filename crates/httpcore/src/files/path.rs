@@ -1,6 +1,6 @@
 //! Maps a URI to a path: `root` and `alias`.
 //!
-//! Pure but for the request's variables. Not here: symbolic links (`realpath_root`). nginx-drop-in 18 (alias in regex locations).
+//! Pure but for the request's variables. Not here: the directives ([`crate::settings::root`]), symbolic links (`realpath_root`). nginx-drop-in 18 (alias in regex locations).
 
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;

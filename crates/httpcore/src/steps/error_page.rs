@@ -1,6 +1,6 @@
 //! Turns a failure into a response: by the location's error pages, else by the built-in page.
 //!
-//! This happens nowhere else. nginx-drop-in 33 and 43.
+//! This happens nowhere else. Not here: the directives ([`crate::settings::error_pages`]). nginx-drop-in 33 and 43.
 
 use std::rc::Rc;
 

@@ -7,7 +7,7 @@
 use crate::Failure;
 use crate::outcome::{Outcome, Target};
 use crate::request::Request;
-use crate::satisfy::Verdict;
+use crate::steps::satisfy::Verdict;
 
 /// What is observed of the steps, each by its name. All of it may be left to the defaults, which do nothing.
 pub trait Observe: Copy {

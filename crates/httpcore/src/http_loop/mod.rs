@@ -3,15 +3,19 @@
 //! Not here: what a loop has for every protocol ([`Loop`]), connections. Invariant: it never leaves its loop's thread,
 //! and holds no reference to the loop.
 
+pub mod generation;
+pub mod ready_files;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use runtime::Loop;
 
-use crate::generation::Generation;
-use crate::hot_files::ReadyFiles;
 use crate::status_zone::Zones;
+
+use generation::Generation;
+use ready_files::ReadyFiles;
 
 /// The state of HTTP on one loop.
 #[derive(Debug)]

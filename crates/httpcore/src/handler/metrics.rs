@@ -1,7 +1,7 @@
 //! How a module shows its metrics.
 //!
 //! Each module that counts has a static [`ModuleMetrics`], which stands in the list of all of them
-//! ([`server::settings::tables`]). Not here: the counters, which stand beside their module
+//! (`server::settings::tables`). Not here: the counters, which stand beside their module
 //! ([`runtime::timing::counters`]).
 
 use runtime::Ledger;

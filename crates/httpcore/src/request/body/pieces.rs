@@ -7,7 +7,7 @@ use bytes::Bytes;
 use disk::{Access, READ_MAX};
 
 use super::RequestBody;
-use super::buffered::InFile;
+use super::stored::InFile;
 
 /// The reason why a stored body cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ impl Pieces {
     }
 
     /// The next piece; `None` at the end. One from a file has at most [`READ_MAX`] bytes. One of a streamed body comes
-    /// only while [`super::alongside`] runs.
+    /// only while [`alongside`](crate::request_body::alongside) runs.
     ///
     /// # Errors
     /// A file cannot be read.

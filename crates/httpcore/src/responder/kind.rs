@@ -6,7 +6,7 @@ use runtime::timing::counters::{COUNTERS, sums};
 use runtime::{LoopFigures, families};
 use slots::{Slot, slotted};
 
-use crate::module_metrics::{ModuleMetrics, Shown};
+use crate::handler::metrics::{ModuleMetrics, Shown};
 use crate::settings::Location;
 use crate::status_zone::CLASSES;
 

@@ -3,9 +3,12 @@
 //! Owns everything that a step needs; what is shared (settings, the connection) is held by `Rc`s of its loop. Not here:
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
+pub mod body;
 mod error_log;
+pub mod memo;
 mod parent;
 pub mod state;
+pub mod whole;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -19,15 +22,15 @@ use runtime::timing::poll_timing;
 use tokio::sync::oneshot;
 
 use crate::client::Client;
-use crate::generation::Generation;
+use crate::http_loop::generation::Generation;
 use crate::outcome::Target;
 use crate::regex::{Regex, Spans};
-use crate::request_body::Arriving;
 use crate::route::{LocationId, ServerId};
 use crate::settings::{Location, Server, Settings};
 use crate::transport::{Transport, Tunnel};
-use crate::variables::memo::Remembered;
 use crate::{Failure, Response};
+use body::Arriving;
+use memo::Remembered;
 use parent::Parent;
 use state::States;
 

@@ -2,44 +2,21 @@
 //! the file.
 //!
 //! A hit checks that the file is unchanged and sends the same response; the steps before the content, and the mapping
-//! to the file, are known to give the same result. Not here: files that must be opened or read
-//! ([`static_files`](super::static_files)). Invariants: a response is kept only if no step, name or variable could
-//! change it for the next request for the same URI; there are at most `PLACES`.
+//! to the file, are known to give the same result. Not here: the places ([`crate::http_loop::ready_files`]), files that must
+//! be opened or read (`modules::content::static_files`). Invariant: a response is kept only if no step, name or variable
+//! could change it for the next request for the same URI.
 
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use disk::OpenFile;
 use message::{Body, Framing, Method};
-use runtime::direct_mapped::Places;
 
 use crate::Response;
+use crate::http_loop::ready_files::Prepared;
 use crate::request::Request;
-use crate::route::{LocationId, ServerId};
 
-/// Maximum number of ready responses of one loop; a power of two.
-const PLACES: usize = 4096;
 /// Maximum length in bytes of the URI of a ready response.
 const URI_MAX: usize = 512;
-
-/// The ready responses of one loop.
-#[derive(Debug, Default)]
-pub struct ReadyFiles(Places<Prepared, PLACES>);
-
-impl ReadyFiles {
-    /// Removes all of them, when memory is scarce.
-    pub fn clear(&self) {
-        self.0.clear();
-    }
-}
-
-struct Prepared {
-    uri: Box<[u8]>,
-    server: ServerId,
-    generation: u64,
-    location: LocationId,
-    file: Weak<OpenFile>,
-    head: Response,
-}
 
 /// Answers a request from a ready response and enters its location; `None` if there is none.
 pub fn answer(request: &mut Request) -> Option<Box<Response>> {

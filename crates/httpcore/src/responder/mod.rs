@@ -1,8 +1,10 @@
 //! The way from a request to its response, as connections and sub-requests call it.
 //!
-//! The steps stand above them ([`server::steps`]) and are handed in: to a connection as a type ([`Responder`]), so that
+//! The steps stand above them (`server::steps`) and are handed in: to a connection as a type ([`Responder`]), so that
 //! the way of a request is part of its future; to sub-requests, whose futures are boxed anyway, as functions
 //! ([`Calls`]).
+
+mod kind;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +16,8 @@ use slots::slotted;
 use crate::Response;
 use crate::outcome::{Outcome, Start};
 use crate::request::Request;
-use crate::subrequest::Kind;
+
+pub use kind::{Kind, METRICS};
 
 /// The steps of a server.
 pub trait Responder: Sized + 'static {

@@ -5,9 +5,6 @@
 //! make them (`auth_request`, `mirror`, `slice`, `addition`, `ssi`).
 
 pub mod include;
-mod kind;
-
-pub use kind::{Kind, METRICS};
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -24,6 +21,8 @@ use crate::outcome::Start;
 use crate::request::Request;
 use crate::request_body::RequestBody;
 use crate::responder::{Asked, Calls};
+
+pub use crate::responder::{Kind, METRICS};
 use crate::variables::Values;
 
 /// Maximum number of bytes read from a body that is discarded.
@@ -147,7 +146,7 @@ pub async fn log(request: &Request) {
     let feed = &request.client.loop_.feed;
     let logs = location.access_logs();
     logs.log(feed, &Values::of(request), |out| {
-        crate::path::root(request, out)
+        crate::files::path::root(request, out)
     })
     .await;
 }

@@ -2,7 +2,7 @@
 //!
 //! How to write one:
 //!
-//! 1. In [`server::steps::after`], at its place in nginx's order, the filter decides by the head whether it wants the body.
+//! 1. In `server::steps::after`, at its place in nginx's order, the filter decides by the head whether it wants the body.
 //!    If so, it changes the head ([`Response::becomes_another`] for a filter that gives other bytes) and pushes its
 //!    step onto [`Steps`]. It does so for HEAD as well: the head must be the same, only the body is not touched then.
 //! 2. A filter that takes bytes and gives bytes implements [`Filter`] and pushes itself ([`Steps::filter`]); it never
@@ -26,7 +26,7 @@ use wire::turn;
 
 use crate::Response;
 use crate::files;
-use crate::generation::Generation;
+use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::route::LocationId;
 

@@ -1,6 +1,9 @@
-//! A location's file options for the disk layer: the pool, the system calls, and the treatment of symbolic links.
+//! The files of requests: a location's options for the disk layer (pool, system calls, symbolic links), and its errors.
 //!
-//! They apply to every open, read and send. Not here: paths ([`crate::path`]) and the calls themselves (`disk`).
+//! They apply to every open, read and send. Not here: their directives ([`crate::settings::files`]), paths ([`path`]) and the calls themselves (`disk`).
+
+pub mod hot_files;
+pub mod path;
 
 use bytes::Bytes;
 use config::Template;
