@@ -14,6 +14,8 @@
 //!
 //! Not here: any module by name, how requests are passed on, the lists of steps (they stand on top, in `server`).
 
+#![warn(unreachable_pub)]
+
 pub mod body_filter;
 pub mod client;
 pub mod connection;

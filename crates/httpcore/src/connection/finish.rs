@@ -105,13 +105,13 @@ pub(super) fn has_told_end(request: &Request) -> bool {
 }
 
 /// Whether there is a chunked body that was not read.
-pub fn must_judge(request: &Request) -> bool {
+pub(super) fn must_judge(request: &Request) -> bool {
     request.head.framing == Framing::Chunked && request.body.body().is_none()
 }
 
 /// Checks the part of a chunked body that has arrived before the response goes out: nginx refuses a malformed one.
 /// Returns the response to send.
-pub async fn judge<R: Responder>(
+pub(super) async fn judge<R: Responder>(
     request: &mut Request,
     response: Box<Response>,
 ) -> Option<Box<Response>> {

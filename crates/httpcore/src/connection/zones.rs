@@ -11,7 +11,7 @@ use crate::status_zone::{Ended, Running, ZoneFigures};
 
 /// Counts a request in progress as long as the result lives; `None`: its server has no zone.
 #[must_use]
-pub fn begin(request: &Request) -> Option<Running> {
+pub(super) fn begin(request: &Request) -> Option<Running> {
     let settings = &request.generation.settings;
     if settings.status_zones.is_empty() {
         return None;
@@ -22,7 +22,7 @@ pub fn begin(request: &Request) -> Option<Running> {
 }
 
 /// Counts a request that has ended.
-pub fn count(request: &Request) {
+pub(super) fn count(request: &Request) {
     let settings = &request.generation.settings;
     if settings.status_zones.is_empty() {
         return;

@@ -186,6 +186,10 @@ impl VariableTables {
 }
 
 #[cfg(test)]
+#[expect(
+    unreachable_pub,
+    reason = "the macro declares for modules that are reached"
+)]
 mod tests {
     use super::*;
 
