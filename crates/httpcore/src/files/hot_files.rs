@@ -13,7 +13,7 @@ use message::{Body, Framing, Method};
 
 use crate::Response;
 use crate::http_loop::ready_files::Prepared;
-use crate::request::Request;
+use crate::request::{Request, UriOrigin};
 
 /// Maximum length in bytes of the URI of a ready response.
 const URI_MAX: usize = 512;
@@ -80,8 +80,7 @@ fn is_of_uri_alone(request: &Request) -> bool {
     let location = request.location();
     !request.is_subrequest()
         && !request.is_internal
-        && request.is_target_raw
-        && request.is_location_valid
+        && request.uri_origin == UriOrigin::Client
         && !request.has_captures()
         && !request.settings().uses_realpath
         && !server.has_steps_before

@@ -101,7 +101,7 @@ pub fn map(request: &Request, mapped: &mut Mapped) -> Result<(), Failure> {
     mapped.path.clear();
     mapped.path.reserve(PATH_TYPICAL + request.uri.len());
     let alias = request.location().settings.root.alias;
-    if alias.is_some() && !request.is_location_valid {
+    if alias.is_some() && !request.uri_origin.is_of_location() {
         request.log(Level::Alert, &|out| {
             out.extend_from_slice(b"\"alias\" cannot be used in location \"");
             out.extend_from_slice(&request.location().name);

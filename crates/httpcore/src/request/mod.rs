@@ -50,6 +50,35 @@ pub enum Arrival {
     Lost,
 }
 
+/// The origin of a request's current URI and arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UriOrigin {
+    /// The client's own: it may be passed on as it came.
+    Client,
+    /// Changed on the way.
+    Changed,
+    /// Rewritten, and a `break` kept it from the search for its location: the location's name is no part of it, as `alias`
+    /// and the URI of `proxy_pass` need.
+    Kept,
+}
+
+impl UriOrigin {
+    /// The same after another change.
+    #[must_use]
+    pub const fn changed(self) -> Self {
+        match self {
+            Self::Client | Self::Changed => Self::Changed,
+            Self::Kept => Self::Kept,
+        }
+    }
+
+    /// Whether the location is that of the URI.
+    #[must_use]
+    pub const fn is_of_location(self) -> bool {
+        !matches!(self, Self::Kept)
+    }
+}
+
 /// The groups of the last regex that matched and had groups.
 #[derive(Debug, Clone, Default)]
 pub struct Captures {
@@ -95,10 +124,8 @@ pub struct Request {
     pub location: LocationId,
     /// Whether an internal redirect led here: `internal` locations open.
     pub is_internal: bool,
-    /// Whether the location is that of the current URI: no `break` kept a rewritten one from it (`alias` needs that).
-    pub is_location_valid: bool,
-    /// Whether the URI is still the client's own: it may be passed on as it came.
-    pub is_target_raw: bool,
+    /// The current URI as compared with the client's own, and with the location's.
+    pub uri_origin: UriOrigin,
     /// Whether it has reached the point where its location passes it on, so that the upstream is known.
     pub is_passed_on: bool,
     /// State of modules.
@@ -204,8 +231,7 @@ impl Request {
             server,
             location,
             is_internal: false,
-            is_location_valid: true,
-            is_target_raw: true,
+            uri_origin: UriOrigin::Client,
             states: States::default(),
             tunnel: None,
             charset_hint: None,
@@ -311,8 +337,7 @@ impl Request {
                 self.uri = uri;
                 self.has_args |= !args.is_empty();
                 self.args = args;
-                self.is_target_raw = false;
-                self.is_location_valid = true;
+                self.uri_origin = UriOrigin::Changed;
                 self.add_uri_to_alias = false;
                 let own = self.server().location;
                 self.enter(own);

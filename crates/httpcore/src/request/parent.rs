@@ -7,9 +7,9 @@ use bytes::Bytes;
 use message::Method;
 use runtime::timing::poll_timing;
 
-use super::Request;
 use super::body::{Arriving, RequestBody};
 use super::whole::{Inclusion, Whole};
+use super::{Request, UriOrigin};
 use crate::Response;
 
 /// State that a sub-request has of its ancestors.
@@ -42,7 +42,7 @@ impl Request {
         child.has_args = !args.is_empty();
         child.args = args;
         child.is_internal = true;
-        child.is_target_raw = false;
+        child.uri_origin = UriOrigin::Changed;
         child.head_length = 0;
         child.number = self.number;
         child.values = self.values.share();
@@ -106,9 +106,8 @@ impl Request {
         twin.method = self.method;
         twin.location = self.location;
         twin.is_internal = self.is_internal;
-        twin.is_location_valid = self.is_location_valid;
         twin.is_passed_on = self.is_passed_on;
-        twin.is_target_raw = self.is_target_raw;
+        twin.uri_origin = self.uri_origin;
         twin.add_uri_to_alias = self.add_uri_to_alias;
         twin.captures = self.captures.clone();
         twin

@@ -74,7 +74,7 @@ fn args(request: &Request, out: &mut Vec<u8>) -> bool {
 fn set_args(request: &mut Request, value: Bytes) {
     request.args = value;
     request.has_args = true;
-    request.is_target_raw = false;
+    request.uri_origin = request.uri_origin.changed();
 }
 
 /// A bad URI is empty; a request without one has no value.

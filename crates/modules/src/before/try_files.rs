@@ -141,7 +141,7 @@ async fn look(
     candidate: &Candidate,
     alias: Option<Alias>,
 ) -> Result<bool, Failure> {
-    if alias.is_some() && !request.is_location_valid {
+    if alias.is_some() && !request.uri_origin.is_of_location() {
         path::map(request, &mut path::Mapped::default())?;
     }
     let name = request.evaluate(&candidate.name);

@@ -16,7 +16,7 @@ use crate::upstream_request::destination::Destination;
 use crate::upstream_request::gateway_params;
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
-use httpcore::request::Request;
+use httpcore::request::{Request, UriOrigin};
 
 /// A head that is being written.
 pub(crate) struct HeadWriter<'a> {
@@ -133,7 +133,7 @@ impl HeadWriter<'_> {
 
 /// Whether the client's own URI is sent, since nothing changed it.
 fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
-    uri.is_empty() && request.is_target_raw && !request.head.is_path_empty
+    uri.is_empty() && request.uri_origin == UriOrigin::Client && !request.head.is_path_empty
 }
 
 /// Appends the URI: the client's own where nothing changed it, else made from the current one. `uri` is that of
@@ -152,7 +152,7 @@ pub(crate) fn append_target(
         return escape_breaks(uri, out);
     }
     let mut skipped = 0;
-    if request.is_location_valid {
+    if request.uri_origin.is_of_location() {
         out.extend_from_slice(uri);
         if !uri.is_empty() {
             skipped = passing.prefix_len.min(request.uri.len());

@@ -12,7 +12,7 @@ use crate::realpath_root;
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
 use httpcore::regex::Regex;
-use httpcore::request::Request;
+use httpcore::request::{Request, UriOrigin};
 use httpcore::steps::observe::{Obeyed, Observe};
 
 use super::condition::{Condition, FileTest};
@@ -152,7 +152,7 @@ impl<'a> Machine<'a> {
             }
             Instruction::Break => {
                 if self.is_moved {
-                    request.is_location_valid = false;
+                    request.uri_origin = UriOrigin::Kept;
                 }
                 Some(Ended::Whole { is_moved: false })
             }
@@ -225,7 +225,7 @@ impl<'a> Machine<'a> {
             return None;
         }
         request.is_internal = true;
-        request.is_target_raw = false;
+        request.uri_origin = request.uri_origin.changed();
         if let Then::Redirect(status) = rewrite.then {
             let url = rewrite.url(request);
             if self.is_logged {
@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
             }
             Then::Last => Some(Ended::Whole { is_moved: true }),
             Then::Break => {
-                request.is_location_valid = false;
+                request.uri_origin = UriOrigin::Kept;
                 Some(Ended::Whole { is_moved: false })
             }
         }
