@@ -1,7 +1,7 @@
 //! Bytes ↔ messages: sockets, reading and writing HTTP/1, body framing, the gateway protocols, and the timeouts of a
 //! loop.
 //!
-//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `stream`, `connection` and
+//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `socket`, `stream`, `connection` and
 //! `exchange` connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything
 //! read is bounded.
 
@@ -17,13 +17,17 @@ pub mod http1;
 pub mod loop_clock;
 pub mod rate;
 mod read_buffers;
+mod socket;
 mod stream;
 mod timers;
+mod tls_layer;
 pub mod turn;
 
 pub use connection::{Connection, Error};
 pub use event_loop::Loop;
 pub use exchange::connect;
 pub use exchange::{Exchange, UpstreamConnection};
-pub use stream::{Listener, Peer, Stream};
+pub use socket::{Listener, Peer};
+pub use stream::Stream;
 pub use timers::{Elapsed, Timer, Wheel};
+pub use tls_layer::TlsLayer;

@@ -1,56 +1,41 @@
-//! Sockets of a loop: TCP and Unix streams and listeners, read and written without blocking.
+//! A connected stream of bytes: a socket, in clear or with TLS on it.
 //!
-//! A read that fills less than its buffer has drained the socket, and a write that takes less than it was given has
-//! filled it: both mark the socket as not ready, which saves the system call that would only say so. Each counts
-//! against the task's turn ([`crate::turn`]): once that is over, a socket reports `WouldBlock` until the next turn.
+//! Not here: the calls ([`crate::socket`]), records ([`crate::tls_layer`]). Invariant: what is said to be written is in
+//! the kernel, with TLS as well as in clear.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
-use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 
-use crate::turn;
+use crate::socket::Socket;
+use crate::tls_layer::TlsLayer;
 
-/// A connected socket.
+/// A connected stream.
 #[derive(Debug)]
-pub enum Stream {
-    /// TCP.
-    Tcp(TcpStream),
-    /// Unix.
-    Unix(UnixStream),
+pub struct Stream {
+    socket: Socket,
+    tls: Option<Box<TlsLayer>>,
 }
 
-/// The address of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// An internet address.
-    Inet(SocketAddr),
-    /// A Unix socket, whose clients have no address.
-    Unix,
+impl From<Socket> for Stream {
+    fn from(socket: Socket) -> Self {
+        Self { socket, tls: None }
+    }
 }
 
-/// A listening socket.
-#[derive(Debug)]
-pub enum Listener {
-    /// TCP.
-    Tcp(TcpListener),
-    /// Unix.
-    Unix(UnixListener),
+impl From<TcpStream> for Stream {
+    fn from(socket: TcpStream) -> Self {
+        Socket::Tcp(socket).into()
+    }
 }
 
-macro_rules! on_socket {
-    ($self:expr, $socket:ident => $call:expr) => {
-        match $self {
-            Stream::Tcp($socket) => $call,
-            Stream::Unix($socket) => $call,
-        }
-    };
+impl From<UnixStream> for Stream {
+    fn from(socket: UnixStream) -> Self {
+        Socket::Unix(socket).into()
+    }
 }
 
 impl Stream {
@@ -59,41 +44,47 @@ impl Stream {
     /// # Errors
     /// The runtime cannot register it.
     pub fn from_accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Stream> {
-        if is_tcp {
-            TcpStream::from_std(socket.into()).map(Stream::Tcp)
-        } else {
-            UnixStream::from_std(socket.into()).map(Stream::Unix)
-        }
+        Socket::from_accepted(socket, is_tcp).map(Stream::from)
+    }
+
+    /// Encrypts from here on.
+    pub fn begin_tls(&mut self, tls: TlsLayer) {
+        self.tls = Some(Box::new(tls));
     }
 
     /// The TCP socket; `None`: it is of another kind.
     pub fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Stream::Tcp(socket) => Some(socket.as_fd()),
-            Stream::Unix(_) => None,
-        }
+        self.socket.tcp_socket()
+    }
+
+    /// The socket, where bytes may go to it unchanged (`sendfile`); `None`: there is TLS on it.
+    pub fn clear_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.tls.is_none().then(|| self.socket.as_fd())
     }
 
     /// Reads the bytes available; 0 is the end. `WouldBlock`: wait for [`Stream::poll_readable`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`], and that of read(2).
+    /// [`io::ErrorKind::WouldBlock`], and that of read(2); with TLS that of a record.
+    #[inline]
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let wanted = buffer.len();
-        self.try_io(Interest::READABLE, wanted, || {
-            let (got, _) = recv(self, &mut *buffer, RecvFlags::empty())?;
-            Ok(got)
-        })
+        match &self.tls {
+            None => self.socket.try_read(buffer),
+            Some(tls) => tls.try_read(&self.socket, buffer),
+        }
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket takes. What was not written has to be written next, with TLS: it may be sealed
+    /// already.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and that of write(2).
+    #[inline]
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_io(Interest::WRITABLE, bytes.len(), || {
-            Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
-        })
+        match &self.tls {
+            None => self.socket.try_write(bytes),
+            Some(tls) => tls.try_write(&self.socket, &[bytes]),
+        }
     }
 
     /// Writes as much as the socket takes, to be sent together with the next write (MSG_MORE).
@@ -101,9 +92,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::try_write`].
     pub(crate) fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_io(Interest::WRITABLE, bytes.len(), || {
-            Ok(send(self, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
-        })
+        match &self.tls {
+            None => self.socket.try_write_more(bytes),
+            Some(tls) => tls.try_write(&self.socket, &[bytes]),
+        }
     }
 
     /// Writes as much of several buffers as the socket takes, in one call.
@@ -111,80 +103,63 @@ impl Stream {
     /// # Errors
     /// As [`Stream::try_write`].
     pub fn try_write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.try_io(Interest::WRITABLE, wanted, || {
-            Ok(rustix::io::writev(self, buffers)?)
-        })
+        match &self.tls {
+            None => self.socket.try_write_vectored(buffers),
+            Some(tls) => {
+                let parts: smallvec::SmallVec<[&[u8]; 8]> =
+                    buffers.iter().map(|part| &**part).collect();
+                tls.try_write(&self.socket, &parts)
+            }
+        }
     }
 
     /// Writes by a system call of the caller (`sendfile`), which gets the descriptor and returns the number of bytes
     /// sent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`], and the error of the call.
+    /// [`io::ErrorKind::WouldBlock`], also where there is TLS on the socket, and the error of the call.
     pub(crate) fn try_write_with(
         &self,
-        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+        write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        self.try_io(Interest::WRITABLE, 0, || write(self.as_fd()))
+        match &self.tls {
+            None => self.socket.try_write_with(write),
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
-    /// Reads the bytes available without consuming them; 0 is the end.
+    /// Reads the bytes available of the socket without consuming them, as they came; 0 is the end.
     ///
     /// # Errors
     /// As [`Stream::try_read`].
     pub(crate) fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // A peek asks for the state of the socket, whatever is left of the turn.
-        self.call(Interest::READABLE, 0, || {
-            let (got, _) = recv(self, &mut *buffer, RecvFlags::PEEK)?;
-            Ok(got)
-        })
+        self.socket.try_peek(buffer)
     }
 
     /// Ready when a read may find something (or the end). Wakes only the task that called last.
+    #[inline]
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(turn::poll_not_over(cx));
-        on_socket!(self, socket => socket.poll_read_ready(cx))
+        if self.tls.as_ref().is_some_and(|tls| tls.has_plain()) {
+            return crate::turn::poll_not_over(cx).map(Ok);
+        }
+        self.socket.poll_readable(cx)
     }
 
     /// Whether a read may find something (or the end). Consults the loop's last events, not the kernel, and registers
     /// no waker.
     pub(crate) fn may_be_readable(&self) -> bool {
-        // `try_io` runs the closure only if the socket is marked ready.
-        on_socket!(self, socket => socket.try_io(Interest::READABLE, || Ok(()))).is_ok()
+        self.tls.as_ref().is_some_and(|tls| tls.has_plain()) || self.socket.may_be_readable()
     }
 
     /// Ready when a write may take something. Wakes only the task that called last.
+    #[inline]
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(turn::poll_not_over(cx));
-        on_socket!(self, socket => socket.poll_write_ready(cx))
+        self.socket.poll_writable(cx)
     }
 
     /// Waits until the peer has closed its side. Never returns while there are unread bytes.
     pub async fn peer_closed(&self) {
-        // Ignores the task's turn: a task that watches its peer while it works would otherwise never see it close.
-        let is_closed = poll_fn(|cx| {
-            loop {
-                let ready = on_socket!(self, socket => socket.poll_read_ready(cx));
-                if ready!(ready).is_err() {
-                    return Poll::Ready(true);
-                }
-                match self.try_peek(&mut [0]) {
-                    Ok(0) => return Poll::Ready(true),
-                    Ok(_) => return Poll::Ready(false),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) => return Poll::Ready(true),
-                }
-            }
-        });
-        if is_closed.await {
-            return;
-        }
-        // Unread bytes hide the end; the kernel may have reported it all the same.
-        let ready = on_socket!(self, socket => socket.ready(Interest::READABLE).await);
-        if ready.is_ok_and(|ready| !ready.is_read_closed()) {
-            std::future::pending().await
-        }
+        self.socket.peer_closed().await;
     }
 
     /// `tcp_nodelay`. No effect on Unix sockets.
@@ -192,10 +167,7 @@ impl Stream {
     /// # Errors
     /// Those of setsockopt(2).
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
-            Stream::Unix(_) => Ok(()),
-        }
+        self.socket.set_nodelay(is_on)
     }
 
     /// `tcp_nopush`: holds back packets that are not full. No effect on Unix sockets.
@@ -203,10 +175,7 @@ impl Stream {
     /// # Errors
     /// Those of setsockopt(2).
     pub fn set_nopush(&self, is_on: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
-            Stream::Unix(_) => Ok(()),
-        }
+        self.socket.set_nopush(is_on)
     }
 
     /// Makes close(2) send a reset (`reset_timedout_connection`), so that no memory is kept for bytes that the peer
@@ -215,7 +184,18 @@ impl Stream {
     /// # Errors
     /// Those of setsockopt(2).
     pub fn set_reset_on_close(&self) -> io::Result<()> {
-        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
+        if let Some(tls) = &self.tls {
+            tls.break_off();
+        }
+        self.socket.set_reset_on_close()
+    }
+
+    /// Tells the peer of TLS that nothing more will be sent, as far as the socket takes it. Without this an end looks cut
+    /// off, as one should that comes too early.
+    pub fn close_notify(&self) {
+        if let Some(tls) = &self.tls {
+            tls.close(&self.socket);
+        }
     }
 
     /// Tells the peer that nothing more will be sent.
@@ -223,7 +203,8 @@ impl Stream {
     /// # Errors
     /// Those of shutdown(2).
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        Ok(shutdown(self, Shutdown::Write)?)
+        self.close_notify();
+        self.socket.shutdown_write()
     }
 
     /// The socket's own address; `None` for Unix sockets.
@@ -231,10 +212,7 @@ impl Stream {
     /// # Errors
     /// Those of getsockname(2).
     pub fn local_addr(&self) -> io::Result<Option<SocketAddr>> {
-        match self {
-            Stream::Tcp(socket) => socket.local_addr().map(Some),
-            Stream::Unix(_) => Ok(None),
-        }
+        self.socket.local_addr()
     }
 
     /// Writes by a system call of the caller that returns more than the number of bytes sent.
@@ -242,110 +220,12 @@ impl Stream {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and the error of the call.
     pub fn try_write_by<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if !turn::may_go_on() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let outcome = on_socket!(self, socket => socket.try_io(Interest::WRITABLE, call));
-        turn::spend_time();
-        outcome
-    }
-
-    /// Runs `call` if the task's turn allows it and the socket is marked ready. If it moved fewer than `wanted` bytes
-    /// (0: not known), or would block, the socket is no longer marked ready.
-    fn try_io(
-        &self,
-        interest: Interest,
-        wanted: usize,
-        call: impl FnMut() -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let is_read = interest.is_readable();
-        let may_call = if is_read {
-            turn::may_go_on()
-        } else {
-            turn::may_write()
-        };
-        if !may_call {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let outcome = self.call(interest, wanted, call);
-        match outcome {
-            Ok(count) if is_read => turn::spend_read(count),
-            Ok(count) => turn::spend_call(count),
-            Err(_) => {}
-        }
-        outcome
-    }
-
-    fn call(
-        &self,
-        interest: Interest,
-        wanted: usize,
-        mut call: impl FnMut() -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let mut moved = None;
-        let outcome = on_socket!(self, socket => socket.try_io(interest, || loop {
-            match call() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(count) if count > 0 && count < wanted => {
-                    moved = Some(count);
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                other => return other,
-            }
-        }));
-        moved.map_or(outcome, Ok)
+        self.socket.try_write_by(call)
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        on_socket!(self, socket => socket.as_fd())
-    }
-}
-
-impl Listener {
-    /// A listener from a socket that is already listening and non-blocking.
-    ///
-    /// # Errors
-    /// The runtime cannot register it.
-    pub fn tcp(socket: std::net::TcpListener) -> io::Result<Listener> {
-        TcpListener::from_std(socket).map(Listener::Tcp)
-    }
-
-    /// A listener from a socket that is already listening and non-blocking.
-    ///
-    /// # Errors
-    /// The runtime cannot register it.
-    pub fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Listener> {
-        UnixListener::from_std(socket).map(Listener::Unix)
-    }
-
-    /// Waits for the next connection.
-    ///
-    /// # Errors
-    /// Those of accept(2).
-    pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
-        std::future::poll_fn(|cx| self.poll_accept(cx)).await
-    }
-
-    /// The next connection, if one is pending (`multi_accept`).
-    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
-        match self {
-            Listener::Tcp(socket) => socket
-                .poll_accept(cx)
-                .map_ok(|(stream, address)| (Stream::Tcp(stream), Peer::Inet(address))),
-            Listener::Unix(socket) => socket
-                .poll_accept(cx)
-                .map_ok(|(stream, _)| (Stream::Unix(stream), Peer::Unix)),
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Listener::Tcp(socket) => socket.as_fd(),
-            Listener::Unix(socket) => socket.as_fd(),
-        }
+        self.socket.as_fd()
     }
 }

@@ -24,7 +24,7 @@ fn on_connection<F: Future<Output = ()>>(test: impl FnOnce(Connection, Plain, Rc
     common::on_loop(async |owner| {
         let (server, client) = Plain::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
+        let stream = Stream::from(tokio::net::UnixStream::from_std(server).unwrap());
         test(Connection::new(stream, &owner), client, owner.clone()).await;
     });
 }

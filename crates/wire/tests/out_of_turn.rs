@@ -96,7 +96,7 @@ fn accepted(owner: &Rc<Loop>, text: &[u8]) -> (Connection, Plain) {
 fn connected(text: &[u8]) -> (Stream, Plain) {
     let (server, mut client) = Plain::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    let stream = Stream::Unix(tokio::net::UnixStream::from_std(server).unwrap());
+    let stream = Stream::from(tokio::net::UnixStream::from_std(server).unwrap());
     client.write_all(text).unwrap();
     (stream, client)
 }

@@ -67,6 +67,9 @@ pub(super) fn run<R: Responder>(
 /// another loop.
 fn close(seat: Seat, link: Option<Link>) {
     drop(seat);
+    if let Some(link) = &link {
+        link.wire.stream.close_notify();
+    }
     drop(link);
 }
 

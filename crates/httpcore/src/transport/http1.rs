@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -327,7 +327,7 @@ struct ToClient<'a> {
 
 impl Sink for ToClient<'_> {
     fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.stream.as_fd())
+        self.stream.clear_socket()
     }
 
     fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {

@@ -203,7 +203,7 @@ async fn told(
     server_end.set_nonblocking(true).map_err(fault)?;
     let stream = tokio::net::UnixStream::from_std(server_end).map_err(fault)?;
     let mut link = Link {
-        wire: wire::Connection::new(wire::Stream::Unix(stream), &loop_.wire),
+        wire: wire::Connection::new(wire::Stream::from(stream), &loop_.wire),
         place: loop_.idle.place(),
     };
     let generation = http.generation();

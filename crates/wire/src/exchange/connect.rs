@@ -106,7 +106,7 @@ async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, Con
         ConnectTo::Inet(address) => address,
         ConnectTo::Unix(path) => {
             let stream = UnixStream::connect(path).await;
-            return stream.map(Stream::Unix).map_err(ConnectError::Refused);
+            return stream.map(Stream::from).map_err(ConnectError::Refused);
         }
     };
     let socket = match address {
@@ -130,7 +130,7 @@ async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, Con
         bind(&socket, from, options.is_transparent)?;
     }
     let stream = socket.connect(address).await;
-    let stream = Stream::Tcp(stream.map_err(ConnectError::Refused)?);
+    let stream = Stream::from(stream.map_err(ConnectError::Refused)?);
     let _ = stream.set_nodelay(true); // a socket that is gone says so when it is used
     Ok(stream)
 }

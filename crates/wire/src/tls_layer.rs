@@ -1,0 +1,296 @@
+//! TLS on a socket, after the handshake: records in, records out.
+//!
+//! Not here: handshakes, and what a record is (crate `tls`). Invariants: a byte is said to be written once its record, or
+//! a proportional part of all that was sealed with it, is in the kernel, so that nothing has to be flushed later; an idle
+//! connection keeps no buffer; at most [`BATCH_MAX`] bytes are sealed at once.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+
+use tls::traffic::{SEALED_BYTES_MAX, Traffic};
+
+use crate::loop_clock;
+use crate::socket::Socket;
+
+/// Maximum number of bytes that are sealed at once, for a peer that takes them.
+const BATCH_MAX: usize = 256 * 1024;
+/// The same for a peer that did not take all of the last ones.
+const BATCH_MIN: usize = 16 * 1024;
+/// Size in bytes of the buffer that a thread reads into where its caller's is too small for a record.
+const SCRATCH: usize = 64 * 1024;
+/// Capacity in bytes that a thread keeps of the buffer that it seals into.
+const SEALED_KEPT: usize = BATCH_MAX + BATCH_MAX / 8;
+/// Time without a write, in milliseconds, after which records begin small again.
+const REST_MS: u64 = 1000;
+
+thread_local! {
+    static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH]);
+    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// TLS on a socket.
+pub struct TlsLayer {
+    state: RefCell<State>,
+}
+
+impl std::fmt::Debug for TlsLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsLayer").finish_non_exhaustive()
+    }
+}
+
+struct State {
+    traffic: Traffic,
+    /// The beginning of a record whose end has not come.
+    incomplete: Vec<u8>,
+    /// Opened bytes that no read had room for.
+    plain: Vec<u8>,
+    unsent: Unsent,
+    /// Maximum number of bytes to seal next.
+    batch: usize,
+    written_ms: u64,
+    is_closed: bool,
+    is_broken_off: bool,
+}
+
+/// Sealed bytes that the socket has not taken yet.
+#[derive(Default)]
+struct Unsent {
+    bytes: Vec<u8>,
+    /// Bytes at the front of `bytes` that it has taken.
+    taken: usize,
+    /// Sealed bytes of the batch that were taken before.
+    before: usize,
+    /// Plain bytes in the batch.
+    plain: usize,
+    /// Plain bytes that the writer was told of.
+    told: usize,
+}
+
+impl Unsent {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Plain bytes of the batch that are in the kernel and not yet told of: in proportion to the sealed ones.
+    fn tell(&mut self, limit: usize) -> usize {
+        let all = (self.before + self.bytes.len()).max(1);
+        let share = match self.taken == self.bytes.len() {
+            true => self.plain,
+            false => self.plain * (self.before + self.taken) / all,
+        };
+        let more = share.saturating_sub(self.told).min(limit);
+        self.told += more;
+        more
+    }
+}
+
+impl TlsLayer {
+    /// TLS with these keys; `rest` are sealed bytes that have been received already, `early` opened ones.
+    #[must_use]
+    pub fn new(traffic: Traffic, rest: Vec<u8>, early: Vec<u8>) -> Self {
+        Self {
+            state: RefCell::new(State {
+                traffic,
+                incomplete: rest,
+                plain: early,
+                unsent: Unsent::default(),
+                batch: BATCH_MIN,
+                written_ms: 0,
+                is_closed: false,
+                is_broken_off: false,
+            }),
+        }
+    }
+
+    /// Whether a read finds bytes without asking the socket.
+    pub(crate) fn has_plain(&self) -> bool {
+        let state = self.state.borrow();
+        // What came behind a handshake may hold whole records.
+        !state.plain.is_empty() || state.is_closed || has_record(&state.incomplete)
+    }
+
+    /// As [`Socket::try_read`], of opened bytes.
+    pub(crate) fn try_read(&self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.plain.is_empty() {
+            return Ok(take_front(&mut state.plain, buffer));
+        }
+        if buffer.len() >= 2 * SEALED_BYTES_MAX {
+            return state.read(socket, buffer);
+        }
+        INCOMING.with_borrow_mut(|scratch| {
+            let count = state.read(socket, scratch)?;
+            state.plain.extend_from_slice(&scratch[..count]);
+            Ok(take_front(&mut state.plain, buffer))
+        })
+    }
+
+    /// As [`Socket::try_write`], of bytes to seal. After less than all, or `WouldBlock`, the next write begins with the
+    /// first byte that was not written.
+    pub(crate) fn try_write(&self, socket: &Socket, parts: &[&[u8]]) -> io::Result<usize> {
+        let state = &mut *self.state.borrow_mut();
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        if !state.unsent.is_empty() {
+            let outcome = state.flush(socket);
+            let told = state.unsent.tell(wanted);
+            let is_over = state.unsent.told == state.unsent.plain;
+            if state.unsent.taken == state.unsent.bytes.len() && is_over {
+                state.unsent = Unsent::default();
+            }
+            if told > 0 {
+                return Ok(told);
+            }
+            outcome?;
+            if !state.unsent.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        state.seal(socket, parts, wanted)
+    }
+
+    /// Lets the end look cut off.
+    pub(crate) fn break_off(&self) {
+        self.state.borrow_mut().is_broken_off = true;
+    }
+
+    /// Says that nothing follows, as far as the socket takes it.
+    pub(crate) fn close(&self, socket: &Socket) {
+        let state = &mut *self.state.borrow_mut();
+        if state.is_broken_off {
+            return;
+        }
+        let mut last = std::mem::take(&mut state.unsent.bytes).split_off(state.unsent.taken);
+        state.unsent = Unsent::default();
+        state.traffic.close(&mut last);
+        // A peer that takes nothing is not told.
+        let _ = socket.try_write(&last);
+    }
+}
+
+impl State {
+    /// Reads once and opens the whole records, in place. `buffer` has room for two records.
+    fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_closed {
+            return Ok(0);
+        }
+        let begun = self.incomplete.len().min(buffer.len());
+        buffer[..begun].copy_from_slice(&self.incomplete[..begun]);
+        let mut rest = self.incomplete.split_off(begun);
+        // Records that came with the handshake are opened before the socket is asked for more.
+        let got = match has_record(&buffer[..begun]) {
+            true => 0,
+            false => match socket.try_read(&mut buffer[begun..])? {
+                0 => {
+                    self.is_closed = true;
+                    return Ok(0);
+                }
+                got => got,
+            },
+        };
+        let filled = begun + got;
+        let mut replies = Vec::new();
+        let opened = self.traffic.open(&mut buffer[..filled], &mut replies);
+        self.reply(socket, &replies);
+        let opened =
+            opened.map_err(|failure| io::Error::new(io::ErrorKind::InvalidData, failure))?;
+        let mut left = buffer[opened.consumed..filled].to_vec();
+        left.append(&mut rest);
+        self.incomplete = left;
+        self.is_closed = opened.is_closed;
+        match opened.plain {
+            0 if !opened.is_closed => Err(io::ErrorKind::WouldBlock.into()),
+            plain => Ok(plain),
+        }
+    }
+
+    /// Sends what a record asked for, behind all that is sealed already.
+    fn reply(&mut self, socket: &Socket, replies: &[u8]) {
+        if replies.is_empty() {
+            return;
+        }
+        self.unsent.bytes.extend_from_slice(replies);
+        // What the socket does not take goes before the next write.
+        let _ = self.flush(socket);
+        if self.unsent.plain == self.unsent.told && self.unsent.taken == self.unsent.bytes.len() {
+            self.unsent = Unsent::default();
+        }
+    }
+
+    /// Seals bytes and sends them; returns how many of them the socket has taken.
+    fn seal(&mut self, socket: &Socket, parts: &[&[u8]], wanted: usize) -> io::Result<usize> {
+        let now = loop_clock::monotonic_ms();
+        if now.saturating_sub(self.written_ms) > REST_MS {
+            self.traffic.rest();
+        }
+        self.written_ms = now;
+        let plain = wanted.min(self.batch);
+        let mut out = SEALED.take();
+        out.clear();
+        out.shrink_to(SEALED_KEPT);
+        out.reserve(self.traffic.sealed_bytes(plain));
+        let mut room = plain;
+        let cut = parts.iter().map(|part| {
+            let taken = part.len().min(room);
+            room -= taken;
+            &part[..taken]
+        });
+        let cut: smallvec::SmallVec<[&[u8]; 8]> = cut.collect();
+        let sealed = self.traffic.seal(&cut, &mut out);
+        let outcome = sealed
+            .map_err(|failure| io::Error::new(io::ErrorKind::InvalidData, failure))
+            .and_then(|()| self.send(socket, &out, plain));
+        SEALED.set(out);
+        outcome
+    }
+
+    fn send(&mut self, socket: &Socket, sealed: &[u8], plain: usize) -> io::Result<usize> {
+        let taken = match socket.try_write(sealed) {
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if taken == sealed.len() {
+            self.batch = (2 * self.batch).min(BATCH_MAX);
+            return Ok(plain);
+        }
+        self.batch = BATCH_MIN;
+        self.unsent = Unsent {
+            bytes: sealed[taken..].to_vec(),
+            taken: 0,
+            before: taken,
+            plain,
+            told: 0,
+        };
+        match self.unsent.tell(plain) {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            told => Ok(told),
+        }
+    }
+
+    /// Gives the socket what it takes of the unsent bytes.
+    fn flush(&mut self, socket: &Socket) -> io::Result<()> {
+        let unsent = &mut self.unsent;
+        if unsent.taken < unsent.bytes.len() {
+            unsent.taken += socket.try_write(&unsent.bytes[unsent.taken..])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is a whole record at the front.
+fn has_record(bytes: &[u8]) -> bool {
+    let length = |header: &[u8]| usize::from(u16::from_be_bytes([header[3], header[4]]));
+    bytes.len() >= 5 && (bytes.len() - 5 >= length(bytes) || length(bytes) > SEALED_BYTES_MAX)
+}
+
+/// Moves the front of `from` into `to`.
+fn take_front(from: &mut Vec<u8>, to: &mut [u8]) -> usize {
+    let count = from.len().min(to.len());
+    to[..count].copy_from_slice(&from[..count]);
+    from.drain(..count);
+    if from.is_empty() {
+        *from = Vec::new();
+    }
+    count
+}

@@ -1,0 +1,138 @@
+//! TLS on a socket: what is written comes out whole, however little the socket takes at a time; ends are told apart.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+#[path = "../../tls/tests/peer/mod.rs"]
+mod peer;
+
+use peer::{TLS12, TLS13, Versions, client, client_config, handshake, self_signed, server};
+use rcgen::PKCS_ECDSA_P256_SHA256;
+use rustls::ClientConnection;
+use std::future::poll_fn;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use wire::{Stream, TlsLayer};
+
+/// A stream of this runtime with TLS on it, and the client's end.
+fn pair(versions: Versions) -> (Stream, ClientConnection, UnixStream) {
+    let made = self_signed("example.org", &PKCS_ECDSA_P256_SHA256);
+    let mut client = client(client_config(versions, None), "example.org");
+    let complete = handshake(&server(&made), &mut client, 9999).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 8192).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let mut stream = Stream::from(tokio::net::UnixStream::from_std(ours).unwrap());
+    stream.begin_tls(TlsLayer::new(
+        complete.traffic,
+        complete.rest,
+        complete.early,
+    ));
+    (stream, client, theirs)
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at % 251) as u8).collect()
+}
+
+/// Runs in a runtime of one thread, in one turn after the other.
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test);
+}
+
+async fn write_all(stream: &Stream, data: &[u8]) {
+    let mut done = 0;
+    let mut step = 1;
+    while done < data.len() {
+        // Offers of all lengths, also shorter ones than the last.
+        step = (step * 7 + 13) % 300_000 + 1;
+        let offer = &data[done..data.len().min(done + step)];
+        let (front, back) = offer.split_at(offer.len() / 3);
+        match stream.try_write_vectored(&[IoSlice::new(front), IoSlice::new(back)]) {
+            Ok(count) => done += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                poll_fn(|cx| stream.poll_writable(cx)).await.unwrap();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn read_some(stream: &Stream, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.try_read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                poll_fn(|cx| stream.poll_readable(cx)).await.unwrap();
+            }
+            other => return other,
+        }
+    }
+}
+
+#[test]
+fn bytes_come_whole_both_ways() {
+    for versions in [TLS12, TLS13] {
+        run(async {
+            let (stream, mut client, mut theirs) = pair(versions);
+            let data = bytes(3_000_000);
+            let expected = data.clone();
+            let peer = thread::spawn(move || {
+                let mut tls = rustls::Stream::new(&mut client, &mut theirs);
+                let mut got = Vec::new();
+                Read::by_ref(&mut tls)
+                    .take(3_000_000)
+                    .read_to_end(&mut got)
+                    .unwrap();
+                assert!(got == expected);
+                tls.write_all(&bytes(300_000)).unwrap();
+                let mut rest = Vec::new();
+                // An end without close_notify would be an error.
+                tls.read_to_end(&mut rest).unwrap();
+                rest
+            });
+            write_all(&stream, &data).await;
+            let mut got = Vec::new();
+            let mut buffers = [vec![0; 1000], vec![0; 65_536]];
+            let mut at = 0;
+            while got.len() < 300_000 {
+                let count = read_some(&stream, &mut buffers[at % 2]).await.unwrap();
+                got.extend_from_slice(&buffers[at % 2][..count]);
+                at += 1;
+            }
+            assert!(got == bytes(300_000));
+            stream.close_notify();
+            drop(stream);
+            assert_eq!(peer.join().unwrap(), b"");
+        });
+    }
+}
+
+#[test]
+fn an_end_that_was_broken_off_looks_so() {
+    run(async {
+        let (stream, mut client, mut theirs) = pair(TLS13);
+        write_all(&stream, b"half").await;
+        drop(stream);
+        let mut tls = rustls::Stream::new(&mut client, &mut theirs);
+        let mut got = Vec::new();
+        let end = tls.read_to_end(&mut got).unwrap_err();
+        assert_eq!(
+            (got.as_slice(), end.kind()),
+            (&b"half"[..], ErrorKind::UnexpectedEof)
+        );
+    });
+}
+
+#[test]
+fn a_broken_record_ends_the_connection() {
+    run(async {
+        let (stream, _, mut theirs) = pair(TLS13);
+        theirs.write_all(&[23, 3, 3, 0, 32]).unwrap();
+        theirs.write_all(&[7; 32]).unwrap();
+        let failure = read_some(&stream, &mut [0; 100]).await.unwrap_err();
+        assert_eq!(failure.kind(), ErrorKind::InvalidData);
+    });
+}
