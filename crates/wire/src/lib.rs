@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod fastcgi;
 pub mod gateway;
 pub mod http1;
+pub mod http2;
 pub mod loop_clock;
 pub mod rate;
 mod read_buffers;
