@@ -29,6 +29,8 @@ impl Version {
     pub const HTTP_10: Version = Version { major: 1, minor: 0 };
     /// HTTP/1.1.
     pub const HTTP_11: Version = Version { major: 1, minor: 1 };
+    /// HTTP/2.
+    pub const HTTP_2: Version = Version { major: 2, minor: 0 };
 }
 
 /// The connection option that the client asks for in `Connection`.
@@ -48,7 +50,7 @@ pub enum Framing {
     None,
     /// This number of bytes; may be 0.
     Length(u64),
-    /// Chunked transfer coding.
+    /// Chunked transfer coding; over HTTP/2, a body without `Content-Length`, which the stream's end ends.
     Chunked,
 }
 
@@ -83,6 +85,8 @@ pub struct RequestHead {
     pub extension: Span,
     /// `$uri` where it differs from the raw path.
     pub normal: Option<Box<[u8]>>,
+    /// The protocol that an extended CONNECT of HTTP/2 asks for (`:protocol`, RFC 8441); empty for any other request.
+    pub connect_protocol: Span,
     /// Whether the target held an escape or anything else that normalising changed. (Decides what a proxy may send on.)
     pub is_complex: bool,
     /// Whether the target had no path (`http://host?x`).
@@ -131,6 +135,7 @@ impl RequestHead {
             args: Span::default(),
             extension: Span::default(),
             normal: None,
+            connect_protocol: Span::default(),
             is_complex: false,
             is_path_empty: false,
             host: None,

@@ -36,15 +36,23 @@ pub fn written<T, E>(write: impl FnOnce(&mut Vec<u8>) -> Result<T, E>) -> Result
 
 /// A copy of a head. Copies share blocks of memory, so that a request needs no allocation for its head, nor for the
 /// parts of it that are kept.
+#[inline]
 pub fn copied(head: &[u8]) -> Bytes {
-    if head.len() > CUT_MAX {
-        return Bytes::copy_from_slice(head);
+    joined(&[head])
+}
+
+/// As [`copied`], of several parts in order.
+#[inline]
+pub(crate) fn joined(parts: &[&[u8]]) -> Bytes {
+    let len = parts.iter().map(|part| part.len()).sum();
+    if len > CUT_MAX {
+        return parts.concat().into();
     }
     HEADS.with_borrow_mut(|block| {
-        if block.capacity() < head.len() {
+        if block.capacity() < len {
             block.reserve(BLOCK);
         }
-        block.extend_from_slice(head);
+        parts.iter().for_each(|part| block.extend_from_slice(part));
         block.split().freeze()
     })
 }

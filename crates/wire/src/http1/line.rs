@@ -95,6 +95,41 @@ pub(crate) fn parse_request(
     }
 }
 
+/// Parses the target of a request line that is only a path with arguments (`:path` of HTTP/2), to its end. The spans are
+/// `offset` bytes further on.
+///
+/// # Errors
+/// [`LineFault::Request`]: it does not begin with a slash, or holds a space or control byte.
+pub(crate) fn parse_path(path: &[u8], offset: usize) -> Result<RequestLine, LineFault> {
+    let mut scan = LineScan {
+        line: path,
+        at: 0,
+        is_complete: true,
+    };
+    let mut found = RequestLine::default();
+    if path.first() != Some(&b'/') || scan.target(&mut found, 0).is_err() || scan.at != path.len() {
+        return Err(LineFault::Request);
+    }
+    for span in [
+        &mut found.target,
+        &mut found.path,
+        &mut found.args,
+        &mut found.extension,
+    ] {
+        span.start += offset as u32;
+    }
+    Ok(found)
+}
+
+/// Whether a method has only the bytes that nginx accepts.
+pub(crate) fn is_method(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|c| is_method_byte(*c))
+}
+
+fn is_method_byte(c: u8) -> bool {
+    c.is_ascii_uppercase() || matches!(c, b'_' | b'-')
+}
+
 enum LineStop {
     Fault(LineFault),
     End,
@@ -109,7 +144,7 @@ struct LineScan<'a> {
 impl LineScan<'_> {
     fn request(&mut self) -> Result<RequestLine, LineStop> {
         let mut found = RequestLine::default();
-        let end = self.skip(|c| c.is_ascii_uppercase() || matches!(c, b'_' | b'-'));
+        let end = self.skip(is_method_byte);
         match self.line.get(end) {
             Some(b' ') if end > 0 => {}
             None if !self.is_complete => return Err(LineStop::End),

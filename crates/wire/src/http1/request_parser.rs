@@ -548,7 +548,7 @@ fn duplicate(bytes: &[u8], field: Field, head: &RequestHead) -> RequestStop {
 }
 
 /// Header names that may occur only once in a request.
-fn is_unique(id: HeaderId) -> bool {
+pub(crate) fn is_unique(id: HeaderId) -> bool {
     use HeaderId::*;
     let unique = Host.bit()
         | IfModifiedSince.bit()

@@ -105,7 +105,9 @@ reasons! {
     ConnectionField PROTOCOL_ERROR "sent a connection-specific header"
     Te PROTOCOL_ERROR "sent an invalid \"TE\" header"
     FieldDuplicate PROTOCOL_ERROR "sent a duplicate header line"
-    FieldCount PROTOCOL_ERROR "sent too many header lines"
+    FieldCount NO_ERROR "sent too many header lines"
+    MethodConnect NO_ERROR "sent CONNECT method"
+    MethodTrace NO_ERROR "sent TRACE method"
     ContentLength PROTOCOL_ERROR "sent an invalid \"Content-Length\" header"
     LengthDiffers PROTOCOL_ERROR "sent a body of another length than its \"Content-Length\" header"
     TrailersOpen PROTOCOL_ERROR "sent trailers that do not end the stream"
@@ -125,6 +127,13 @@ reasons! {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+impl Reason {
+    /// Whether a message is malformed (RFC 9113, 8.1.1), so that its stream must be reset.
+    pub fn is_malformed(self) -> bool {
+        self.code() != ErrorCode::NO_ERROR
     }
 }
 

@@ -8,6 +8,10 @@ pub mod fault;
 mod field_class;
 pub mod frame;
 pub mod hpack;
+pub mod priority;
+pub mod request_head;
+pub mod response_head;
 
 pub use fault::{ErrorCode, Fault, Reason};
 pub use field_class::{NameKind, Pseudo};
+pub use priority::Priority;
