@@ -73,7 +73,6 @@ reasons! {
     Push PROTOCOL_ERROR "sent a PUSH_PROMISE frame"
     Continuation PROTOCOL_ERROR "sent a CONTINUATION frame without a header block"
     BlockInterrupted PROTOCOL_ERROR "sent another frame within a header block"
-    EmptyBlock FRAME_SIZE_ERROR "sent a HEADERS frame with an empty header block"
     SettingsAckLength FRAME_SIZE_ERROR "sent an acknowledgement of SETTINGS with a payload"
     SettingsPush PROTOCOL_ERROR "sent an invalid SETTINGS_ENABLE_PUSH"
     SettingsWindow FLOW_CONTROL_ERROR "sent an invalid SETTINGS_INITIAL_WINDOW_SIZE"

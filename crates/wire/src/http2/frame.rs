@@ -172,7 +172,7 @@ impl FrameHeader {
         if !self.has(flags::PADDED) {
             return Ok((0, 0));
         }
-        let Some(padding) = first else {
+        let Some(padding) = first.filter(|_| self.len > 0) else {
             return Err(Fault::Connection(Reason::FrameLength));
         };
         let padding = usize::from(padding);

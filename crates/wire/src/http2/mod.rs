@@ -6,12 +6,19 @@
 
 pub mod fault;
 mod field_class;
+pub mod flow;
 pub mod frame;
 pub mod hpack;
+pub mod limits;
 pub mod priority;
 pub mod request_head;
 pub mod response_head;
+pub mod session;
+pub mod settings;
+mod streams;
 
 pub use fault::{ErrorCode, Fault, Reason};
 pub use field_class::{NameKind, Pseudo};
 pub use priority::Priority;
+pub use session::{Event, ResetCause, Role, Session, SessionConfig};
+pub use streams::StreamKey;

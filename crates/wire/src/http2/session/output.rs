@@ -1,0 +1,83 @@
+//! The output buffer of a connection. Invariant: whole frames behind one another; the part that was sent is cut off.
+
+/// Bytes of unsent output from which on no DATA is taken.
+pub const OUTPUT_MAX: usize = 128 * 1024;
+/// Capacity in bytes that is kept while the connection is in use.
+const KEPT: usize = 256 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    /// Number of bytes at the start that were sent.
+    start: usize,
+    /// The end of the last control frame in answer to the peer; 0: it was sent.
+    answers_end: usize,
+}
+
+impl Output {
+    /// The buffer, to append frames to.
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Number of bytes of DATA that may be appended.
+    pub(super) fn room(&self) -> usize {
+        OUTPUT_MAX.saturating_sub(self.bytes.len() - self.start)
+    }
+
+    pub(super) fn mark_answer(&mut self) {
+        self.answers_end = self.bytes.len();
+    }
+
+    /// Cuts off what was sent; returns whether all answers were.
+    pub(super) fn sent(&mut self, bytes: usize) -> bool {
+        self.start = (self.start + bytes).min(self.bytes.len());
+        let is_read = self.start >= self.answers_end;
+        if is_read {
+            self.answers_end = 0;
+        }
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.start = 0;
+        } else if self.start >= OUTPUT_MAX {
+            self.bytes.drain(..self.start);
+            self.answers_end = self.answers_end.saturating_sub(self.start);
+            self.start = 0;
+        }
+        is_read
+    }
+
+    pub(super) fn release(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_cut_off() {
+        let mut output = Output::default();
+        output.bytes().extend([1; 10]);
+        output.mark_answer();
+        output.bytes().extend(vec![2; OUTPUT_MAX + 10]);
+        assert_eq!(output.room(), 0);
+        assert!(!output.sent(9));
+        assert!(output.sent(1), "the answer is read");
+        assert_eq!(output.unsent().len(), OUTPUT_MAX + 10);
+        output.sent(OUTPUT_MAX);
+        assert_eq!((output.unsent().len(), output.bytes.len()), (10, 10));
+        assert_eq!(output.room(), OUTPUT_MAX - 10);
+        output.sent(100);
+        output.release();
+        assert_eq!(output.bytes.capacity(), 0);
+    }
+}

@@ -1,0 +1,194 @@
+//! What a peer may do how often: the table of attacks, each at its limit.
+
+use wire::http2::session::PREFACE;
+use wire::http2::{ErrorCode, Event, Session, SessionConfig};
+
+use super::peer::*;
+
+/// How many times the input is taken until the connection is closed, and why. `read`: whether the output is read.
+fn times(mut peer: Peer, read: bool, mut input: impl FnMut(u32) -> Vec<u8>) -> (u32, String) {
+    for count in 0..20_000 {
+        let events = peer.give(&input(count));
+        if let Some(event) = events.last().filter(|event| event.starts_with("closed")) {
+            return (count, event.clone());
+        }
+        if read {
+            peer.read();
+        }
+    }
+    panic!("no limit");
+}
+
+fn closed(reason: &str) -> String {
+    format!("closed {reason}")
+}
+
+#[test]
+fn rapid_reset() {
+    let attack = |n| [get(2 * n + 1), rst(2 * n + 1)].concat();
+    let outcome = times(Peer::server(), true, attack);
+    assert_eq!(outcome, (100, closed("TooManyResets")));
+    let mut peer = Peer::server();
+    for n in 0..1000 {
+        peer.now += 101;
+        assert_eq!(
+            peer.give(&attack(n)).len(),
+            2,
+            "less than 100 in ten seconds"
+        );
+    }
+    let mut peer = Peer::server();
+    for n in 0..1000 {
+        peer.give(&get(2 * n + 1));
+        peer.answer_head(2 * n + 1);
+        assert_eq!(peer.give(&rst(2 * n + 1)).len(), 1, "answered before");
+    }
+}
+
+/// CVE-2025-8671: the client makes us reset its streams.
+#[test]
+fn made_you_reset() {
+    let attacks: [fn(u32) -> Vec<u8>; 4] = [
+        |id| [get(id), window_update(id, 0)].concat(),
+        |id| [get(id), window_update(id, 0x7fff_ffff)].concat(),
+        |id| [get(id), frame(2, 0, id, &[0; 4])].concat(),
+        |id| [get(id), frame(0, 1, id, b"x")].concat(),
+    ];
+    for attack in attacks {
+        let outcome = times(Peer::server(), true, |n| attack(2 * n + 1));
+        assert_eq!(outcome, (100, closed("TooManyResets")));
+    }
+    let malformed = |n| frame(1, WHOLE, 2 * n + 1, &fields(&[("a", "b")]));
+    let outcome = times(Peer::server(), true, malformed);
+    assert_eq!(outcome, (100, closed("TooManyResets")));
+}
+
+#[test]
+fn refused_streams() {
+    let config = SessionConfig {
+        streams_max: 1,
+        ..SessionConfig::default()
+    };
+    let outcome = times(Peer::server_with(config), true, |n| get(2 * n + 1));
+    assert_eq!(outcome, (101, closed("TooManyRefused")));
+}
+
+#[test]
+fn streams_in_one_turn_and_in_one_read() {
+    let mut session = Session::server(SessionConfig::default());
+    let input = (0..80).fold(PREFACE.to_vec(), |bytes, n| {
+        [bytes, get(2 * n + 1)].concat()
+    });
+    let (mut at, mut requests, mut turns) = (0, 0, Vec::new());
+    loop {
+        let (used, event) = session.receive(&input[at..], 0, &mut |_| None);
+        at += used;
+        match event {
+            Event::Request(..) => requests += 1,
+            Event::TurnEnds => {
+                turns.push(requests);
+                session.begin_turn(0);
+            }
+            _ => break,
+        }
+    }
+    assert_eq!((turns, requests), (vec![32, 64], 80));
+    let config = SessionConfig {
+        streams_max: 2,
+        ..SessionConfig::default()
+    };
+    let mut peer = Peer::server_with(config);
+    let input = (0..6).fold(Vec::new(), |bytes, n| {
+        [bytes, get(2 * n + 1), rst(2 * n + 1)].concat()
+    });
+    let events = peer.give(&input);
+    assert_eq!(events.len(), 8, "four requests and their resets");
+    assert_eq!(
+        peer.read(),
+        [
+            "9 RST_STREAM REFUSED_STREAM",
+            "11 RST_STREAM REFUSED_STREAM"
+        ]
+    );
+    assert_eq!(peer.give(&get(13)).len(), 1, "another read");
+}
+
+#[test]
+fn frames_of_no_use() {
+    let cases: [fn() -> Vec<u8>; 5] = [
+        || frame(2, 0, 5, &[0; 5]),
+        || frame(0, 0, 1, b""),
+        || frame(0x77, 0, 0, b""),
+        || setting(3, 1),
+        || frame(16, 0, 0, b"\0\0\0\x00"),
+    ];
+    for (at, case) in cases.into_iter().enumerate() {
+        let mut peer = Peer::server();
+        peer.give(&post(1));
+        let (count, reason) = times(peer, true, |_| case());
+        let wanted = if at == 4 {
+            "StreamIdentifier"
+        } else {
+            "TooManyGlitches"
+        };
+        assert_eq!(reason, closed(wanted));
+        assert!(at == 4 || (99..=100).contains(&count), "{count}");
+    }
+}
+
+#[test]
+fn answers_that_are_not_read() {
+    let ping = |_| frame(6, 0, 0, &[0; 8]);
+    let outcome = times(Peer::server(), false, ping);
+    assert_eq!(outcome, (1000, closed("TooManyAnswers")));
+    let mut peer = Peer::server();
+    for _ in 0..5000 {
+        peer.give(&ping(0));
+        assert_eq!(peer.read().len(), 1);
+    }
+}
+
+#[test]
+fn continuations() {
+    let mut peer = Peer::server();
+    peer.give(&frame(1, 1, 1, b""));
+    let outcome = times(peer, true, |_| frame(9, 0, 1, b""));
+    assert_eq!(outcome, (64, closed("TooManyContinuations")));
+    let mut peer = Peer::server();
+    peer.give(&frame(1, 1, 1, b""));
+    let outcome = times(peer, true, |_| frame(9, 0, 1, &[0; 8192]));
+    assert_eq!(outcome, (4, closed("BlockTooLarge")));
+}
+
+#[test]
+fn window_updates() {
+    let outcome = times(Peer::server(), true, |_| window_update(0, 1));
+    assert_eq!(outcome, (100, closed("TooManyUpdates")));
+}
+
+#[test]
+fn bytes_without_payload() {
+    let mut peer = Peer::server();
+    peer.now = 0;
+    // A PING is answered, read, and no glitch.
+    let mut pings = Vec::new();
+    (0..1000).for_each(|_| pings.extend(frame(6, ACK, 0, &[0; 8])));
+    let (count, reason) = times(peer, true, |_| pings.clone());
+    assert_eq!(reason, closed("Flood"));
+    assert_eq!(u64::from(count), (8 << 20) / 17_000);
+}
+
+#[test]
+fn a_window_that_stays_closed() {
+    let mut peer = Peer::server();
+    peer.give(&[setting(4, 0), get(1)].concat());
+    let key = peer.answer_head(1);
+    peer.session.set_ready(key, true);
+    assert_eq!(peer.session.next_sender(), None);
+    peer.session.begin_turn(59_999);
+    assert_eq!(peer.session.stalled(60_000), None);
+    peer.session.begin_turn(60_000);
+    assert_eq!(peer.session.stalled(60_000), Some(key));
+    peer.session.reset(key, ErrorCode::CANCEL);
+    assert_eq!(peer.session.stalled(60_000), None);
+}

@@ -1,0 +1,364 @@
+//! The server's role: requests, bodies both ways, priorities, backpressure, the end of a connection.
+
+use proptest::prelude::*;
+use wire::http1::request_parser::HeadLimits;
+use wire::http2::hpack::encode;
+use wire::http2::session::OUTPUT_MAX;
+use wire::http2::{ErrorCode, SessionConfig};
+
+use super::peer::*;
+
+#[test]
+fn a_request_with_body_and_trailers() {
+    let mut peer = Peer::server();
+    let events = peer.give(
+        &[
+            post(1),
+            frame(0, PADDED, 1, b"\x03hello\0\0\0"),
+            frame(0, 0, 1, b"!"),
+            frame(1, WHOLE, 1, &fields(&[("x-sum", "6")])),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        events,
+        ["1 POST / HTTP/2.0", "1 data 5", "1 data 1", "1 trailers 1"]
+    );
+    let key = peer.key(1);
+    peer.session
+        .interim(key, |out| encode::status(out, 103))
+        .unwrap();
+    peer.answer_head(1);
+    assert_eq!(peer.session.data(key, b"body", false), Ok(4));
+    let trailer = |out: &mut Vec<u8>| encode::field(out, b"grpc-status", b"0");
+    peer.session.trailers(key, trailer).unwrap();
+    let wanted = [
+        "1 HEADERS :status: 103",
+        "1 HEADERS :status: 200",
+        "1 DATA 4",
+        "1 HEADERS grpc-status: 0 end",
+    ];
+    assert_eq!(peer.read(), wanted);
+    assert_eq!(peer.session.live(), 0);
+    assert!(peer.session.data(key, b"x", false).is_err(), "it is closed");
+    assert!(peer.session.respond(key, true, |_| {}).is_err());
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_resets_the_rest() {
+    let mut peer = Peer::server();
+    peer.give(&post(1));
+    peer.answer(1, 413);
+    assert_eq!(peer.read()[1], "1 RST_STREAM NO_ERROR");
+    // What is on its way is dropped, and the connection's room returned.
+    for _ in 0..1000 {
+        assert!(peer.give(&frame(0, 0, 1, &[0; 16_000])).is_empty());
+    }
+    let frames = peer.read();
+    assert!(
+        !frames.is_empty()
+            && frames
+                .iter()
+                .all(|frame| frame.starts_with("0 WINDOW_UPDATE"))
+    );
+    assert_eq!(peer.give(&get(3)).len(), 1);
+}
+
+#[test]
+fn a_malformed_body_is_answered_and_reset() {
+    let mut peer = Peer::server();
+    let events = peer.give(&[post_of(1, "3"), frame(0, 0, 1, b"four")].concat());
+    assert_eq!(events, ["1 POST / HTTP/2.0", "1 malformed LengthDiffers"]);
+    assert!(peer.give(&frame(0, 1, 1, b"more")).is_empty());
+    peer.answer(1, 400);
+    let wanted = ["1 HEADERS :status: 400 end", "1 RST_STREAM PROTOCOL_ERROR"];
+    assert_eq!(peer.read(), wanted);
+    // With a head sent, only the reset is left.
+    peer.give(&post_of(3, "3"));
+    peer.answer_head(3);
+    let events = peer.give(&frame(0, 1, 3, b"four"));
+    assert_eq!(events, ["3 reset Fault(LengthDiffers)"]);
+    assert_eq!(peer.read()[1], "3 RST_STREAM PROTOCOL_ERROR");
+}
+
+#[test]
+fn room_is_given_when_data_is_taken() {
+    let mut peer = Peer::server();
+    peer.takes = false;
+    peer.give(&post(1));
+    for _ in 0..4 {
+        assert_eq!(peer.give(&frame(0, 0, 1, &[0; 16_384])).len(), 1);
+    }
+    assert!(peer.read().is_empty(), "nothing was taken");
+    let key = peer.key(1);
+    peer.session.consume(key, 32_767);
+    assert!(peer.read().is_empty());
+    peer.session.consume(key, 1);
+    assert_eq!(peer.read(), ["1 WINDOW_UPDATE 32768"]);
+    peer.give(&post(3));
+    let events = peer.give(&frame(0, 0, 3, &[0; 16_384]));
+    assert_eq!(
+        events,
+        ["3 data 16384"],
+        "a full stream holds back no other"
+    );
+    peer.session.widen(key, 1 << 20);
+    let frames = peer.read();
+    assert_eq!(frames[0], format!("1 WINDOW_UPDATE {}", (1 << 20) - 65_536));
+    peer.session.reset(key, ErrorCode::CANCEL);
+    assert_eq!(peer.read(), ["1 RST_STREAM CANCEL"]);
+    peer.give(&post(5));
+    for _ in 0..4 {
+        peer.give(&frame(0, 0, 5, &[0; 16_384]));
+    }
+    let events = peer.give(&frame(0, 0, 5, b"x"));
+    assert_eq!(events, ["5 reset Fault(WindowExceeded)"]);
+}
+
+#[test]
+fn a_small_window_holds_from_its_acknowledgement_on() {
+    let config = SessionConfig {
+        stream_window: 10,
+        ..SessionConfig::default()
+    };
+    let mut peer = Peer::server_with(config);
+    peer.give(&post(1));
+    assert_eq!(peer.give(&frame(0, 0, 1, &[0; 10])), ["1 data 10"]);
+    let events = peer.give(&frame(0, 0, 1, &[0; 11]));
+    assert_eq!(events, ["1 reset Fault(WindowExceeded)"]);
+}
+
+#[test]
+fn answers_share_the_connection_by_priority() {
+    let mut peer = Peer::server();
+    let request = |id, priority| {
+        let list = [&GET[..], &[("priority", priority)]].concat();
+        frame(1, WHOLE, id, &fields(&list))
+    };
+    peer.give(&frame(16, 0, 0, b"\0\0\0\x05u=0"));
+    for (id, priority) in [(1, "u=3"), (3, "u=2, i"), (5, "u=7"), (7, "u=2, i")] {
+        peer.give(&request(id, priority));
+        let key = peer.answer_head(id);
+        peer.session.set_ready(key, true);
+    }
+    let mut order = Vec::new();
+    for _ in 0..8 {
+        let Some(key) = peer.session.next_sender() else {
+            break;
+        };
+        let is_end = key.id() == 5 || order.contains(&key.id());
+        let filled = peer.session.fill_data(key, |out, max| {
+            out.resize(out.len() + max.min(100), b'x');
+            is_end
+        });
+        assert_eq!(filled, Ok(100));
+        order.push(key.id());
+    }
+    assert_eq!(order, [5, 3, 7, 3, 7, 1, 1], "urgent, in turn, in order");
+    assert_eq!(peer.session.live(), 0);
+    peer.give(&frame(16, 0, 0, b"\0\0\0\x09u=0"));
+    assert!(!peer.read().is_empty());
+}
+
+#[test]
+fn output_is_limited_and_frames_are_filled_in_place() {
+    let mut peer = Peer::server();
+    peer.give(&[setting(4, 1 << 20), window_update(0, 1 << 20), get(1)].concat());
+    let key = peer.answer_head(1);
+    peer.session.set_ready(key, true);
+    let mut filled = 0;
+    while peer.session.next_sender() == Some(key) {
+        let count = peer.session.fill_data(key, |out, max| {
+            out.resize(out.len() + max, 7);
+            false
+        });
+        filled += count.unwrap();
+    }
+    let unsent = peer.session.output().len();
+    assert!((OUTPUT_MAX..OUTPUT_MAX + 100).contains(&unsent), "{unsent}");
+    assert_eq!(peer.session.sendable(key), 0);
+    assert_eq!(peer.session.fill_data(key, |_, _| true), Ok(0));
+    assert_eq!(
+        peer.session.data(key, b"", true),
+        Ok(0),
+        "an empty end always fits"
+    );
+    let frames = peer.read();
+    assert_eq!(frames.last().unwrap(), "1 DATA 0 end");
+    let sizes = frames
+        .iter()
+        .filter_map(|frame| frame.strip_prefix("1 DATA "));
+    let sum: usize = sizes
+        .map(|size| size.trim_end_matches(" end").parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(sum, filled);
+    peer.session.release_buffers();
+    assert_eq!(peer.session.live(), 0);
+}
+
+#[test]
+fn a_long_head_is_continued() {
+    let mut peer = Peer::server();
+    peer.give(&get(1));
+    let key = peer.key(1);
+    let long = vec![1; 40_000];
+    let write = |out: &mut Vec<u8>| {
+        encode::status(out, 200);
+        encode::field(out, b"x", &long);
+    };
+    peer.session.respond(key, true, write).unwrap();
+    let frames = peer.read();
+    let kinds = [
+        "1 HEADERS 16384… end",
+        "1 CONTINUATION 16384",
+        "1 CONTINUATION 7240",
+    ];
+    assert_eq!(frames, kinds);
+}
+
+#[test]
+fn a_graceful_end_takes_what_is_on_its_way() {
+    let mut peer = Peer::server();
+    peer.give(&get(1));
+    peer.session.goaway();
+    peer.session.goaway();
+    assert_eq!(peer.read(), ["GOAWAY 2147483647 NO_ERROR", "PING"]);
+    assert_eq!(peer.give(&get(3)), ["3 GET / HTTP/2.0 end"]);
+    peer.give(&frame(6, ACK, 0, b"\0goaway\0"));
+    assert_eq!(peer.read(), ["GOAWAY 3 NO_ERROR"]);
+    let late = [
+        post(5),
+        frame(0, 1, 5, b"late"),
+        frame(6, ACK, 0, b"\0goaway\0"),
+    ]
+    .concat();
+    assert_eq!(
+        peer.give(&late),
+        ["pong"],
+        "a stream behind the end is ignored"
+    );
+    assert!(!peer.session.is_done());
+    peer.answer(1, 200);
+    peer.answer(3, 200);
+    assert!(peer.session.is_done());
+    peer.give(&frame(6, 0, 1, b"12345678"));
+    assert_eq!(
+        peer.read().last().unwrap(),
+        "GOAWAY 3 PROTOCOL_ERROR",
+        "never a higher stream"
+    );
+}
+
+#[test]
+fn settings_of_the_peer_are_kept() {
+    let mut peer = Peer::server();
+    peer.give(&[setting(1, 0), setting(3, 7), get(1)].concat());
+    assert_eq!(peer.session.peer().streams_max, 7);
+    peer.answer_head(1);
+    let head = peer.session.output();
+    let block = &head[head.len() - 2..];
+    assert_eq!(block, [0x20, 0x88], "the table's size is acknowledged");
+}
+
+#[test]
+fn limits_of_heads() {
+    let limits = HeadLimits {
+        large_buffers: 1,
+        large_buffer_size: 300,
+        max_headers: 3,
+        ..HeadLimits::default()
+    };
+    let config = SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    };
+    let with = |count: usize, name, value: &str| {
+        let list = [&GET[..], &vec![(name, value); count]].concat();
+        frame(1, WHOLE, 1, &fields(&list))
+    };
+    let events = |bytes: &[u8]| Peer::server_with(config).give(bytes);
+    assert_eq!(
+        events(&with(1, "a", &"X".repeat(301))),
+        ["closed FieldTooLarge"]
+    );
+    assert_eq!(
+        events(&with(1, "a", &"X".repeat(290))),
+        ["closed BlockTooLarge"]
+    );
+    assert_eq!(events(&with(5, "a", "b")), ["closed BlockTooLarge"]);
+    let wide = SessionConfig {
+        limits: HeadLimits {
+            large_buffers: 4,
+            ..limits
+        },
+        ..config
+    };
+    let events = Peer::server_with(wide).give(&with(5, "a", "b"));
+    assert_eq!(events, ["1 refused 494 FieldCount"]);
+}
+
+/// What `give` says, whole pieces of data joined.
+fn joined(events: Vec<String>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut sum = (String::new(), 0);
+    for event in events {
+        let words: Vec<&str> = event.split(' ').collect();
+        if let [id, "data", len, ..] = words[..] {
+            if sum.0 != id {
+                sum = (id.to_owned(), 0);
+            }
+            sum.1 += len.parse::<usize>().unwrap();
+            if event.ends_with("end") {
+                out.push(format!("{id} data {}", sum.1));
+            }
+        } else {
+            out.push(event);
+        }
+    }
+    out
+}
+
+fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+    let stream = prop_oneof![Just(0u32), Just(1), Just(3), Just(5)];
+    prop_oneof![
+        stream.clone().prop_map(get),
+        stream.clone().prop_map(post),
+        stream.clone().prop_map(|id| post_of(id, "4")),
+        stream.clone().prop_map(rst),
+        (
+            stream.clone(),
+            0u8..16,
+            prop::collection::vec(any::<u8>(), 0..8)
+        )
+            .prop_map(|(id, flags, data)| frame(0, flags & 9, id, &data)),
+        (stream.clone(), 0u8..64).prop_map(|(id, flags)| frame(
+            1,
+            flags,
+            id,
+            &fields(&[("a", "b")])
+        )),
+        (stream.clone(), any::<u32>()).prop_map(|(id, by)| window_update(id, by)),
+        (0u16..10, any::<u32>()).prop_map(|(id, value)| setting(id, value)),
+        (
+            0u8..20,
+            any::<u8>(),
+            stream,
+            prop::collection::vec(any::<u8>(), 0..20)
+        )
+            .prop_map(|(kind, flags, id, payload)| frame(kind, flags, id, &payload)),
+    ]
+}
+
+proptest! {
+    /// However the input is cut, the events and the output are the same; and nothing panics.
+    #[test]
+    fn pieces_do_not_matter(frames in prop::collection::vec(any_frame(), 0..12), step in 1usize..30) {
+        let bytes = frames.concat();
+        let mut whole = Peer::server();
+        let wanted = joined(whole.give(&bytes));
+        let mut pieces = Peer::server();
+        let events = bytes.chunks(step).flat_map(|piece| pieces.give(piece)).collect();
+        prop_assert_eq!(joined(events), wanted);
+        prop_assert_eq!(pieces.read(), whole.read());
+    }
+}
