@@ -8,6 +8,7 @@ pub mod fault;
 mod field_class;
 pub mod flow;
 pub mod frame;
+pub mod head_writer;
 pub mod hpack;
 pub mod limits;
 pub mod priority;

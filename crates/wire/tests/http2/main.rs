@@ -5,6 +5,7 @@
 
 mod client;
 mod floods;
+mod other_implementation;
 mod peer;
 mod server;
 mod spec;
