@@ -1,7 +1,7 @@
 //! Bytes ↔ messages: sockets, reading and writing HTTP/1, body framing, the gateway protocols, and the timeouts of a
 //! loop.
 //!
-//! The pure parts (`http1`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `socket`, `stream`, `connection` and
+//! The pure parts (`http1`, `http2`, `fastcgi`, `gateway`, `rate`) work on byte slices only; `socket`, `stream`, `connection` and
 //! `exchange` connect them to sockets. Invariants: an idle connection holds no buffer; nothing here blocks; everything
 //! read is bounded.
 

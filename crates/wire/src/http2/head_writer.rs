@@ -6,6 +6,7 @@
 
 use message::{Framing, Header, HeaderId, Response, date};
 
+use super::field_class::is_value_valid;
 use super::hpack::encode::{field, indexed, indexed_name, status};
 use crate::http1::request_writer::{RequestFault, is_token};
 
@@ -121,8 +122,7 @@ fn is_of_connection(id: HeaderId) -> bool {
 
 /// Gives `write` the value without what must not be in one.
 fn clean(value: &[u8], write: impl FnOnce(&[u8])) {
-    let value = value.trim_ascii();
-    if memchr::memchr3(b'\r', b'\n', 0, value).is_none() {
+    if is_value_valid(value) {
         return write(value);
     }
     let is_kept = |c: &u8| !matches!(c, b'\r' | b'\n' | 0);

@@ -71,6 +71,18 @@ const fn build() -> Code {
 
 static CODE: Code = build();
 
+/// For each symbol, its length, and its code above.
+static SYMBOLS: [u64; 256] = {
+    let code = build();
+    let mut table = [0; 256];
+    let mut symbol = 0;
+    while symbol < 256 {
+        table[symbol] = (code.codes[symbol] as u64) << 8 | LENGTHS[symbol] as u64;
+        symbol += 1;
+    }
+    table
+};
+
 /// For the next eight bits, the symbol whose code they begin with, and its length above; 0 if it is longer.
 static SHORT: [u16; 256] = {
     let code = build();
@@ -90,6 +102,9 @@ static SHORT: [u16; 256] = {
     }
     table
 };
+
+/// Number of bytes that are written at once: a store of a fixed size is one instruction.
+const SYMBOLS_AT_ONCE: usize = 8;
 
 /// Bits not decoded yet: the next one is the highest of `bits`, and ones follow the last.
 struct BitReader<'a> {
@@ -135,6 +150,26 @@ impl BitReader<'_> {
         self.count -= count;
     }
 
+    /// Up to six symbols of codes of at most eight bits, and their number; needs 48 bits.
+    #[inline]
+    fn short_codes(&mut self) -> ([u8; SYMBOLS_AT_ONCE], usize) {
+        let mut symbols = [0; SYMBOLS_AT_ONCE];
+        let (mut count, mut bits, mut used) = (0, self.bits, 0);
+        for symbol in symbols.iter_mut().take(6) {
+            let found = SHORT[(bits >> 56) as usize];
+            if found == 0 {
+                break;
+            }
+            *symbol = found as u8;
+            bits <<= found >> 8;
+            used += u32::from(found >> 8);
+            count += 1;
+        }
+        self.bits = bits;
+        self.count -= used;
+        (symbols, count)
+    }
+
     /// The symbol of a code of more than eight bits, and the code's length; `None` for EOS.
     fn long(&self) -> Option<(u8, u32)> {
         let bits = (self.bits >> 32) as u32;
@@ -155,24 +190,37 @@ impl BitReader<'_> {
 /// # Errors
 /// EOS within the string, or padding that is not fewer than eight ones.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackFault> {
-    // The shortest code has five bits; the eight that are written at once may go beyond.
-    out.reserve(input.len() * 8 / 5 + 8);
+    let start = out.len();
+    // The shortest code has five bits; the eight bytes that are written at once may go beyond.
+    out.resize(start + input.len() * 8 / 5 + SYMBOLS_AT_ONCE, 0);
+    let decoded = decode_into(input, &mut out[start..]);
+    out.truncate(start + decoded.unwrap_or(0));
+    decoded.map(|_| ())
+}
+
+/// Decodes into `out`, which is long enough; returns the number of bytes.
+fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
     let mut reader = BitReader {
         rest: input,
         bits: 0,
         count: 0,
     };
+    let mut at = 0;
     loop {
         reader.refill();
         let (symbol, length) = match SHORT[(reader.bits >> 56) as usize] {
             0 => match reader.long() {
                 Some(found) => found,
                 // What is left is the beginning of EOS, and no whole octet of it.
-                None if reader.count < 8 => return Ok(()),
+                None if reader.count < 8 => return Ok(at),
                 None => return Err(HpackFault::Huffman),
             },
             _ if reader.count >= 48 => {
-                short_codes(&mut reader, out);
+                let (symbols, count) = reader.short_codes();
+                if let Some(place) = out.get_mut(at..at + SYMBOLS_AT_ONCE) {
+                    place.copy_from_slice(&symbols);
+                }
+                at += count;
                 continue;
             }
             found => (found as u8, u32::from(found >> 8)),
@@ -180,30 +228,10 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackFault> {
         if length > reader.count {
             return Err(HpackFault::Huffman);
         }
-        out.push(symbol);
+        out[at] = symbol;
+        at += 1;
         reader.skip(length);
     }
-}
-
-/// Decodes up to six codes of at most eight bits; needs 48 bits, and leaves the rest.
-#[inline]
-fn short_codes(reader: &mut BitReader<'_>, out: &mut Vec<u8>) {
-    let mut symbols = [0; 8];
-    let (mut count, mut used) = (0, 0);
-    for symbol in symbols.iter_mut().take(6) {
-        let found = SHORT[(reader.bits << used >> 56) as usize];
-        if found == 0 {
-            break;
-        }
-        *symbol = found as u8;
-        used += u32::from(found >> 8);
-        count += 1;
-    }
-    reader.skip(used);
-    // A store of a fixed size is one instruction.
-    let end = out.len() + count;
-    out.extend_from_slice(&symbols);
-    out.truncate(end);
 }
 
 /// Length in bytes of the encoded form.
@@ -215,21 +243,25 @@ pub fn encoded_len(text: &[u8]) -> usize {
 
 /// Appends the encoded form of `text`.
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
+    // The eight bytes that are written at once may go beyond.
+    out.reserve(text.len() * 4 + 8);
     let (mut bits, mut count) = (0u64, 0);
     for byte in text {
-        let length = u32::from(LENGTHS[*byte as usize]);
-        bits = bits << length | u64::from(CODE.codes[*byte as usize]);
+        let symbol = SYMBOLS[*byte as usize];
+        let length = symbol as u32 & 0xff;
+        bits |= (symbol >> 8) << (64 - length) >> count;
         count += length;
         if count >= 32 {
+            out.extend_from_slice(&((bits >> 32) as u32).to_be_bytes());
+            bits <<= 32;
             count -= 32;
-            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
         }
     }
-    let padding = count.next_multiple_of(8) - count;
-    bits = bits << padding | ((1 << padding) - 1);
-    for shift in (0..(count + padding) / 8).rev() {
-        out.push((bits >> (8 * shift)) as u8);
-    }
+    // Ones, up to a whole byte.
+    bits |= u64::MAX >> count;
+    let end = out.len() + count.div_ceil(8) as usize;
+    out.extend_from_slice(&bits.to_be_bytes());
+    out.truncate(end);
 }
 
 #[cfg(test)]
