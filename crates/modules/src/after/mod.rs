@@ -1,6 +1,6 @@
 //! The modules that run after the content: conditions, ranges, header lines, filters.
 //!
-//! Not here: their order ([`server::steps::after`]).
+//! Not here: their order (`server::steps::after`).
 
 pub mod addition;
 pub mod charset;

@@ -1,6 +1,6 @@
 //! The modules that run before the content: each may answer, refuse or redirect.
 //!
-//! Not here: their order ([`server::steps::before`], [`server::steps::judges`]).
+//! Not here: their order (`server::steps::before`, `server::steps::judges`).
 
 pub mod access;
 pub mod auth_basic;

@@ -1,6 +1,6 @@
 //! The modules that make the content of a response, and the files that they share.
 //!
-//! Not here: which of them makes it ([`server::steps::content`]).
+//! Not here: which of them makes it (`server::steps::content`).
 
 pub mod autoindex;
 pub mod dav;
