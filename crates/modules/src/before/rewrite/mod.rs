@@ -188,20 +188,12 @@ pub async fn run_location<O: Observe>(request: &mut Request, observer: O) -> Rew
 }
 
 async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
-    if request.location().made::<Program>().is_none() {
-        return Rewritten::Stays;
-    }
-    let generation = request.generation.clone();
-    let Some(program) = generation
-        .settings
-        .location(request.location)
-        .made::<Program>()
-    else {
+    let Some(program) = request.location().made::<Program>() else {
         return Rewritten::Stays;
     };
-    if let Some(decided) = program.only_return() {
+    if let Some(decided) = program.only_return().cloned() {
         observer.obeys(request, 0);
-        let outcome = return_::answer(request, decided);
+        let outcome = return_::answer(request, &decided);
         let obeyed = Obeyed {
             at: 0,
             next: 1,
@@ -210,6 +202,12 @@ async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
         observer.obeyed(request, &obeyed);
         return Rewritten::Answered(outcome);
     }
+    // The request changes while its program runs.
+    let generation = request.generation.clone();
+    let location = generation.settings.location(request.location);
+    let Some(program) = location.made::<Program>() else {
+        return Rewritten::Stays;
+    };
     let ended = if program.waits() || generation.settings.uses_realpath {
         // Boxed: few programs test files.
         Box::pin(machine::run_waiting(request, program, observer)).await

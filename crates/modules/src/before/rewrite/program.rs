@@ -67,7 +67,7 @@ impl Program {
 
     /// Its answer, if an answer is all that it does.
     #[must_use]
-    pub fn only_return(&self) -> Option<&Return> {
+    pub fn only_return(&self) -> Option<&Arc<Return>> {
         match &*self.instructions {
             [Instruction::Return(decided)] => Some(decided),
             _ => None,
