@@ -8,7 +8,7 @@
 //!   [`body_filter`].
 //! * Work on a request, as functions: [`request_body`] (reading it), [`files`] (paths, pools, errors), [`mod@variables`].
 //! * [`request`]: one request, its body as a value, what modules keep with it.
-//! * [`client`], [`transport`] (what a request needs of its protocol), [`http_loop`] (what HTTP has on a loop).
+//! * [`client`], [`transport`] (what a request needs of its protocol), [`http_loop`] (what HTTP has on a loop), [`mod@tls`].
 //! * [`settings`]: what the configuration says, as plain data.
 //! * Words and tables that need none of these: [`response`], [`failure`], [`outcome`], [`route`], [`regex`], [`name_map`], …
 //!
@@ -37,6 +37,7 @@ pub mod settings;
 pub mod status_zone;
 pub mod steps;
 pub mod subrequest;
+pub mod tls;
 pub mod transport;
 pub mod trusted_proxies;
 pub mod user_agent;

@@ -13,6 +13,7 @@ use runtime::{Listener, Loop};
 
 use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
+use crate::tls::ClientTls;
 
 use proxy_protocol::ProxyProtocol;
 
@@ -80,6 +81,10 @@ pub struct Client {
     pub accepted_ms: u64,
     /// The client as a proxy named it before the first request.
     proxied: OnceCell<Rc<ProxyProtocol>>,
+    /// What its handshake of TLS has brought; empty in clear.
+    tls: OnceCell<Rc<ClientTls>>,
+    /// Whether it speaks in clear where TLS is spoken.
+    is_plain_on_tls: Cell<bool>,
     /// The entry of the listening table, with the generation that it was looked up in.
     entry: Cell<Option<(u64, usize)>>,
 }
@@ -105,6 +110,8 @@ impl Client {
             requests: Cell::new(0),
             accepted_ms: wire::loop_clock::monotonic_ms(),
             proxied: OnceCell::new(),
+            tls: OnceCell::new(),
+            is_plain_on_tls: Cell::new(false),
             entry: Cell::new(None),
         }
     }
@@ -119,6 +126,8 @@ impl Client {
             listener: Arc::clone(&self.listener),
             requests: self.requests.clone(),
             proxied: self.proxied.clone(),
+            tls: self.tls.clone(),
+            is_plain_on_tls: self.is_plain_on_tls.clone(),
             entry: self.entry.clone(),
             ..*self
         }
@@ -148,10 +157,38 @@ impl Client {
         self.peer.map(|peer| peer.port()).filter(|port| *port > 0)
     }
 
-    /// The scheme of the URLs that the client asks for.
+    /// Records what the handshake of TLS has brought.
+    pub fn set_tls(&self, tls: ClientTls) {
+        // There is only one handshake.
+        let _ = self.tls.set(Rc::new(tls));
+    }
+
+    /// What the handshake of TLS has brought; `None` in clear.
+    #[inline]
     #[must_use]
-    pub const fn scheme(&self) -> Scheme {
-        Scheme::Http
+    pub fn tls(&self) -> Option<&ClientTls> {
+        self.tls.get().map(|tls| &**tls)
+    }
+
+    /// Records that it speaks in clear where TLS is spoken.
+    pub fn set_plain_on_tls(&self) {
+        self.is_plain_on_tls.set(true);
+    }
+
+    /// Whether it speaks in clear where TLS is spoken: its request is answered with 497.
+    #[must_use]
+    pub fn is_plain_on_tls(&self) -> bool {
+        self.is_plain_on_tls.get()
+    }
+
+    /// The scheme of the URLs that the client asks for.
+    #[inline]
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        match self.tls() {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        }
     }
 
     /// The connection's age in milliseconds.

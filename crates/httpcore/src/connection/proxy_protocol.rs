@@ -18,7 +18,11 @@ use crate::transport::http1::Link;
 pub fn is_due(client: &Client) -> bool {
     let generation = client.http.generation();
     let entry = client.entry(&generation);
-    entry.is_some_and(|entry| generation.settings.listens.entries()[entry].has_proxy_protocol)
+    entry.is_some_and(|entry| {
+        generation.settings.listens.entries()[entry]
+            .protocols
+            .has_proxy_protocol
+    })
 }
 
 /// Reads the header; `false`: the connection is over.
@@ -111,7 +115,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
         let counts = sums(&shown.loops::<PrologueCounters>(), |counters| &counters.0);
         let is_used = shown.settings.is_some_and(|settings| {
             let mut entries = settings.listens.entries().iter();
-            entries.any(|entry| entry.has_proxy_protocol)
+            entries.any(|entry| entry.protocols.has_proxy_protocol)
         });
         if is_used || counts != [0; Prologue::ALL.len()] {
             for (came, count) in Prologue::ALL.iter().zip(counts) {

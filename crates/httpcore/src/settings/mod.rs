@@ -36,6 +36,7 @@ use wire::http1::request_parser::HeadLimits;
 
 pub use self::core::CoreSettings;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
+use crate::tls::ServerTls;
 use ::logs::getaddrinfo::Hosts;
 pub use server::ServerSettings;
 use slots::Slotted;
@@ -126,6 +127,8 @@ pub struct Server {
     pub location: LocationId,
     /// Its locations `@name`, in the order of the configuration.
     pub named: Vec<(Bytes, LocationId)>,
+    /// TLS; `None`: it has none.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 impl Server {

@@ -90,8 +90,37 @@ pub struct Listen {
     pub is_set: bool,
     /// `default_server`.
     pub is_default: bool,
+    /// What it says of the protocols of its connections.
+    pub protocols: Protocols,
+}
+
+/// What `listen` says of the protocols of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Protocols {
     /// `proxy_protocol`: connections begin with a header of that protocol.
     pub has_proxy_protocol: bool,
+    /// `ssl`: connections begin with a handshake of TLS.
+    pub has_ssl: bool,
+    /// `http2`, the old form of the directive `http2`.
+    pub has_http2: bool,
+}
+
+impl Protocols {
+    /// Those of either.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            has_proxy_protocol: self.has_proxy_protocol || other.has_proxy_protocol,
+            has_ssl: self.has_ssl || other.has_ssl,
+            has_http2: self.has_http2 || other.has_http2,
+        }
+    }
+
+    /// Whether these are all of the other ones, or more.
+    #[must_use]
+    pub fn has_all(self, other: Self) -> bool {
+        self.and(other) == self
+    }
 }
 
 /// Why a `listen` is refused.
@@ -129,7 +158,7 @@ impl Listen {
             options: SocketOptions::default(),
             is_set: false,
             is_default: false,
-            has_proxy_protocol: false,
+            protocols: Protocols::default(),
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             let word = String::from_utf8_lossy(word);
@@ -153,7 +182,7 @@ impl Listen {
             ("bind", None) => self.is_set = true,
             ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
             ("deferred", None) => (options.deferred, self.is_set) = (true, true),
-            ("proxy_protocol", None) => self.has_proxy_protocol = true,
+            ("proxy_protocol", None) => self.protocols.has_proxy_protocol = true,
             ("multipath", None) => {
                 return Err(format!(
                     "the \"{name}\" parameter of \"listen\" is not built yet"
@@ -321,7 +350,7 @@ mod tests {
         assert!(!parse("[::]:80 ipv6only=off").unwrap().options.ipv6only);
         assert!(!parse("80 default_server").unwrap().is_set);
         let proxied = parse("80 proxy_protocol").unwrap();
-        assert!(proxied.has_proxy_protocol && !proxied.is_set);
+        assert!(proxied.protocols.has_proxy_protocol && !proxied.is_set);
         assert_eq!(
             refused("80 multipath"),
             "the \"multipath\" parameter of \"listen\" is not built yet"

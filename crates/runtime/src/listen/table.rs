@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::{Address, Listen, SocketOptions};
+use super::{Address, Listen, Protocols, SocketOptions};
 
 /// Maximum number of addresses that one configuration may listen on.
 pub const ADDRESSES_MAX: usize = 65_536;
@@ -23,11 +23,11 @@ pub struct Entry {
     pub servers: Vec<u32>,
     /// The default server: the one marked so, else the first.
     pub default: u32,
-    /// Whether connections begin with a header of the PROXY protocol: some line says so.
-    pub has_proxy_protocol: bool,
+    /// What some line says of the protocols of its connections.
+    pub protocols: Protocols,
     has_default: bool,
     /// What the lines so far have in common, and whether they differed.
-    agreed: Option<bool>,
+    agreed: Option<Protocols>,
     has_changed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Table {
             servers: vec![server],
             default: server,
             has_default: listen.is_default,
-            has_proxy_protocol: listen.has_proxy_protocol,
+            protocols: listen.protocols,
             agreed: None,
             has_changed: false,
         });
@@ -149,19 +149,19 @@ impl Entry {
     /// Takes in what a line says of protocols; gives whether nginx warns of it: lines of one address should say the same, or only one
     /// of them something.
     fn agree(&mut self, listen: &Listen) -> bool {
-        let (before, now) = (self.has_proxy_protocol, listen.has_proxy_protocol);
+        let (before, now) = (self.protocols, listen.protocols);
         let differs = self.agreed.is_some_and(|agreed| agreed != now);
-        let warns = match (before, now) {
-            (false, true) => (self.is_set && !listen.is_set) || self.has_changed,
-            (true, false) => listen.is_set || differs,
-            _ => (listen.is_set && self.has_changed) || differs,
+        let (adds, lacks) = (!before.has_all(now), !now.has_all(before));
+        let warns = if adds {
+            (self.is_set && !listen.is_set) || self.has_changed || lacks
+        } else if lacks {
+            listen.is_set || differs
+        } else {
+            (listen.is_set && self.has_changed) || differs
         };
-        self.agreed = Some(match (before, now) {
-            (false, true) => before,
-            _ => now,
-        });
+        self.agreed = Some(if adds { before } else { now });
         self.has_changed |= before != now;
-        self.has_proxy_protocol |= now;
+        self.protocols = before.and(now);
         warns
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         let told = |lines: &[&str]| {
             let lines: Vec<(&str, u32)> = lines.iter().copied().zip(0..).collect();
             let (table, warnings) = table_and_warnings(&lines).unwrap();
-            assert!(table.entries()[0].has_proxy_protocol, "{lines:?}");
+            assert!(table.entries()[0].protocols.has_proxy_protocol, "{lines:?}");
             warnings.len()
         };
         assert_eq!(told(&["80 proxy_protocol"]), 0);

@@ -401,6 +401,7 @@ fn finish_server(
         limits,
         location: itself,
         named,
+        tls: None,
     });
     Ok(())
 }
