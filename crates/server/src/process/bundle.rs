@@ -23,6 +23,7 @@ use serde_bytes::Bytes as Raw;
 use super::load::Origin;
 use super::privileges::Account;
 use crate::settings::circumstances::Circumstances;
+use crate::settings::named_files::{NamedFiles, Outcome};
 
 /// The message that the master sends to a worker.
 #[derive(Debug)]
@@ -68,6 +69,7 @@ impl Bundle {
     #[must_use]
     pub fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let hosts = self.circumstances.hosts.all();
+        let named = self.circumstances.files.all();
         let files = self.texts.files.iter();
         let globs = self.texts.globs.iter();
         let account = self.account.as_ref();
@@ -82,6 +84,10 @@ impl Bundle {
             hosts: hosts
                 .iter()
                 .map(|(name, all)| (&name[..], all.clone()))
+                .collect(),
+            named: named
+                .iter()
+                .map(|(name, outcome)| (&name[..], borrowed(outcome)))
                 .collect(),
             files: files
                 .map(|(path, text)| (raw(path), Raw::new(text)))
@@ -122,6 +128,7 @@ impl Bundle {
         let logs = logs.map(|log| Some((path(log), descriptors.next()?)));
         let logs = logs.collect::<Option<Vec<_>>>()?;
         let hosts = body.hosts.into_iter();
+        let named = body.named.into_iter();
         let files = body.files.into_iter();
         let globs = body.globs.into_iter();
         Some(Self {
@@ -134,6 +141,11 @@ impl Bundle {
                 is_root: body.is_root,
                 cores: body.cores,
                 hosts: Hosts::known(hosts.map(|(name, all)| (name.to_owned(), all)).collect()),
+                files: NamedFiles::known(
+                    named
+                        .map(|(name, one)| (name.to_owned(), owned(one)))
+                        .collect(),
+                ),
             },
             texts: Recorded {
                 files: files
@@ -168,6 +180,7 @@ struct Body<'a> {
     is_root: bool,
     cores: usize,
     hosts: Vec<(&'a str, Vec<IpAddr>)>,
+    named: Vec<(&'a str, Result<&'a Raw, i32>)>,
     files: Vec<(&'a Raw, &'a Raw)>,
     globs: Vec<(&'a Raw, Vec<&'a Raw>)>,
     account: Option<(&'a str, u32, u32)>,
@@ -201,6 +214,14 @@ impl<'a> PackedAddress<'a> {
     }
 }
 
+fn borrowed(outcome: &Outcome) -> Result<&Raw, i32> {
+    outcome.as_deref().map(Raw::new).map_err(|number| *number)
+}
+
+fn owned(outcome: Result<&Raw, i32>) -> Outcome {
+    outcome.map(|bytes| Arc::from(&bytes[..]))
+}
+
 fn raw(path: &Path) -> &Raw {
     Raw::new(path.as_os_str().as_bytes())
 }
@@ -223,6 +244,13 @@ mod tests {
             is_root: true,
             cores: 5,
             hosts: Hosts::known([("a".to_owned(), addresses.to_vec())].into()),
+            files: NamedFiles::known(
+                [
+                    ("/k".to_owned(), Ok(Arc::from(*b"key"))),
+                    ("/l".to_owned(), Err(13)),
+                ]
+                .into(),
+            ),
         }
     }
 
@@ -283,7 +311,7 @@ mod tests {
         );
         let read_under = |bundle: &Bundle| {
             let it = &bundle.circumstances;
-            (it.is_root, it.cores, it.hosts.all())
+            (it.is_root, it.cores, it.hosts.all(), it.files.all())
         };
         assert_eq!(read_under(&back), read_under(&bundle));
         let shape = |bundle: &Bundle| -> Vec<_> {

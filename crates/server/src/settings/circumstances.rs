@@ -1,11 +1,13 @@
-//! The surroundings that give a configuration its meaning beside its text: root or not, the number of processors, and
-//! the addresses of its host names.
+//! The surroundings that give a configuration its meaning beside its text: root or not, the number of processors, the
+//! addresses of its host names, and the files that its directives name.
 //!
 //! The master finds them out and sends them along, so that the worker, which has another user and environment, reads
 //! the same text with the same result. Not here: the text ([`crate::process::source`]). Invariant: every question of
 //! [`crate::process::load`] to its surroundings is asked here.
 
 use logs::getaddrinfo::Hosts;
+
+use super::named_files::NamedFiles;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -16,6 +18,8 @@ pub struct Circumstances {
     pub cores: usize,
     /// The addresses of the names that were looked up.
     pub hosts: Hosts,
+    /// The files that were read: certificates and keys.
+    pub files: NamedFiles,
 }
 
 impl Circumstances {
@@ -26,6 +30,7 @@ impl Circumstances {
             is_root: rustix::process::geteuid().is_root(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             hosts: Hosts::default(),
+            files: NamedFiles::default(),
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod build;
 pub mod circumstances;
 pub mod locations;
+pub mod named_files;
 mod order;
 pub mod scopes;
 pub mod tables;
