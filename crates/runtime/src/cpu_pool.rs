@@ -1,8 +1,9 @@
-//! The thread pool for work that needs the processor and no disk (compression, passwords): as many threads as there
-//! are cores.
+//! Thread pools for work that needs the processor and no disk: one for compression and passwords, one for handshakes of
+//! TLS, so that neither waits for the other. Each has as many threads as there are cores.
 //!
-//! It is a pool of the disk layer, named [`POOL`], so metrics show it and `thread_pool` can change its bounds. Its
-//! threads are nicer than the loops. Invariant: when the pool is full, the next job waits for its turn.
+//! They are pools of the disk layer, named [`POOL`] and [`HANDSHAKE_POOL`], so metrics show them and `thread_pool` can
+//! change their bounds. Their threads are nicer than the loops. Invariant: when a pool is full, the next job waits for its
+//! turn.
 
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
@@ -12,21 +13,33 @@ use disk::{Disk, Pool};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// The pool's name.
+/// The name of the pool for compression and passwords.
 pub const POOL: &str = "cpu";
-/// Maximum number of jobs in the pool's queue; more wait in front of it, in order.
+/// The name of the pool for handshakes.
+pub const HANDSHAKE_POOL: &str = "handshakes";
+/// The names of these pools.
+pub const POOLS: [&str; 2] = [POOL, HANDSHAKE_POOL];
+/// Maximum number of jobs in the queue of a pool; more wait in front of it, in order.
 const QUEUE_MAX: usize = 1024;
 
-/// The pool, and the turns of the jobs that wait for a place in it.
+static CPU: CpuPool = CpuPool::named(POOL);
+static HANDSHAKES: CpuPool = CpuPool::named(HANDSHAKE_POOL);
+
+/// Threads of a pool when the configuration gives no number. Determining it reads files (`/sys/fs/cgroup/…`): see
+/// [`learn_cores`].
+static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
+/// One of these pools.
+struct CpuPool {
+    name: &'static str,
+    threads: Mutex<Option<Arc<Threads>>>,
+}
+
+/// The threads of a pool, and the turns of the jobs that wait for a place in it.
 struct Threads {
     pool: Pool,
     turns: Arc<Semaphore>,
 }
-
-/// Threads of the pool when the configuration gives no number. Determining it reads files (`/sys/fs/cgroup/…`): see
-/// [`learn_cores`].
-static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
-static THREADS: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
 
 /// The number of cores.
 pub fn cores() -> usize {
@@ -38,29 +51,7 @@ pub fn learn_cores() {
     LazyLock::force(&CORES);
 }
 
-/// The pool as it is defined now.
-fn threads(disk: &Disk) -> Arc<Threads> {
-    let mut known = THREADS.lock();
-    let bounds = |pool: &Pool| (pool.threads(), pool.max_queue());
-    let declared = disk.pool(POOL.as_bytes());
-    if let Some(threads) = &*known
-        && declared
-            .as_ref()
-            .is_none_or(|pool| bounds(pool) == bounds(&threads.pool))
-    {
-        return Arc::clone(threads);
-    }
-    let pool = declared.unwrap_or_else(|| disk.define_pool(POOL, *CORES, QUEUE_MAX));
-    pool.give_way();
-    // Cancelled jobs stay in the queue, empty, until a thread takes them out: half of the queue is for those.
-    let places = pool.threads() + pool.max_queue() / 2;
-    let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-    let threads = Arc::new(Threads { pool, turns });
-    *known = Some(Arc::clone(&threads));
-    threads
-}
-
-/// Runs a job in the pool when it is its turn.
+/// Runs a job in the pool for compression and passwords when it is its turn.
 ///
 /// # Errors
 /// More cancelled jobs than the queue holds have not been taken out of it yet.
@@ -68,13 +59,63 @@ pub async fn run<T: Send + 'static>(
     disk: Arc<Disk>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Overflow> {
-    let threads = threads(&disk);
-    // It is never closed.
-    let turn = Arc::clone(&threads.turns).acquire_owned().await.ok();
-    let work = move || {
-        let done = work();
-        drop(turn);
-        done
-    };
-    threads.pool.run(Lane::Read, work).await
+    CPU.run(disk, work).await
+}
+
+/// Runs a step of a handshake in the pool for those when it is its turn.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_handshake<T: Send + 'static>(
+    disk: Arc<Disk>,
+    step: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Overflow> {
+    HANDSHAKES.run(disk, step).await
+}
+
+impl CpuPool {
+    const fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            threads: Mutex::new(None),
+        }
+    }
+
+    /// The pool as it is defined now.
+    fn threads(&self, disk: &Disk) -> Arc<Threads> {
+        let mut known = self.threads.lock();
+        let bounds = |pool: &Pool| (pool.threads(), pool.max_queue());
+        let declared = disk.pool(self.name.as_bytes());
+        if let Some(threads) = &*known
+            && declared
+                .as_ref()
+                .is_none_or(|pool| bounds(pool) == bounds(&threads.pool))
+        {
+            return Arc::clone(threads);
+        }
+        let pool = declared.unwrap_or_else(|| disk.define_pool(self.name, *CORES, QUEUE_MAX));
+        pool.give_way();
+        // Cancelled jobs stay in the queue, empty, until a thread takes them out: half of the queue is for those.
+        let places = pool.threads() + pool.max_queue() / 2;
+        let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
+        let threads = Arc::new(Threads { pool, turns });
+        *known = Some(Arc::clone(&threads));
+        threads
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        disk: Arc<Disk>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Overflow> {
+        let threads = self.threads(&disk);
+        // It is never closed.
+        let turn = Arc::clone(&threads.turns).acquire_owned().await.ok();
+        let work = move || {
+            let done = work();
+            drop(turn);
+            done
+        };
+        threads.pool.run(Lane::Read, work).await
+    }
 }

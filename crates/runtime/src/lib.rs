@@ -4,7 +4,7 @@
 //! * [`timing`]: the tasks of a loop, each poll of which is timed, and the counters of a loop.
 //! * [`metrics`]: families of metrics, a page of samples, and the formats in which it is written.
 //! * [`listen`]: the directive, the table of addresses, and the sockets.
-//! * [`cpu_pool`]: threads for work that needs the processor and no disk.
+//! * [`cpu_pool`]: threads for work that needs the processor and no disk, and for handshakes.
 //! * [`direct_mapped`]: a small cache of one loop.
 //!
 //! Not here: any protocol (of `wire` only the clock, timers and buffers of a loop are used), and any configuration but

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use runtime::loops::loop_threads::{self, LoopThreads};
-use runtime::{Accepted, Configuration, Datagrams, Ledger, Loop, Service, Serving, Shared, Start};
+use runtime::{
+    Accepted, Configuration, Datagrams, Ledger, Listener, Loop, Service, Serving, Shared, Start,
+};
 
 use crate::dashboard::{history, sampler};
 use crate::memory;
@@ -18,6 +20,7 @@ use crate::monitoring;
 use crate::monitoring::directives;
 use crate::steps::Steps;
 use httpcore::connection;
+use httpcore::connection::tls_handshake;
 use httpcore::http_loop::HttpLoop;
 use httpcore::http_loop::generation::Generation;
 use httpcore::responder::Responder as _;
@@ -149,6 +152,10 @@ struct HttpService {
 }
 
 impl Service for HttpService {
+    fn may_accept(&self, listener: &Listener) -> bool {
+        tls_handshake::may_accept(&self.http, &listener.address)
+    }
+
     fn serve(&self, accepted: Accepted) -> Serving {
         connection::serve::<Steps>(Rc::clone(&self.loop_), Rc::clone(&self.http), accepted)
     }

@@ -13,6 +13,7 @@ use runtime::{Listener, Loop};
 
 use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
+use crate::route::ServerId;
 use crate::tls::ClientTls;
 
 use proxy_protocol::ProxyProtocol;
@@ -243,13 +244,32 @@ impl Client {
         Some(entry)
     }
 
+    /// The server for requests whose host no server has: the one that the client asked for in its handshake of TLS, else
+    /// the default server of the address. `None` when a reload took the address away.
+    #[must_use]
+    pub fn default_server(&self, generation: &Generation) -> Option<ServerId> {
+        let entry = self.entry(generation)?;
+        let Some(tls) = self.tls() else {
+            return Some(generation.settings.listens.entries()[entry].default);
+        };
+        let (number, server) = tls.server.get();
+        if number == generation.number {
+            return Some(server);
+        }
+        let name = tls.hello.server_name.as_deref();
+        let server = generation.settings.server_of_name(entry, name);
+        let server = server.unwrap_or(generation.settings.listens.entries()[entry].default);
+        tls.server.set((generation.number, server));
+        Some(server)
+    }
+
     /// Logs a line about the connection, outside any request, to the error logs of its server.
     pub fn log(&self, generation: &Generation, level: Level, text: &str) {
         let settings = &generation.settings;
-        let Some(entry) = self.entry(generation) else {
+        let Some(server) = self.default_server(generation) else {
             return;
         };
-        let server = settings.server(settings.listens.entries()[entry].default);
+        let server = settings.server(server);
         let logs = settings.location(server.location).error_logs();
         if !logs.wants(level) {
             return;

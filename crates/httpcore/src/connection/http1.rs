@@ -23,7 +23,7 @@ use runtime::{Idle, Seat, Waiting};
 
 use super::answer::{Counted, Started};
 use super::finish::After;
-use super::{proxy_protocol, zones};
+use super::{proxy_protocol, tls_handshake, zones};
 use crate::client::Client;
 use crate::connection::answer;
 use crate::connection::finish;
@@ -44,6 +44,13 @@ pub(super) fn run<R: Responder>(
         if proxy_protocol::is_due(client)
             && let Some(open) = &mut link
             && !Box::pin(proxy_protocol::read(open, client)).await
+        {
+            return close(seat, link);
+        }
+        // Boxed: an open connection does not keep its room.
+        if tls_handshake::is_due(client)
+            && let Some(open) = &mut link
+            && !Box::pin(tls_handshake::run(open, client)).await
         {
             return close(seat, link);
         }
@@ -107,8 +114,7 @@ async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> 
 fn first_timeout(client: &Client) -> Option<Duration> {
     let generation = client.http.generation();
     let settings = &generation.settings;
-    let entry = client.entry(&generation)?;
-    let server = settings.server(settings.listens.entries()[entry].default);
+    let server = settings.server(client.default_server(&generation)?);
     Some(server.settings.client_header_timeout.duration())
 }
 
@@ -241,7 +247,7 @@ pub async fn read(
     let settings = &generation.settings;
     let entry = client.entry(generation).ok_or(WireError::Closed)?;
     let names = &settings.names[entry];
-    let default = settings.listens.entries()[entry].default;
+    let default = client.default_server(generation).ok_or(WireError::Closed)?;
     let first = settings.server(default);
     let mut chosen: Option<ServerId> = None;
     let mut choose = |host: &[u8]| -> Option<HeadLimits> {

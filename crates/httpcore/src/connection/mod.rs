@@ -14,6 +14,7 @@ pub mod proxy_protocol;
 pub mod send;
 mod send_error;
 mod send_file;
+pub mod tls_handshake;
 mod zones;
 
 use std::pin::pin;

@@ -6,7 +6,7 @@
 pub mod generation;
 pub mod ready_files;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct HttpLoop {
     pub hot_files: ReadyFiles,
     /// Counters of requests, by `status_zone`: those of all loops.
     pub zones: Arc<Zones>,
+    /// Handshakes of TLS that are worked on, or wait for that.
+    pub handshakes: Cell<usize>,
 }
 
 impl HttpLoop {
@@ -35,6 +37,7 @@ impl HttpLoop {
             generation: Rc::new(generation).into(),
             hot_files: ReadyFiles::default(),
             zones,
+            handshakes: Cell::new(0),
         });
         let own = Rc::clone(&http);
         loop_.add_spare_memory(move |_| own.hot_files.clear());

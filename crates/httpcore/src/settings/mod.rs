@@ -84,6 +84,14 @@ impl Settings {
         &self.servers[id as usize]
     }
 
+    /// The server that a name in a handshake of TLS means at an address, by the address' index; `None`: the default one.
+    #[must_use]
+    pub fn server_of_name(&self, entry: usize, name: Option<&[u8]>) -> Option<ServerId> {
+        let host = message::host::parse(name?).ok()?;
+        let named = self.names.get(entry)?.find(&host.name)?;
+        Some(named.server)
+    }
+
     /// A location of this configuration.
     #[must_use]
     pub fn location(&self, id: LocationId) -> &Location {

@@ -17,8 +17,9 @@ pub struct ClientTls {
     pub hello: Hello,
     /// What the client's certificate is worth. Made anew for each connection, also where an old session was taken up.
     pub verdict: Verdict,
-    /// The server whose certificate was shown: of the name that the client asked for, else the default server.
-    pub server: ServerId,
+    /// The server of the name that the client asked for, else the default server; with the number of the configuration
+    /// that it is of ([`crate::client::Client::default_server`]).
+    pub server: Cell<(u64, ServerId)>,
     /// Whether the current request came before the handshake was over (`$ssl_early_data`).
     pub is_early: Cell<bool>,
 }

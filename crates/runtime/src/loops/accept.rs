@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SCARCE_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum of connections accepted in a row while memory is scarce.
 const SCARCE_BATCH: usize = 8;
-/// Pause after connections were told to close: each needs a turn to do so.
+/// Pause after connections were told to close, each of which needs a turn to do so, and while the service takes none.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Connections of the worker so far, for nginx's connection numbers.
@@ -80,6 +80,10 @@ fn accept(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> 
             let Ok(mut ready) = watched.readable().await else {
                 return;
             };
+            if !host.service.may_accept(&source.listener) {
+                tokio::time::sleep(TURN).await;
+                continue;
+            }
             match take_batch(&host, &source) {
                 Batch::Full => tokio::task::yield_now().await,
                 Batch::NoMemory => tokio::time::sleep(SCARCE_PAUSE).await,

@@ -31,6 +31,10 @@ pub struct Datagrams {
 
 /// The service of one loop.
 pub trait Service {
+    /// Whether connections of this listener are accepted now; those that are not wait in the kernel's queue. Asked before
+    /// every batch of them.
+    fn may_accept(&self, listener: &Listener) -> bool;
+
     /// Serves a connection to its end.
     fn serve(&self, accepted: Accepted) -> Serving;
 

@@ -20,6 +20,10 @@ use crate::listen::{Address, SocketOptions, bind};
 struct TellIndex(Rc<Loop>);
 
 impl Service for TellIndex {
+    fn may_accept(&self, _: &Listener) -> bool {
+        true
+    }
+
     fn serve(&self, accepted: Accepted) -> Serving {
         tell_index(Rc::clone(&self.0), accepted)
     }

@@ -19,9 +19,9 @@ const DEFAULT: &str = "default";
 const DEFAULT_THREADS_MAX: usize = 512;
 /// Bytes of the lowest memory limit per thread: a running thread takes some 50 KiB of it, the kernel's part included.
 const MEMORY_OF_THREAD: u64 = 2 << 20;
-/// Maximum number of pools that one configuration may declare; `default` and the compression pool have places of their
-/// own.
-pub const POOLS_MAX: usize = disk::POOLS_MAX - 2;
+/// Maximum number of pools that one configuration may declare; `default` and those for work without a disk have places of
+/// their own.
+pub const POOLS_MAX: usize = disk::POOLS_MAX - 1 - cpu_pool::POOLS.len();
 
 /// `thread_pool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Kept {
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
         disk.keep_pools(|name| {
-            matches!(name, DEFAULT | cpu_pool::POOL) || is_kept(&name.to_owned())
+            name == DEFAULT || cpu_pool::POOLS.contains(&name) || is_kept(&name.to_owned())
         });
         self.0 = names;
     }

@@ -15,7 +15,7 @@ use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::monitoring::directives;
 use crate::monitoring::directives::Status;
-use httpcore::connection::{post_action, proxy_protocol};
+use httpcore::connection::{post_action, proxy_protocol, tls_handshake};
 use httpcore::handler::Modules;
 use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::settings::admission::Admission;
@@ -531,6 +531,7 @@ const METRICS: &[&ModuleMetrics] = &[
     &ssi::METRICS,
     &post_action::METRICS,
     &proxy_protocol::METRICS,
+    &tls_handshake::METRICS,
     &real_ip::METRICS,
 ];
 

@@ -1,4 +1,4 @@
-//! Reads the bytes before the first request of a connection: the header of the PROXY protocol.
+//! Reads the bytes before the first request of a connection: the header of the PROXY protocol, a handshake of TLS.
 
 use super::{Connection, Error, is_would_block};
 
@@ -16,6 +16,11 @@ impl Connection {
         timeout: Duration,
         mut parse: impl FnMut(&[u8]) -> Option<(usize, T)>,
     ) -> Result<T, Error> {
+        if self.has_unread()
+            && let Some(said) = self.take_prologue(&mut parse)
+        {
+            return Ok(said);
+        }
         self.arm(timeout);
         let outcome = loop {
             let outcome = self.read_once(|bytes, unread| {
@@ -33,16 +38,30 @@ impl Connection {
                 }
                 Err(error) => break Err(error.into()),
             }
-            if let Some((used, said)) = parse(&self.unread) {
-                self.unread.drain(..used);
-                if self.unread.is_empty() {
-                    // An idle connection holds no buffer.
-                    self.unread = Vec::new();
-                }
+            if let Some(said) = self.take_prologue(&mut parse) {
                 break Ok(said);
             }
         };
         self.timer.disarm();
         outcome
+    }
+
+    fn take_prologue<T>(
+        &mut self,
+        parse: &mut impl FnMut(&[u8]) -> Option<(usize, T)>,
+    ) -> Option<T> {
+        let (used, said) = parse(&self.unread)?;
+        self.unread.drain(..used);
+        if self.unread.is_empty() {
+            // An idle connection holds no buffer.
+            self.unread = Vec::new();
+        }
+        Some(said)
+    }
+
+    /// Puts back what a prologue turned out to be: the first bytes of a request.
+    pub fn put_back(&mut self, mut bytes: Vec<u8>) {
+        bytes.append(&mut self.unread);
+        self.unread = bytes;
     }
 }

@@ -1,0 +1,361 @@
+//! The handshake of TLS that a client's connection begins with (`listen … ssl`).
+//!
+//! A loop reads and writes; key exchange, signatures and certificates are worked on in the pool for handshakes. Not here:
+//! a handshake itself (crate `tls`), what a server offers ([`crate::tls`]). Invariants: a handshake has
+//! `client_header_timeout`, however it is cut into pieces; what an unfinished one holds is bounded by the crate `tls`.
+
+mod counters;
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::pool::Overflow;
+use logs::Level;
+use logs::wall_clock::Moment;
+use runtime::timing::poll_timing;
+use runtime::{Waiting, cpu_pool};
+use tls::handshake::{Accepted, Complete, Handshake, NeedsInput};
+use tls::hello::FirstByte;
+use tls::verify::{Purpose, Trust, Verdict};
+use tls::{Failure, configure};
+use wire::{TlsLayer, loop_clock};
+
+use crate::client::Client;
+use crate::http_loop::HttpLoop;
+use crate::http_loop::generation::Generation;
+use crate::route::ServerId;
+use crate::settings::Settings;
+use crate::tls::{ClientTls, ServerTls};
+use crate::transport::http1::Link;
+
+pub use counters::METRICS;
+use counters::{HandshakeCounters, Outcome};
+
+/// Maximum number of handshakes of a loop that are worked on, or wait for that, before connections for more are left in
+/// the kernel's queue: some 50 to 200 ms of work.
+pub const HANDSHAKES_MAX: usize = 512;
+
+/// Whether the client's listener expects a handshake.
+pub fn is_due(client: &Client) -> bool {
+    let generation = client.http.generation();
+    let entry = client.entry(&generation);
+    entry.is_some_and(|entry| {
+        let listens = &generation.settings.listens;
+        listens.entries()[entry].protocols.has_ssl
+    })
+}
+
+/// Whether a loop takes connections of an address now.
+pub fn may_accept(http: &HttpLoop, address: &runtime::listen::Address) -> bool {
+    if http.handshakes.get() < HANDSHAKES_MAX {
+        return true;
+    }
+    let generation = http.generation();
+    let listens = &generation.settings.listens;
+    let entry = listens.find(address);
+    entry.is_none_or(|entry| !listens.entries()[entry].protocols.has_ssl)
+}
+
+/// Runs the handshake; `false`: the connection is over. A request in clear is left to be read.
+pub async fn run(link: &mut Link, client: &Client) -> bool {
+    let Link { wire, place } = link;
+    let generation = client.http.generation();
+    let Some(entry) = client.entry(&generation) else {
+        return false;
+    };
+    let settings = &generation.settings;
+    let server = settings.listens.entries()[entry].default;
+    let timeout = settings.server(server).settings.client_header_timeout;
+    let counters = client.loop_.figures.of::<HandshakeCounters>();
+    let mut endpoint = Endpoint {
+        wire,
+        client,
+        settings,
+        entry,
+        number: generation.number,
+        until_ms: loop_clock::monotonic_ms() + timeout.duration().as_millis() as u64,
+    };
+    let shaken = place.wait_for(Waiting::New, pin!(endpoint.run())).await;
+    let Some(shaken) = shaken else {
+        counters.count(Outcome::Dropped);
+        return false;
+    };
+    match shaken {
+        Ok(outcome) => {
+            counters.count(outcome);
+            true
+        }
+        Err(fault) => {
+            counters.count(fault.outcome());
+            fault.tell(client, &generation);
+            false
+        }
+    }
+}
+
+/// Why there is no connection with TLS.
+enum Fault {
+    /// The client left before its first byte.
+    Silent,
+    /// The connection broke.
+    Wire(wire::Error),
+    /// The handshake failed.
+    Handshake(Failure),
+    /// The pool is full of handshakes of clients that left.
+    Overflow(Overflow),
+}
+
+impl From<wire::Error> for Fault {
+    fn from(error: wire::Error) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl Fault {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Silent | Self::Wire(wire::Error::Closed) => Outcome::Closed,
+            Self::Wire(wire::Error::Timeout) => Outcome::TimedOut,
+            Self::Wire(_) => Outcome::Closed,
+            Self::Handshake(failure) => failure.cause.into(),
+            Self::Overflow(_) => Outcome::Dropped,
+        }
+    }
+
+    fn tell(&self, client: &Client, generation: &Generation) {
+        let (level, text) = match self {
+            Self::Silent => (Level::Info, "client closed connection".to_owned()),
+            Self::Wire(wire::Error::Closed) => (Level::Info, Failure::closed().to_string()),
+            Self::Wire(wire::Error::Io(error)) => {
+                let text = format!("{} ({error})", Failure::closed());
+                (Level::Info, text)
+            }
+            Self::Wire(error) => (Level::Info, error.to_string()),
+            Self::Handshake(failure) => {
+                let level = match failure.level {
+                    tls::Level::Info => Level::Info,
+                    tls::Level::Critical => Level::Crit,
+                };
+                (level, failure.to_string())
+            }
+            Self::Overflow(overflow) => (Level::Error, overflow.to_string()),
+        };
+        client.log(generation, level, &format!("{text} while SSL handshaking"));
+    }
+}
+
+/// What is left of a step.
+struct Worked {
+    handshake: Result<Handshake, Failure>,
+    outgoing: Vec<u8>,
+    verdict: Verdict,
+}
+
+/// What a client is offered.
+struct Offer {
+    /// What its handshake uses; `None`: it is refused.
+    handshakes: Option<Arc<configure::Server>>,
+    /// Whether that is `ssl_reject_handshake`.
+    rejects: bool,
+}
+
+/// The server's end of a handshake.
+struct Endpoint<'a> {
+    wire: &'a mut wire::Connection,
+    client: &'a Client,
+    settings: &'a Settings,
+    /// The entry of the listening table.
+    entry: usize,
+    /// The number of the configuration.
+    number: u64,
+    /// When the time for the handshake is over, in the loop's milliseconds.
+    until_ms: u64,
+}
+
+impl Endpoint<'_> {
+    async fn run(&mut self) -> Result<Outcome, Fault> {
+        let first = self.receive().await.map_err(|fault| match fault {
+            Fault::Wire(wire::Error::Closed) => Fault::Silent,
+            other => other,
+        })?;
+        if FirstByte::of(first[0]) == FirstByte::Plain {
+            self.wire.put_back(first);
+            self.client.set_plain_on_tls();
+            return Ok(Outcome::PlainHttp);
+        }
+        let accepted = self.read_hello(first).await?;
+        let (server, offer) = self.choose(&accepted);
+        let Some(handshakes) = offer.handshakes else {
+            return Err(self.refuse(accepted, offer.rejects).await);
+        };
+        let (complete, verdict) = self.negotiate(accepted, handshakes).await?;
+        Ok(self.finish(*complete, verdict, server))
+    }
+
+    /// Time that is left; none is none, since a timer of 0 ms expires.
+    fn left(&self) -> Duration {
+        Duration::from_millis(self.until_ms.saturating_sub(loop_clock::monotonic_ms()))
+    }
+
+    /// The bytes that came, at least one.
+    async fn receive(&mut self) -> Result<Vec<u8>, Fault> {
+        let left = self.left();
+        let all = |bytes: &[u8]| Some((bytes.len(), bytes.to_vec()));
+        Ok(self.wire.read_prologue(left, all).await?)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let left = self.left();
+        Ok(self.wire.send_bytes(left, bytes).await?)
+    }
+
+    /// Sends what a step has made; a failed step's alert is sent as far as the socket takes it.
+    async fn send_of(&mut self, worked: Worked) -> Result<(Handshake, Verdict), Fault> {
+        let sent = self.send(&worked.outgoing).await;
+        let handshake = worked.handshake.map_err(Fault::Handshake)?;
+        sent.map(|()| (handshake, worked.verdict))
+    }
+
+    /// Reads the ClientHello, which takes microseconds.
+    async fn read_hello(&mut self, first: Vec<u8>) -> Result<Accepted, Fault> {
+        let mut waiting = NeedsInput::default();
+        let mut bytes = first;
+        loop {
+            waiting.receive(&bytes);
+            let mut outgoing = Vec::new();
+            let worked = Worked {
+                handshake: waiting.step(&mut outgoing),
+                outgoing,
+                verdict: Verdict::None,
+            };
+            match self.send_of(worked).await?.0 {
+                Handshake::Accepted(accepted) => return Ok(accepted),
+                Handshake::NeedsInput(next) => waiting = next,
+                Handshake::Complete(_) => return Err(wire::Error::Closed.into()),
+            }
+            bytes = self.receive().await?;
+        }
+    }
+
+    /// The server of the name that the client asks for, else the default one; and the TLS that it shows, which is the
+    /// default server's where it has no certificate.
+    fn choose(&self, accepted: &Accepted) -> (ServerId, Offer) {
+        let name = accepted.hello().server_name.as_deref();
+        let default = self.settings.listens.entries()[self.entry].default;
+        let named = self.settings.server_of_name(self.entry, name);
+        let server = named.unwrap_or(default);
+        let tls_of = |id| self.settings.server(id).tls.as_deref();
+        let own = tls_of(server).filter(|tls: &&ServerTls| tls.rejects || tls.handshakes.is_some());
+        let tls = own.or_else(|| tls_of(default));
+        let rejects = tls.is_some_and(|tls| tls.rejects);
+        let handshakes = tls.and_then(|tls| tls.handshakes.clone());
+        let offer = Offer {
+            handshakes: handshakes.filter(|_| !rejects),
+            rejects,
+        };
+        (server, offer)
+    }
+
+    async fn refuse(&mut self, accepted: Accepted, rejects: bool) -> Fault {
+        let mut outgoing = Vec::new();
+        let failure = match rejects {
+            true => accepted.reject(&mut outgoing),
+            false => accepted.fail(&mut outgoing),
+        };
+        match self.send(&outgoing).await {
+            Ok(()) => Fault::Handshake(failure),
+            Err(fault) => fault,
+        }
+    }
+
+    async fn negotiate(
+        &mut self,
+        accepted: Accepted,
+        handshakes: Arc<configure::Server>,
+    ) -> Result<(Box<Complete>, Verdict), Fault> {
+        let trust = handshakes.trust().cloned();
+        let choose = move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, None, outgoing);
+        let mut worked = self.work(trust.clone(), choose).await?;
+        loop {
+            let mut waiting = match self.send_of(worked).await? {
+                (Handshake::Complete(complete), verdict) => return Ok((complete, verdict)),
+                (Handshake::NeedsInput(waiting), _) => waiting,
+                (Handshake::Accepted(_), _) => return Err(wire::Error::Closed.into()),
+            };
+            waiting.receive(&self.receive().await?);
+            let step = move |outgoing: &mut Vec<u8>| waiting.step(outgoing);
+            worked = self.work(trust.clone(), step).await?;
+        }
+    }
+
+    /// Runs a step in the pool, and judges the client's certificate behind the last one.
+    async fn work(
+        &self,
+        trust: Option<Arc<Trust>>,
+        step: impl FnOnce(&mut Vec<u8>) -> Result<Handshake, Failure> + Send + 'static,
+    ) -> Result<Worked, Fault> {
+        let loop_ = &self.client.loop_;
+        let _counted = UnderWay::count(&self.client.http.handshakes);
+        let begun = poll_timing::now_ns();
+        let work = move || {
+            let mut outgoing = Vec::new();
+            let handshake = step(&mut outgoing);
+            Worked {
+                verdict: judge(&handshake, trust.as_deref()),
+                handshake,
+                outgoing,
+            }
+        };
+        let worked = cpu_pool::run_handshake(Arc::clone(loop_.disk.disk()), work).await;
+        let took = poll_timing::now_ns().saturating_sub(begun);
+        loop_.figures.of::<HandshakeCounters>().took(took);
+        worked.map_err(Fault::Overflow)
+    }
+
+    /// Puts TLS on the socket.
+    fn finish(&mut self, complete: Complete, verdict: Verdict, server: ServerId) -> Outcome {
+        let outcome = match complete.facts.is_resumed {
+            true => Outcome::Resumed,
+            false => Outcome::Full,
+        };
+        let is_early = !complete.early.is_empty();
+        let layer = TlsLayer::new(complete.traffic, complete.rest, complete.early);
+        self.wire.stream.begin_tls(layer);
+        self.client.set_tls(ClientTls {
+            facts: complete.facts,
+            hello: complete.hello,
+            verdict,
+            server: Cell::new((self.number, server)),
+            is_early: Cell::new(is_early),
+        });
+        outcome
+    }
+}
+
+/// What the client's certificate is worth: judged anew for each connection, since old sessions bring back certificates
+/// that were not accepted.
+fn judge(handshake: &Result<Handshake, Failure>, trust: Option<&Trust>) -> Verdict {
+    let (Ok(Handshake::Complete(complete)), Some(trust)) = (handshake, trust) else {
+        return Verdict::None;
+    };
+    let now = Moment::now().second();
+    trust.verdict(&complete.facts.certificates, Purpose::Client, now)
+}
+
+/// Counts a handshake that is worked on, until it is dropped.
+struct UnderWay<'a>(&'a Cell<usize>);
+
+impl<'a> UnderWay<'a> {
+    fn count(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! How handshakes ended, counted, and how long their work took.
+
+use disk::metrics::{Histogram, Number};
+use runtime::timing::counters::{COUNTERS, sums};
+use runtime::{families, label_values};
+use slots::slotted;
+use tls::Cause;
+
+use crate::handler::metrics::ModuleMetrics;
+
+label_values! {
+    /// How a handshake ended.
+    pub(super) enum Outcome {
+        /// With new keys.
+        Full = "full",
+        /// An old session was taken up.
+        Resumed = "resumed",
+        /// The client spoke HTTP in clear.
+        PlainHttp = "plain_http",
+        /// No version, suite, group, signature or protocol in common.
+        NothingInCommon = "nothing_in_common",
+        /// The client said no.
+        Alert = "alert",
+        /// Bytes that are not TLS, or not as TLS asks.
+        Malformed = "malformed",
+        /// `ssl_reject_handshake`.
+        Rejected = "rejected",
+        /// The client left.
+        Closed = "closed",
+        /// The client sent what costs work and brings nothing.
+        Flood = "flood",
+        /// The library failed, or there was no certificate.
+        Library = "library",
+        /// The time was over.
+        TimedOut = "timed_out",
+        /// The loop needed the connection's place, or the pool had no room.
+        Dropped = "dropped",
+    }
+}
+
+impl From<Cause> for Outcome {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::PlainHttp => Self::PlainHttp,
+            Cause::NothingInCommon => Self::NothingInCommon,
+            Cause::Alert => Self::Alert,
+            Cause::Malformed => Self::Malformed,
+            Cause::Rejected => Self::Rejected,
+            Cause::Closed => Self::Closed,
+            Cause::Flood => Self::Flood,
+            Cause::Library => Self::Library,
+        }
+    }
+}
+
+/// The counters of one loop.
+#[derive(Debug, Default)]
+pub(super) struct HandshakeCounters {
+    ended: [Number; Outcome::ALL.len()],
+    steps: Histogram,
+}
+
+slotted!(COUNTERS: HandshakeCounters);
+
+impl HandshakeCounters {
+    pub(super) fn count(&self, outcome: Outcome) {
+        self.ended[outcome as usize].add(1);
+    }
+
+    /// Records the time of a step in nanoseconds.
+    pub(super) fn took(&self, ns: u64) {
+        self.steps.record(ns);
+    }
+}
+
+families! {
+    /// The families of these counters.
+    FAMILIES;
+    HANDSHAKES Counter "freewheel_tls_handshakes" "" ["outcome"] "Handshakes of TLS with clients, by how they ended: with new keys (full), with an old session (resumed), or why there is no connection.";
+    STEPS Histogram "freewheel_tls_handshake_step_seconds" "seconds" [] "Time of a step of a handshake: until its turn, in the pool's queue, and running.";
+}
+
+/// How they are shown.
+pub static METRICS: ModuleMetrics = ModuleMetrics {
+    families: FAMILIES,
+    show: |shown, page| {
+        let loops = shown.loops::<HandshakeCounters>();
+        let counts = sums(&loops, |counters| &counters.ended);
+        let is_used = shown.settings.is_some_and(|settings| {
+            let mut entries = settings.listens.entries().iter();
+            entries.any(|entry| entry.protocols.has_ssl)
+        });
+        if !is_used && counts == [0; Outcome::ALL.len()] {
+            return;
+        }
+        for (outcome, count) in Outcome::ALL.iter().zip(counts) {
+            page.whole(&HANDSHAKES, &[outcome.name()], count);
+        }
+        page.times(&STEPS, &[], loops.times(|counters| &counters.steps));
+    },
+};
