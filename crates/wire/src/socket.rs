@@ -167,8 +167,7 @@ impl Socket {
         // Ignores the task's turn: a task that watches its peer while it works would otherwise never see it close.
         let is_closed = poll_fn(|cx| {
             loop {
-                let ready = on_socket!(self, socket => socket.poll_read_ready(cx));
-                if ready!(ready).is_err() {
+                if ready!(self.poll_event(cx)).is_err() {
                     return Poll::Ready(true);
                 }
                 match self.try_peek(&mut [0]) {
@@ -187,6 +186,11 @@ impl Socket {
         if ready.is_ok_and(|ready| !ready.is_read_closed()) {
             std::future::pending().await
         }
+    }
+
+    /// As [`Socket::poll_readable`], but whether the task's turn is over or not.
+    pub(crate) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_socket!(self, socket => socket.poll_read_ready(cx))
     }
 
     /// `tcp_nodelay`. No effect on Unix sockets.

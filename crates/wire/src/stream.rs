@@ -3,6 +3,7 @@
 //! Not here: the calls ([`crate::socket`]), records ([`crate::tls_layer`]). Invariant: what is said to be written is in
 //! the kernel, with TLS as well as in clear.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -157,9 +158,13 @@ impl Stream {
         self.socket.poll_writable(cx)
     }
 
-    /// Waits until the peer has closed its side. Never returns while there are unread bytes.
+    /// Waits until the peer has closed its side. Never returns while there are unread bytes; with TLS, while there are more
+    /// than it looks at ahead.
     pub async fn peer_closed(&self) {
-        self.socket.peer_closed().await;
+        match &self.tls {
+            None => self.socket.peer_closed().await,
+            Some(tls) => poll_fn(|cx| tls.poll_closed(&self.socket, cx)).await,
+        }
     }
 
     /// `tcp_nodelay`. No effect on Unix sockets.

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::task::{Context, Poll, ready};
 
 use tls::traffic::{SEALED_BYTES_MAX, Traffic};
 
@@ -18,6 +19,8 @@ const BATCH_MAX: usize = 256 * 1024;
 const BATCH_MIN: usize = 16 * 1024;
 /// Size in bytes of the buffer that a thread reads into where its caller's is too small for a record.
 const SCRATCH: usize = 64 * 1024;
+/// Number of opened bytes after which the end of the stream is not looked for any more before they are read.
+const AHEAD_MAX: usize = 16 * 1024;
 /// Capacity in bytes that a thread keeps of the buffer that it seals into.
 const SEALED_KEPT: usize = BATCH_MAX + BATCH_MAX / 8;
 /// Time without a write, in milliseconds, after which records begin small again.
@@ -124,6 +127,34 @@ impl TlsLayer {
             state.plain.extend_from_slice(&scratch[..count]);
             Ok(take_front(&mut state.plain, buffer))
         })
+    }
+
+    /// Ready when the peer has said that nothing follows, or is gone. What comes before is opened and kept for the next
+    /// reads, up to [`AHEAD_MAX`].
+    pub(crate) fn poll_closed(&self, socket: &Socket, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let state = &mut *self.state.borrow_mut();
+            if state.is_closed {
+                return Poll::Ready(());
+            }
+            if state.plain.len() > AHEAD_MAX {
+                return Poll::Pending;
+            }
+            if !has_record(&state.incomplete) && ready!(socket.poll_event(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            let outcome = INCOMING.with_borrow_mut(|scratch| {
+                let count = state.read(socket, scratch)?;
+                state.plain.extend_from_slice(&scratch[..count]);
+                Ok::<_, io::Error>(())
+            });
+            match outcome {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(());
+                }
+                _ => {}
+            }
+        }
     }
 
     /// As [`Socket::try_write`], of bytes to seal. After less than all, or `WouldBlock`, the next write begins with the

@@ -10,6 +10,8 @@ use rustls::ClientConnection;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::task::Poll;
 use std::thread;
 use wire::{Stream, TlsLayer};
 
@@ -134,5 +136,24 @@ fn a_broken_record_ends_the_connection() {
         theirs.write_all(&[7; 32]).unwrap();
         let failure = read_some(&stream, &mut [0; 100]).await.unwrap_err();
         assert_eq!(failure.kind(), ErrorKind::InvalidData);
+    });
+}
+
+#[test]
+fn an_end_is_seen_behind_unread_bytes() {
+    run(async {
+        let (stream, mut client, mut theirs) = pair(TLS13);
+        let mut tls = rustls::Stream::new(&mut client, &mut theirs);
+        tls.write_all(b"GET / HTTP/1.1").unwrap();
+        let mut waiting = pin!(stream.peer_closed());
+        let is_closed = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_ready()));
+        assert!(!is_closed.await);
+        client.send_close_notify();
+        client.write_tls(&mut theirs).unwrap();
+        waiting.await;
+        let mut buffer = [0; 100];
+        let count = read_some(&stream, &mut buffer).await.unwrap();
+        assert_eq!(&buffer[..count], b"GET / HTTP/1.1");
+        assert_eq!(read_some(&stream, &mut buffer).await.unwrap(), 0);
     });
 }
