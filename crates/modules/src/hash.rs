@@ -4,7 +4,7 @@
 
 /// MurmurHash2 (Austin Appleby, 32 bits, seed 0) as `split_clients` uses it.
 #[must_use]
-pub fn murmur2(bytes: &[u8]) -> u32 {
+pub(crate) fn murmur2(bytes: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     // The C original folds the length into 32 bits.
     #[expect(

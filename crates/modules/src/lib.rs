@@ -3,16 +3,18 @@
 //! Not here: passing requests on (crate `proxy`), and which module acts when (crate `server`). Invariant: no module
 //! knows another one, unless both are parts of the same thing.
 
+#![warn(unreachable_pub)]
+
 pub mod after;
 pub mod before;
 pub mod browser;
 pub mod content;
 pub mod geo;
-pub mod hash;
+pub(crate) mod hash;
 pub mod headers_more;
 pub mod limits;
 pub mod map;
-pub mod password;
+pub(crate) mod password;
 pub mod realpath_root;
 pub mod referer;
 pub mod secure_link;

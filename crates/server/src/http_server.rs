@@ -32,7 +32,7 @@ use upstream::Upstreams;
 
 /// A configuration, for the loops and for what stands beside them.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// For the loops; its configuration is these settings.
     pub loops: loop_threads::Plan,
     /// The settings.
@@ -44,7 +44,7 @@ pub struct Plan {
 }
 
 /// The loops of a worker with their service. Lives on the worker's main thread, which may block.
-pub struct HttpServer {
+pub(crate) struct HttpServer {
     threads: LoopThreads,
     ledger: Arc<Ledger>,
 }
@@ -52,7 +52,7 @@ pub struct HttpServer {
 impl HttpServer {
     /// No loops yet.
     #[must_use]
-    pub fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         let ledger = Arc::clone(&shared.ledger);
         let start = start(Arc::clone(&ledger));
         Self {
@@ -66,7 +66,7 @@ impl HttpServer {
     /// # Errors
     /// When memory of zones, a thread, an epoll instance or a registration cannot be had; the loops then go on with what
     /// they have.
-    pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         let former = self.settings();
         let former = former
             .as_ref()
@@ -90,29 +90,29 @@ impl HttpServer {
 
     /// The metrics.
     #[must_use]
-    pub fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
     /// The settings that were handed out last.
     #[must_use]
-    pub fn settings(&self) -> Option<Arc<Settings>> {
+    pub(crate) fn settings(&self) -> Option<Arc<Settings>> {
         self.threads.configuration().map(settings_of)
     }
 
     /// Frees configurations that are no longer used, and returns how many there were.
-    pub fn forget_old(&mut self) -> usize {
+    pub(crate) fn forget_old(&mut self) -> usize {
         self.threads.forget_old()
     }
 
     /// Whether an older configuration than the current one is still in use.
     #[must_use]
-    pub fn has_old(&self) -> bool {
+    pub(crate) fn has_old(&self) -> bool {
         self.threads.has_old()
     }
 
     /// Tells all loops to finish and end.
-    pub fn shut_down(&mut self) {
+    pub(crate) fn shut_down(&mut self) {
         self.threads.shut_down();
         // Streams of dashboards have no end of their own.
         history::of(&self.ledger).end();
@@ -120,7 +120,7 @@ impl HttpServer {
 
     /// Whether a loop still runs.
     #[must_use]
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.threads.is_running()
     }
 }

@@ -1,20 +1,22 @@
 //! The server: nginx's configuration and behaviour on event loops that never wait for a disk.
 //!
-//! A library with a thin `main`, so that other programs can add modules (`content::module`). The path of a request is
-//! [`steps::respond`]; the processes are in [`process`], the loops in the crate [`runtime`].
+//! A library with a thin `main`, so that other programs can add modules ([`handler`]). The path of a request is
+//! `steps::respond`; the processes are in [`process`], the loops in the crate [`runtime`].
 
-pub mod command_line;
-pub mod dashboard;
-pub mod explain;
+#![warn(unreachable_pub)]
+
+mod command_line;
+mod dashboard;
+mod explain;
 mod http_server;
 #[cfg(test)]
 mod http_server_tests;
 pub mod manual;
-pub mod memory;
+mod memory;
 pub mod monitoring;
 pub mod process;
 pub mod settings;
-pub mod steps;
+mod steps;
 
 pub use command_line::main;
 pub use httpcore::{

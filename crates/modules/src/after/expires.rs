@@ -89,7 +89,7 @@ impl Value for Expires {
 }
 
 /// Sets `Expires` and `Cache-Control` of the request's response.
-pub fn apply(request: &mut Request, expires: &Expires) {
+pub(crate) fn apply(request: &mut Request, expires: &Expires) {
     let lifetime = match expires {
         Expires::Fixed(lifetime) => *lifetime,
         Expires::Variable(template, is_modified) => {

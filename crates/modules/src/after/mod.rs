@@ -5,7 +5,7 @@
 pub mod addition;
 pub mod charset;
 pub mod compression;
-pub mod expires;
+pub(crate) mod expires;
 pub mod headers;
 pub mod media_types;
 pub mod not_modified;

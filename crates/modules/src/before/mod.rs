@@ -9,6 +9,6 @@ pub mod client_body_early_read;
 pub mod client_max_body_size;
 pub mod mirror;
 pub mod real_ip;
-pub mod return_;
+pub(crate) mod return_;
 pub mod rewrite;
 pub mod try_files;

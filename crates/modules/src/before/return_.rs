@@ -57,7 +57,7 @@ fn is_url(text: &[u8]) -> bool {
 }
 
 /// Gives the answer of a `return`.
-pub fn answer(request: &mut Request, decided: &Return) -> Outcome {
+pub(crate) fn answer(request: &mut Request, decided: &Return) -> Outcome {
     let status = decided.status;
     let Some(text) = &decided.text else {
         return match status {

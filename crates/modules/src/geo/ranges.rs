@@ -15,18 +15,18 @@ const LOW: u32 = 0xffff;
 
 /// First and last address of what is in the way.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Overlap(pub u32, pub u32);
+pub(super) struct Overlap(pub u32, pub u32);
 
 /// The ranges so far.
 #[derive(Debug, Default)]
-pub struct Ranges(BTreeMap<u32, Vec<Span<u32>>>);
+pub(super) struct Ranges(BTreeMap<u32, Vec<Span<u32>>>);
 
 impl Ranges {
     /// Adds a range; gives the values that it replaces.
     ///
     /// # Errors
     /// It overlaps another one.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         first: u32,
         last: u32,
@@ -41,7 +41,7 @@ impl Ranges {
     }
 
     /// Deletes a range; `false`: not all of it was there with exactly these ends.
-    pub fn delete(&mut self, first: u32, last: u32) -> bool {
+    pub(super) fn delete(&mut self, first: u32, last: u32) -> bool {
         let mut is_whole = true;
         for (first, last) in pieces(first, last) {
             let network = self.0.get_mut(&(first & !LOW));
@@ -58,7 +58,7 @@ impl Ranges {
 
     /// All of them.
     #[must_use]
-    pub fn finish(self) -> Spans<u32> {
+    pub(super) fn finish(self) -> Spans<u32> {
         Spans::new(self.0.into_values().flatten().collect())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// An address as a number.
-pub trait Bits: Copy + Ord {
+pub(super) trait Bits: Copy + Ord {
     /// The address before this one, which is not the first.
     fn before(self) -> Self;
     /// The next one; none behind the last.
@@ -34,7 +34,7 @@ bits!(u32, u128);
 
 /// One span, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span<A> {
+pub(super) struct Span<A> {
     /// Its first address.
     pub first: A,
     /// Its last address.
@@ -45,12 +45,12 @@ pub struct Span<A> {
 
 /// All spans, in order.
 #[derive(Debug)]
-pub struct Spans<A>(Box<[Span<A>]>);
+pub(super) struct Spans<A>(Box<[Span<A>]>);
 
 impl<A: Bits> Spans<A> {
     /// Of spans in order.
     #[must_use]
-    pub fn new(spans: Vec<Span<A>>) -> Self {
+    pub(super) fn new(spans: Vec<Span<A>>) -> Self {
         debug_assert!(
             spans.windows(2).all(|two| two[0].last < two[1].first),
             "the spans are in order"
@@ -60,7 +60,7 @@ impl<A: Bits> Spans<A> {
 
     /// Of networks, where the narrowest counts: by address and length of the prefix, so that each stands before those inside it.
     #[must_use]
-    pub fn of_networks(networks: BTreeMap<(A, u8), u32>) -> Self {
+    pub(super) fn of_networks(networks: BTreeMap<(A, u8), u32>) -> Self {
         let mut spans = Vec::with_capacity(networks.len());
         // Networks that have begun and not ended, the widest first.
         let mut open: Vec<(A, u32)> = Vec::new();
@@ -77,7 +77,7 @@ impl<A: Bits> Spans<A> {
 
     /// The value of an address.
     #[must_use]
-    pub fn find(&self, address: A) -> Option<u32> {
+    pub(super) fn find(&self, address: A) -> Option<u32> {
         let at = self.0.partition_point(|span| span.last < address);
         let span = self.0.get(at)?;
         (span.first <= address).then_some(span.value)

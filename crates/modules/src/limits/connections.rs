@@ -18,7 +18,7 @@ pub enum Refused {
 }
 
 /// The keys of one zone, for all loops.
-pub type Connections = Keys<u32>;
+pub(crate) type Connections = Keys<u32>;
 
 impl Known for u32 {
     const NODE_BYTES: usize = 36;

@@ -1,6 +1,6 @@
 //! `limit_conn`: limits the requests with the same key that are answered at the same time. nginx-drop-in 52.
 //!
-//! Not here: the counting ([`crate::limits::connections`]). Invariant: a request is checked once, and counted once in a
+//! Not here: the counting (`crate::limits::connections`). Invariant: a request is checked once, and counted once in a
 //! zone, until it and its sub-requests have ended.
 
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! `limit_req`: delays or refuses requests that come faster than a rate. nginx-drop-in 51.
 //!
-//! Not here: the counting ([`crate::limits::requests`]). Invariant: a request is checked once; no zone charges it
+//! Not here: the counting (`crate::limits::requests`). Invariant: a request is checked once; no zone charges it
 //! before all zones have let it pass, and the longest delay of any zone applies.
 
 use std::rc::Rc;

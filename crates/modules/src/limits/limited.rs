@@ -93,7 +93,7 @@ impl Counted {
 }
 
 /// The results of the limits for a request.
-pub fn of(request: &Request) -> &Limited {
+pub(crate) fn of(request: &Request) -> &Limited {
     request.family_states().get_or_default()
 }
 
@@ -102,14 +102,14 @@ fn if_any(request: &Request) -> Option<&Limited> {
 }
 
 /// Appends `$limit_req_status`; `false`: the limit was not checked.
-pub fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
+pub(crate) fn append_paced(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = if_any(request).and_then(|limited| limited.paced.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()
 }
 
 /// Appends `$limit_conn_status`; `false`: the limit was not checked.
-pub fn append_counted(request: &Request, out: &mut Vec<u8>) -> bool {
+pub(crate) fn append_counted(request: &Request, out: &mut Vec<u8>) -> bool {
     let said = if_any(request).and_then(|limited| limited.counted.get());
     said.map(|said| out.extend_from_slice(said.name().as_bytes()))
         .is_some()

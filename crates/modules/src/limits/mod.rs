@@ -3,21 +3,21 @@
 //!
 //! * [`limit_req`], [`limit_conn`]: the steps that check them.
 //! * [`zones`]: the lines that declare zones, and how zones survive reloads.
-//! * [`keys`]: the keys of a zone; [`requests`], [`connections`]: the state of each key.
-//! * [`table`]: keys in a bounded number of bytes.
-//! * [`limited`]: the results that a request remembers.
+//! * `keys`: the keys of a zone; `requests`, `connections`: the state of each key.
+//! * `table`: keys in a bounded number of bytes.
+//! * `limited`: the results that a request remembers.
 //! * [`metrics`]: the counters of each zone.
 //!
 //! Invariant: a zone's lock is held for one look at one key, never while anything is evaluated, logged or waited for.
 
-pub mod connections;
-pub mod keys;
+pub(crate) mod connections;
+pub(crate) mod keys;
 pub mod limit_conn;
 pub mod limit_req;
-pub mod limited;
+pub(crate) mod limited;
 pub mod metrics;
-pub mod requests;
-pub mod table;
+pub(crate) mod requests;
+pub(crate) mod table;
 pub mod zones;
 
 pub use limited::{Counted, Limited, Paced};

@@ -48,7 +48,7 @@ pub enum Verdict {
 }
 
 /// The keys of one zone, for all loops.
-pub type Requests = Keys<Pace>;
+pub(crate) type Requests = Keys<Pace>;
 
 impl Known for Pace {
     const NODE_BYTES: usize = 80;
@@ -168,7 +168,7 @@ fn make_room(keys: &mut Table<Pace>, count: usize, must: bool, rate: i64, now_ms
 
 /// Delay in milliseconds of a request with this excess.
 #[must_use]
-pub fn delay_ms(excess: i64, rule: &Rule) -> u64 {
+pub(crate) fn delay_ms(excess: i64, rule: &Rule) -> u64 {
     let over = excess.saturating_sub(rule.delay).max(0);
     over.saturating_mul(1000).unsigned_abs() / rule.rate.max(1).unsigned_abs()
 }

@@ -41,12 +41,12 @@ pub struct TooLarge;
 
 /// Hashes keys, in each table differently, so that a client cannot choose keys that collide.
 #[derive(Debug, Default)]
-pub struct Hasher(DefaultHashBuilder);
+pub(crate) struct Hasher(DefaultHashBuilder);
 
 impl Hasher {
     /// The hash of a key.
     #[must_use]
-    pub fn hash(&self, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.0.hash_one(key)
     }
 }
@@ -65,7 +65,7 @@ struct Node<V> {
 
 /// A table of keys, with a state for each.
 #[derive(Debug)]
-pub struct Table<V> {
+pub(crate) struct Table<V> {
     /// The first node of each bucket; a power of two.
     buckets: Vec<u32>,
     nodes: Vec<Node<V>>,
@@ -84,7 +84,7 @@ impl<V: Copy> Table<V> {
     ///
     /// # Errors
     /// [`TooLarge`].
-    pub fn new(zone_bytes: u64, node_bytes: usize) -> Result<Self, TooLarge> {
+    pub(crate) fn new(zone_bytes: u64, node_bytes: usize) -> Result<Self, TooLarge> {
         let pages = (zone_bytes / (PAGE_BYTES + PAGE_HEAD_BYTES)).saturating_sub(1);
         let bytes_max = pages * PAGE_BYTES;
         let keys_max = bytes_max / cost(node_bytes, 1);
@@ -113,7 +113,7 @@ impl<V: Copy> Table<V> {
 
     /// The slot of a key.
     #[must_use]
-    pub fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         let mut at = self.buckets[self.bucket(hash)];
         while at != NONE {
             let node = &self.nodes[at as usize];
@@ -126,7 +126,7 @@ impl<V: Copy> Table<V> {
     }
 
     /// Adds a new key, as the most recently used; `None`: the table is full.
-    pub fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<Slot> {
+    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], value: V) -> Option<Slot> {
         let bytes = self.bytes + cost(self.node_bytes, key.len());
         let is_full = self.free == NONE && self.nodes.len() == self.nodes.capacity();
         if bytes > self.bytes_max || is_full {
@@ -158,7 +158,7 @@ impl<V: Copy> Table<V> {
     }
 
     /// Removes a key.
-    pub fn remove(&mut self, slot: Slot) {
+    pub(crate) fn remove(&mut self, slot: Slot) {
         self.take_out_of_order(slot.0);
         let hash = self.nodes[slot.0 as usize].hash;
         let next = self.nodes[slot.0 as usize].next;
@@ -181,31 +181,31 @@ impl<V: Copy> Table<V> {
     }
 
     /// Makes a key the most recently used.
-    pub fn touch(&mut self, slot: Slot) {
+    pub(crate) fn touch(&mut self, slot: Slot) {
         self.take_out_of_order(slot.0);
         self.put_first(slot.0);
     }
 
     /// The least recently used key.
     #[must_use]
-    pub fn oldest(&self) -> Option<Slot> {
+    pub(crate) fn oldest(&self) -> Option<Slot> {
         (self.oldest != NONE).then_some(Slot(self.oldest))
     }
 
     /// The state of a key.
     #[must_use]
-    pub fn get(&self, slot: Slot) -> V {
+    pub(crate) fn get(&self, slot: Slot) -> V {
         self.nodes[slot.0 as usize].value
     }
 
     /// The state of a key, mutable.
-    pub fn get_mut(&mut self, slot: Slot) -> &mut V {
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut V {
         &mut self.nodes[slot.0 as usize].value
     }
 
     /// How full it is.
     #[must_use]
-    pub fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         Room {
             keys: self.keys,
             bytes: self.bytes,

@@ -12,7 +12,7 @@ const LENGTH: usize = 13;
 
 /// The stored form of a password, with the salt of another one; `None`: that is none.
 #[must_use]
-pub fn hash(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn hash(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| DIGITS.iter().position(|known| *known == byte);
     let values: Option<Vec<usize>> = stored.iter().map(|byte| digit(*byte)).collect();
     let values = values.filter(|values| values.len() == LENGTH)?;

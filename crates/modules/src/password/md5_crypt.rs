@@ -5,16 +5,16 @@ use md5::{Digest, Md5};
 use super::DIGITS;
 
 /// What begins the form of crypt(3).
-pub const MD5: &[u8] = b"$1$";
+pub(super) const MD5: &[u8] = b"$1$";
 /// What begins Apache's.
-pub const APR1: &[u8] = b"$apr1$";
+pub(super) const APR1: &[u8] = b"$apr1$";
 
 const SALT_MAX: usize = 8;
 const ROUNDS: usize = 1000;
 
 /// The stored form of a password, with the salt of another one of the same name.
 #[must_use]
-pub fn hash(name: &[u8], password: &[u8], stored: &[u8]) -> Vec<u8> {
+pub(super) fn hash(name: &[u8], password: &[u8], stored: &[u8]) -> Vec<u8> {
     let salt = &stored[name.len()..];
     let end = memchr::memchr(b'$', salt).unwrap_or(salt.len());
     let salt = &salt[..end.min(SALT_MAX)];

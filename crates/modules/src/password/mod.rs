@@ -25,13 +25,13 @@ const SHA1_BYTES: usize = 20;
 
 /// The stored form is none that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unreadable;
+pub(crate) struct Unreadable;
 
 /// Does the password fit the stored form?
 ///
 /// # Errors
 /// The form is not known, or broken, or asks for too much work.
-pub fn fits(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
+pub(crate) fn fits(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
     // nginx would take what stands before a zero byte for the whole.
     if password.contains(&0) {
         return Ok(false);

@@ -5,7 +5,7 @@
 
 /// What the flags say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// `-v`, `-V`, `-h`, `-?`.
     pub shows_version: bool,
     /// `-h`, `-?`.
@@ -34,7 +34,7 @@ pub struct Flags {
 ///
 /// # Errors
 /// nginx's sentence.
-pub fn parse(args: impl IntoIterator<Item = Vec<u8>>) -> Result<Flags, String> {
+pub(crate) fn parse(args: impl IntoIterator<Item = Vec<u8>>) -> Result<Flags, String> {
     let mut flags = Flags::default();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {

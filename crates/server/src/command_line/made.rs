@@ -22,7 +22,7 @@ const DIRECTORIES_TRIED_MAX: u32 = 1000;
 
 /// Parses the arguments, the word first; `Err`: they end the program, and the reason (or the text of `--help`) was
 /// printed.
-pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
+pub(super) fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
     A::try_parse_from(args).map_err(|error| {
         let _ = error.print();
         if error.use_stderr() {
@@ -35,7 +35,7 @@ pub fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
 
 /// Serves until a signal ends it, with a directory of its own for the files that a configuration needs. `configuration`
 /// is given the path of the pid file.
-pub fn serve(
+pub(super) fn serve(
     configuration: &dyn Fn(&Path) -> Result<String, String>,
     greeting: String,
     modules: Modules,
@@ -74,7 +74,7 @@ pub fn serve(
 }
 
 /// The access log's destination: readable at a terminal, or as everywhere.
-pub fn log() -> &'static str {
+pub(super) fn log() -> &'static str {
     if std::io::stderr().is_terminal() {
         "    log_format readable '$time_local  $status  $request  $body_bytes_sent bytes  $request_time s  $remote_addr';\n    \
          access_log /dev/stderr readable;\n"
@@ -85,11 +85,11 @@ pub fn log() -> &'static str {
 
 /// The dashboard's address.
 #[derive(Debug)]
-pub struct Dashboard(Option<SocketAddr>);
+pub(super) struct Dashboard(Option<SocketAddr>);
 
 impl Dashboard {
     /// The address that is wanted; none, if that is `off`; by default a port of the loopback address that is free now.
-    pub fn find(wanted: Option<&str>) -> Result<Self, String> {
+    pub(super) fn find(wanted: Option<&str>) -> Result<Self, String> {
         match wanted {
             Some("off") => Ok(Self(None)),
             Some(address) => match address.parse() {
@@ -108,19 +108,19 @@ impl Dashboard {
     }
 
     /// The text that tells its address.
-    pub fn greeting(&self) -> String {
+    pub(super) fn greeting(&self) -> String {
         let line = |address: SocketAddr| format!("Dashboard at http://{address}/\n");
         self.0.map_or_else(String::new, line)
     }
 
     /// The line for the `server` that it shows, so that responses have figures: statuses, bytes, times.
-    pub fn zone(&self) -> &'static str {
+    pub(super) fn zone(&self) -> &'static str {
         self.0.map_or("", |_| "        status_zone site;\n")
     }
 
     /// Its `server` block. On a loopback address it answers only requests whose Host is `localhost` or a loopback
     /// address: a foreign page whose host name resolves to it learns nothing.
-    pub fn server(&self) -> String {
+    pub(super) fn server(&self) -> String {
         let Some(address) = self.0 else {
             return String::new();
         };
@@ -151,7 +151,7 @@ impl Dashboard {
 }
 
 /// The definition of `$dollar`, if one of these words uses it.
-pub fn dollar(words: &[&str]) -> &'static str {
+pub(super) fn dollar(words: &[&str]) -> &'static str {
     if words.iter().any(|word| word.contains(DOLLAR)) {
         "    # The language has no other way to say a dollar sign.\n    split_clients \"\" $dollar { * \"$\"; }\n\n"
     } else {
@@ -176,7 +176,7 @@ fn private_directory() -> std::io::Result<PathBuf> {
 }
 
 /// The path of the pid file of a configuration that is kept: in an existing directory that its user can write to.
-pub fn lasting_pid() -> PathBuf {
+pub(super) fn lasting_pid() -> PathBuf {
     let uid = nix::unistd::geteuid();
     if uid.is_root() {
         return PathBuf::from("/run/freewheel.pid");
@@ -188,13 +188,13 @@ pub fn lasting_pid() -> PathBuf {
 }
 
 /// Prints the reason for a refusal.
-pub fn refuse(sentence: &str) -> ExitCode {
+pub(super) fn refuse(sentence: &str) -> ExitCode {
     eprintln!("freewheel: {sentence}");
     ExitCode::FAILURE
 }
 
 /// The URLs to type into a browser.
-pub fn urls(listen: &str) -> Result<Vec<String>, String> {
+pub(super) fn urls(listen: &str) -> Result<Vec<String>, String> {
     let target = Target::parse(listen).map_err(|reason| format!("{reason} in \"{listen}\""))?;
     let addresses = target.addresses(&mut Hosts::default().asking());
     let addresses = addresses.map_err(|reason| format!("{reason} in \"{listen}\""))?;
@@ -212,7 +212,7 @@ pub fn urls(listen: &str) -> Result<Vec<String>, String> {
 const DOLLAR: &str = "${dollar}";
 
 /// A path as a word of the configuration, quoted where it must be.
-pub fn quoted(path: &Path) -> Result<String, String> {
+pub(super) fn quoted(path: &Path) -> Result<String, String> {
     let text = path
         .to_str()
         .ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?;

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub use flags::{Flags, parse};
+pub(crate) use flags::Flags;
 
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};

@@ -48,7 +48,7 @@ struct Arguments {
 }
 
 /// Runs `freewheel proxy` with these arguments (the word `proxy` first).
-pub fn run(args: &[OsString], modules: Modules) -> ExitCode {
+pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
         Err(code) => return code,

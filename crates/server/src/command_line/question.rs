@@ -20,7 +20,7 @@ const HEADERS_MAX: usize = 100;
 ///
 /// # Errors
 /// The error in them.
-pub fn take(args: &mut Vec<OsString>) -> Result<Option<Question>, String> {
+pub(super) fn take(args: &mut Vec<OsString>) -> Result<Option<Question>, String> {
     let Some(url) = value(args, URL)? else {
         return Ok(None);
     };
@@ -60,7 +60,7 @@ fn value(args: &mut Vec<OsString>, name: &str) -> Result<Option<String>, String>
 }
 
 /// Reads the configuration and prints the explanation of the request.
-pub fn answer(options: &Options, question: &Question) -> ExitCode {
+pub(super) fn answer(options: &Options, question: &Question) -> ExitCode {
     // Nothing is written to a log: nothing is served.
     let loaded = match load::load(
         &options.origin,

@@ -36,7 +36,7 @@ struct Arguments {
 }
 
 /// Runs `freewheel serve` with these arguments (the word `serve` first).
-pub fn run(args: &[OsString], modules: Modules) -> ExitCode {
+pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
         Err(code) => return code,

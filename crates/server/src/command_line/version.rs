@@ -63,7 +63,7 @@ fn modules() -> BTreeMap<&'static str, bool> {
 
 /// Our own name and version, then the version of nginx that is followed.
 #[must_use]
-pub fn version() -> String {
+pub(super) fn version() -> String {
     format!(
         "freewheel version: freewheel/{}\nnginx version: nginx/{NGINX}\n",
         env!("CARGO_PKG_VERSION")
@@ -72,7 +72,7 @@ pub fn version() -> String {
 
 /// `-V`, after [`version`].
 #[must_use]
-pub fn configure() -> String {
+pub(super) fn configure() -> String {
     let mut text = String::from("TLS is not built\nconfigure arguments:");
     text.push_str(&default_paths::arguments());
     for (module, is_built) in modules() {
@@ -88,7 +88,7 @@ pub fn configure() -> String {
 
 /// `-h`, after [`version`].
 #[must_use]
-pub fn help() -> String {
+pub(super) fn help() -> String {
     let prefix = PREFIX.trim_end_matches('/');
     format!(
         "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]

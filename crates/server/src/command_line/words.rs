@@ -68,7 +68,7 @@ const COMMANDS: &str = "Commands:
 
 /// Answers a first argument that begins with no `-` and is no command.
 #[must_use]
-pub fn answer(word: &str) -> ExitCode {
+pub(super) fn answer(word: &str) -> ExitCode {
     match word {
         "help" => return super::tell(version::help()),
         "version" => return super::tell(version::version()),

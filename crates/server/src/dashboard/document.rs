@@ -26,7 +26,7 @@ const SCRIPT_HERE: &str = "/* script */";
 
 /// The page, ready to be sent.
 #[derive(Debug)]
-pub struct Document {
+pub(crate) struct Document {
     /// As it is.
     pub plain: Bytes,
     /// Compressed.
@@ -39,7 +39,7 @@ static DOCUMENT: LazyLock<Document> = LazyLock::new(make);
 
 /// The page; made when it is first asked for, which takes a millisecond: ask where no loop waits.
 #[must_use]
-pub fn document() -> &'static Document {
+pub(crate) fn document() -> &'static Document {
     &DOCUMENT
 }
 

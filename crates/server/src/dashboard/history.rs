@@ -20,7 +20,7 @@ slotted!(PARTS: History);
 
 /// The samples of the last minutes.
 #[derive(Debug)]
-pub struct History {
+pub(crate) struct History {
     kept: Mutex<Kept>,
     streams: AtomicUsize,
     /// Whether there is a sampler, once that was decided.
@@ -41,7 +41,7 @@ struct Kept {
 
 /// A client's data: the samples to send first, and the channel of later ones.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// The samples to send first.
     pub past: VecDeque<Bytes>,
     /// The later ones.
@@ -50,7 +50,7 @@ pub struct Reader {
 
 /// The samples of a worker.
 #[must_use]
-pub fn of(ledger: &Ledger) -> &History {
+pub(crate) fn of(ledger: &Ledger) -> &History {
     ledger.part()
 }
 
@@ -73,7 +73,7 @@ impl Default for History {
 impl History {
     /// Keeps a sample and sends it to all clients. `lines` is an event with the new lines, and `all_lines` one with all
     /// of them.
-    pub fn add(&self, taken: Taken, lines: Option<Bytes>, all_lines: Vec<Bytes>) {
+    pub(crate) fn add(&self, taken: Taken, lines: Option<Bytes>, all_lines: Vec<Bytes>) {
         let mut kept = self.kept.lock();
         if let Some(all) = taken.all {
             kept.series = all;
@@ -129,7 +129,7 @@ impl History {
     }
 
     /// Ends all streams: the worker quits.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.kept.lock().news = None;
     }
 }

@@ -14,7 +14,7 @@ use super::event::event;
 
 /// The state of the lines that were sent.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// The number of the next error.
     next_error: u64,
     /// The number of the next stall.
@@ -23,7 +23,7 @@ pub struct Lines {
 
 impl Lines {
     /// The new lines as an event, if there are any, and then all lines.
-    pub fn take(&mut self, ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
+    pub(crate) fn take(&mut self, ledger: &Ledger) -> (Option<Bytes>, Vec<Bytes>) {
         let (errors, stalls) = (recent::lines(), ledger.stalls.last());
         let old_errors = errors.partition_point(|line| line.number < self.next_error);
         let old_stalls = stalls.partition_point(|stall| stall.number < self.next_stall);

@@ -10,30 +10,28 @@
 //! Not here: gathering ([`crate::monitoring`]), the directive ([`crate::monitoring::status`]). Invariant: each sample is made
 //! once, by one thread, however many clients watch; text of requests is string data, never a part of the page.
 
-pub mod document;
+pub(crate) mod document;
 mod event;
-pub mod history;
-pub mod lines;
-pub mod sampler;
-pub mod series;
-pub mod stream;
+pub(crate) mod history;
+pub(crate) mod lines;
+pub(crate) mod sampler;
+pub(crate) mod series;
+pub(crate) mod stream;
 
 use std::time::Duration;
 
-pub use history::History;
-
 /// From one sample to the next.
-pub const PERIOD: Duration = Duration::from_secs(2);
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Samples that are kept: those of 15 minutes.
-pub const SAMPLES_MAX: usize = 450;
+pub(crate) const SAMPLES_MAX: usize = 450;
 /// Bytes that they may take; the oldest go first.
-pub const HISTORY_BYTES_MAX: usize = 8 << 20;
+pub(crate) const HISTORY_BYTES_MAX: usize = 8 << 20;
 /// Series that are shown; of others it is said how many there are.
-pub const SERIES_MAX: usize = 4096;
+pub(crate) const SERIES_MAX: usize = 4096;
 /// Maximum number of series of one family that are shown one by one, where zones, peers and the like have more: the
 /// rest is shown together, without a name.
-pub const FAMILY_MAX: usize = 128;
+pub(crate) const FAMILY_MAX: usize = 128;
 /// Streams at a time.
-pub const STREAMS_MAX: usize = 256;
+pub(crate) const STREAMS_MAX: usize = 256;
 /// Samples that a client may be behind; one that is further behind is left.
-pub const BEHIND_MAX: usize = 16;
+pub(crate) const BEHIND_MAX: usize = 16;

@@ -17,7 +17,7 @@ use super::series::Series;
 use crate::monitoring::gather;
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.
-pub fn begin(ledger: &Arc<Ledger>) {
+pub(crate) fn begin(ledger: &Arc<Ledger>) {
     history::of(ledger).sampled.get_or_init(|| {
         recent::begin();
         let ledger = Arc::downgrade(ledger);

@@ -29,7 +29,7 @@ const NAMES: [&str; 8] = [
 
 /// The series so far.
 #[derive(Debug, Default)]
-pub struct Series {
+pub(crate) struct Series {
     places: Vec<Place>,
     by_name: HashMap<(&'static str, Vec<String>), usize>,
     /// Families some of whose series were added up in the last sample.
@@ -50,7 +50,7 @@ struct Place {
 
 /// A sample.
 #[derive(Debug)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// The event with the sample.
     pub sample: Bytes,
     /// The series that are new with it, to be sent before it.
@@ -94,7 +94,7 @@ struct Taking {
 
 impl Series {
     /// Takes a sample.
-    pub fn take(&mut self, page: &Page, now_ms: u64) -> Taken {
+    pub(crate) fn take(&mut self, page: &Page, now_ms: u64) -> Taken {
         self.taken += 1;
         let mut taking = Taking {
             numbers: vec![Number::Missing; self.places.len()],

@@ -40,7 +40,7 @@ struct Streaming {
 
 /// A stream; `None`: the maximum of streams is reached, or the worker quits.
 #[must_use]
-pub fn open(client: &Rc<Client>) -> Option<Body<Rc<OpenFile>>> {
+pub(crate) fn open(client: &Rc<Client>) -> Option<Body<Rc<OpenFile>>> {
     let ledger = Arc::clone(&client.loop_.ledger);
     let history = history::of(&ledger);
     if !history.take_place() {

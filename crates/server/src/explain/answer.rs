@@ -13,7 +13,7 @@ use super::lines::Lines;
 use super::report::Report;
 
 /// The answer's head, and the lines that added to it.
-pub fn tell_answer(
+pub(super) fn tell_answer(
     request: &mut Request,
     mut response: Box<Response>,
     lines: &Lines<'_>,
@@ -70,7 +70,7 @@ fn adds(line: &Directive, head: &[&str]) -> bool {
 }
 
 /// The lines that may add to an answer's head or change its body.
-pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) {
     let added = lines.of_each(chain, &adding());
     if !added.is_empty() {
         report.say_by(
@@ -84,7 +84,12 @@ pub fn tell_added(chain: &[&Directive], lines: &Lines<'_>, report: &mut Report) 
 }
 
 /// The lines around that an inner level's own ones keep from being obeyed: what operators look for longest.
-pub fn tell_hidden(chain: &[&Directive], name: &str, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_hidden(
+    chain: &[&Directive],
+    name: &str,
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
     let hidden = lines.hidden(chain, name);
     // With that line they may be obeyed.
     let may_be_obeyed =

@@ -20,18 +20,18 @@ use super::report::{Report, shown};
 use crate::explain::lines;
 
 /// What is said of a step, where there is more to say than whether it lets a request pass.
-pub fn told(step: &str) -> Option<&'static Told> {
+pub(super) fn told(step: &str) -> Option<&'static Told> {
     tables::TOLD.iter().find(|told| told.step == step)
 }
 
 /// The directives of the steps that are told in this way.
-pub fn lines_of(how: How) -> Vec<&'static str> {
+pub(super) fn lines_of(how: How) -> Vec<&'static str> {
     let steps = tables::TOLD.iter().filter(|told| told.how == how);
     steps.flat_map(|told| told.lines).copied().collect()
 }
 
 /// Reports the location, and the reason for it.
-pub fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = lines.chain(request);
     let own = chain.last().copied();
     let first = own
@@ -69,7 +69,7 @@ pub fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut Report) 
 }
 
 /// A URI with its arguments.
-pub fn with_args(uri: &Bytes, args: &Bytes) -> String {
+pub(super) fn with_args(uri: &Bytes, args: &Bytes) -> String {
     match args.is_empty() {
         true => shown(uri),
         false => format!("{}?{}", shown(uri), shown(args)),
@@ -77,7 +77,7 @@ pub fn with_args(uri: &Bytes, args: &Bytes) -> String {
 }
 
 /// Reports the limits, which only count a request that is served.
-pub fn tell_limits(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_limits(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let limits = lines.of_each(&lines.chain(request), &lines_of(How::Limit));
     if !limits.is_empty() {
         report.say_by("limits", "counted when it is served", &limits);
@@ -85,13 +85,13 @@ pub fn tell_limits(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 }
 
 /// Reports a body that is refused.
-pub fn tell_long_body(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_long_body(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let made = lines.of(&lines.chain(request), &["client_max_body_size"]);
     report.say_by("body", "longer than it may be", &made);
 }
 
 /// Reports the rule that is about the client's address.
-pub fn tell_access(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_access(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let rules = &request.location().own::<Access>().rules;
     if rules.is_empty() {
         return;
@@ -113,7 +113,7 @@ pub fn tell_access(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 }
 
 /// Reports the verdict of a judge that has words of its own.
-pub fn tell_verdict(
+pub(super) fn tell_verdict(
     told: &Told,
     verdict: &Verdict,
     chain: &[&Directive],
@@ -132,7 +132,7 @@ pub fn tell_verdict(
 }
 
 /// Reports which of several files exists; `before`: the URI before they were looked for.
-pub fn tell_tried(
+pub(super) fn tell_tried(
     request: &Request,
     before: &Bytes,
     outcome: Option<&Outcome>,
@@ -150,7 +150,7 @@ pub fn tell_tried(
 }
 
 /// Reports why there is no file to send.
-pub fn tell_why(
+pub(super) fn tell_why(
     status: u16,
     is_directory: bool,
     chain: &[&Directive],
@@ -171,7 +171,7 @@ pub fn tell_why(
 }
 
 /// Reports the file, its disk, and the thread pool that reads it.
-pub fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let chain = lines.chain(request);
     let mut mapped = path::Mapped::default();
     if path::map(request, &mut mapped).is_err() {
@@ -197,7 +197,7 @@ pub fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Report) {
 }
 
 /// Reports a failure.
-pub fn tell_failure(status: u16, request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell_failure(status: u16, request: &Request, lines: &Lines<'_>, report: &mut Report) {
     report.say("status", status.to_string());
     if !request.error_page_taken {
         let chain = lines.chain(request);
@@ -211,7 +211,7 @@ pub fn tell_failure(status: u16, request: &Request, lines: &Lines<'_>, report: &
 }
 
 /// Reports where the request goes on; `failed`: the status of the failure that leads there.
-pub fn tell_redirect(target: &Target, failed: Option<u16>, report: &mut Report) {
+pub(super) fn tell_redirect(target: &Target, failed: Option<u16>, report: &mut Report) {
     let to = match target {
         Target::Uri(uri, args) => with_args(uri, args),
         Target::Named(name) => shown(name),
@@ -221,7 +221,7 @@ pub fn tell_redirect(target: &Target, failed: Option<u16>, report: &mut Report) 
 }
 
 /// Reports a step that has no words of its own, if it did something or the configuration has lines of its name.
-pub fn tell_step(
+pub(super) fn tell_step(
     step: &'static str,
     request: &Request,
     outcome: Option<&Outcome>,

@@ -180,7 +180,10 @@ fn is_told_otherwise(line: &Directive) -> bool {
 }
 
 /// The lines of these names that stand in a block itself.
-pub fn named<'a>(block: &'a Directive, names: &[&str]) -> impl Iterator<Item = &'a Directive> {
+pub(super) fn named<'a>(
+    block: &'a Directive,
+    names: &[&str],
+) -> impl Iterator<Item = &'a Directive> {
     let children = block.children().iter();
     children.filter(move |line| names.iter().any(|name| line.name == *name))
 }
@@ -199,7 +202,7 @@ fn descend<'a>(level: &'a [Directive], place: &TextPlace, chain: &mut Vec<&'a Di
 }
 
 /// The instructions of a block, as its program has them: those inside an `if` follow it.
-pub fn instructions<'a>(block: &'a Directive, out: &mut Vec<&'a Directive>) {
+pub(super) fn instructions<'a>(block: &'a Directive, out: &mut Vec<&'a Directive>) {
     for line in named(block, &["set", "rewrite", "return", "break", "if"]) {
         out.push(line);
         instructions(line, out);
@@ -207,7 +210,7 @@ pub fn instructions<'a>(block: &'a Directive, out: &mut Vec<&'a Directive>) {
 }
 
 /// The names of the variables in a line's words, lower-cased, in order.
-pub fn names(line: &Directive) -> Vec<String> {
+pub(super) fn names(line: &Directive) -> Vec<String> {
     let mut names = Vec::new();
     for word in &line.args {
         each_name(&word.display(), &mut |name| {
@@ -242,7 +245,7 @@ fn each_name(text: &str, take: &mut dyn FnMut(String)) {
 }
 
 /// A line of the file, on one line and without the content of its block.
-pub fn text(line: &Directive) -> String {
+pub(super) fn text(line: &Directive) -> String {
     let mut out = line.name.display().into_owned();
     for word in &line.args {
         let text = word.display();

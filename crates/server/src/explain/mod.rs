@@ -48,7 +48,7 @@ const CLIENT_PORT: u16 = 50_000;
 
 /// The question: a request to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub(crate) struct Question {
     /// `http://HOST[:PORT]/PATH?ARGS`, or the same with `https`.
     pub url: String,
     /// The method.
@@ -70,7 +70,7 @@ struct Asked {
 ///
 /// # Errors
 /// The URL cannot be parsed, nothing listens there, or this process lacks resources that it needs.
-pub fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
+pub(crate) fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
     let asked = asked(&question.url)?;
     let bytes = request_of(question, &asked)?;
     let fault = |error: std::io::Error| error.to_string();

@@ -28,7 +28,7 @@ use super::report::{Report, shown};
 const PEERS_TOLD: usize = 16;
 
 /// Reports where the request is passed on to.
-pub fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
     request.is_passed_on = true;
     let chain = lines.chain(request);
     let family = family(request);

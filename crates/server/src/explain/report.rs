@@ -10,7 +10,7 @@ use super::lines;
 const TITLE: usize = 11;
 
 /// A variable's name, and its value as it is shown.
-pub type Named = (String, String);
+pub(super) type Named = (String, String);
 
 /// A line that was reported, and the variables that it used.
 pub struct Use {
@@ -104,6 +104,6 @@ impl Report {
 }
 
 /// Bytes for a reader.
-pub fn shown(bytes: &[u8]) -> String {
+pub(super) fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string().replace("\\\"", "\"")
 }

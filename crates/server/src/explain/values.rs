@@ -21,10 +21,10 @@ const VALUE_BYTES_MAX: usize = 400;
 const MADE_OF_MAX: usize = 10;
 
 /// The variables that an instruction is about to use; `None` as a value: it is known only after the instruction ran.
-pub struct Before(Vec<(String, Option<String>)>);
+pub(super) struct Before(Vec<(String, Option<String>)>);
 
 /// Reads the variables that an instruction will use.
-pub fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before {
+pub(super) fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before {
     let mut names = lines::names(line);
     if *line.name.bytes() == "set" {
         // Its first word is the variable that it sets.
@@ -41,7 +41,12 @@ pub fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before 
 }
 
 /// The variables that the instruction has used and set.
-pub fn after(request: &Request, before: Before, lines: &Lines<'_>, line: &Directive) -> Vec<Named> {
+pub(super) fn after(
+    request: &Request,
+    before: Before,
+    lines: &Lines<'_>,
+    line: &Directive,
+) -> Vec<Named> {
     let mut all = Vec::new();
     for (name, known) in before.0 {
         let remembered = || {
@@ -64,7 +69,7 @@ pub fn after(request: &Request, before: Before, lines: &Lines<'_>, line: &Direct
 }
 
 /// Reports all of them.
-pub fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+pub(super) fn tell(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let mut told: Vec<Named> = Vec::new();
     let mut title = "variables";
     report.pause();

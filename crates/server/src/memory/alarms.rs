@@ -25,7 +25,7 @@ const LEVEL: &str = "critical";
 
 /// The alarms that are open.
 #[derive(Debug, Default)]
-pub struct Alarms {
+pub(crate) struct Alarms {
     /// Of the group.
     group: Option<Alarm>,
     /// Of the machine: a reason to look, for others may be short of memory.
@@ -43,7 +43,7 @@ enum Alarm {
 impl Alarms {
     /// Those of this process.
     #[must_use]
-    pub fn set() -> Self {
+    pub(crate) fn set() -> Self {
         let groups = Groups::of(Path::new("/proc"));
         // Where version 1 has the memory, the unified group is that of something else, and tells of the machine.
         let has_memory = |group: &&PathBuf| group.join("memory.max").exists();
@@ -56,13 +56,13 @@ impl Alarms {
     }
 
     /// The events to wait for: the group's first.
-    pub fn events(&self) -> Vec<PollFd<'_>> {
+    pub(crate) fn events(&self) -> Vec<PollFd<'_>> {
         let all = self.group.iter().chain(&self.machine);
         all.map(Alarm::event).collect()
     }
 
     /// Whether the group's alarm has fired. `revents`: the results for [`Alarms::events`].
-    pub fn is_of_group(&self, revents: &[PollFlags]) -> bool {
+    pub(crate) fn is_of_group(&self, revents: &[PollFlags]) -> bool {
         let rung = revents.first().copied().unwrap_or(PollFlags::empty());
         let Some(group) = &self.group else {
             return false;
@@ -75,7 +75,7 @@ impl Alarms {
     }
 
     /// Forgets alarms that cannot fire any more (their group is gone).
-    pub fn forget_broken(&mut self, revents: &[PollFlags]) {
+    pub(crate) fn forget_broken(&mut self, revents: &[PollFlags]) {
         if revents.iter().any(|rung| rung.contains(PollFlags::ERR)) {
             *self = Self::default();
         }

@@ -20,7 +20,7 @@ fn least(loops: usize) -> u64 {
 }
 
 /// Logs a warning where the limit is less.
-pub fn warn(limit: &MemoryLimit, loops: usize) {
+pub(crate) fn warn(limit: &MemoryLimit, loops: usize) {
     if let Some(text) = text(limit, loops) {
         error_log(Level::Warn, format_args!("{text}"));
     }

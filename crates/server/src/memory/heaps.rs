@@ -15,7 +15,7 @@ use disk::memory::limits::{self, Groups};
 const HEAPS_MAX: i32 = 2;
 
 /// Bounds them, where memory is tight.
-pub fn bound() {
+pub(crate) fn bound() {
     let limit = limits::least(&Groups::of(Path::new("/proc"))).bytes;
     if disk::memory::is_tight(disk::memory::of_limit(limit)) {
         sys::bound_heaps(HEAPS_MAX);

@@ -11,13 +11,13 @@
 //! Not here: the accounts and their bounds ([`disk::memory`]), and what a loop gives up ([`runtime::loops`]). Invariant: no loop waits for any of this; a loop gives
 //! up little at a time, and no request is lost for it.
 
-pub mod alarms;
-pub mod directives;
-pub mod floor;
-pub mod heaps;
-pub mod metrics;
-pub mod score;
-pub mod watch;
+pub(crate) mod alarms;
+pub(crate) mod directives;
+pub(crate) mod floor;
+pub(crate) mod heaps;
+pub(crate) mod metrics;
+pub(crate) mod score;
+pub(crate) mod watch;
 
 use disk::memory::level::LEVELS;
 use disk::metrics::Number;
@@ -32,7 +32,7 @@ slotted!(PARTS: Memory);
 
 /// The state that the thread shares with its readers.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// `memory_budget`.
     wish: Mutex<MemoryBudget>,
     /// The lowest bound.
@@ -44,13 +44,13 @@ pub struct Memory {
 }
 
 /// The state of a worker's memory.
-pub fn of(ledger: &Ledger) -> &Memory {
+pub(crate) fn of(ledger: &Ledger) -> &Memory {
     ledger.part()
 }
 
 impl Memory {
     /// A configuration is served from now on; the thread applies it at its next look.
-    pub fn configure(&self, budget: MemoryBudget, loops: usize) {
+    pub(crate) fn configure(&self, budget: MemoryBudget, loops: usize) {
         *self.wish.lock() = budget;
         self.settle();
         if let Some(limit) = self.limit.lock().as_ref() {

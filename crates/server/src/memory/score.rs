@@ -20,7 +20,7 @@ const ADJUSTMENT: i32 = -250;
 const FILE: &str = "/proc/self/oom_score_adj";
 
 /// Lowers the score, unless it was set before.
-pub fn lower() {
+pub(crate) fn lower() {
     let now = fs::read_to_string(FILE).unwrap_or_default();
     if now.trim().parse().is_ok_and(|now: i32| now == 0) {
         // If it is refused, the score stays as it is.

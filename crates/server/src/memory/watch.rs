@@ -42,7 +42,7 @@ const KILLS: Duration = Duration::from_secs(60);
 const MIB: f64 = (1 << 20) as f64;
 
 /// Starts the thread.
-pub fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
+pub(crate) fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
     let mut watch = Watch::new(alarms);
     watch.read_limits(ledger);
     let ledger = Arc::downgrade(ledger);

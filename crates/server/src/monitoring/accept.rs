@@ -67,7 +67,7 @@ fn quality(text: &[u8]) -> u16 {
 
 /// The format for a client with this `Accept`: OpenMetrics where it is named and nothing else is wanted more.
 #[must_use]
-pub fn format(accept: &[u8]) -> Format {
+pub(crate) fn format(accept: &[u8]) -> Format {
     let ranges = || {
         accept
             .split(|byte| *byte == b',')

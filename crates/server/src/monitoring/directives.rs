@@ -55,7 +55,7 @@ slotted!(config::made::LOCATION: Shown);
 
 /// The figures that a location shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub(crate) enum Shown {
     /// `stub_status`.
     Stub,
     /// `metrics`.
@@ -70,7 +70,7 @@ pub enum Shown {
 ///
 /// # Errors
 /// Several directives that make its content stand there: figures, `empty_gif`, `proxy_pass`.
-pub fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
+pub(crate) fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
     let status = settings.own::<Status>();
     let all = [
         (
@@ -133,7 +133,7 @@ pub fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
 
 /// Whether a configuration has a dashboard.
 #[must_use]
-pub fn shows_dashboard(settings: &Settings) -> bool {
+pub(crate) fn shows_dashboard(settings: &Settings) -> bool {
     let mut shown = settings
         .locations
         .iter()

@@ -39,7 +39,7 @@ families! {
 
 /// All metrics.
 #[must_use]
-pub fn page(ledger: &Ledger) -> Page {
+pub(crate) fn page(ledger: &Ledger) -> Page {
     let own = of(ledger);
     let sources = own.sources.get();
     let modules = sources.map_or::<Modules, _>(&[], |sources| sources.modules);

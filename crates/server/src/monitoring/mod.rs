@@ -1,22 +1,22 @@
 //! What a worker shows of itself: all metrics together, at the request of a client.
 //!
-//! * [`gather`]: makes a [`Page`](runtime::metrics::Page) of all metrics as they are now.
+//! * `gather`: makes a [`Page`](runtime::metrics::Page) of all metrics as they are now.
 //! * [`families`]: the list of all families; `docs/metrics.md` is made of it.
-//! * [`thread`]: the thread that gathers and writes, so that no loop spends its time on it.
-//! * [`accept`]: the format that a client asks for.
-//! * [`directives`]: the directives that show them; [`status`]: what these show, as the content of a location.
+//! * `thread`: the thread that gathers and writes, so that no loop spends its time on it.
+//! * `accept`: the format that a client asks for.
+//! * `directives`: the directives that show them; `status`: what these show, as the content of a location.
 //! * `process`, `disk`: the metrics of the process, and of pools and disks.
 //!
-//! Not here: the live view ([`crate::dashboard`]), and counting ([`runtime::metrics`]).
+//! Not here: the live view (`crate::dashboard`), and counting ([`runtime::metrics`]).
 
-pub mod accept;
-pub mod directives;
+pub(crate) mod accept;
+pub(crate) mod directives;
 mod disk;
 pub mod families;
-pub mod gather;
+pub(crate) mod gather;
 mod process;
-pub mod status;
-pub mod thread;
+pub(crate) mod status;
+pub(crate) mod thread;
 
 use std::sync::{Arc, OnceLock, Weak};
 

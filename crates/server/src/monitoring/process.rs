@@ -27,7 +27,7 @@ const DESCRIPTORS_MAX: usize = 1 << 20;
 
 /// The kernel's figures of the process.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Process {
+pub(super) struct Process {
     /// Bytes of anonymous memory.
     pub anonymous_bytes: u64,
     /// Bytes of resident memory.
@@ -47,7 +47,7 @@ pub struct Process {
 impl Process {
     /// Reads them.
     #[must_use]
-    pub fn look() -> Self {
+    pub(super) fn look() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let number = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -70,7 +70,7 @@ impl Process {
 
 impl Process {
     /// Shows them.
-    pub fn show(&self, page: &mut Page) {
+    pub(super) fn show(&self, page: &mut Page) {
         let memory = [
             ("anonymous", self.anonymous_bytes),
             ("resident", self.resident_bytes),
@@ -103,7 +103,7 @@ fn open_descriptors() -> u64 {
 
 /// The mount point of each device by `MAJOR:MINOR`, the first of several.
 #[must_use]
-pub fn mount_points() -> HashMap<String, String> {
+pub(super) fn mount_points() -> HashMap<String, String> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
     let mut points = HashMap::new();

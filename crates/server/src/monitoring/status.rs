@@ -21,7 +21,7 @@ use httpcore::request::Request;
 use modules::after::compression::accept::names_gzip;
 
 /// Answers with figures.
-pub async fn make(request: &Request, shown: Shown) -> Outcome {
+pub(crate) async fn make(request: &Request, shown: Shown) -> Outcome {
     if !matches!(request.method, Method::Get | Method::Head) {
         return Outcome::Failed(Failure::new(405));
     }

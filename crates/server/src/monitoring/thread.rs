@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use super::{gather, of};
 
 /// Maximum number of requests that may wait for the thread.
-pub const ASKS_MAX: usize = 64;
+pub(crate) const ASKS_MAX: usize = 64;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// As text for Prometheus.
     Text(Format),
     /// As JSON.
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Thread {
 }
 
 /// All metrics, written, in pieces; `None`: too many requests wait (or no thread can be started).
-pub async fn written(ledger: &Arc<Ledger>, shape: Shape) -> Option<Vec<Bytes>> {
+pub(crate) async fn written(ledger: &Arc<Ledger>, shape: Shape) -> Option<Vec<Bytes>> {
     let (answer, written) = oneshot::channel();
     let ask = Ask {
         ledger: Arc::clone(ledger),

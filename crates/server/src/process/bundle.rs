@@ -27,7 +27,7 @@ use crate::settings::named_files::{NamedFiles, Outcome};
 
 /// The message that the master sends to a worker.
 #[derive(Debug)]
-pub struct Bundle {
+pub(crate) struct Bundle {
     /// Serial number of the configuration in this master, from 1.
     pub generation: u64,
     /// Time of the request for it, in nanoseconds of CLOCK_MONOTONIC.
@@ -57,7 +57,7 @@ pub struct Bundle {
 impl Bundle {
     /// The place that the configuration came from.
     #[must_use]
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         Origin {
             prefix: self.prefix.clone(),
             root: self.root.clone(),
@@ -67,7 +67,7 @@ impl Bundle {
 
     /// The message.
     #[must_use]
-    pub fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
+    pub(crate) fn pack(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let hosts = self.circumstances.hosts.all();
         let named = self.circumstances.files.all();
         let files = self.texts.files.iter();
@@ -113,7 +113,7 @@ impl Bundle {
 
     /// The message, read back; `None` when it is not one.
     #[must_use]
-    pub fn unpack(body: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {
+    pub(crate) fn unpack(body: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {
         let body: Body<'_> = postcard::from_bytes(body).ok()?;
         let mut descriptors = descriptors.into_iter().map(Arc::new);
         let mut sockets = Vec::new();

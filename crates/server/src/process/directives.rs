@@ -234,7 +234,7 @@ impl Value for Loops {
 }
 
 /// CPUs that a mask can name.
-pub const CPUS_MAX: usize = 1024;
+pub(crate) const CPUS_MAX: usize = 1024;
 
 /// `worker_cpu_affinity`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,14 +19,14 @@ use crate::settings::tables;
 /// they are kept.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Made {
+pub(crate) struct Made {
     /// In the order in which they were made.
     paths: Vec<PathBuf>,
 }
 
 impl Made {
     /// Keeps the directories.
-    pub fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.paths.clear();
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Made {
 /// Makes the program's default prefix, with the directory of its logs, if it does not exist: so that a configuration
 /// that names neither (Alpine's) can be tested and served without an installation. A failure is reported where the
 /// directory is needed.
-pub fn lay_out(prefix: &Path) -> Made {
+pub(crate) fn lay_out(prefix: &Path) -> Made {
     let mut made = Made::default();
     let logs = prefix.join("logs");
     let missing = logs.ancestors().take_while(|path| !path.exists());
@@ -55,7 +55,7 @@ pub fn lay_out(prefix: &Path) -> Made {
 }
 
 /// The same for a start: a log in which only is why it failed goes with them.
-pub fn forget(made: Made, first_log: Option<&Path>) {
+pub(crate) fn forget(made: Made, first_log: Option<&Path>) {
     let is_in = |log: &&Path| made.paths.iter().any(|path| log.parent() == Some(path));
     if let Some(log) = first_log.filter(is_in) {
         let _ = std::fs::remove_file(log);
@@ -65,7 +65,7 @@ pub fn forget(made: Made, first_log: Option<&Path>) {
 /// The paths of all `…_temp_path` and `…_cache_path` lines, and the default ones where a directive needs them; relative
 /// paths are below the prefix.
 #[must_use]
-pub fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
+pub(crate) fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(&tree.directives, prefix, &mut found);
     for (needs, line, default) in tables::DEFAULT_DIRECTORIES {
@@ -107,7 +107,7 @@ fn is_named_for_all(tree: &Tree, name: &str) -> bool {
 /// # Errors
 /// nginx's sentence: `mkdir() "X" failed (13: Permission denied)`; or the reason why a directory is not given away.
 /// Directories that were made are removed then.
-pub fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> {
+pub(crate) fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> {
     let mut made = Made::default();
     for path in paths {
         match owner {

@@ -14,7 +14,7 @@ use proxy::caching::caches::open_cache::Cache;
 use proxy::state::cache_state::Status;
 
 /// Writes everything.
-pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
+pub(crate) fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
     for (index, sum) in sums::by_number(ledger) {
         tell_loop(index, &sum);
     }
@@ -34,7 +34,7 @@ pub fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
 }
 
 /// Writes what the caches have done.
-pub fn tell_caches(caches: &[Arc<Cache>]) {
+pub(crate) fn tell_caches(caches: &[Arc<Cache>]) {
     caches.iter().for_each(|cache| tell_cache(cache));
 }
 

@@ -14,11 +14,11 @@ use rustix::net::{
 };
 
 /// Descriptors that Linux takes with one message (SCM_MAX_FD, unix(7)).
-pub const DESCRIPTORS_MAX: usize = 253;
+pub(crate) const DESCRIPTORS_MAX: usize = 253;
 /// Bytes of one packet; well below the default socket buffer (net.core.wmem_default, 208 KiB).
 const PACKET_MAX: usize = 32 << 10;
 /// Bytes of a whole message.
-pub const MESSAGE_MAX: usize = 1 << 30;
+pub(crate) const MESSAGE_MAX: usize = 1 << 30;
 /// Descriptors of a whole message.
 const MESSAGE_DESCRIPTORS_MAX: usize = 1 << 20;
 /// How long either side waits for the other in the middle of a message.
@@ -28,7 +28,7 @@ const LAST: u8 = 1;
 
 /// One message.
 #[derive(Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// What kind.
     pub kind: u8,
     /// Its bytes.
@@ -39,14 +39,14 @@ pub struct Frame {
 
 /// One end of the pair.
 #[derive(Debug)]
-pub struct Channel(OwnedFd);
+pub(crate) struct Channel(OwnedFd);
 
 impl Channel {
     /// Both ends.
     ///
     /// # Errors
     /// That of socketpair(2).
-    pub fn pair() -> io::Result<(Self, Self)> {
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let kind = SocketType::SEQPACKET;
         let (a, b) =
             rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
@@ -57,7 +57,7 @@ impl Channel {
     ///
     /// # Errors
     /// That of setsockopt(2): the descriptor is no socket.
-    pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         let options = socket2::SockRef::from(&socket);
         options.set_read_timeout(Some(PATIENCE))?;
         options.set_write_timeout(Some(PATIENCE))?;
@@ -66,7 +66,7 @@ impl Channel {
 
     /// The socket, to be given to another process.
     #[must_use]
-    pub fn into_socket(self) -> OwnedFd {
+    pub(crate) fn into_socket(self) -> OwnedFd {
         self.0
     }
 
@@ -74,7 +74,12 @@ impl Channel {
     ///
     /// # Errors
     /// That of sendmsg(2); EPIPE when the other end is gone.
-    pub fn send(&self, kind: u8, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) fn send(
+        &self,
+        kind: u8,
+        body: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let mut chunks = body.chunks(PACKET_MAX).peekable();
         let mut groups = descriptors.chunks(DESCRIPTORS_MAX).peekable();
         loop {
@@ -116,7 +121,7 @@ impl Channel {
     ///
     /// # Errors
     /// That of recvmsg(2); a message that is too long, or ends in the middle.
-    pub fn receive(&self) -> io::Result<Option<Frame>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<Frame>> {
         let mut frame = Frame {
             kind: 0,
             body: Vec::new(),
@@ -187,16 +192,16 @@ impl AsFd for Channel {
 
 /// Puts values into a message's body.
 #[derive(Debug, Default)]
-pub struct Writer(pub Vec<u8>);
+pub(crate) struct Writer(pub Vec<u8>);
 
 impl Writer {
     /// A number.
-    pub fn number(&mut self, number: u64) {
+    pub(crate) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
     /// Bytes, with their length.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
@@ -204,23 +209,23 @@ impl Writer {
 
 /// Takes values out of a message's body; `None` when it is shorter than it says.
 #[derive(Debug)]
-pub struct Reader<'a>(pub &'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// A number.
-    pub fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_le_bytes(*number))
     }
 
     /// A number that counts things in memory.
-    pub fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok()
     }
 
     /// Bytes.
-    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.count()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

@@ -83,7 +83,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// The error, with a hint about the name from the configuration.
-pub fn add(error: Error, tree: &Tree) -> Error {
+pub(crate) fn add(error: Error, tree: &Tree) -> Error {
     if let Some(name) = between(error.sentence(), "unknown \"", "\" variable") {
         let told = missing::of_variable(name).map(|missing| missing.sentence());
         let told = told.or_else(|| foreign::told_of_variable(name));

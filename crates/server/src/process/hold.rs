@@ -11,10 +11,10 @@ use disk::Disk;
 use logs::process_log::{Level, error_log};
 
 /// Names the file: while it exists, pool threads take and finish no job.
-pub const VARIABLE: &str = "FREEWHEEL_DEBUG_HOLD";
+pub(super) const VARIABLE: &str = "FREEWHEEL_DEBUG_HOLD";
 
 /// Begins to look for the file, where the variable names one.
-pub fn watch(disk: &Arc<Disk>) {
+pub(super) fn watch(disk: &Arc<Disk>) {
     let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
         return;
     };

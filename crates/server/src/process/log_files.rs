@@ -28,16 +28,16 @@ use super::trust::Refusal;
 use crate::process::trust;
 
 /// Maximum number of log files that one configuration may name.
-pub const FILES_MAX: usize = 10_000;
+pub(crate) const FILES_MAX: usize = 10_000;
 /// Maximum time that an ending worker waits for its log lines to be written: a log may be on a dead disk.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Open logs by path.
-pub type Opened = Vec<(PathBuf, Arc<OwnedFd>)>;
+pub(crate) type Opened = Vec<(PathBuf, Arc<OwnedFd>)>;
 
 /// The logs of a configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The lines `error_log` outside of every block.
     pub main: Vec<ErrorLine>,
     /// The log of `-e`, used when no line names one; `None` is stderr.
@@ -53,7 +53,7 @@ pub struct Wanted {
 impl Wanted {
     /// The log of `-e` alone.
     #[must_use]
-    pub fn first(default: Option<&Path>) -> Self {
+    pub(crate) fn first(default: Option<&Path>) -> Self {
         let files = default
             .map(|path| (path.to_owned(), None))
             .into_iter()
@@ -69,7 +69,7 @@ impl Wanted {
     ///
     /// # Errors
     /// A wrong line, at its place.
-    pub fn main(
+    pub(crate) fn main(
         tree: &Tree,
         prefix: &Path,
         hosts: &Hosts,
@@ -105,7 +105,11 @@ impl Wanted {
     ///
     /// # Errors
     /// A wrong line, at its place.
-    pub fn all(loaded: &Loaded, prefix: &Path, default: Option<&Path>) -> Result<Self, Error> {
+    pub(crate) fn all(
+        loaded: &Loaded,
+        prefix: &Path,
+        default: Option<&Path>,
+    ) -> Result<Self, Error> {
         let mut wanted = Self::main(&loaded.tree, prefix, &loaded.circumstances.hosts, default)?;
         for (path, buffer) in loaded.settings.log_files()?.files() {
             wanted.add(path.clone(), *buffer);
@@ -130,7 +134,7 @@ impl Wanted {
     ///
     /// # Errors
     /// nginx's sentence: `open() "X" failed (13: Permission denied)`.
-    pub fn open(&self) -> Result<Opened, String> {
+    pub(crate) fn open(&self) -> Result<Opened, String> {
         let mut opened = Opened::with_capacity(self.files.len());
         for (path, _) in &self.files {
             opened.push((path.clone(), Arc::new(open_or_tell(path)?)));
@@ -141,7 +145,7 @@ impl Wanted {
     /// Opens all files again. A file that cannot be opened stays the one from `before`, and the log says so, as in
     /// nginx.
     #[must_use]
-    pub fn reopen(&self, before: &Opened) -> Opened {
+    pub(crate) fn reopen(&self, before: &Opened) -> Opened {
         let again = |path: &PathBuf| match open_or_tell(path) {
             Ok(file) => Some(Arc::new(file)),
             Err(sentence) => {
@@ -159,7 +163,7 @@ impl Wanted {
     /// The log that gets the stderr output of a process in the background: the first file of `error_log`, as in nginx.
     /// `None`: stderr is a log itself, or no log is a file.
     #[must_use]
-    pub fn of_stderr(&self) -> Option<PathBuf> {
+    pub(crate) fn of_stderr(&self) -> Option<PathBuf> {
         let to = || self.main.iter().map(|line| &line.destination);
         if to().any(|to| matches!(to, Destination::Stderr)) {
             return None;
@@ -222,7 +226,7 @@ fn open(path: &Path) -> Result<OwnedFd, Refusal> {
 }
 
 /// Sends the master's lines to these logs from now on.
-pub fn use_them(wanted: &Wanted, opened: &Opened) {
+pub(crate) fn use_them(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     set_sink(Box::new(move |level, text| {
         logs.write_now(level, |out| {
@@ -232,7 +236,7 @@ pub fn use_them(wanted: &Wanted, opened: &Opened) {
 }
 
 /// Sends lines to the log of `-e`, before there is a configuration.
-pub fn use_first(wanted: &Wanted, opened: &Opened) {
+pub(crate) fn use_first(wanted: &Wanted, opened: &Opened) {
     let logs = if wanted.default.is_some() {
         wanted.direct(opened)
     } else {
@@ -246,7 +250,7 @@ pub fn use_first(wanted: &Wanted, opened: &Opened) {
 }
 
 /// Sends the master's lines to these logs, and warnings and worse to stderr too, unless a log is stderr already.
-pub fn use_both(wanted: &Wanted, opened: &Opened) {
+pub(crate) fn use_both(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     let is_stderr = |line: &ErrorLine| matches!(line.destination, Destination::Stderr);
     let is_logged_to_stderr = match wanted.main.is_empty() {
@@ -267,7 +271,7 @@ pub fn use_both(wanted: &Wanted, opened: &Opened) {
 ///
 /// # Errors
 /// nginx's sentence: `host not found in syslog server "x"`.
-pub fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Error> {
+pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Error> {
     for line in lines {
         if matches!(&line.name.bytes()[..], b"access_log" | b"error_log")
             && let Some(target) = line.args.first()
@@ -284,7 +288,7 @@ pub fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Error> {
 /// In the worker: makes the files of a bundle known, so that settings can be built on them. The builder holds the
 /// result until it is done: the log thread closes files without a holder.
 #[must_use]
-pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
+pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
     let mut known = Vec::with_capacity(bundle.logs.len());
     for (path, file) in &bundle.logs {
         let buffer = wanted
@@ -300,7 +304,7 @@ pub fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> 
 }
 
 /// In the worker: sends the process's lines to the bundle's logs, through the log thread.
-pub fn use_thread(wanted: &Wanted, logs: &Logs) {
+pub(crate) fn use_thread(wanted: &Wanted, logs: &Logs) {
     let files = logs::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
         Some(path) => logs.find(path),
@@ -329,7 +333,7 @@ pub fn use_thread(wanted: &Wanted, logs: &Logs) {
 
 /// The message that brings the worker the reopened files.
 #[must_use]
-pub fn reopened(opened: &Opened) -> Vec<u8> {
+pub(crate) fn reopened(opened: &Opened) -> Vec<u8> {
     let mut out = Writer::default();
     for (path, _) in opened {
         out.bytes(path.as_os_str().as_bytes());
@@ -338,7 +342,7 @@ pub fn reopened(opened: &Opened) -> Vec<u8> {
 }
 
 /// In the worker: takes over reopened files; the one of `stderr` also gets the output written there.
-pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Option<&Path>) {
+pub(crate) fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Option<&Path>) {
     let mut from = Reader(body);
     for file in descriptors {
         let Some(path) = from.bytes() else { break };
@@ -352,7 +356,7 @@ pub fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr: Optio
 }
 
 /// Waits until all logged lines are written, before a worker ends.
-pub fn drain(logs: &Logs) {
+pub(crate) fn drain(logs: &Logs) {
     logs.drain(DRAIN_MAX);
 }
 
@@ -360,7 +364,7 @@ pub fn drain(logs: &Logs) {
 ///
 /// # Errors
 /// That of dup2(2).
-pub fn redirect_stderr(to: Option<&Path>, opened: &Opened) -> io::Result<()> {
+pub(crate) fn redirect_stderr(to: Option<&Path>, opened: &Opened) -> io::Result<()> {
     let file = opened.iter().find(|(path, _)| Some(&**path) == to);
     if let Some((_, file)) = file {
         rustix::stdio::dup2_stderr(file)?;

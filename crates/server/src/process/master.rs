@@ -32,7 +32,7 @@ use crate::process::log_files;
 
 /// A configuration that a worker is to serve.
 #[derive(Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Its number.
     pub generation: u64,
     /// The configuration as it was read.
@@ -62,7 +62,7 @@ pub(super) enum Purpose {
 
 /// The master process.
 #[derive(Debug)]
-pub struct Master {
+pub(crate) struct Master {
     /// The options of the command line.
     pub options: Options,
     /// The configuration that is served.
@@ -88,7 +88,7 @@ impl Candidate {
     /// The message for a worker; `begun_ns`: the time when its preparation began, by
     /// [`now_ns`](runtime::timing::poll_timing::now_ns).
     #[must_use]
-    pub fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
+    pub(crate) fn bundle(&self, options: &Options, begun_ns: u64) -> Bundle {
         let processes = &self.kept.main.processes;
         Bundle {
             generation: self.generation,
@@ -115,7 +115,7 @@ impl Candidate {
 impl Master {
     /// A master that holds everything and has no worker yet.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         options: Options,
         current: Candidate,
         signals: Signals,
@@ -139,7 +139,7 @@ impl Master {
 
     /// Runs the master until its end.
     #[must_use]
-    pub fn run(mut self) -> ExitCode {
+    pub(crate) fn run(mut self) -> ExitCode {
         title::be_master();
         error_log(Level::Notice, format_args!("start worker processes"));
         if !self.start_worker() {

@@ -1,39 +1,39 @@
 //! The processes: a master that holds the configuration and the sockets, a worker that serves.
 //!
-//! * [`master`]: reads, binds, starts, supervises, obeys signals. [`single`] is both in one process.
-//! * [`worker`]: takes [`bundle`]s from the master over a socket pair ([`frame`]) and runs the loops.
-//! * [`load`], [`source`], [`directives`], [`pools`]: from texts to what the processes need.
-//! * [`sockets`], [`log_files`], [`pid`], [`privileges`], [`signals`], `title`: one thing each.
+//! * `master`: reads, binds, starts, supervises, obeys signals. `single` is both in one process.
+//! * `worker`: takes `bundle`s from the master over a socket pair (`frame`) and runs the loops.
+//! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
+//! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`: one thing each.
 //!
 //! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
-pub mod bundle;
-pub mod directives;
-pub mod directories;
-pub mod figures;
-pub mod frame;
-pub mod hints;
+pub(crate) mod bundle;
+pub(crate) mod directives;
+pub(crate) mod directories;
+pub(crate) mod figures;
+pub(crate) mod frame;
+pub(crate) mod hints;
 mod hold;
 pub mod load;
-pub mod log_files;
-pub mod master;
-pub mod obstacles;
-pub mod pid;
+pub(crate) mod log_files;
+pub(crate) mod master;
+pub(crate) mod obstacles;
+pub(crate) mod pid;
 mod pinned;
-pub mod pools;
-pub mod privileges;
-pub mod reload;
-pub mod signals;
-pub mod single;
-pub mod sockets;
+pub(crate) mod pools;
+pub(crate) mod privileges;
+pub(crate) mod reload;
+pub(crate) mod signals;
+pub(crate) mod single;
+pub(crate) mod sockets;
 pub mod source;
-pub mod spawn;
-pub mod start;
+pub(crate) mod spawn;
+pub(crate) mod start;
 mod supervise;
 mod title;
 mod trust;
-pub mod worker;
+pub(crate) mod worker;
 
 use httpcore::handler::Modules;
 

@@ -25,7 +25,7 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 
 /// A hint for an address that cannot be bound.
 #[must_use]
-pub fn about_address(failed: &BindError) -> Option<String> {
+pub(crate) fn about_address(failed: &BindError) -> Option<String> {
     let BindError::Bind { address, error } = failed else {
         return None;
     };
@@ -63,7 +63,7 @@ pub fn about_address(failed: &BindError) -> Option<String> {
 
 /// A hint for a file that cannot be opened, or a directory that cannot be made.
 #[must_use]
-pub fn about_path(path: &Path, error: &io::Error) -> Option<String> {
+pub(crate) fn about_path(path: &Path, error: &io::Error) -> Option<String> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())?;
@@ -84,7 +84,7 @@ pub fn about_path(path: &Path, error: &io::Error) -> Option<String> {
 
 /// The same for one of nginx's sentences, `open() "PATH" failed (2: No such file or directory)`.
 #[must_use]
-pub fn about_sentence(sentence: &str) -> Option<String> {
+pub(crate) fn about_sentence(sentence: &str) -> Option<String> {
     let (call, rest) = sentence.split_once("() \"")?;
     let (path, rest) = rest.split_once("\" failed (")?;
     let (number, _) = rest.split_once(':')?;

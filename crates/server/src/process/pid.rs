@@ -23,7 +23,7 @@ const MODE: Mode = Mode::from_raw_mode(0o644);
 
 /// A pid file that goes away with its owner.
 #[derive(Debug)]
-pub struct PidFile {
+pub(crate) struct PidFile {
     path: PathBuf,
 }
 
@@ -32,7 +32,7 @@ impl PidFile {
     ///
     /// # Errors
     /// nginx's sentence: it cannot be opened or written.
-    pub fn write(path: &Path) -> Result<Self, String> {
+    pub(crate) fn write(path: &Path) -> Result<Self, String> {
         Self::try_write(path).map_err(|refusal| not_opened(path, &refusal))
     }
 
@@ -49,7 +49,7 @@ impl PidFile {
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -70,7 +70,7 @@ impl Drop for PidFile {
 ///
 /// # Errors
 /// nginx's sentence: the file cannot be opened.
-pub fn test(path: &Path) -> Result<(), String> {
+pub(crate) fn test(path: &Path) -> Result<(), String> {
     let is_new = !path.exists();
     let opened = trust::open(path, OFlags::WRONLY | OFlags::CREATE, MODE);
     opened.map_err(|refusal| not_opened(path, &refusal))?;
@@ -88,7 +88,7 @@ fn not_opened(path: &Path, refusal: &Refusal) -> String {
 ///
 /// # Errors
 /// nginx's sentence: the file cannot be opened, or holds no number.
-pub fn read(path: &Path) -> Result<i32, String> {
+pub(crate) fn read(path: &Path) -> Result<i32, String> {
     let failed = |error: io::Error| not_opened(path, &error.into());
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;

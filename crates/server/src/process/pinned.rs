@@ -24,7 +24,7 @@ const MAPPINGS_MAX: usize = 1000;
 const WHOLE_SHARE: u64 = 16;
 
 /// Keeps them, as far as the kernel lets it.
-pub fn keep_program() {
+pub(super) fn keep_program() {
     let mut limit = getrlimit(Resource::Memlock);
     limit.current = limit.maximum;
     // Refused, it stays as it is.

@@ -21,7 +21,7 @@ const DEFAULT_THREADS_MAX: usize = 512;
 const MEMORY_OF_THREAD: u64 = 2 << 20;
 /// Maximum number of pools that one configuration may declare; `default` and those for work without a disk have places of
 /// their own.
-pub const POOLS_MAX: usize = disk::POOLS_MAX - 1 - cpu_pool::POOLS.len();
+pub(crate) const POOLS_MAX: usize = disk::POOLS_MAX - 1 - cpu_pool::POOLS.len();
 
 /// `thread_pool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,14 +85,14 @@ impl Value for ThreadPool {
 
 /// The names that were declared so far.
 #[derive(Debug, Default)]
-pub struct Declared(Vec<Bytes>);
+pub(crate) struct Declared(Vec<Bytes>);
 
 impl Declared {
     /// Takes in a line `thread_pool`.
     ///
     /// # Errors
     /// A name that was declared already; more pools than the maximum.
-    pub fn add(&mut self, line: &Directive) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, line: &Directive) -> Result<(), Error> {
         let Some(name) = line.args.first() else {
             return Ok(());
         };
@@ -110,12 +110,12 @@ impl Declared {
 
 /// The pools that are kept from one reload to the next.
 #[derive(Debug, Default)]
-pub struct Kept(Vec<String>);
+pub(crate) struct Kept(Vec<String>);
 
 impl Kept {
     /// A configuration serves from now on. Pools that neither it nor the previous one has are forgotten: requests from
     /// before the reload may still use the previous one's pools.
-    pub fn accept(&mut self, processes: &Processes, disk: &Disk) {
+    pub(crate) fn accept(&mut self, processes: &Processes, disk: &Disk) {
         let names = processes.thread_pool.iter().map(|pool| pool.name.clone());
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
@@ -128,7 +128,7 @@ impl Kept {
 
 /// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
 /// loop, but not more than `DEFAULT_THREADS_MAX`.
-pub fn define_pools(processes: &Processes, disk: &Disk) {
+pub(crate) fn define_pools(processes: &Processes, disk: &Disk) {
     for pool in processes.thread_pool.iter() {
         drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
     }

@@ -23,7 +23,7 @@ const GROUPS_OF_NOBODY: [&str; 2] = ["nobody", "nogroup"];
 
 /// A user and a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub(crate) struct Account {
     /// The user's name, for its further groups.
     pub name: String,
     /// The user's id.
@@ -34,7 +34,7 @@ pub struct Account {
 
 /// Whether this process may change its user.
 #[must_use]
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
@@ -43,7 +43,7 @@ impl Account {
     ///
     /// # Errors
     /// nginx's sentence (`getpwnam("X") failed`), at the place of the line `user`.
-    pub fn of(loaded: &Loaded) -> Result<Option<Self>, config::Error> {
+    pub(crate) fn of(loaded: &Loaded) -> Result<Option<Self>, config::Error> {
         let lines = &loaded.tree.directives;
         let line = lines.iter().find(|line| line.name == "user");
         Self::find(loaded.main.processes.user.as_ref()).map_err(|sentence| match line {
@@ -82,7 +82,7 @@ impl Account {
     ///
     /// # Errors
     /// nginx's sentence: the call that failed. The process must not go on then.
-    pub fn become_it(&self, keeps_raw: bool) -> Result<(), String> {
+    pub(crate) fn become_it(&self, keeps_raw: bool) -> Result<(), String> {
         if keeps_raw {
             set_keep_capabilities(true)
                 .map_err(|error| format!("prctl(PR_SET_KEEPCAPS, 1) failed ({error})"))?;
@@ -144,7 +144,7 @@ fn text_of(error: nix::Error) -> String {
 }
 
 /// Sets limits, priority and core dumps as the configuration asks; a refusal of the system is logged.
-pub fn set_limits(main: &directives::Main) {
+pub(crate) fn set_limits(main: &directives::Main) {
     let wanted = &main.processes;
     let loops = wanted.worker_processes.count() as u64;
     let limit = |resource, name: &str, value: u64| {
@@ -219,7 +219,7 @@ fn make_room_for_descriptors(connections: u64) {
 
 /// Lets a process that changed its user leave core files, and read its own `/proc/self` (proof 2 of the
 /// disk layer needs that).
-pub fn set_dumpable() {
+pub(crate) fn set_dumpable() {
     if let Err(error) =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
     {
@@ -235,7 +235,7 @@ pub fn set_dumpable() {
 ///
 /// # Errors
 /// nginx's sentence.
-pub fn change_directory(path: &Path) -> Result<(), String> {
+pub(crate) fn change_directory(path: &Path) -> Result<(), String> {
     rustix::process::chdir(path).map_err(|error| {
         let text = runtime::listen::bind::errno(&io::Error::from(error));
         format!("chdir(\"{}\") failed ({text})", path.display())

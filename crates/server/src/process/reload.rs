@@ -19,7 +19,7 @@ use crate::settings::circumstances::Circumstances;
 
 /// Why a configuration that was read anew is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unready {
+pub(crate) enum Unready {
     /// For this, which the log does not say yet.
     Because(String),
     /// The log says it already.
@@ -34,7 +34,7 @@ impl From<String> for Unready {
 
 impl Unready {
     /// Tells it in the log, once.
-    pub fn tell(&self) {
+    pub(crate) fn tell(&self) {
         if let Self::Because(sentence) = self {
             error_log(Level::Emerg, format_args!("{sentence}"));
         }
@@ -63,7 +63,7 @@ impl Master {
     ///
     /// # Errors
     /// What there is to tell of why it cannot be served.
-    pub fn prepare(&self) -> Result<Candidate, Unready> {
+    pub(crate) fn prepare(&self) -> Result<Candidate, Unready> {
         let options = &self.options;
         let is_single = self.current.kept.settings.is_some();
         let loaded = options.read_again()?;

@@ -25,7 +25,7 @@ const KNOWN: [Signal; 10] = [
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub(crate) struct Received {
     /// Which.
     pub signal: Signal,
     /// The process that sent it; 0 when the kernel did.
@@ -34,7 +34,7 @@ pub struct Received {
 
 /// All signals that this process takes.
 #[derive(Debug)]
-pub struct Signals(SignalFd);
+pub(crate) struct Signals(SignalFd);
 
 impl Signals {
     /// Blocks the signals in this thread, and in those that it starts, and opens the descriptor. SIGPIPE
@@ -42,7 +42,7 @@ impl Signals {
     ///
     /// # Errors
     /// That of signalfd(2).
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         Self::of(&KNOWN)
     }
 
@@ -50,7 +50,7 @@ impl Signals {
     ///
     /// # Errors
     /// That of signalfd(2).
-    pub fn of(signals: &[Signal]) -> io::Result<Self> {
+    pub(crate) fn of(signals: &[Signal]) -> io::Result<Self> {
         let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
         Ok(Self(SignalFd::with_flags(
@@ -61,7 +61,7 @@ impl Signals {
 
     /// The next one, if one came.
     #[must_use]
-    pub fn take(&self) -> Option<Received> {
+    pub(crate) fn take(&self) -> Option<Received> {
         let info = self.0.read_signal().ok().flatten()?;
         let number = i32::try_from(info.ssi_signo).ok()?;
         let signal = Signal::try_from(number).ok()?;
@@ -79,7 +79,7 @@ impl AsFd for Signals {
 }
 
 /// nginx's line: `signal 15 (SIGTERM) received from 1234, exiting`.
-pub fn note(received: Received, action: &str) {
+pub(crate) fn note(received: Received, action: &str) {
     let number = received.signal as i32;
     let name = received.signal.as_str();
     let action = if action.is_empty() {

@@ -36,7 +36,7 @@ const LEAVING_TICK: Timespec = Timespec {
 
 /// Serves until a signal ends it.
 #[must_use]
-pub fn run(mut master: Master) -> ExitCode {
+pub(crate) fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.kept.main);
     crate::memory::heaps::bound();
     super::pinned::keep_program();

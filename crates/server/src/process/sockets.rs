@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The sockets of one address.
 #[derive(Debug, Clone)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// The address.
     pub address: Address,
     /// What they were bound with.
@@ -37,18 +37,18 @@ pub struct Bound {
 
 /// The sockets of a configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Sockets(pub Vec<Bound>);
+pub(crate) struct Sockets(pub Vec<Bound>);
 
 /// An address cannot be had, which was told; what helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CannotBind(pub Option<String>);
+pub(crate) struct CannotBind(pub Option<String>);
 
 impl Sockets {
     /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
     ///
     /// # Errors
     /// One cannot be bound; everything that was newly bound is closed again.
-    pub fn next(&self, wanted: &Table, loops: usize) -> Result<Self, CannotBind> {
+    pub(crate) fn next(&self, wanted: &Table, loops: usize) -> Result<Self, CannotBind> {
         let mut next = Self::default();
         let outcome = self.fill(&mut next, wanted, loops);
         if outcome.is_err() {
@@ -100,12 +100,12 @@ impl Sockets {
     }
 
     /// Removes the files of those unix sockets that `self` does not have.
-    pub fn remove_files_of_others(&self, others: &Self) {
+    pub(crate) fn remove_files_of_others(&self, others: &Self) {
         self.paths_of_others(others).for_each(remove);
     }
 
     /// The same at a reload, of which nginx tells.
-    pub fn replace(&self, others: &Self) {
+    pub(crate) fn replace(&self, others: &Self) {
         for path in self.paths_of_others(others) {
             error_log(
                 Level::Warn,
@@ -122,7 +122,7 @@ impl Sockets {
     }
 
     /// Removes the files of all unix sockets.
-    pub fn remove_files(&self) {
+    pub(crate) fn remove_files(&self) {
         Self::default().remove_files_of_others(self);
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::frame::Channel;
 
 /// The argument that makes a process a worker; not for users.
-pub const WORKER: &str = "--worker-process";
+pub(crate) const WORKER: &str = "--worker-process";
 /// Maximum number of freed blocks of each size that a thread of the worker keeps for reuse, where glibc keeps 7: about
 /// as many requests of a loop wait for a response at once, each with its own (glibc's manual, "Memory Allocation
 /// Tunables").
@@ -29,7 +29,7 @@ const SELF: &str = "/proc/self/exe";
 ///
 /// # Errors
 /// That of socketpair(2), fork(2) or execve(2).
-pub fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
+pub(crate) fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
     let (ours, theirs) = Channel::pair()?;
     let program = if Path::new(SELF).exists() {
         PathBuf::from(SELF)

@@ -32,7 +32,7 @@ use httpcore::handler::Modules;
 
 /// The options of the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub(crate) struct Options {
     /// The place of the configuration.
     pub origin: Origin,
     /// The text that is served without a configuration file.
@@ -48,7 +48,7 @@ pub struct Options {
 /// The replacement for a configuration file (`freewheel serve`). Closing the terminal ends such a server: it has no
 /// file to read again.
 #[derive(Debug, Clone)]
-pub struct Instead {
+pub(crate) struct Instead {
     /// The file's text.
     pub text: Vec<u8>,
     /// The text that is written to stderr when everything listens.
@@ -58,7 +58,7 @@ pub struct Instead {
 impl Options {
     /// The files that are read for a configuration.
     #[must_use]
-    pub fn files(&self) -> Files {
+    pub(crate) fn files(&self) -> Files {
         let stands_for = |instead: &Instead| (self.origin.root.clone(), instead.text.clone());
         Files {
             instead: self.instead.as_ref().map(stands_for),
@@ -82,7 +82,7 @@ impl Options {
     ///
     /// # Errors
     /// The error, which was printed already.
-    pub fn load(&self, purpose: Purpose) -> Result<Loaded, Told> {
+    pub(crate) fn load(&self, purpose: Purpose) -> Result<Loaded, Told> {
         match load::load(
             &self.origin,
             &Circumstances::here(),
@@ -138,7 +138,7 @@ impl Options {
     ///
     /// # Errors
     /// A wrong level, at its place; a file that cannot be opened.
-    pub fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
+    pub(crate) fn open_logs(&self, loaded: &Loaded) -> Result<(Wanted, Opened), config::Error> {
         log_files::find_servers(&loaded.tree.directives, &loaded.circumstances.hosts)?;
         let wanted = Wanted::all(loaded, &self.origin.prefix, self.error_log.as_deref())?;
         let opened = wanted.open().map_err(|sentence| {
@@ -156,7 +156,7 @@ impl Options {
 
 /// The purpose for which a configuration is read; it selects the warnings that are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// To test it: all warnings.
     Test,
     /// To serve it: one line with the number of directives that have no effect.
@@ -182,7 +182,7 @@ pub(super) fn sum(useless: &[config::Error]) -> Option<String> {
 
 /// An error that the user has seen already.
 #[derive(Debug)]
-pub struct Told;
+pub(crate) struct Told;
 
 fn emerg(sentence: impl std::fmt::Display) -> Told {
     eprintln!("nginx: [emerg] {sentence}");
@@ -200,7 +200,7 @@ pub(super) fn help(hint: Option<String>) {
 
 /// `-t` and `-T`: reads, opens and binds as a start would, and leaves.
 #[must_use]
-pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
+pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
     let root = options.origin.root.display();
     options.open_first_log();
     let outcome = options.load(Purpose::Test).and_then(|loaded| {
@@ -244,7 +244,7 @@ pub fn test(options: &Options, is_dumped: bool) -> ExitCode {
 
 /// `-s`: sends a signal to the master whose number is in the pid file.
 #[must_use]
-pub fn send_signal(options: &Options, name: &str) -> ExitCode {
+pub(crate) fn send_signal(options: &Options, name: &str) -> ExitCode {
     options.open_first_log();
     let Ok(loaded) = options.load(Purpose::Signal) else {
         return ExitCode::FAILURE;
@@ -286,7 +286,7 @@ pub fn send_signal(options: &Options, name: &str) -> ExitCode {
 /// Starts serving; returns when the master ends, or in the command's process when the master has gone into
 /// the background.
 #[must_use]
-pub fn serve(options: Options) -> ExitCode {
+pub(crate) fn serve(options: Options) -> ExitCode {
     match start(options) {
         Ok(code) => code,
         Err(Told) => ExitCode::FAILURE,

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 const PROGRAM: &[u8] = b"freewheel: ";
 
 /// This process is the master: it is shown with the command line that started it.
-pub fn be_master() {
+pub(super) fn be_master() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let mut title = [PROGRAM, b"master process"].concat();
     for argument in &arguments {
@@ -23,14 +23,14 @@ pub fn be_master() {
 }
 
 /// This process is a worker. To be called before it has threads.
-pub fn be_worker() {
+pub(super) fn be_worker() {
     if sys::prepare_title().is_ok() {
         show(b"worker process");
     }
 }
 
 /// The worker finishes what is in flight.
-pub fn be_leaving() {
+pub(super) fn be_leaving() {
     show(b"worker process is shutting down");
 }
 

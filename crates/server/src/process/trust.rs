@@ -25,7 +25,7 @@ const LINKS_MAX: usize = 40;
 
 /// The reason why a path was not opened: the text in brackets after "open() failed".
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// An error of the kernel.
     #[error("{}", errno(.0))]
     System(#[from] io::Error),
@@ -47,7 +47,7 @@ impl From<Errno> for Refusal {
 
 /// The last directory of a path, and the name in it.
 #[derive(Debug)]
-pub struct Spot {
+pub(super) struct Spot {
     /// The directory.
     pub directory: OwnedFd,
     /// The name: not a link when it was checked.
@@ -64,7 +64,7 @@ pub struct Spot {
 ///
 /// # Errors
 /// That of open(2), or a link that is not followed.
-pub fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
+pub(super) fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
     if !is_root() {
         return Ok(open_at(rustix::fs::CWD, path.as_os_str(), flags, mode)?);
     }
@@ -139,7 +139,7 @@ const STDERR: &[u8] = b"/dev/stderr";
 ///
 /// # Errors
 /// A directory that cannot be entered, or a link that is not followed.
-pub fn find(path: &Path) -> Result<Spot, Refusal> {
+pub(super) fn find(path: &Path) -> Result<Spot, Refusal> {
     let path = std::path::absolute(path)?;
     let mut left: VecDeque<OsString> = VecDeque::new();
     add(&path, &mut left);

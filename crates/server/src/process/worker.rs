@@ -47,7 +47,7 @@ use proxy::settings::bind::needs_right;
 use upstream::Upstreams;
 
 /// Exit code of a worker that could not start, as nginx's.
-pub const FATAL: u8 = 2;
+pub(crate) const FATAL: u8 = 2;
 /// Interval at which a leaving worker checks whether its loops have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(5);
 
@@ -56,25 +56,25 @@ const FORGETTING_TICK: Duration = Duration::from_secs(1);
 
 /// Maximum time that a leaving worker waits for the journals of its caches; what is not merged by then is read by the
 /// next worker.
-pub const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The messages between master and worker.
-pub mod word {
+pub(crate) mod word {
     /// Master: serve this bundle.
-    pub const CONFIGURE: u8 = 1;
+    pub(crate) const CONFIGURE: u8 = 1;
     /// Master: finish the requests in flight and leave.
-    pub const QUIT: u8 = 2;
+    pub(crate) const QUIT: u8 = 2;
     /// Master: these are the logs now; log your figures.
-    pub const REOPEN: u8 = 3;
+    pub(crate) const REOPEN: u8 = 3;
     /// Worker: the bundle of this generation is served.
-    pub const SERVED: u8 = 17;
+    pub(crate) const SERVED: u8 = 17;
     /// Worker: the bundle of this generation cannot be served, and the reason.
-    pub const REFUSED: u8 = 18;
+    pub(crate) const REFUSED: u8 = 18;
 }
 
 /// The life of a worker process: its standard input is the channel to the master.
 #[must_use]
-pub fn run(modules: Modules) -> ExitCode {
+pub(crate) fn run(modules: Modules) -> ExitCode {
     match start(modules) {
         Ok(code) => code,
         Err(sentence) => {
@@ -498,7 +498,7 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
 
 /// The loops' orders for a bundle.
 #[must_use]
-pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
+pub(crate) fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
     let processes = &main.processes;
     let loops = processes.worker_processes.count();
     let cpus = processes
@@ -536,7 +536,7 @@ pub fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
 }
 
 /// Logs every panic in one line: of a connection at the connection, which ends alone, of all others here.
-pub fn log_panics() {
+pub(crate) fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         if !panic_guard::take(panic) {
             error_log(Level::Alert, format_args!("{}", panic_guard::line(panic)));

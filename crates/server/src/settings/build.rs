@@ -40,11 +40,11 @@ use httpcore::settings::server::ServerSettings;
 use httpcore::settings::{Location, Server, Settings};
 
 /// Maximum number of servers of one configuration.
-pub const SERVERS_MAX: usize = 1 << 20;
+pub(crate) const SERVERS_MAX: usize = 1 << 20;
 
 /// The base directories of relative paths, and the facts beside the text.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// The prefix (`-p`), ending in a slash.
     pub prefix: PathBuf,
     /// The directory of the configuration, ending in a slash.
@@ -94,7 +94,7 @@ struct Unfinished {
 ///
 /// # Errors
 /// The first error, in nginx's words, at its place.
-pub fn build(
+pub(crate) fn build(
     tree: &Tree,
     scope: &mut Scope,
     surroundings: &Surroundings,

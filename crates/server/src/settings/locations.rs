@@ -22,11 +22,11 @@ use super::tables::LocationSettings;
 use httpcore::settings::Location;
 
 /// The settings of one level, as written.
-pub type Raw = <LocationSettings as Section>::Raw;
+pub(crate) type Raw = <LocationSettings as Section>::Raw;
 
 /// A `location` block as read.
 #[derive(Debug)]
-pub struct Block<'a> {
+pub(crate) struct Block<'a> {
     directive: &'a Directive,
     /// The kind of match.
     pub kind: LocationKind,
@@ -42,7 +42,7 @@ pub struct Block<'a> {
 
 /// The settings that hold at a level, for the locations inside it.
 #[derive(Debug)]
-pub struct Outer<'a> {
+pub(crate) struct Outer<'a> {
     /// The settings of this level and of those around it.
     pub raw: Raw,
     /// The lines of modules, level by level from the outside in.
@@ -54,7 +54,7 @@ pub struct Outer<'a> {
 impl<'a> Outer<'a> {
     /// The level inside this one with the settings `raw` and these lines of modules.
     #[must_use]
-    pub fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
+    pub(crate) fn enter(&self, mut raw: Raw, lines: Vec<&'a Directive>) -> Self {
         if raw.root.get().is_some() {
             raw.root.edit().anchor(&self.around.prefix);
         }
@@ -83,7 +83,7 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// The error, at its place.
-    pub fn read(
+    pub(crate) fn read(
         directive: &'a Directive,
         outer: Option<&Block<'a>>,
         depth: usize,
@@ -158,7 +158,7 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// An invalid value, or two equal locations inside.
-    pub fn finish(
+    pub(crate) fn finish(
         mut self,
         outer: &Outer<'a>,
         all: &mut Growing<'_>,
@@ -199,7 +199,7 @@ impl<'a> Block<'a> {
 }
 
 /// The collections that locations are added to.
-pub struct Growing<'a> {
+pub(crate) struct Growing<'a> {
     /// All locations so far.
     pub locations: &'a mut Vec<Location>,
     /// The upstreams: those that no block declares are added where `proxy_pass` names them.
@@ -209,7 +209,7 @@ pub struct Growing<'a> {
 }
 
 /// A location, or the one that stands for a server itself.
-pub struct Level<'a> {
+pub(crate) struct Level<'a> {
     /// The kind of match; `None`: it stands for a server.
     pub kind: Option<&'a LocationKind>,
     /// Without the modifier.
@@ -224,7 +224,7 @@ pub struct Level<'a> {
 ///
 /// # Errors
 /// An invalid value, an error of a module about its lines, a server of `proxy_pass` that is not found.
-pub fn add(
+pub(crate) fn add(
     level: Level<'_>,
     own: &Outer<'_>,
     all: &mut Growing<'_>,
@@ -302,13 +302,13 @@ fn policies(settings: &mut LocationSettings) -> Policies<'_> {
 }
 
 /// The named locations of a server.
-pub type Named = Vec<(Bytes, LocationId)>;
+pub(crate) type Named = Vec<(Bytes, LocationId)>;
 
 /// Finishes the locations of one level.
 ///
 /// # Errors
 /// As [`Block::finish`].
-pub fn finish_all<'a>(
+pub(crate) fn finish_all<'a>(
     blocks: Vec<Block<'a>>,
     outer: &Outer<'a>,
     all: &mut Growing<'_>,

@@ -3,11 +3,11 @@
 //! Done in the master (to check it) and in the worker (to use it); blocking work (names, regexes) is done then. Not here:
 //! the settings themselves ([`httpcore::settings`]), the directives, which stand at the top of the modules that obey them.
 
-pub mod build;
+pub(crate) mod build;
 pub mod circumstances;
-pub mod locations;
+pub(crate) mod locations;
 pub mod named_files;
 mod order;
-pub mod scopes;
-pub mod tables;
-pub mod told;
+pub(crate) mod scopes;
+pub(crate) mod tables;
+pub(crate) mod told;

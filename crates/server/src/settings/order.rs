@@ -9,7 +9,7 @@ use logs::format::COMBINED;
 
 /// What was seen so far of a configuration.
 #[derive(Debug, Default)]
-pub struct Order {
+pub(super) struct Order {
     formats: Vec<Bytes>,
 }
 
@@ -18,7 +18,7 @@ impl Order {
     ///
     /// # Errors
     /// A line that should stand behind another one, in nginx's words, at its place.
-    pub fn check(&mut self, line: &Directive, all: &[Directive]) -> Result<(), Error> {
+    pub(super) fn check(&mut self, line: &Directive, all: &[Directive]) -> Result<(), Error> {
         if line.name == "log_format" {
             self.formats
                 .extend(line.args.first().map(|name| name.bytes().clone()));

@@ -17,11 +17,11 @@ use httpcore::handler;
 use httpcore::settings::Exception;
 
 /// Maximum number of scopes of one location.
-pub const SCOPES_MAX: usize = 65_536;
+pub(crate) const SCOPES_MAX: usize = 65_536;
 
 /// The block of a scope as read.
 #[derive(Debug, Default)]
-pub struct Block<'a> {
+pub(crate) struct Block<'a> {
     raw: Raw,
     /// Lines that belong to no module of ours.
     lines: Vec<&'a Directive>,
@@ -30,7 +30,7 @@ pub struct Block<'a> {
 
 /// The scopes of one location as read.
 #[derive(Debug, Default)]
-pub struct Blocks<'a> {
+pub(crate) struct Blocks<'a> {
     ifs: Vec<Block<'a>>,
     exception: Option<(Methods, Block<'a>)>,
 }
@@ -84,7 +84,7 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// The error, at its place.
-    pub fn read_if(
+    pub(crate) fn read_if(
         &mut self,
         directive: &'a Directive,
         raw: &mut Raw,
@@ -110,7 +110,7 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// The error, at its place.
-    pub fn read_exception(
+    pub(crate) fn read_exception(
         &mut self,
         directive: &'a Directive,
         scope: &mut Scope,
@@ -127,7 +127,7 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// An invalid value.
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         (kind, around): (&LocationKind, LocationId),
         outer: &Outer<'a>,
@@ -153,7 +153,7 @@ impl<'a> Blocks<'a> {
 ///
 /// # Errors
 /// The error, at its place.
-pub fn read_server_if(
+pub(crate) fn read_server_if(
     directive: &Directive,
     raw: &mut Raw,
     scope: &mut Scope,

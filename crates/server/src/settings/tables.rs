@@ -237,7 +237,7 @@ sections! {
 impl LocationSettings {
     /// What they say to the core.
     #[must_use]
-    pub fn core(&self) -> CoreSettings {
+    pub(crate) fn core(&self) -> CoreSettings {
         CoreSettings {
             root: Arc::clone(&self.root),
             types: Arc::clone(&self.types),
@@ -265,13 +265,13 @@ const ONE_LIST: &str = "there is one list of groups";
 
 /// All settings of a location, by name.
 #[must_use]
-pub fn all_of(location: &Location) -> &LocationSettings {
+pub(crate) fn all_of(location: &Location) -> &LocationSettings {
     let groups: &dyn Any = location.groups();
     groups.downcast_ref().expect(ONE_LIST)
 }
 
 /// [`all_of`], to be changed while the configuration is built; not for what the core obeys.
-pub fn all_of_mut(location: &mut Location) -> &mut LocationSettings {
+pub(crate) fn all_of_mut(location: &mut Location) -> &mut LocationSettings {
     let groups: &mut dyn Any = &mut *location.groups;
     groups.downcast_mut().expect(ONE_LIST)
 }
@@ -299,7 +299,7 @@ blocks! {
 
 /// Every table of the program, in the manual's order.
 #[must_use]
-pub fn all() -> Vec<&'static DirectiveTable> {
+pub(crate) fn all() -> Vec<&'static DirectiveTable> {
     let mut tables = vec![
         structure(),
         modules::map::lines(),
@@ -319,7 +319,7 @@ pub fn all() -> Vec<&'static DirectiveTable> {
 
 /// What modules keep of a whole configuration, out of lines of `http`.
 #[derive(Debug, Default)]
-pub struct HttpData {
+pub(crate) struct HttpData {
     /// The charsets that are named, and the ways between them.
     pub charsets: Charsets,
     /// The zones of limits.
@@ -333,7 +333,7 @@ impl HttpData {
     ///
     /// # Errors
     /// The fault in the line, at its place.
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         line: &Directive,
         prefix: &Path,
@@ -355,7 +355,7 @@ impl HttpData {
     ///
     /// # Errors
     /// The first one that is not.
-    pub fn check(&mut self, tree: &Tree, locations: &[Location]) -> Result<(), Error> {
+    pub(crate) fn check(&mut self, tree: &Tree, locations: &[Location]) -> Result<(), Error> {
         self.limits.settle(locations)?;
         self.zones.check_unused(tree)
     }
@@ -364,13 +364,13 @@ impl HttpData {
     ///
     /// # Errors
     /// Charsets between which there is no map.
-    pub fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
+    pub(crate) fn settle(&mut self, locations: &[Location], pools: &[Bytes]) -> Result<(), Error> {
         self.zones.settle(locations, pools);
         charset::settle(&mut self.charsets, locations)
     }
 
     /// Leaves it with the configuration, where modules find it.
-    pub fn leave_in(self, made: &mut MadeOfAll) {
+    pub(crate) fn leave_in(self, made: &mut MadeOfAll) {
         made.set(Some(self.charsets));
         made.set(Some(self.limits));
         made.set(Some(self.zones));
@@ -379,7 +379,7 @@ impl HttpData {
 
 /// Directories that are used without being named: the directives that need them, the directive that names another one
 /// for all of `http`, and the path.
-pub const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
+pub(crate) const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
     (
         &[
             "proxy_pass",
@@ -412,7 +412,7 @@ pub const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
 ];
 
 /// What `--explain-url` says of steps, where it has more to say than whether they let a request pass.
-pub const TOLD: &[Told] = &[
+pub(crate) const TOLD: &[Told] = &[
     Told {
         step: "limit_req",
         lines: &["limit_req", "limit_req_status", "limit_req_dry_run"],
@@ -467,7 +467,7 @@ pub const TOLD: &[Told] = &[
 ];
 
 /// Directives that add to a response's head, with the header lines that tell whether they did; none: always.
-pub const ADDED_TO_HEADS: &[(&str, &[&str])] = &[
+pub(crate) const ADDED_TO_HEADS: &[(&str, &[&str])] = &[
     ("more_set_headers", &[]),
     ("more_clear_headers", &[]),
     ("add_header", &[]),
@@ -478,7 +478,7 @@ pub const ADDED_TO_HEADS: &[(&str, &[&str])] = &[
 ];
 
 /// Directives that change a response's body.
-pub const BODY_FILTERS: &[&str] = &[
+pub(crate) const BODY_FILTERS: &[&str] = &[
     "gzip",
     "brotli",
     "zstd",
@@ -543,20 +543,20 @@ const BLOCKS: &[VariableBlock] = &[
 ];
 
 /// The blocks that define a variable.
-pub fn variable_blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
+pub(crate) fn variable_blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
     let outside = modules.iter().flat_map(|module| module.variable_blocks());
     BLOCKS.iter().chain(outside)
 }
 
 /// The metrics of built-in modules, and of those from outside.
-pub fn metrics(modules: Modules) -> impl Iterator<Item = &'static ModuleMetrics> {
+pub(crate) fn metrics(modules: Modules) -> impl Iterator<Item = &'static ModuleMetrics> {
     let outside = modules.iter().filter_map(|module| module.metrics());
     METRICS.iter().copied().chain(outside)
 }
 
 /// The built-in variables, and those of modules from outside.
 #[must_use]
-pub fn variables(modules: Modules) -> VariableTables {
+pub(crate) fn variables(modules: Modules) -> VariableTables {
     let outside = modules.iter().map(|module| module.variables());
     VariableTables::new(VARIABLES.iter().copied().chain(outside).collect())
 }

@@ -2,7 +2,7 @@
 
 /// What `--explain-url` says of one step.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub(crate) struct Told {
     /// The step, by its name in the lists of steps.
     pub step: &'static str,
     /// The directives that decide what it does.
@@ -13,7 +13,7 @@ pub struct Told {
 
 /// How a step is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub(crate) enum How {
     /// Not run, and one of the limits.
     Limit,
     /// Not run, and not told.

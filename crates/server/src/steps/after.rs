@@ -24,7 +24,10 @@ use proxy::response::accel;
 /// # Errors
 /// The failure that replaces the answer (412, 416), which goes through the error pages like any other, or the
 /// connection's end.
-pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<Response>, Outcome> {
+pub(crate) fn apply(
+    request: &mut Request,
+    mut response: Box<Response>,
+) -> Result<Box<Response>, Outcome> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let settings = all_of(location);
@@ -73,7 +76,7 @@ pub fn apply(request: &mut Request, mut response: Box<Response>) -> Result<Box<R
 
 /// Whether any filter may change bodies of a location, by its settings. If not, `filter` is not called.
 #[must_use]
-pub fn has_filters(charsets: &Charsets, location: &Location) -> bool {
+pub(crate) fn has_filters(charsets: &Charsets, location: &Location) -> bool {
     gunzip::is_on(location)
         || sub_filter::is_on(location)
         || charset::is_on(charsets, location)

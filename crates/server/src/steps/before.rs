@@ -36,7 +36,7 @@ macro_rules! step {
 }
 
 /// Runs the steps; `None`: go on with the content.
-pub async fn run<O: Observe>(
+pub(crate) async fn run<O: Observe>(
     request: &mut Request,
     arrival: Arrival,
     observer: O,
@@ -97,7 +97,7 @@ pub async fn run<O: Observe>(
 /// Whether any step has something to do at a location for a request without a body. Found out once, when the
 /// configuration is built: locations for which none has are answered without the steps.
 #[must_use]
-pub fn is_any(location: &Location) -> bool {
+pub(crate) fn is_any(location: &Location) -> bool {
     location.is_internal
         || location.is_conditional
         || location.made::<rewrite::Program>().is_some()

@@ -16,7 +16,6 @@ use modules::after::charset;
 use modules::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, mp4, random_index, static_files,
 };
-use proxy;
 use proxy::settings::proxy_pass::Passing;
 use proxy::tunnel_pass;
 use proxy::tunnel_pass::TunnelTarget;
@@ -48,7 +47,7 @@ macro_rules! must_make {
 }
 
 /// Makes the content of a request that passed the steps before it.
-pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
+pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
     if request.location().has_content {
         if let Some(handler) = handler::of(request.location()).cloned() {
@@ -95,7 +94,7 @@ pub async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
 
 /// Whether a module may make content at a location, beside what passes requests on and plain files.
 #[must_use]
-pub fn is_any(location: &Location) -> bool {
+pub(crate) fn is_any(location: &Location) -> bool {
     handler::of(location).is_some()
         || location.made::<Shown>().is_some()
         || empty_gif::is_on(location)
@@ -106,13 +105,13 @@ pub fn is_any(location: &Location) -> bool {
 
 /// Whether a location passes its requests on.
 #[must_use]
-pub fn is_passed_on(location: &Location) -> bool {
+pub(crate) fn is_passed_on(location: &Location) -> bool {
     location.made::<Passing>().is_some() || location.made::<TunnelTarget>().is_some()
 }
 
 /// Whether clients may get different files of a location for the same URI.
 #[must_use]
-pub fn has_variants(location: &Location) -> bool {
+pub(crate) fn has_variants(location: &Location) -> bool {
     gzip_static::is_on(location)
 }
 

@@ -13,12 +13,12 @@ use httpcore::steps::satisfy::{self, Verdict, Verdicts};
 use modules::before::{access, auth_basic, auth_request};
 
 /// Whether anybody judges at a location.
-pub fn is_any(location: &Location) -> bool {
+pub(crate) fn is_any(location: &Location) -> bool {
     access::is_on(location) || auth_basic::is_on(location) || auth_request::is_on(location)
 }
 
 /// Asks the judges; `Some`: the client is refused.
-pub async fn run<O: Observe>(request: &mut Request, observer: O) -> Option<Outcome> {
+pub(crate) async fn run<O: Observe>(request: &mut Request, observer: O) -> Option<Outcome> {
     if request.is_subrequest() || !is_any(request.location()) {
         return None;
     }

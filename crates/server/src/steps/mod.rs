@@ -4,11 +4,11 @@
 //! [`judges`] of a client, as [`content`], or [`after`] the content. Nothing below imports them: connections and
 //! sub-requests are given [`Steps`].
 
-pub mod after;
-pub mod before;
-pub mod content;
-pub mod judges;
-pub mod respond;
+pub(crate) mod after;
+pub(crate) mod before;
+pub(crate) mod content;
+pub(crate) mod judges;
+pub(crate) mod respond;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +18,7 @@ use httpcore::request::Request;
 use httpcore::responder::Responder;
 
 /// The steps of this server.
-pub enum Steps {}
+pub(crate) enum Steps {}
 
 impl Responder for Steps {
     fn respond(request: &mut Request, start: Start) -> impl Future<Output = Option<Box<Response>>> {

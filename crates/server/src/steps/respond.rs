@@ -16,7 +16,7 @@ use super::{after, before, content};
 const ROUNDS_MAX: usize = URI_CHANGES_MAX as usize + 2;
 
 /// Makes the response to a request; `None` closes the connection without a byte.
-pub async fn respond<O: Observe>(
+pub(crate) async fn respond<O: Observe>(
     request: &mut Request,
     start: Start,
     observer: O,

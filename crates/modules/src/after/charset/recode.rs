@@ -6,16 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 /// Maximum bytes of a UTF-8 character in a `charset_map`: up to U+FFFF.
-pub const UTF8_MAX: usize = 3;
+pub(super) const UTF8_MAX: usize = 3;
 
 /// Maximum bytes that may be missing of a character: the longest has four.
 const SEQUENCE_MAX: usize = 4;
 
 /// The characters of 256 bytes in UTF-8.
-pub type Utf8Table = [Box<[u8]>; 256];
+pub(super) type Utf8Table = [Box<[u8]>; 256];
 
 /// The bytes of the characters up to U+FFFF, by their upper byte; 0: none.
-pub type ByteTable = [Option<Box<[u8; 256]>>; 256];
+pub(super) type ByteTable = [Option<Box<[u8; 256]>>; 256];
 
 /// A conversion from one charset to another.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub enum Way {
 
 /// The recoding of one text.
 #[derive(Debug)]
-pub struct Recoder {
+pub(super) struct Recoder {
     way: Way,
     /// The beginning of a character that is not complete yet.
     begun: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Recoder {
 impl Recoder {
     /// Begins recoding a text by this conversion.
     #[must_use]
-    pub fn new(way: Way) -> Self {
+    pub(super) fn new(way: Way) -> Self {
         Self {
             way,
             begun: Vec::new(),
@@ -49,7 +49,7 @@ impl Recoder {
     /// The next piece of the text, recoded. A character that is still incomplete at the end of the text is lost, as in
     /// nginx.
     #[must_use]
-    pub fn recode(&mut self, piece: Bytes) -> Bytes {
+    pub(super) fn recode(&mut self, piece: Bytes) -> Bytes {
         match &self.way {
             Way::Bytes(table) => by_table(piece, table),
             Way::ToUtf8(table) => to_utf8(piece, table),
@@ -172,7 +172,7 @@ fn write(decoded: &Decoded, table: &ByteTable, out: &mut Vec<u8>) {
 
 /// The character that a text in UTF-8 is, as far as a `charset_map` may have it: none of ASCII.
 #[must_use]
-pub fn character(text: &[u8]) -> Option<u16> {
+pub(super) fn character(text: &[u8]) -> Option<u16> {
     match (!text.is_empty()).then(|| decode(text).0) {
         Some(Decoded::Character(character)) => u16::try_from(character).ok(),
         _ => None,

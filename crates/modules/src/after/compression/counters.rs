@@ -56,11 +56,11 @@ impl From<Coding> for Codec {
 
 /// The counters of one loop.
 #[derive(Debug, Default)]
-pub struct CodecCounters([OfCodec; Codec::ALL.len()]);
+pub(super) struct CodecCounters([OfCodec; Codec::ALL.len()]);
 
 /// The counters of one coding.
 #[derive(Debug, Default)]
-pub struct OfCodec {
+pub(super) struct OfCodec {
     /// Responses that were begun.
     pub responses: Number,
     /// Bytes of input.
@@ -76,7 +76,7 @@ pub struct OfCodec {
 impl CodecCounters {
     /// The counters of a coding.
     #[must_use]
-    pub fn of(&self, codec: Codec) -> &OfCodec {
+    pub(super) fn of(&self, codec: Codec) -> &OfCodec {
         &self.0[codec as usize]
     }
 }

@@ -11,7 +11,7 @@ pub mod coded;
 mod counters;
 pub mod gunzip;
 pub mod gzip;
-pub mod ratio;
+pub(crate) mod ratio;
 pub mod zstd;
 
 pub use counters::METRICS;

@@ -71,7 +71,7 @@ impl Ratio {
 }
 
 /// Appends the ratio of a request's response, if it was coded by this coding.
-pub fn append(request: &Request, coding: Coding, out: &mut Vec<u8>) -> bool {
+pub(crate) fn append(request: &Request, coding: Coding, out: &mut Vec<u8>) -> bool {
     let ratio = request.states.get::<Ratio>();
     ratio.is_some_and(|ratio| ratio.append(coding, out))
 }

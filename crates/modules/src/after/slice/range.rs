@@ -2,7 +2,7 @@
 
 /// `Content-Range` of a 206: the bytes from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContentRange {
+pub(super) struct ContentRange {
     /// First byte.
     pub start: u64,
     /// The byte after the last one.
@@ -14,7 +14,7 @@ pub struct ContentRange {
 impl ContentRange {
     /// Parses `bytes 0-1/100` or `bytes 0-1/*`; blanks may stand between the parts.
     #[must_use]
-    pub fn parse(value: &[u8]) -> Option<ContentRange> {
+    pub(super) fn parse(value: &[u8]) -> Option<ContentRange> {
         let mut rest = value.strip_prefix(b"bytes ")?;
         let start = number(&mut rest)?;
         sign(&mut rest, b'-')?;
@@ -34,7 +34,7 @@ impl ContentRange {
 
 /// The start of the only range in a `Range` header; 0 for several, for ranges counted from the end, and for none.
 #[must_use]
-pub fn start_of(value: &[u8]) -> u64 {
+pub(super) fn start_of(value: &[u8]) -> u64 {
     const UNIT: &[u8] = b"bytes=";
     let is_bytes = value.len() > UNIT.len() && value[..UNIT.len()].eq_ignore_ascii_case(UNIT);
     if !is_bytes || value.contains(&b',') {

@@ -16,7 +16,7 @@ use super::{Asked, Mismatch, Whole, check, set_start};
 type Piece = Chunk<Rc<OpenFile>>;
 
 /// The rest of an answer in slices.
-pub struct Slices {
+pub(super) struct Slices {
     /// Each later slice is requested by a copy of this request.
     twin: Box<Request>,
     whole: Whole,
@@ -36,7 +36,7 @@ struct Slice {
 
 impl Slices {
     /// The body with the range `part` of the whole.
-    pub fn new(twin: Box<Request>, mut whole: Whole, part: Range<u64>) -> Self {
+    pub(super) fn new(twin: Box<Request>, mut whole: Whole, part: Range<u64>) -> Self {
         let current = Slice {
             request: None,
             body: std::mem::take(&mut whole.body),
@@ -51,7 +51,7 @@ impl Slices {
     }
 
     /// The next piece, for [`Body::unfold`].
-    pub async fn step(mut self) -> Result<Option<(Piece, Self)>, BodyError> {
+    pub(super) async fn step(mut self) -> Result<Option<(Piece, Self)>, BodyError> {
         loop {
             if self.left.is_empty() {
                 self.leave().await;
@@ -73,7 +73,7 @@ impl Slices {
     }
 
     /// Lets the current slice be fetched while the client is slow.
-    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         if let Some(slice) = &mut self.current {
             slice.body.poll_ahead(cx);
         }

@@ -4,7 +4,7 @@ use super::parser::Command;
 
 /// The kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// `include`: shows the answer to a sub-request, or stores it in a variable.
     Include,
     /// Shows a variable.
@@ -31,7 +31,7 @@ pub enum Kind {
 const PARAMETERS: usize = 5;
 
 /// The values of a command's parameters, in the order of its table.
-pub type Values = [Option<Vec<u8>>; PARAMETERS];
+pub(super) type Values = [Option<Vec<u8>>; PARAMETERS];
 
 /// A command: its name, its parameters and whether each is required.
 type Row = (&'static str, Kind, &'static [(&'static str, bool)]);
@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
 impl Kind {
     /// The kind of the command with this name.
     #[must_use]
-    pub fn of(name: &[u8]) -> Option<Self> {
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
         let row = ROWS.iter().find(|(known, ..)| known.as_bytes() == name);
         row.map(|(_, kind, _)| *kind)
     }
@@ -79,7 +79,7 @@ impl Kind {
     ///
     /// # Errors
     /// The fault in them, for the log.
-    pub fn values(self, command: Command) -> Result<Values, String> {
+    pub(super) fn values(self, command: Command) -> Result<Values, String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let name = text(&command.name);
         if command.has_too_many {
@@ -119,7 +119,7 @@ impl Kind {
 
 /// A command as text again, for a block that is run where it is shown.
 #[must_use]
-pub fn text_of(command: &Command) -> Vec<u8> {
+pub(super) fn text_of(command: &Command) -> Vec<u8> {
     let mut out = b"<!--#".to_vec();
     out.extend_from_slice(&command.name);
     for (name, value) in &command.parameters {

@@ -24,7 +24,7 @@ use super::parser::{Event, Parser};
 use httpcore::body_filter::{AnswerBody, Inside};
 
 /// Maximum bytes that are kept of the page, and of each sub-request, until everything before them is shown.
-pub const AHEAD_MAX: u64 = 64 << 10;
+pub(super) const AHEAD_MAX: u64 = 64 << 10;
 /// Maximum texts and sub-requests of a page that wait to be shown.
 const PARTS_MAX: usize = 256;
 /// Maximum sub-requests of all pages of one answer that run at once.
@@ -60,7 +60,7 @@ enum Waiting {
 }
 
 /// The body of an SSI page.
-pub struct Composed {
+pub(super) struct Composed {
     page: Page,
     parser: Parser,
     inside: Inside,
@@ -75,7 +75,7 @@ pub struct Composed {
 impl Composed {
     /// The body of a page.
     #[must_use]
-    pub fn new(request: &Request, page: Page, body: AnswerBody, value_max: usize) -> Self {
+    pub(super) fn new(request: &Request, page: Page, body: AnswerBody, value_max: usize) -> Self {
         Self {
             page,
             parser: Parser::new(value_max),

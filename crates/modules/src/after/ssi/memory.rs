@@ -22,7 +22,7 @@ const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// The shared state of the pages of one answer.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(super) struct Memory {
     /// By their names in lower case.
     variables: Vec<(Box<[u8]>, Bytes)>,
     value_bytes: usize,
@@ -38,18 +38,18 @@ struct Shared(RefCell<Memory>);
 slotted!(include::WHOLE: Shared);
 
 /// The memory of an answer's pages, made on first use.
-pub fn of(whole: &Whole) -> &RefCell<Memory> {
+pub(super) fn of(whole: &Whole) -> &RefCell<Memory> {
     &whole.state.get_or_init(Shared::default).0
 }
 
 /// The memory is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub(super) struct Full;
 
 impl Memory {
     /// A value that a page set or captured, by its name in lower case.
     #[must_use]
-    pub fn get(&self, name: &[u8]) -> Option<Bytes> {
+    pub(super) fn get(&self, name: &[u8]) -> Option<Bytes> {
         if let [digit @ b'0'..=b'9'] = name
             && let Some(captured) = self.captured(usize::from(digit - b'0'))
         {
@@ -72,7 +72,7 @@ impl Memory {
     ///
     /// # Errors
     /// There are too many, or their values are too long.
-    pub fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), Full> {
+    pub(super) fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), Full> {
         let known = self
             .variables
             .iter()
@@ -92,7 +92,7 @@ impl Memory {
     }
 
     /// Stores the captures of a regular expression.
-    pub fn capture(&mut self, subject: Bytes, spans: Spans) {
+    pub(super) fn capture(&mut self, subject: Bytes, spans: Spans) {
         self.captures = Some((subject, spans));
     }
 
@@ -100,7 +100,7 @@ impl Memory {
     ///
     /// # Errors
     /// There are too many.
-    pub fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
+    pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
         if self.blocks.len() == BLOCKS_MAX {
             return Err(Full);
         }
@@ -112,7 +112,7 @@ impl Memory {
     ///
     /// # Errors
     /// The blocks are too long in total.
-    pub fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
+    pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
         let bytes = self.block_bytes + text.len();
         if bytes > BLOCK_BYTES_MAX {
             return Err(Full);
@@ -126,7 +126,7 @@ impl Memory {
 
     /// The text of the first block of this name.
     #[must_use]
-    pub fn block(&self, name: &[u8]) -> Option<Bytes> {
+    pub(super) fn block(&self, name: &[u8]) -> Option<Bytes> {
         let known = self.blocks.iter().find(|(known, _)| **known == *name);
         known.map(|(_, text)| Bytes::copy_from_slice(text))
     }

@@ -27,7 +27,7 @@ use crate::after::ssi::memory;
 const TEXT_MAX: usize = 1 << 20;
 
 /// The output of a command.
-pub enum Effect {
+pub(super) enum Effect {
     /// Nothing to show.
     Nothing,
     /// This text.
@@ -37,7 +37,7 @@ pub enum Effect {
 }
 
 /// A sub-request of a page.
-pub struct Part {
+pub(super) struct Part {
     /// The sub-request.
     pub child: Box<Request>,
     /// The use of its answer.
@@ -45,7 +45,7 @@ pub struct Part {
 }
 
 /// The use of the answer to a sub-request.
-pub enum Purpose {
+pub(super) enum Purpose {
     /// It is shown; the page is read on meanwhile.
     Shown,
     /// It is shown; the page is read on after its end.
@@ -75,7 +75,7 @@ enum Branch {
 struct Failed;
 
 /// An SSI page that is being run.
-pub struct Page {
+pub(super) struct Page {
     /// A stand-in for the page's request.
     about: Box<Request>,
     whole: Rc<Whole>,
@@ -95,7 +95,7 @@ pub struct Page {
 impl Page {
     /// Begins a page; `about` stands in for its request.
     #[must_use]
-    pub fn new(about: Box<Request>, whole: Rc<Whole>, is_silent: bool) -> Self {
+    pub(super) fn new(about: Box<Request>, whole: Rc<Whole>, is_silent: bool) -> Self {
         Self {
             about,
             whole,
@@ -111,12 +111,12 @@ impl Page {
 
     /// The state that all pages of the answer share.
     #[must_use]
-    pub fn whole(&self) -> &Rc<Whole> {
+    pub(super) fn whole(&self) -> &Rc<Whole> {
         &self.whole
     }
 
     /// Takes text between commands; returns it if it is to be shown.
-    pub fn text(&mut self, text: Bytes) -> Option<Bytes> {
+    pub(super) fn text(&mut self, text: Bytes) -> Option<Bytes> {
         if self.is_shown {
             return Some(text);
         }
@@ -127,7 +127,7 @@ impl Page {
     }
 
     /// Logs a fault of the page.
-    pub fn complain(&self, sentence: &str) {
+    pub(super) fn complain(&self, sentence: &str) {
         self.about.log_sending(Level::Error, &|out| {
             out.extend_from_slice(sentence.as_bytes())
         });
@@ -135,7 +135,7 @@ impl Page {
 
     /// The text in place of a command that failed.
     #[must_use]
-    pub fn error(&self) -> Effect {
+    pub(super) fn error(&self) -> Effect {
         match self.is_silent {
             true => Effect::Nothing,
             false => Effect::Text(self.error_text.clone()),
@@ -143,12 +143,12 @@ impl Page {
     }
 
     /// Runs a command.
-    pub fn obey(&mut self, command: Command) -> Effect {
+    pub(super) fn obey(&mut self, command: Command) -> Effect {
         self.try_obey(command).unwrap_or_else(|Failed| self.error())
     }
 
     /// Sets a variable to the answer of a sub-request.
-    pub fn set(&self, name: &[u8], value: Bytes) {
+    pub(super) fn set(&self, name: &[u8], value: Bytes) {
         self.remember(name, value);
     }
 

@@ -46,7 +46,7 @@ label_values! {
 
 /// The counters of one loop.
 #[derive(Debug, Default)]
-pub struct PasswordCounters {
+pub(super) struct PasswordCounters {
     found: [Number; Password::ALL.len()],
     /// How long it took to check passwords that were not remembered.
     pub checks: Histogram,
@@ -54,7 +54,7 @@ pub struct PasswordCounters {
 
 impl PasswordCounters {
     /// Counts a request by what was found.
-    pub fn count(&self, found: Password) {
+    pub(super) fn count(&self, found: Password) {
         self.found[found as usize].add(1);
     }
 }

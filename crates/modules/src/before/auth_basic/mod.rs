@@ -2,7 +2,7 @@
 //!
 //! The file is looked at for each request, so a change takes effect at once. Passwords are checked by a pool of threads
 //! ([`runtime::cpu_pool`]), a few at a time, and correct ones are remembered for a short while (`proven`). Not here: the
-//! password formats ([`crate::password`]).
+//! password formats (`crate::password`).
 
 mod counters;
 mod proven;

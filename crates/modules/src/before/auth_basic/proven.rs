@@ -18,7 +18,7 @@ const KEPT_MS: u64 = 60_000;
 
 /// Proof that a user's password fits its stored form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Proof([u8; 32]);
+pub(super) struct Proof([u8; 32]);
 
 static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut key = [0; 32];
@@ -35,7 +35,7 @@ static KNOWN: LazyLock<Mutex<HashMap<Proof, u64>>> = LazyLock::new(Mutex::defaul
 impl Proof {
     /// The proof for these three together.
     #[must_use]
-    pub fn of(user: &[u8], password: &[u8], stored: &[u8]) -> Self {
+    pub(super) fn of(user: &[u8], password: &[u8], stored: &[u8]) -> Self {
         let mut hash = Sha256::new().chain_update(*KEY);
         for part in [user, password, stored] {
             hash.update((part.len() as u64).to_le_bytes());
@@ -46,7 +46,7 @@ impl Proof {
 }
 
 /// Whether the proof was made a short while ago; renews it if so.
-pub fn is_known(proof: &Proof, now_ms: u64) -> bool {
+pub(super) fn is_known(proof: &Proof, now_ms: u64) -> bool {
     let mut known = KNOWN.lock();
     match known.get_mut(proof) {
         Some(used) if is_fresh(*used, now_ms) => {
@@ -58,7 +58,7 @@ pub fn is_known(proof: &Proof, now_ms: u64) -> bool {
 }
 
 /// Remembers a proof.
-pub fn remember(proof: Proof, now_ms: u64) {
+pub(super) fn remember(proof: Proof, now_ms: u64) {
     put(&mut KNOWN.lock(), proof, now_ms);
 }
 

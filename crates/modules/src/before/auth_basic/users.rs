@@ -18,7 +18,7 @@ const LINE_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// 403 where there is no file, 500 where it cannot be read, 503 where the pool is full.
-pub async fn find(
+pub(super) async fn find(
     request: &Request,
     user: &[u8],
     path: &[u8],

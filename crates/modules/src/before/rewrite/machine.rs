@@ -20,7 +20,7 @@ use super::program::{Instruction, Program};
 use super::replacement::{Rewrite, Then};
 
 /// The end of a run.
-pub enum Ended {
+pub(crate) enum Ended {
     /// After the last instruction, or at a `break`.
     Whole {
         /// Whether the URI has changed, so that its location must be found.
@@ -31,7 +31,7 @@ pub enum Ended {
 }
 
 /// Runs a program that tests no files.
-pub fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) -> Ended {
+pub(crate) fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) -> Ended {
     let mut machine = Machine::new(request, program);
     loop {
         if let Some(ended) = machine.run_next(request, false, observer) {
@@ -42,7 +42,7 @@ pub fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) ->
 
 /// Runs a program that tests files, or one of a configuration with `$realpath_root`, whose value may change at every
 /// step.
-pub async fn run_waiting<O: Observe>(
+pub(crate) async fn run_waiting<O: Observe>(
     request: &mut Request,
     program: &Program,
     observer: O,

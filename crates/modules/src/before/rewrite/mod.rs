@@ -6,8 +6,8 @@
 //! it goes on there. Not here: the answer of a `return` (`return_`), and the scopes themselves (`settings::scopes`).
 
 pub mod condition;
-pub mod machine;
-pub mod program;
+pub(crate) mod machine;
+pub(crate) mod program;
 mod replacement;
 
 use std::sync::Arc;

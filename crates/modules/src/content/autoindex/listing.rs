@@ -8,11 +8,11 @@ use message::date::{self, Civil};
 use message::escape::{self, Escape};
 
 /// Maximum number of characters of a name in the HTML listing (`NGX_HTTP_AUTOINDEX_NAME_LEN`).
-pub const NAME_SHOWN: usize = 50;
+pub(crate) const NAME_SHOWN: usize = 50;
 
 /// The kind of an entry, as the listings show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A directory (or a link to one): sorted first.
     Directory,
     /// A regular file: only it has a size.
@@ -33,7 +33,7 @@ impl Kind {
 
 /// One name of a directory.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The name, without a slash.
     pub name: Vec<u8>,
     /// What it is.
@@ -45,7 +45,7 @@ pub struct Entry {
 }
 
 /// Directories first, then by bytes of the name.
-pub fn sort(entries: &mut [Entry]) {
+pub(crate) fn sort(entries: &mut [Entry]) {
     entries.sort_by(|a, b| {
         let directory = |e: &Entry| e.kind != Kind::Directory;
         (directory(a), &a.name).cmp(&(directory(b), &b.name))
@@ -54,7 +54,7 @@ pub fn sort(entries: &mut [Entry]) {
 
 /// The options of the HTML listing.
 #[derive(Debug, Clone, Copy)]
-pub struct Html<'a> {
+pub(crate) struct Html<'a> {
     /// The decoded URI of the directory.
     pub uri: &'a [u8],
     /// Whether names are UTF-8: characters are counted, not bytes.
@@ -68,7 +68,7 @@ pub struct Html<'a> {
 impl Html<'_> {
     /// The page.
     #[must_use]
-    pub fn page(&self, entries: &[Entry]) -> Vec<u8> {
+    pub(crate) fn page(&self, entries: &[Entry]) -> Vec<u8> {
         let mut out = Vec::with_capacity(512 + entries.len() * 160);
         out.extend_from_slice(b"<html>\r\n<head><title>Index of ");
         escape::html(self.uri, &mut out);
@@ -164,7 +164,7 @@ fn rounded(size: u64) -> String {
 
 /// `autoindex_format json`, or `jsonp` with a callback's name.
 #[must_use]
-pub fn json(entries: &[Entry], callback: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn json(entries: &[Entry], callback: Option<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + entries.len() * 128);
     if let Some(callback) = callback {
         out.extend_from_slice(b"/* callback */\r\n");
@@ -214,7 +214,7 @@ fn append_json(text: &[u8], out: &mut Vec<u8>) {
 
 /// `autoindex_format xml`.
 #[must_use]
-pub fn xml(entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn xml(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + entries.len() * 128);
     out.extend_from_slice(b"<?xml version=\"1.0\"?>\r\n<list>\r\n");
     for entry in entries {

@@ -1,6 +1,6 @@
 //! `autoindex`: lists a directory that has no index file. nginx-drop-in 21.
 
-pub mod listing;
+pub(crate) mod listing;
 
 use bytes::Bytes;
 use config::{Flag, directives};

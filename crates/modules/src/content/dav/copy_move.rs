@@ -31,7 +31,7 @@ struct Wanted {
 ///
 /// # Errors
 /// nginx's answer.
-pub async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<u16, Failure> {
+pub(super) async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<u16, Failure> {
     super::refuse_body(request, "COPY and MOVE with body are unsupported")?;
     let wanted = understand(request, purpose)?;
     check_paths(request, &wanted)?;

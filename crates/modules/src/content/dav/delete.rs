@@ -13,7 +13,7 @@ use super::Depth;
 ///
 /// # Errors
 /// nginx's answer.
-pub async fn remove(request: &Request) -> Result<u16, Failure> {
+pub(super) async fn remove(request: &Request) -> Result<u16, Failure> {
     super::refuse_body(request, "DELETE with body is unsupported")?;
     check_depth_of_uri(request)?;
     let mapped = super::map(request)?;
@@ -62,7 +62,7 @@ pub async fn remove(request: &Request) -> Result<u16, Failure> {
 ///
 /// # Errors
 /// nginx's answer; what was left behind is in the log.
-pub async fn remove_path(
+pub(super) async fn remove_path(
     request: &Request,
     path: &[u8],
     kind: FileKind,
@@ -96,7 +96,7 @@ pub async fn remove_path(
 ///
 /// # Errors
 /// nginx's answer.
-pub async fn make_collection(request: &Request) -> Result<u16, Failure> {
+pub(super) async fn make_collection(request: &Request) -> Result<u16, Failure> {
     super::refuse_body(request, "MKCOL with body is unsupported")?;
     if !request.uri.ends_with(b"/") {
         let sentence = "MKCOL can create a collection only";
@@ -154,7 +154,7 @@ fn is_directory(request: &Request, path: &[u8]) -> Failure {
 }
 
 /// A path without the slashes at its end, so that it names itself and not what it may lead to.
-pub fn without_slash(path: &[u8]) -> &[u8] {
+pub(super) fn without_slash(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/');
     &path[..end.map_or(1, |last| last + 1).min(path.len())]
 }

@@ -14,7 +14,7 @@ use httpcore::request_body;
 use httpcore::files;
 
 /// Puts the request's body at the path of its URI.
-pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
+pub(super) async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
     if request.uri.ends_with(b"/") {
         let refused = super::refuse(request, 409, "cannot PUT to a collection");
         return Err(Outcome::Failed(refused));
@@ -75,7 +75,7 @@ pub async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
 }
 
 /// nginx's words for a rename that failed.
-pub fn rename_text(error: &disk::Error, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn rename_text(error: &disk::Error, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
     let disk::Error::System {
         call: "rename()",
         errno,
@@ -89,7 +89,7 @@ pub fn rename_text(error: &disk::Error, from: &[u8], to: &[u8]) -> Option<Vec<u8
 }
 
 /// 503 for a pool that is full, 500 for what else a disk says, with its line in the log.
-pub fn refused(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
+pub(super) fn refused(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     if let disk::Error::Overflow(overflow) = error {
         return files::overflowed(request, overflow);
     }

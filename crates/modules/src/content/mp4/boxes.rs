@@ -74,7 +74,7 @@ impl File<'_> {
 
 /// A film, as far as it was read.
 #[derive(Debug, Default)]
-pub struct Film {
+pub(super) struct Film {
     /// Contents of `ftyp`.
     pub ftyp: Option<Bytes>,
     /// Contents of `moov`; all ranges refer to it.
@@ -91,7 +91,7 @@ pub struct Film {
 
 /// A table of entries: its head up to their number, and the entries.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(super) struct Table {
     /// The head, up to and including the number of entries.
     pub head: Range<usize>,
     /// The entries.
@@ -100,7 +100,7 @@ pub struct Table {
 
 /// A `trak`: the positions of its boxes.
 #[derive(Clone, Debug, Default)]
-pub struct Track {
+pub(super) struct Track {
     /// `tkhd`.
     pub tkhd: Option<Range<usize>>,
     /// `mdhd`.
@@ -153,7 +153,7 @@ pub(super) struct Head {
 ///
 /// # Errors
 /// The file is not a film, or is one that cannot be cut.
-pub fn find(file: &File<'_>, wish: &Wish) -> Result<Option<Film>, Fault> {
+pub(super) fn find(file: &File<'_>, wish: &Wish) -> Result<Option<Film>, Fault> {
     let mut film = Film::default();
     let mut window = Window::default();
     let mut at = 0;
@@ -299,7 +299,7 @@ impl Film {
 }
 
 /// Sets the duration that stands at `at` in version 0.
-pub fn set_duration(data: &mut [u8], at: usize, duration: u64) {
+pub(super) fn set_duration(data: &mut [u8], at: usize, duration: u64) {
     match data[0] {
         0 => set_32(data, at, duration as u32),
         _ => data[at + 8..at + 16].copy_from_slice(&duration.to_be_bytes()),
@@ -308,23 +308,23 @@ pub fn set_duration(data: &mut [u8], at: usize, duration: u64) {
 
 /// The number in four bytes.
 #[must_use]
-pub fn get_32(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn get_32(bytes: &[u8], at: usize) -> u32 {
     let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
     u32::from_be_bytes(bytes)
 }
 
 /// The number in eight bytes.
 #[must_use]
-pub fn get_64(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn get_64(bytes: &[u8], at: usize) -> u64 {
     u64::from(get_32(bytes, at)) << 32 | u64::from(get_32(bytes, at + 4))
 }
 
 /// Writes a number into four bytes.
-pub fn set_32(bytes: &mut [u8], at: usize, value: u32) {
+pub(super) fn set_32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
 /// Writes a number into eight bytes.
-pub fn set_64(bytes: &mut [u8], at: usize, value: u64) {
+pub(super) fn set_64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_be_bytes());
 }

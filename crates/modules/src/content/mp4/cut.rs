@@ -24,7 +24,7 @@ pub struct Part {
 ///
 /// # Errors
 /// It has nothing of the part, or contradicts itself.
-pub fn cut(mut film: Film, file_len: u64, wish: &Wish) -> Result<Part, Fault> {
+pub(super) fn cut(mut film: Film, file_len: u64, wish: &Wish) -> Result<Part, Fault> {
     if film.tracks.is_empty() {
         return Err(Fault::of("no mp4 trak atoms were found"));
     }

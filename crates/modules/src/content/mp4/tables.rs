@@ -13,7 +13,7 @@ use super::fault::Fault;
 const STSC_ROW: usize = 12;
 
 /// A track that is being cut.
-pub struct Cutting<'a> {
+pub(super) struct Cutting<'a> {
     /// Contents of `moov`.
     pub moov: &'a mut [u8],
     /// The wanted part.
@@ -44,7 +44,7 @@ pub struct Cutting<'a> {
 
 impl<'a> Cutting<'a> {
     /// A track that is not cut yet.
-    pub fn new(
+    pub(super) fn new(
         moov: &'a mut [u8],
         wish: &'a Wish,
         track: Track,
@@ -76,7 +76,7 @@ impl<'a> Cutting<'a> {
     ///
     /// # Errors
     /// One is missing, contradicts another, or has nothing of the part.
-    pub fn cut(&mut self) -> Result<(), Fault> {
+    pub(super) fn cut(&mut self) -> Result<(), Fault> {
         self.cut_times()?;
         self.cut_key_frames();
         self.cut_offsets_of_times();

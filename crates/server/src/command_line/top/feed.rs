@@ -23,7 +23,7 @@ const HEAD_LINES_MAX: usize = 100;
 
 /// News from a dashboard.
 #[derive(Debug)]
-pub enum News {
+pub(super) enum News {
     /// An event of its stream.
     Told(Told),
     /// The stream has ended, for this reason.
@@ -32,7 +32,7 @@ pub enum News {
 
 /// An event of the stream.
 #[derive(Debug)]
-pub struct Told {
+pub(super) struct Told {
     /// Its name.
     pub name: String,
     /// Its data.
@@ -43,7 +43,7 @@ pub struct Told {
 ///
 /// # Errors
 /// A sentence that names the URL and the reason.
-pub fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
+pub(super) fn open(url: &str) -> Result<BufReader<TcpStream>, String> {
     let shown = without_password(url);
     let failed = |why: &dyn std::fmt::Display| format!("{shown}: {why}");
     let Parts {
@@ -164,7 +164,7 @@ fn parts(url: &str) -> Result<Parts<'_>, &'static str> {
 }
 
 /// A URL without its password, which may be shown.
-pub fn without_password(url: &str) -> String {
+pub(super) fn without_password(url: &str) -> String {
     match parts(url) {
         Ok(Parts {
             user: Some(user), ..
@@ -174,7 +174,7 @@ pub fn without_password(url: &str) -> String {
 }
 
 /// Reads a stream, and the next one when it has ended (a reload ends it), until the receiver is gone.
-pub fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
+pub(super) fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
     loop {
         let mut why = match read(&mut stream, news) {
             Ok(()) => "the stream has ended".to_owned(),

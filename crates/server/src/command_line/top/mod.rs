@@ -46,7 +46,7 @@ struct Arguments {
 }
 
 /// Runs `freewheel top` with these arguments (the word `top` first).
-pub fn run(args: &[OsString]) -> ExitCode {
+pub(super) fn run(args: &[OsString]) -> ExitCode {
     let arguments: Arguments = match made::arguments(args) {
         Ok(arguments) => arguments,
         Err(code) => return code,

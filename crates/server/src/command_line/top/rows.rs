@@ -14,7 +14,7 @@ const NUMBER: usize = 10;
 const OTHERS: &str = "(others)";
 
 /// Everything, from the top.
-pub fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
+pub(super) fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     let mut lines = vec![
         title(&format!(
             "freewheel top  {}  (q ends, arrows scroll)",

@@ -10,7 +10,7 @@ const LINES_MAX: usize = 20;
 
 /// The state.
 #[derive(Debug, Default)]
-pub struct View {
+pub(super) struct View {
     series: Vec<Option<Series>>,
     numbers: Vec<Value>,
     /// Time of the last sample in milliseconds since 1970, and time since the one before it.
@@ -32,7 +32,7 @@ struct Series {
 
 /// A histogram's last numbers, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Times {
+pub(super) struct Times {
     /// Number of values.
     pub count: f64,
     /// Median.
@@ -45,7 +45,7 @@ pub struct Times {
 
 impl View {
     /// Takes in an event of the server.
-    pub fn take(&mut self, told: &Told) {
+    pub(super) fn take(&mut self, told: &Told) {
         self.gone = None;
         match &told.name[..] {
             "begin" => *self = Self::default(),
@@ -107,7 +107,7 @@ impl View {
     }
 
     /// The values of a label.
-    pub fn values(&self, name: &str, label: &str) -> Vec<String> {
+    pub(super) fn values(&self, name: &str, label: &str) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();
         for place in self.places(name, &[]) {
             let value = self.series[place]
@@ -122,7 +122,7 @@ impl View {
     }
 
     /// The sum of numbers.
-    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let numbers = self
             .places(name, labels)
             .filter_map(|place| self.numbers[place].as_f64());
@@ -130,7 +130,7 @@ impl View {
     }
 
     /// The sum of counters, for each second.
-    pub fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(super) fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let since = crate::dashboard::PERIOD.as_millis() as u64;
         let since = if self.at.1 == 0 || self.at.1 > 60_000 {
             since
@@ -141,7 +141,7 @@ impl View {
     }
 
     /// The slowest of histograms; `None`: nothing came.
-    pub fn times(&self, name: &str, labels: &[(&str, &str)]) -> Option<Times> {
+    pub(super) fn times(&self, name: &str, labels: &[(&str, &str)]) -> Option<Times> {
         let all = self.places(name, labels).filter_map(|place| {
             let us = |index: usize| self.numbers[place][index].as_f64();
             Some(Times {
@@ -198,7 +198,7 @@ fn stall(stall: &Value) -> String {
 }
 
 /// The text without characters that would control the terminal.
-pub fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { '?' } else { char })
         .collect()
