@@ -44,7 +44,7 @@ pub enum Started {
 /// Makes the response and sends it; returns what becomes of the connection.
 pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) -> After {
     tell_dropped(request);
-    let mut refused = After::close();
+    let mut refused = After::Close;
     let response = match start {
         Started::Fresh => match R::respond(request, Start::Fresh).await {
             Some(response) if finish::must_judge(request) => {
@@ -58,16 +58,15 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
             must_linger,
         } => {
             request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
-            refused = After::Close {
-                must_linger,
-                is_timeout: false,
-            };
+            if must_linger {
+                refused = After::Linger;
+            }
             Box::pin(R::respond(request, Start::Refused(status))).await
         }
         Started::Silent { status, why } => {
             request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
             request.silent_status = Some(status);
-            refused = After::timed_out();
+            refused = After::TimedOut;
             None
         }
     };
@@ -79,10 +78,10 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
             send::Started::Done(after) => after,
             send::Started::Left(left) => Box::pin(send::go_on(request, left)).await,
         },
-        None if request.silent_status == Some(TIMED_OUT) => After::timed_out(),
+        None if request.silent_status == Some(TIMED_OUT) => After::TimedOut,
         None => refused,
     };
-    if after == After::close() {
+    if after == After::Close {
         refused
     } else {
         after

@@ -21,36 +21,15 @@ const READS_AHEAD_MAX: usize = 8;
 pub enum After {
     /// The next request may come.
     Keep,
-    /// It is closed.
-    Close {
-        /// Whether the client may still be sending, whatever was read.
-        must_linger: bool,
-        /// Whether it is closed because the client took too long.
-        is_timeout: bool,
-    },
+    /// It is closed, once nothing of the client's is on its way (`lingering_close`).
+    Close,
+    /// It is closed, and the client may still be sending, whatever was read.
+    Linger,
+    /// It is closed because the client took too long.
+    TimedOut,
     /// It is reset: the response broke off, and only the connection's end would have marked the end of the response
     /// (RFC 9112, 6.3).
     Reset,
-}
-
-impl After {
-    /// Closed in the ordinary way.
-    #[must_use]
-    pub const fn close() -> Self {
-        Self::Close {
-            must_linger: false,
-            is_timeout: false,
-        }
-    }
-
-    /// Closed because the client took too long.
-    #[must_use]
-    pub const fn timed_out() -> Self {
-        Self::Close {
-            must_linger: false,
-            is_timeout: true,
-        }
-    }
 }
 
 /// Ends the work for an answered request: reads the rest of its body, runs what follows it, writes its log lines. Returns
@@ -75,7 +54,7 @@ pub(super) async fn finish<R: Responder>(request: &mut Request, mut after: After
             () = request.transport.peer_closed() => {}
         }
     }
-    if after == After::close() && request.work_behind.is_some() {
+    if after == After::Close && request.work_behind.is_some() {
         Box::pin(let_work_end(request)).await;
     }
     after
@@ -150,9 +129,9 @@ async fn discard(request: &mut Request) -> After {
     );
     match request.transport.discard_body(total, between).await {
         Ok(()) => After::Keep,
-        Err(BodyStop::Failed(wire::Error::Timeout)) => After::timed_out(),
-        Err(BodyStop::Failed(_)) => After::close(),
-        Err(BodyStop::GaveWay) => After::timed_out(),
+        Err(BodyStop::Failed(wire::Error::Timeout)) => After::TimedOut,
+        Err(BodyStop::Failed(_)) => After::Close,
+        Err(BodyStop::GaveWay) => After::TimedOut,
     }
 }
 

@@ -185,19 +185,19 @@ async fn leave(request: Box<Request>, after: After, back: &mut Option<Link>) -> 
             return Box::pin(hold(wire, timeout, at_least)).await;
         }
         After::Reset => drop(wire.stream.set_reset_on_close()),
-        After::Close {
-            is_timeout: true, ..
-        } if settings.closing.reset_timedout_connection => {
-            let _ = wire.stream.set_reset_on_close();
+        After::TimedOut => {
+            if settings.closing.reset_timedout_connection {
+                let _ = wire.stream.set_reset_on_close();
+            }
         }
-        After::Close {
-            is_timeout: true, ..
-        } => {}
-        After::Close { must_linger, .. } => {
+        After::Close | After::Linger => {
             let is_due = match settings.closing.lingering_close {
                 Lingering::Off => false,
                 Lingering::On => {
-                    must_linger || !is_body_over || wire.has_unread() || wire.may_have_more()
+                    after == After::Linger
+                        || !is_body_over
+                        || wire.has_unread()
+                        || wire.may_have_more()
                 }
                 Lingering::Always => true,
             };

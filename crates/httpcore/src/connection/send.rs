@@ -148,7 +148,7 @@ fn sent(request: &mut Request) -> After {
     if request.transport.is_persistent() {
         After::Keep
     } else {
-        After::close()
+        After::Close
     }
 }
 

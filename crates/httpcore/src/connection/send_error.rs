@@ -30,18 +30,18 @@ impl From<wire::Error> for Stop {
 
 /// Logs why sending ended early, and closes.
 pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
-    let mut is_timeout = false;
+    let mut after = After::Close;
     let is_ours = !matches!(
         stop,
         Stop::Client(_) | Stop::Left | Stop::Disk(disk::Error::Socket(_))
     );
     match stop {
         Stop::Client(wire::Error::Timeout) => {
-            is_timeout = true;
+            after = After::TimedOut;
             log_timeout(request);
         }
         Stop::Disk(disk::Error::Socket(error)) if error.kind() == io::ErrorKind::TimedOut => {
-            is_timeout = true;
+            after = After::TimedOut;
             log_timeout(request);
         }
         Stop::Client(error) => request.log(Level::Info, &|out| {
@@ -75,10 +75,7 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     if is_ours && !finish::has_told_end(request) {
         return After::Reset;
     }
-    After::Close {
-        must_linger: false,
-        is_timeout,
-    }
+    after
 }
 
 fn log_timeout(request: &Request) {
