@@ -186,6 +186,8 @@ pub enum LocationKind {
 #[derive(Debug, Default)]
 pub struct Locations {
     candidates: Vec<Candidate>,
+    /// The indices of the candidates while they are added; empty once they are sorted.
+    by_name: HashMap<Box<[u8]>, usize>,
     regexes: Vec<(Arc<Regex>, LocationId)>,
 }
 
@@ -232,9 +234,10 @@ impl Locations {
     }
 
     fn candidate(&mut self, name: &[u8]) -> &mut Candidate {
-        let at = match self.candidates.iter().position(|c| &*c.name == name) {
-            Some(at) => at,
+        let at = match self.by_name.get(name) {
+            Some(at) => *at,
             None => {
+                let at = self.candidates.len();
                 self.candidates.push(Candidate {
                     name: name.into(),
                     prefix: None,
@@ -242,7 +245,8 @@ impl Locations {
                     redirects: false,
                     parent: None,
                 });
-                self.candidates.len() - 1
+                self.by_name.insert(name.into(), at);
+                at
             }
         };
         &mut self.candidates[at]
@@ -250,6 +254,7 @@ impl Locations {
 
     /// Sorts the table; to be called once, after the last `add`.
     pub fn seal(&mut self) {
+        self.by_name = HashMap::default();
         self.candidates.sort_by(|a, b| a.name.cmp(&b.name));
         for i in 0..self.candidates.len() {
             let mut above = i.checked_sub(1).map(|p| p as u32);
