@@ -329,9 +329,9 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
     let site = Site::new();
     for (http, sentence, until_then) in [
         (
-            "server { listen 127.0.0.1:%PORT% ssl; }",
-            "the \"ssl\" parameter requires ngx_http_ssl_module, which is not built yet",
-            "put a TLS terminator in front",
+            "server { listen 127.0.0.1:%PORT% ssl http2; }",
+            "the \"http2\" parameter requires ngx_http_v2_module, which is not built yet",
+            "let the TLS terminator in front speak it",
         ),
         (
             "server { listen 127.0.0.1:%PORT%; location / { proxy_pass https://a; } }",

@@ -113,7 +113,7 @@ fn what_is_not_there_is_named_with_its_line() {
         return;
     }
     let site = Site::new();
-    let text = "events { }\nhttp {\n    server {\n        listen %PORT% ssl;\n    }\n}\n";
+    let text = "events { }\nhttp {\n    server {\n        listen %PORT% quic;\n    }\n}\n";
     site.configure(text);
     let (status, said) = site.run(&["-t"]);
     assert!(!status.success());

@@ -15,7 +15,7 @@ const HEADINGS: [&str; 3] = [
 ];
 
 /// What a file of the suite may need that is no directive, and is not built.
-const NOT_BUILT: [&str; 5] = ["http_ssl", "http_v2", "http_v3", "mail", "stream"];
+const NOT_BUILT: [&str; 4] = ["http_v2", "http_v3", "mail", "stream"];
 
 /// The files of `needs.json` that use nothing but what is built, in order of name.
 pub fn files(project: &Path, needs: &Value) -> Result<Vec<String>, String> {
@@ -72,7 +72,7 @@ mod tests {
         let needs = serde_json::json!({
             "a.t": {"tier": "T1", "directives": ["root", "index", "use", "a_size"]},
             "b.t": {"tier": "T1", "directives": ["root", "proxy_pass"]},
-            "c.t": {"tier": "T2", "directives": ["root"], "has": ["http", "http_ssl"]},
+            "c.t": {"tier": "T2", "directives": ["root"], "has": ["http", "http_v2"]},
             "f.t": {"tier": "T2", "directives": ["root"], "has": ["http"]},
             "d.t": {"tier": "T1", "directives": ["perl"]},
             "e.t": {"tier": "T1", "directives": ["epoll"]},

@@ -44,6 +44,16 @@ pub enum Error {
     /// A file with a key for session tickets of another size.
     #[error("\"{0}\" must be 48 or 80 bytes")]
     TicketKeySize(String),
+    /// A file of parameters that cannot be opened or read.
+    #[error("{call}(\"{path}\") failed (SSL: {reason})")]
+    Parameters {
+        /// OpenSSL's function.
+        call: &'static str,
+        /// The path.
+        path: String,
+        /// OpenSSL's numbers and texts.
+        reason: String,
+    },
     /// No cipher suite is left.
     #[error(
         "SSL_CTX_set_cipher_list(\"{0}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
@@ -136,20 +146,24 @@ impl std::fmt::Display for Kind {
 impl Fault {
     /// A file that cannot be opened.
     pub(crate) fn open(path: &str, error: &io::Error) -> Self {
-        let (number, text) = system(error);
-        let own = match error.kind() {
-            io::ErrorKind::NotFound => "10000080:BIO routines::no such file",
-            _ => "10080002:BIO routines::system lib",
-        };
-        Self::Open(format!(
-            "error:8{number:07X}:system library::{text}:calling fopen({path}, r) error:{own}"
-        ))
+        Self::Open(cannot_open(path, error))
     }
+}
+
+/// OpenSSL's errors for a file that cannot be opened.
+pub(crate) fn cannot_open(path: &str, error: &io::Error) -> String {
+    let (number, text) = system(error);
+    let own = match error.kind() {
+        io::ErrorKind::NotFound => "10000080:BIO routines::no such file",
+        _ => "10080002:BIO routines::system lib",
+    };
+    format!("error:8{number:07X}:system library::{text}:calling fopen({path}, r) error:{own}")
 }
 
 impl Error {
     /// A system call that failed on a file.
-    pub(crate) fn file(call: &'static str, path: &str, error: &io::Error) -> Self {
+    #[must_use]
+    pub fn file(call: &'static str, path: &str, error: &io::Error) -> Self {
         let (number, text) = system(error);
         Self::File {
             call,

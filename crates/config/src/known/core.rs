@@ -16,7 +16,7 @@ rows! {
         "pcre_jit": [MAIN] FLAG => ALWAYS_JIT;
         "pid": [MAIN] 1;
         "ssl_engine": [MAIN] 1 => NO_ENGINE;
-        "ssl_object_cache_inheritable": [MAIN] FLAG => NO_TLS;
+        "ssl_object_cache_inheritable": [MAIN] FLAG => NO_OBJECT_CACHE;
         "thread_pool": [MAIN] (2..=3);
         "timer_resolution": [MAIN] 1;
         "user": [MAIN] (1..=2);

@@ -72,14 +72,6 @@ static ALL: &[Missing] = &[
         variables: &[],
     },
     Missing {
-        what: "TLS to clients",
-        instead: "put a TLS terminator in front (HAProxy, hitch, stunnel, nginx) and take its connections with `listen … proxy_protocol`",
-        asked_by: "`listen … ssl`",
-        modules: &["http_ssl"],
-        names: &["ssl_"],
-        variables: &["ssl_"],
-    },
-    Missing {
         what: "HTTP/2 to clients",
         instead: "let the TLS terminator in front speak it; `http2 off` is taken",
         asked_by: "",

@@ -21,6 +21,11 @@ impl Request {
         self.log_while(action, level, text);
     }
 
+    /// Writes a line about what a request's head lacks.
+    pub fn log_reading(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
+        self.log_while(Some("reading client request headers"), level, text);
+    }
+
     /// Writes a line about what becomes of the answer's body on its way.
     pub fn log_sending(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
         let action = match self.is_of_upstream() {

@@ -2,6 +2,7 @@
 //!
 //! Not here: the lists themselves (`server::steps`), steps of modules.
 
+pub mod client_tls;
 pub mod error_page;
 pub mod find_location;
 pub mod observe;

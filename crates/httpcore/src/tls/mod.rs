@@ -3,7 +3,15 @@
 //! Not here: handshakes and records (crate `tls`), their way over the socket ([`crate::connection`]).
 
 mod client_tls;
+pub mod directives;
+mod files;
+pub mod making;
 mod server_tls;
+pub mod values;
+mod zones;
 
 pub use client_tls::ClientTls;
+pub use directives::TlsSettings;
+pub use files::full_name;
+pub use making::Making;
 pub use server_tls::ServerTls;

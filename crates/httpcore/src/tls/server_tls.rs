@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tls::configure;
 
+use super::directives::VerifyClient;
+
 /// TLS of one `server` block.
 #[derive(Debug)]
 pub struct ServerTls {
@@ -11,4 +13,14 @@ pub struct ServerTls {
     pub handshakes: Option<Arc<configure::Server>>,
     /// `ssl_reject_handshake`.
     pub rejects: bool,
+    /// `ssl_verify_client`: whether its requests need a client's certificate.
+    pub verify: VerifyClient,
+}
+
+impl ServerTls {
+    /// Whether handshakes may name this server alone: it has a certificate, or refuses them.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rejects || self.handshakes.is_some()
+    }
 }

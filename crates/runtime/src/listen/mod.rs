@@ -178,7 +178,8 @@ impl Listen {
         let options = &mut self.options;
         match (name, value) {
             ("default_server" | "default", None) => self.is_default = true,
-            ("ssl" | "http2" | "quic", None) => return Err(not_built(name)),
+            ("ssl", None) => self.protocols.has_ssl = true,
+            ("http2" | "quic", None) => return Err(not_built(name)),
             ("bind", None) => self.is_set = true,
             ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
             ("deferred", None) => (options.deferred, self.is_set) = (true, true),
@@ -241,7 +242,6 @@ fn not_built(name: &str) -> String {
 /// The module of nginx that a parameter asks for.
 fn module_of(name: &str) -> &'static str {
     match name {
-        "ssl" => "http_ssl",
         "http2" => "http_v2",
         "quic" => "http_v3",
         _ => "",
@@ -401,7 +401,7 @@ mod tests {
             "invalid ipv6only flags \"maybe\""
         );
         assert!(
-            refused("443 ssl").starts_with("the \"ssl\" parameter requires ngx_http_ssl_module")
+            refused("443 http2").starts_with("the \"http2\" parameter requires ngx_http_v2_module")
         );
     }
 }

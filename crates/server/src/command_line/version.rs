@@ -39,7 +39,7 @@ const OPTIONAL: &[&str] = &[
 ];
 
 /// The modules of nginx that serve HTTP, each with whether it is built here: whether some table has a directive of it, and none of its
-/// directives is to come yet. TLS to servers is no part of that: `-V` says that TLS is not built.
+/// directives is to come yet. TLS to servers is no part of that.
 fn modules() -> BTreeMap<&'static str, bool> {
     let tables = crate::process::tables();
     let has = |name: &str| {
@@ -73,7 +73,9 @@ pub(super) fn version() -> String {
 /// `-V`, after [`version`].
 #[must_use]
 pub(super) fn configure() -> String {
-    let mut text = String::from("TLS is not built\nconfigure arguments:");
+    let mut text = String::from(
+        "built with rustls and aws-lc-rs\nTLS SNI support enabled\nconfigure arguments:",
+    );
     text.push_str(&default_paths::arguments());
     for (module, is_built) in modules() {
         match (OPTIONAL.contains(&module), is_built) {
@@ -127,14 +129,12 @@ mod tests {
         let modules = modules();
         assert!(modules["http_fastcgi"] && modules["http_uwsgi"] && modules["http_scgi"]);
         assert!(modules["http_slice"] && modules["http_map"] && modules["http_proxy"]);
-        assert!(!modules["http_ssl"] && !modules["http_grpc"] && !modules["http_degradation"]);
+        assert!(modules["http_ssl"] && !modules["http_grpc"] && !modules["http_degradation"]);
         let text = configure();
         assert!(text.contains(" --with-http_slice_module "), "{text}");
         assert!(text.contains(" --without-http_grpc_module "), "{text}");
-        assert!(
-            !text.contains("http_map") && !text.contains("http_ssl"),
-            "{text}"
-        );
+        assert!(text.contains(" --with-http_ssl_module "), "{text}");
+        assert!(!text.contains("http_map"), "{text}");
     }
 
     #[test]
@@ -153,7 +153,6 @@ mod tests {
             "OpenSSL",
             "LibreSSL",
             "BoringSSL",
-            "SNI",
             "--with-debug",
             "--with-stream",
         ] {

@@ -33,11 +33,11 @@ use upstream::resolver::Resolving;
 use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
-use super::tables::{HttpData, LocationSettings, all_of_mut};
+use super::tables::{HttpData, LocationSettings, ServerGroups, all_of_mut};
 use crate::settings::locations;
 use crate::settings::tables;
-use httpcore::settings::server::ServerSettings;
 use httpcore::settings::{Location, Server, Settings};
+use httpcore::tls::{Making, ServerTls};
 
 /// Maximum number of servers of one configuration.
 pub(crate) const SERVERS_MAX: usize = 1 << 20;
@@ -57,7 +57,7 @@ pub(crate) struct Surroundings {
     pub pools: Vec<Bytes>,
 }
 
-type RawServer = <ServerSettings as Section>::Raw;
+type RawServer = <ServerGroups as Section>::Raw;
 
 /// A `server` block as read.
 struct ServerBlock<'a> {
@@ -284,7 +284,7 @@ fn read_level(
     line: &Directive,
     scope: &mut Scope,
 ) -> Result<bool, Error> {
-    Ok(ServerSettings::set(server, line, scope)? || LocationSettings::set(location, line, scope)?)
+    Ok(ServerGroups::set(server, line, scope)? || LocationSettings::set(location, line, scope)?)
 }
 
 fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBlock<'a>, Error> {
@@ -330,7 +330,7 @@ fn finish_http(
     }
     LocationSettings::fill(&mut http.location, scope)?;
     http.location.root.edit().anchor(&around.prefix);
-    ServerSettings::fill(&mut http.server, scope)?;
+    ServerGroups::fill(&mut http.server, scope)?;
     let resolving = http.location.resolving.finish(scope)?;
     let mut host = around.circumstances.hosts.asking();
     unfinished.upstreams.settle(&resolving, &mut host)?;
@@ -339,23 +339,29 @@ fn finish_http(
         lines: vec![http.lines],
         around,
     };
+    let file = around.circumstances.files.reading();
+    let mut making = Making::new(&around.conf_prefix, &file);
     for block in http.servers {
-        finish_server(block, &http.server, &outer, unfinished, scope)?;
+        let inherited = (&http.server, &outer);
+        finish_server(block, inherited, &mut making, unfinished, scope)?;
     }
+    check_certificates(&unfinished.settings)?;
     enter_names(&mut unfinished.settings, scope);
     Ok(())
 }
 
 fn finish_server(
     block: ServerBlock<'_>,
-    server: &RawServer,
-    http: &Outer<'_>,
+    (server, http): (&RawServer, &Outer<'_>),
+    making: &mut Making<'_>,
     unfinished: &mut Unfinished,
     scope: &mut Scope,
 ) -> Result<(), Error> {
     let settings = &mut unfinished.settings;
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
-    let finished = ServerSettings::finish(ServerSettings::merge(server, block.raw), scope)?;
+    let groups = ServerGroups::finish(ServerGroups::merge(server, block.raw), scope)?;
+    let tls = making.server(&groups.tls, false, scope)?.map(Arc::new);
+    let finished = Arc::unwrap_or_clone(groups.server);
     finished.check()?;
     listen_for(
         id,
@@ -401,7 +407,7 @@ fn finish_server(
         limits,
         location: itself,
         named,
-        tls: None,
+        tls,
     });
     Ok(())
 }
@@ -437,6 +443,36 @@ fn listen_for(
             .map_err(|sentence| line.error(&Problem::new(sentence)))?;
         for sentence in warnings {
             scope.warn(line.error(&Problem::new(sentence)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every address of TLS has a certificate to show, or refuses handshakes.
+fn check_certificates(settings: &Settings) -> Result<(), Error> {
+    let lacks = |id: &ServerId| {
+        let tls = settings.server(*id).tls.as_deref();
+        !tls.is_some_and(ServerTls::is_complete)
+    };
+    let shows = |id: ServerId| {
+        let tls = settings.server(id).tls.as_deref();
+        tls.is_some_and(|tls| tls.handshakes.is_some())
+    };
+    for entry in settings.listens.entries() {
+        if !entry.protocols.has_ssl || shows(entry.default) {
+            continue;
+        }
+        let others = entry.servers.iter();
+        let without = std::iter::once(&entry.default)
+            .chain(others)
+            .find(|id| lacks(id));
+        if let Some(id) = without {
+            let sentence = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
+            let place = &settings.location(settings.server(*id).location).place;
+            return Err(match place {
+                Some(place) => Error::at(sentence, place),
+                None => Error::without_place(sentence),
+            });
         }
     }
     Ok(())

@@ -17,10 +17,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+pub use httpcore::tls::full_name;
 
 /// Maximum size of one file in bytes. Lists of revocations of large authorities have some tens of megabytes.
 pub const NAMED_FILE_BYTES_MAX: u64 = 64 << 20;
@@ -87,16 +88,6 @@ impl NamedFiles {
     }
 }
 
-/// The full name of a file that a directive names: relative ones start at the configuration's directory, as in nginx;
-/// what is no path (`data:…`, `engine:…`, `store:…`) stays as it is.
-#[must_use]
-pub fn full_name(conf_prefix: &Path, name: &str) -> String {
-    match tls::keys::path(name) {
-        Some(path) => conf_prefix.join(path).to_string_lossy().into_owned(),
-        None => name.to_owned(),
-    }
-}
-
 /// The number of an error; an error without one counts as one of the device.
 fn number_of(error: &io::Error) -> i32 {
     let by_kind = match error.kind() {
@@ -147,14 +138,5 @@ mod tests {
         std::fs::write(&missing, b"late").unwrap();
         assert_eq!(number(&worker), Some(2));
         assert!(!format!("{worker:?}").contains("one"));
-    }
-
-    #[test]
-    fn names_are_relative_to_the_configuration() {
-        let prefix = Path::new("/etc/nginx/");
-        assert_eq!(full_name(prefix, "a.pem"), "/etc/nginx/a.pem");
-        assert_eq!(full_name(prefix, "/a.pem"), "/a.pem");
-        assert_eq!(full_name(prefix, "data:x"), "data:x");
-        assert_eq!(full_name(prefix, "engine:e:x"), "engine:e:x");
     }
 }

@@ -82,6 +82,7 @@ use upstream::resolver::Resolving;
 use httpcore::settings::rewrite_messages::RewriteMessages;
 use httpcore::settings::subrequests::Subrequests;
 use httpcore::subrequest;
+use httpcore::tls::TlsSettings;
 use modules::browser::Browser;
 use modules::referer::Referers;
 use modules::secure_link::SecureLink;
@@ -91,6 +92,16 @@ use httpcore::settings::Location;
 use httpcore::settings::core::CoreSettings;
 use httpcore::settings::server::ServerSettings;
 use httpcore::settings::types::Types;
+
+sections! {
+    /// What a server (or `http`) says beside what its locations inherit.
+    pub struct ServerGroups {
+        /// [`ServerSettings`].
+        pub server: ServerSettings,
+        /// [`TlsSettings`].
+        pub tls: TlsSettings,
+    }
+}
 
 sections! {
     /// What a location (or a server, or `http`) says.
@@ -284,7 +295,7 @@ blocks! {
         /// A virtual server.
         "server": [HTTP] 0 => SERVER;
         /// Sets the address and port, or the path of the unix socket, on which the server accepts requests.
-        "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [proxy_protocol] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
+        "listen" = "*:80 | *:8000": [SERVER] 1.., syntax "address[:port] [default_server] [ssl] [proxy_protocol] [reuseport] [backlog=number] [rcvbuf=size] [sndbuf=size] [fastopen=number] [deferred] [bind] [ipv6only=on|off] [so_keepalive=on|off|[idle]:[interval]:[count]]";
         /// Sets the configuration for some of the URIs: a prefix, `=` an exact URI, `^~` a prefix that skips regular
         /// expressions, `~` and `~*` a regular expression with and without regard to case, `@` a name for internal
         /// redirects.
@@ -308,7 +319,7 @@ pub(crate) fn all() -> Vec<&'static DirectiveTable> {
         proxy::settings::cache_path::lines(),
         modules::limits::zones::lines(),
     ];
-    tables.extend(ServerSettings::tables());
+    tables.extend(ServerGroups::tables());
     tables.extend(LocationSettings::tables());
     tables.push(modules::after::charset::maps::lines());
     tables.extend(upstream::block::tables());

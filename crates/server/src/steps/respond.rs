@@ -6,6 +6,7 @@
 use httpcore::files::hot_files;
 use httpcore::outcome::{Outcome, Settled, Start};
 use httpcore::request::{Arrival, Request, URI_CHANGES_MAX};
+use httpcore::steps::client_tls;
 use httpcore::steps::error_page::{self, Cover};
 use httpcore::steps::observe::Observe;
 use httpcore::{Failure, Response};
@@ -22,9 +23,12 @@ pub(crate) async fn respond<O: Observe>(
     observer: O,
 ) -> Option<Box<Response>> {
     let mut outcome = match start {
-        Start::Fresh => match hot_files::answer(request) {
-            Some(response) => Outcome::Answer(response),
-            None => pass(request, Arrival::Fresh, observer).await,
+        Start::Fresh => match client_tls::refused(request) {
+            Some(status) => Outcome::Failed(Failure::new(status)),
+            None => match hot_files::answer(request) {
+                Some(response) => Outcome::Answer(response),
+                None => pass(request, Arrival::Fresh, observer).await,
+            },
         },
         Start::Content => content::make(request, observer).await,
         Start::Elsewhere(target) => {

@@ -15,7 +15,7 @@ pub use passwords::Password;
 pub use pem::BLOCKS_MAX;
 pub use source::{ReadFile, path};
 
-use crate::error::{Error, Fault, Kind};
+use crate::error::{Error, Fault, Kind, cannot_open};
 use crate::provider;
 use crate::x509::certificate::Certificate;
 use crate::x509::revocations::RevocationList;
@@ -31,6 +31,8 @@ pub const CHAIN_MAX: usize = 100;
 const READ_CERTIFICATE: &str = "PEM_read_bio_X509_AUX";
 const READ_KEY: &str = "PEM_read_bio_PrivateKey";
 const READ_CRL: &str = "PEM_read_bio_X509_CRL";
+const READ_PARAMETERS: &str = "PEM_read_bio_Parameters";
+const DH_LABELS: [&str; 2] = ["DH PARAMETERS", "X9.42 DH PARAMETERS"];
 const CERTIFICATE_LABELS: [&str; 3] = ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
 const BROKEN_CERTIFICATE: &str = "068000A8:asn1 encoding routines::wrong tag error:0688010A:asn1 encoding \
                                   routines::nested asn1 error:Type=X509 error:0488000D:PEM routines::ASN1 lib";
@@ -142,6 +144,25 @@ pub fn revocations(name: &str, file: ReadFile<'_>) -> Result<Vec<RevocationList>
             reason: BROKEN_LIST,
         })
     })
+}
+
+/// Checks a file of Diffie-Hellman parameters (`ssl_dhparam`), which nothing here uses.
+///
+/// # Errors
+/// The sentence of the first fault.
+pub fn dh_parameters(path: &str, file: ReadFile<'_>) -> Result<(), Error> {
+    let faulty = |call, reason| Error::Parameters {
+        call,
+        path: path.to_owned(),
+        reason,
+    };
+    let text = file(path).map_err(|error| faulty("BIO_new_file", cannot_open(path, &error)))?;
+    let read = blocks(&text, &DH_LABELS, READ_PARAMETERS);
+    let is_there = read.is_ok_and(|blocks| !blocks.is_empty());
+    let reason = || "error:0480006C:PEM routines::no start line:Expecting: PARAMETERS".to_owned();
+    is_there
+        .then_some(())
+        .ok_or_else(|| faulty(READ_PARAMETERS, reason()))
 }
 
 /// The private key that `name` stands for; passwords are tried in their order.

@@ -1,0 +1,424 @@
+//! TLS of servers, made of the values of their directives.
+//!
+//! It reads files and works on keys: done in the master (to check) and on the worker's helper thread. Not here: where the
+//! bytes of files come from (a function is given), the addresses ([`crate::settings`]). Invariants: a value that cannot be
+//! obeyed is an error in nginx's words; what is asked for beside others and cannot be offered is one warning.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::{Error, PathText, Placed, Scope, Template, TextPlace};
+use hashbrown::{HashMap, HashSet};
+use tls::certificates::{CERTIFICATES_MAX, Certificates, Pair};
+use tls::configure::{ClientVerification, Server, ServerOptions};
+use tls::keys::{self, Password, ReadFile};
+use tls::sessions::{self, Context, Sessions, Tickets};
+use tls::suites::Protocols;
+use tls::suites::conf_command::Commands;
+use tls::traffic::Sizes;
+use tls::verify::Trust;
+
+use super::directives::{Ocsp, TlsSettings, VerifyClient};
+use super::files::full_name;
+use super::server_tls::ServerTls;
+use super::values::{OwnCache, SharedZone};
+use super::zones;
+
+/// Bytes that a session of `builtin:number` is counted with.
+const SESSION_BYTES: u64 = 1024;
+/// What sessions are made in: those of another protocol's servers are not taken up.
+const PROTOCOL: &str = "HTTP";
+
+/// The protocols above TLS that a server offers, the one that it likes best first.
+#[must_use]
+pub fn alpn(has_http2: bool) -> Vec<Vec<u8>> {
+    let http1 = [&b"http/1.1"[..], b"http/1.0", b"http/0.9"];
+    let http2 = has_http2.then_some(&b"h2"[..]);
+    let all = http2.into_iter().chain(http1);
+    all.map(<[u8]>::to_vec).collect()
+}
+
+/// The making of one configuration's TLS.
+pub struct Making<'a> {
+    conf_prefix: &'a Path,
+    file: ReadFile<'a>,
+    /// What was read already, by the names of certificate, key and passwords.
+    pairs: HashMap<(String, String, Option<String>), Pair>,
+    /// Sizes of zones, by their names.
+    zones: HashMap<Bytes, u64>,
+    /// Warnings that were given: what servers inherit is told once.
+    told: HashSet<String>,
+}
+
+/// What clients' certificates are judged by.
+struct Judging {
+    client: Option<ClientVerification>,
+    /// What decides about a client, for the context of sessions.
+    parts: Vec<Vec<u8>>,
+}
+
+impl<'a> Making<'a> {
+    /// With the directory of the configuration, and a function that reads files.
+    #[must_use]
+    pub fn new(conf_prefix: &'a Path, file: ReadFile<'a>) -> Self {
+        Self {
+            conf_prefix,
+            file,
+            pairs: HashMap::new(),
+            zones: HashMap::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// The TLS of a server; `None`: it has none. Warnings go to `scope`.
+    ///
+    /// # Errors
+    /// nginx's sentence, at the place of the directive.
+    pub fn server(
+        &mut self,
+        settings: &TlsSettings,
+        has_http2: bool,
+        scope: &mut Scope,
+    ) -> Result<Option<ServerTls>, Error> {
+        let made = ServerTls {
+            handshakes: None,
+            rejects: settings.ssl_reject_handshake,
+            verify: settings.ssl_verify_client.value,
+        };
+        if settings.ssl_certificate.is_empty() {
+            let is_any = made.rejects || made.verify != VerifyClient::Off;
+            return Ok(is_any.then_some(made));
+        }
+        let options = self.options(settings, has_http2, scope)?;
+        let server = Server::new(options).map_err(|error| at(settings, &error))?;
+        self.warn_of_groups(settings, &server, scope);
+        Ok(Some(ServerTls {
+            handshakes: Some(Arc::new(server)),
+            ..made
+        }))
+    }
+
+    fn options(
+        &mut self,
+        settings: &TlsSettings,
+        has_http2: bool,
+        scope: &mut Scope,
+    ) -> Result<ServerOptions, Error> {
+        let commands = self.commands(settings)?;
+        let protocols = self.protocols(settings, scope)?;
+        let pairs = self.certificates(settings, &commands)?;
+        let judging = self.judging(settings)?;
+        refuse_ocsp(settings)?;
+        self.check_parameters(settings, scope)?;
+        let (sessions, zone) = self.sessions(settings)?;
+        let tickets = self.tickets(settings, zone.as_ref())?;
+        let context = context(&pairs, &judging.parts);
+        let schemes = commands.signature_schemes.clone().unwrap_or_default();
+        let text = |value: &Placed<Bytes>| String::from_utf8_lossy(&value.value).into_owned();
+        Ok(ServerOptions {
+            protocols,
+            ciphers: text(&settings.ssl_ciphers),
+            prefers_server: settings.ssl_prefer_server_ciphers,
+            groups: text(&settings.ssl_ecdh_curve),
+            commands,
+            certificates: Arc::new(Certificates::with_schemes(pairs, schemes)),
+            client: judging.client,
+            sessions,
+            tickets,
+            timeout: settings.ssl_session_timeout.duration(),
+            context,
+            alpn: alpn(has_http2),
+            compresses_certificates: settings.ssl_certificate_compression.value,
+            has_early_data: settings.ssl_early_data,
+            sizes: sizes(settings),
+        })
+    }
+
+    fn name(&self, name: &[u8]) -> String {
+        full_name(self.conf_prefix, &String::from_utf8_lossy(name))
+    }
+
+    fn commands(&self, settings: &TlsSettings) -> Result<Commands, Error> {
+        let mut commands = Commands::default();
+        for line in settings.ssl_conf_command.iter() {
+            let taken = commands.take(&line.value.name, &line.value.value);
+            taken.map_err(|error| line.error(error.to_string()))?;
+        }
+        Ok(commands)
+    }
+
+    fn protocols(&mut self, settings: &TlsSettings, scope: &mut Scope) -> Result<Protocols, Error> {
+        let names = &settings.ssl_protocols;
+        let offer = Protocols::read(names.names.iter().map(String::as_str));
+        let offer = offer.map_err(|error| placed(error.to_string(), names.place.as_ref()))?;
+        if !offer.left_out.is_empty() {
+            let sentence = format!(
+                "\"ssl_protocols\" names versions that are not offered: {}",
+                offer.left_out.join(", ")
+            );
+            self.warn(placed(sentence, names.place.as_ref()), scope);
+        }
+        Ok(offer.chosen)
+    }
+
+    fn warn(&mut self, warning: Error, scope: &mut Scope) {
+        if self.told.insert(warning.to_string()) {
+            scope.warn(warning);
+        }
+    }
+
+    fn warn_of_groups(&mut self, settings: &TlsSettings, server: &Server, scope: &mut Scope) {
+        if server.left_out().is_empty() {
+            return;
+        }
+        let sentence = format!(
+            "\"ssl_ecdh_curve\" names groups that are not offered: {}",
+            server.left_out().join(", ")
+        );
+        self.warn(settings.ssl_ecdh_curve.error(sentence), scope);
+    }
+
+    /// The certificates with their keys, at least one.
+    fn certificates(
+        &mut self,
+        settings: &TlsSettings,
+        commands: &Commands,
+    ) -> Result<Vec<Pair>, Error> {
+        let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+        let last = certificates
+            .last()
+            .filter(|_| keys.len() < certificates.len());
+        if let Some(last) = last {
+            let name = String::from_utf8_lossy(last.value.source());
+            let sentence =
+                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
+            return Err(last.error(sentence));
+        }
+        let mut pairs = Vec::new();
+        for (certificate, key) in certificates.iter().zip(keys.iter()) {
+            if pairs.len() == CERTIFICATES_MAX {
+                let sentence = format!("more than {CERTIFICATES_MAX} certificates of a server");
+                return Err(certificate.error(sentence));
+            }
+            let names = (literal(certificate)?, literal(key)?);
+            let pair = self.pair(settings, (&names.0, &names.1))?;
+            pairs.push(pair.map_err(|error| {
+                let is_about_key = matches!(
+                    error,
+                    tls::Error::KeyMismatch { .. }
+                        | tls::Error::Load {
+                            kind: tls::Kind::Key,
+                            ..
+                        }
+                );
+                let line = if is_about_key { key } else { certificate };
+                line.error(error.to_string())
+            })?);
+        }
+        if let Some(certificate) = &commands.certificate {
+            let key = commands.private_key.as_ref().unwrap_or(certificate);
+            let pair = self.pair(settings, (certificate.as_bytes(), key.as_bytes()))?;
+            pairs.push(pair.map_err(|error| at(settings, &error))?);
+        }
+        Ok(pairs)
+    }
+
+    fn pair(
+        &mut self,
+        settings: &TlsSettings,
+        (certificate, key): (&[u8], &[u8]),
+    ) -> Result<Result<Pair, tls::Error>, Error> {
+        let passwords = self.passwords(settings)?;
+        let file = settings.ssl_password_file.as_ref();
+        let file = file.map(|file| self.name(&file.value.0));
+        let (certificate, key) = (self.name(certificate), self.name(key));
+        let names = (certificate.clone(), key.clone(), file);
+        if let Some(pair) = self.pairs.get(&names) {
+            return Ok(Ok(Arc::clone(pair)));
+        }
+        let read = keys::pair(&certificate, &key, &passwords, self.file).map(Arc::new);
+        if let Ok(pair) = &read {
+            self.pairs.insert(names, Arc::clone(pair));
+        }
+        Ok(read)
+    }
+
+    fn passwords(&self, settings: &TlsSettings) -> Result<Vec<Password>, Error> {
+        let Some(line) = &settings.ssl_password_file else {
+            return Ok(Vec::new());
+        };
+        let path = self.name(&line.value.0);
+        let contents = (self.file)(&path);
+        let contents = contents.map_err(|error| tls::Error::file("open", &path, &error));
+        let read = contents.and_then(|contents| keys::passwords::read(&path, &contents));
+        read.map_err(|error| line.error(error.to_string()))
+    }
+
+    /// What a file of a directive is read to by `read`.
+    fn read<T: Default>(
+        &self,
+        line: Option<&Placed<PathText>>,
+        read: impl Fn(&str, ReadFile<'_>) -> Result<T, tls::Error>,
+    ) -> Result<T, Error> {
+        let Some(line) = line else {
+            return Ok(T::default());
+        };
+        let value = read(&self.name(&line.value.0), self.file);
+        value.map_err(|error| line.error(error.to_string()))
+    }
+
+    fn judging(&self, settings: &TlsSettings) -> Result<Judging, Error> {
+        let mode = settings.ssl_verify_client.value;
+        let told = settings.ssl_client_certificate.as_ref();
+        let trusted = settings.ssl_trusted_certificate.as_ref();
+        let needs_any = matches!(mode, VerifyClient::On | VerifyClient::Optional);
+        if needs_any && told.is_none() && trusted.is_none() {
+            return Err(settings.ssl_verify_client.error(
+                "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
+            ));
+        }
+        let told = told.filter(|_| mode != VerifyClient::Off);
+        let told = self.read(told, |name, file| keys::trusted(name, file))?;
+        let trusted = self.read(trusted, |name, file| keys::trusted(name, file))?;
+        let lists = self.read(settings.ssl_crl.as_ref(), |name, file| {
+            keys::revocations(name, file)
+        })?;
+        if mode == VerifyClient::Off {
+            return Ok(Judging {
+                client: None,
+                parts: Vec::new(),
+            });
+        }
+        let depth = usize::try_from(settings.ssl_verify_depth.0).unwrap_or(usize::MAX);
+        let list = settings.ssl_crl.as_ref();
+        let list = list.and_then(|line| (self.file)(&self.name(&line.value.0)).ok());
+        let mut parts = vec![mode.name().as_bytes().to_vec(), depth.to_be_bytes().into()];
+        parts.extend(told.iter().chain(&trusted).map(|der| der.to_vec()));
+        parts.extend(list);
+        let all = told.iter().chain(&trusted).cloned();
+        let trust = Arc::new(Trust::new(all, lists, depth));
+        let authorities = told;
+        Ok(Judging {
+            client: Some(ClientVerification { trust, authorities }),
+            parts,
+        })
+    }
+
+    fn check_parameters(&mut self, settings: &TlsSettings, scope: &mut Scope) -> Result<(), Error> {
+        let Some(line) = &settings.ssl_dhparam else {
+            return Ok(());
+        };
+        self.read(Some(line), |name, file| keys::dh_parameters(name, file))?;
+        let sentence =
+            "\"ssl_dhparam\" is ignored, because no finite-field Diffie-Hellman is offered";
+        self.warn(line.error(sentence), scope);
+        Ok(())
+    }
+
+    /// The sessions that are kept, and the zone that they are kept in.
+    fn sessions(
+        &mut self,
+        settings: &TlsSettings,
+    ) -> Result<(Option<Arc<Sessions>>, Option<SharedZone>), Error> {
+        let cache = &settings.ssl_session_cache;
+        let timeout = settings.ssl_session_timeout.duration();
+        if let Some(zone) = &cache.shared {
+            let known = *self.zones.entry(zone.name.clone()).or_insert(zone.bytes);
+            if known != zone.bytes {
+                let name = String::from_utf8_lossy(&zone.name);
+                let sentence = format!(
+                    "the size {} of shared memory zone \"{name}\" conflicts with already declared size {known}",
+                    zone.bytes
+                );
+                return Err(Error::at(sentence, &zone.place));
+            }
+        }
+        let sessions = match (cache.own, &cache.shared) {
+            (Some(OwnCache::Off | OwnCache::None), _) | (None, None) => None,
+            (_, Some(zone)) => Some(zones::sessions(zone, timeout)),
+            (Some(OwnCache::Builtin(number)), None) => {
+                let bytes = usize::try_from(number.saturating_mul(SESSION_BYTES));
+                let bytes = bytes.unwrap_or(usize::MAX);
+                Some(Arc::new(Sessions::new(bytes, timeout)))
+            }
+        };
+        Ok((sessions, cache.shared.clone()))
+    }
+
+    fn tickets(
+        &self,
+        settings: &TlsSettings,
+        zone: Option<&SharedZone>,
+    ) -> Result<Option<Arc<Tickets>>, Error> {
+        let timeout = settings.ssl_session_timeout.duration();
+        let lines = &settings.ssl_session_ticket_key;
+        let names: Vec<_> = lines.iter().map(|line| self.name(&line.value.0)).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let place = lines.first().and_then(|line| line.place.as_ref());
+        let told = |error: tls::Error| placed(error.to_string(), place);
+        if lines.len() > tls::sessions::tickets::KEYS_MAX {
+            let most = tls::sessions::tickets::KEYS_MAX;
+            let sentence = format!("more than {most} lines of \"ssl_session_ticket_key\"");
+            return Err(placed(sentence, place));
+        }
+        let tickets = match names.is_empty() {
+            false => Tickets::of_files(&names, self.file, timeout).map(Arc::new),
+            true => zones::tickets(zone, timeout),
+        };
+        let tickets = tickets.map_err(told)?;
+        Ok(settings.ssl_session_tickets.then_some(tickets))
+    }
+}
+
+/// A name without variables.
+fn literal(line: &Placed<Template>) -> Result<Bytes, Error> {
+    let name = line.value.literal().cloned();
+    name.ok_or_else(|| line.error("certificates and keys with variables are not built yet"))
+}
+
+fn refuse_ocsp(settings: &TlsSettings) -> Result<(), Error> {
+    let line = &settings.ssl_ocsp;
+    if line.value == Ocsp::Off {
+        return Ok(());
+    }
+    if settings.ssl_verify_client.value == VerifyClient::OptionalNoCa {
+        let sentence = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
+        return Err(line.error(sentence));
+    }
+    Err(line.error("\"ssl_ocsp\" is not built yet: lists of revocations (\"ssl_crl\") are"))
+}
+
+fn sizes(settings: &TlsSettings) -> Sizes {
+    match settings.ssl_buffer_size {
+        None => Sizes::default(),
+        Some(size) => Sizes::Fixed(size.bytes()),
+    }
+}
+
+fn context(pairs: &[Pair], parts: &[Vec<u8>]) -> Context {
+    let certificates = pairs.iter().filter_map(|pair| pair.cert.first());
+    let certificates: Vec<&[u8]> = certificates.map(|der| der.as_ref()).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    sessions::context(PROTOCOL, &certificates, &parts)
+}
+
+/// An error about values, at the place of the directive that it is about.
+fn at(settings: &TlsSettings, error: &tls::Error) -> Error {
+    let command = settings.ssl_conf_command.iter().rev();
+    let mut command = command.map(|line| line.place.as_ref());
+    let place = match error {
+        tls::Error::NoCipher(_) | tls::Error::CipherWord(_) => settings.ssl_ciphers.place.as_ref(),
+        tls::Error::NoGroup { .. } => settings.ssl_ecdh_curve.place.as_ref(),
+        tls::Error::NoProtocol(_) => settings.ssl_protocols.place.as_ref(),
+        _ => command.next().flatten(),
+    };
+    placed(error.to_string(), place)
+}
+
+fn placed(sentence: String, place: Option<&TextPlace>) -> Error {
+    match place {
+        Some(place) => Error::at(sentence, place),
+        None => Error::without_place(sentence),
+    }
+}

@@ -1,0 +1,311 @@
+//! Values of directives `ssl_…` that no other group has.
+
+use bytes::Bytes;
+use config::{Append, Problem, Scope, TextPlace, Value, Word, parse_sec, parse_size};
+use tls::suites::Protocols;
+
+/// Minimum size of a shared zone in bytes: nginx's eight pages.
+const ZONE_BYTES_MIN: u64 = 8 * 4096;
+/// nginx's number of sessions of `builtin`, which is OpenSSL's.
+const BUILTIN_SESSIONS: u64 = 20_480;
+
+/// The names of `ssl_protocols`.
+#[derive(Clone, Debug, Default)]
+pub struct ProtocolNames {
+    /// nginx's names of versions, each once.
+    pub names: Vec<String>,
+    /// The first one's place.
+    pub place: Option<TextPlace>,
+}
+
+impl Value for ProtocolNames {
+    const SYNTAX: &'static str = "SSLv2 | SSLv3 | TLSv1 | TLSv1.1 | TLSv1.2 | TLSv1.3 …";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut slot = None;
+        Self::set(&mut slot, args, scope)?;
+        Ok(slot.unwrap_or_default())
+    }
+
+    /// Several lines at one level make one set, as in nginx.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        let all = slot.get_or_insert_default();
+        for (index, word) in args.iter().enumerate() {
+            let name = word.display().into_owned();
+            if !Protocols::is_name(&name) {
+                let sentence = format!("invalid value \"{name}\"");
+                return Err(Problem::new(sentence).at(index));
+            }
+            if all.names.contains(&name) {
+                let sentence = format!("duplicate value \"{name}\"");
+                scope.warn(word.error(&Problem::new(sentence)));
+                continue;
+            }
+            all.place.get_or_insert_with(|| word.place());
+            all.names.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// A command of OpenSSL's configuration.
+#[derive(Clone, Debug)]
+pub struct ConfCommand {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Value for ConfCommand {
+    const SYNTAX: &'static str = "name value";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [name, value] => Ok(Self {
+                name: name.display().into_owned(),
+                value: value.display().into_owned(),
+            }),
+            _ => Err(Problem::directive("takes a name and a value")),
+        }
+    }
+}
+
+/// `max=number [inactive=time] [valid=time]` of `ssl_certificate_cache`.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateCache {
+    /// Maximum number of certificates.
+    pub max: usize,
+    /// Seconds after which an unused one goes.
+    pub inactive_seconds: u64,
+    /// Seconds for which one is taken without looking at its file.
+    pub valid_seconds: u64,
+}
+
+impl Value for CertificateCache {
+    const SYNTAX: &'static str = "off | max=number [inactive=time] [valid=time]";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        let mut cache = Self {
+            max: 0,
+            inactive_seconds: 10,
+            valid_seconds: 60,
+        };
+        for (index, word) in args.iter().enumerate() {
+            let taken = cache.take(word.bytes());
+            taken.ok_or_else(|| {
+                Problem::new(format!("invalid parameter \"{}\"", word.display())).at(index)
+            })?;
+        }
+        match cache.max {
+            0 => Err(Problem::new(
+                "\"ssl_certificate_cache\" must have the \"max\" parameter",
+            )),
+            _ => Ok(cache),
+        }
+    }
+}
+
+impl CertificateCache {
+    fn take(&mut self, word: &[u8]) -> Option<()> {
+        if let Some(max) = word.strip_prefix(b"max=") {
+            let max = std::str::from_utf8(max).ok()?.parse().ok();
+            self.max = max.filter(|max| *max > 0)?;
+        } else if let Some(time) = word.strip_prefix(b"inactive=") {
+            self.inactive_seconds = parse_sec(time)?;
+        } else {
+            self.valid_seconds = parse_sec(word.strip_prefix(b"valid=")?)?;
+        }
+        Some(())
+    }
+}
+
+/// A zone that several servers name: `shared:name:size`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedZone {
+    /// Its name.
+    pub name: Bytes,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The word's place.
+    pub place: TextPlace,
+}
+
+/// Why a word is no shared zone.
+enum NoZone {
+    Invalid,
+    TooSmall,
+}
+
+impl SharedZone {
+    fn read(word: &Word) -> Result<Self, NoZone> {
+        let rest = word.bytes().strip_prefix(b"shared:");
+        let rest = rest.ok_or(NoZone::Invalid)?;
+        let colon = rest.iter().position(|byte| *byte == b':');
+        let colon = colon.filter(|at| *at > 0).ok_or(NoZone::Invalid)?;
+        let bytes = parse_size(&rest[colon + 1..]).ok_or(NoZone::Invalid)?;
+        if bytes < ZONE_BYTES_MIN {
+            return Err(NoZone::TooSmall);
+        }
+        Ok(Self {
+            name: Bytes::copy_from_slice(&rest[..colon]),
+            bytes,
+            place: word.place(),
+        })
+    }
+
+    fn of(word: &Word, index: usize, what: &str) -> Result<Self, Problem> {
+        let told = word.display();
+        Self::read(word).map_err(|why| {
+            let sentence = match why {
+                NoZone::Invalid => format!("invalid {what} \"{told}\""),
+                NoZone::TooSmall => format!("{what} \"{told}\" is too small"),
+            };
+            Problem::new(sentence).at(index)
+        })
+    }
+}
+
+/// What sessions are kept in beside a shared zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCache {
+    /// `off`: clients are told that there is none.
+    Off,
+    /// `none`: none.
+    None,
+    /// `builtin`: so many sessions, of one server.
+    Builtin(u64),
+}
+
+/// `ssl_session_cache`.
+#[derive(Clone, Debug, Default)]
+pub struct SessionCache {
+    /// The server's own cache, if a line says something of it.
+    pub own: Option<OwnCache>,
+    /// The cache that servers share.
+    pub shared: Option<SharedZone>,
+}
+
+impl Value for SessionCache {
+    const SYNTAX: &'static str = "off | none | [builtin[:number]] [shared:name:size]";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        let mut slot = None;
+        Self::set(&mut slot, args, scope)?;
+        Ok(slot.unwrap_or_default())
+    }
+
+    /// A second line at one level adds to the first one, as in nginx.
+    fn set(slot: &mut Option<Self>, args: &[Word], _scope: &mut Scope) -> Result<(), Problem> {
+        let cache = slot.get_or_insert_default();
+        for (index, word) in args.iter().enumerate() {
+            match &word.bytes()[..] {
+                b"off" => cache.own = Some(OwnCache::Off),
+                b"none" => cache.own = Some(OwnCache::None),
+                b"builtin" => cache.own = Some(OwnCache::Builtin(BUILTIN_SESSIONS)),
+                text => match text.strip_prefix(b"builtin:") {
+                    None => cache.shared = Some(SharedZone::of(word, index, "session cache")?),
+                    Some(number) => {
+                        let number = std::str::from_utf8(number).ok();
+                        let number = number.and_then(|number| number.parse().ok());
+                        let sentence = format!("invalid session cache \"{}\"", word.display());
+                        let number = number.ok_or_else(|| Problem::new(sentence).at(index))?;
+                        cache.own = Some(OwnCache::Builtin(number));
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Append for SessionCache {
+    /// A shared zone of the level above stays where a level names none, as in nginx.
+    fn append(parent: &Self, child: Self) -> Self {
+        Self {
+            own: child.own.or(match child.shared {
+                Some(_) => None,
+                None => parent.own,
+            }),
+            shared: child.shared.or_else(|| parent.shared.clone()),
+        }
+    }
+}
+
+/// `ssl_ocsp_cache`.
+#[derive(Clone, Debug)]
+pub struct OcspCache(pub SharedZone);
+
+impl Value for OcspCache {
+    const SYNTAX: &'static str = "off | shared:name:size";
+
+    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+        match args {
+            [word] => SharedZone::of(word, 0, "OCSP cache").map(Self),
+            _ => Err(Problem::directive("takes one zone")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Value>(text: &str) -> Result<T, String> {
+        let tree = config::parse_bytes(format!("x {text};").as_bytes()).expect("parses");
+        let value = T::parse(&tree.directives[0].args, &mut Scope::new());
+        value.map_err(|problem| problem.sentence_for("x"))
+    }
+
+    #[test]
+    fn session_caches() {
+        let cache = read::<SessionCache>("builtin:100 shared:SSL:1m").unwrap();
+        assert_eq!(cache.own, Some(OwnCache::Builtin(100)));
+        let zone = cache.shared.unwrap();
+        assert_eq!((&zone.name[..], zone.bytes), (&b"SSL"[..], 1 << 20));
+        for (text, sentence) in [
+            ("shared:SSL", "invalid session cache \"shared:SSL\""),
+            ("shared::1m", "invalid session cache \"shared::1m\""),
+            ("shared:a:1x", "invalid session cache \"shared:a:1x\""),
+            ("builtin:x", "invalid session cache \"builtin:x\""),
+            ("on", "invalid session cache \"on\""),
+            ("shared:a:1k", "session cache \"shared:a:1k\" is too small"),
+        ] {
+            assert_eq!(read::<SessionCache>(text).unwrap_err(), sentence);
+        }
+        let above = read::<SessionCache>("shared:a:1m").unwrap();
+        let below = SessionCache::append(&above, read("builtin").unwrap());
+        assert!(below.shared.is_some() && below.own.is_some());
+    }
+
+    #[test]
+    fn certificate_caches() {
+        let cache = read::<CertificateCache>("max=5 valid=1m").unwrap();
+        assert_eq!(
+            (cache.max, cache.inactive_seconds, cache.valid_seconds),
+            (5, 10, 60)
+        );
+        for (text, sentence) in [
+            ("max=0", "invalid parameter \"max=0\""),
+            ("min=1", "invalid parameter \"min=1\""),
+            (
+                "valid=1m",
+                "\"ssl_certificate_cache\" must have the \"max\" parameter",
+            ),
+        ] {
+            assert_eq!(read::<CertificateCache>(text).unwrap_err(), sentence);
+        }
+    }
+
+    #[test]
+    fn protocols_are_nginxs_names() {
+        let names = read::<ProtocolNames>("TLSv1 TLSv1.2 TLSv1.2")
+            .unwrap()
+            .names;
+        assert_eq!(names, ["TLSv1", "TLSv1.2"]);
+        assert_eq!(
+            read::<ProtocolNames>("TLSv1.4").unwrap_err(),
+            "invalid value \"TLSv1.4\""
+        );
+    }
+}
