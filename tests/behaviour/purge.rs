@@ -33,7 +33,6 @@ fn what_was_purged_is_gone() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test has no event loop")]
 fn what_has_a_tag_is_purged_by_it() {
     if is_nginx() {
         return;
@@ -49,8 +48,7 @@ fn what_has_a_tag_is_purged_by_it() {
     });
     let server = server(
         &origin,
-        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_purge $http_x_purge; }
-         location = /metrics { metrics; }",
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_purge $http_x_purge; }",
     );
     let purge = |tags: &str| {
         let fields = format!("X-Purge: 1\r\nSurrogate-Key: {tags}\r\n");
@@ -59,12 +57,6 @@ fn what_has_a_tag_is_purged_by_it() {
     for path in ["/a", "/b", "/c"] {
         server.get(path);
         hit(&server, path);
-    }
-    // A purge closes all fills to further requests, also those that are complete, and hits already, before their
-    // entries are in the index.
-    let entries = "freewheel_cache_entries{cache=\"c\"} 3\n";
-    while !server.get("/metrics").text().contains(entries) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(purge("none other"), 204);
     assert_eq!(cache(&server.get("/a")), "HIT");

@@ -47,6 +47,17 @@ const FOLLOWERS_TYPICAL: usize = 2;
 /// Cost of a piece in addition to its bytes, so that many small pieces are bounded too.
 const PIECE_COST: usize = 64;
 
+/// The key that a fill is found by, with what a purge compares.
+#[derive(Clone, Debug)]
+pub struct FillKey {
+    /// The key, or that of the variant that was looked up.
+    pub key: Key,
+    /// The key without what `Vary` adds.
+    pub main: Key,
+    /// The text that the main key is made of.
+    pub text: Bytes,
+}
+
 /// Whether other requests may have the origin's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
@@ -67,7 +78,7 @@ pub struct Fill(Arc<FillInner>);
 
 #[derive(Debug)]
 struct FillInner {
-    key: Key,
+    key: FillKey,
     window_bytes: usize,
     registry: Weak<registry::FillRegistry>,
     number: BeginStamp,
@@ -135,12 +146,12 @@ pub struct Filler {
 
 impl Filler {
     /// A fill that no registry lists, with a window of `window_bytes`.
-    pub fn alone(key: Key, window_bytes: usize) -> Self {
+    pub fn alone(key: FillKey, window_bytes: usize) -> Self {
         Self::new(key, window_bytes, Weak::new(), BeginStamp::default(), true)
     }
 
     fn new(
-        key: Key,
+        key: FillKey,
         window_bytes: usize,
         registry: Weak<registry::FillRegistry>,
         number: BeginStamp,
@@ -345,7 +356,7 @@ impl Fill {
     /// The key that is being filled.
     #[must_use]
     pub fn key(&self) -> Key {
-        self.0.key
+        self.0.key.key
     }
 
     /// Follows the fill from the body's first byte on. None: those bytes are gone, the response is private to another

@@ -1,7 +1,8 @@
 //! The fills that are running, by key.
 
-use super::{Fill, Filler};
+use super::{Fill, FillKey, Filler};
 use crate::key::Key;
+use crate::purge::tags_of;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
@@ -42,8 +43,8 @@ pub enum Role {
 impl Fills {
     /// Joins the fill of a key, or begins one with a window of `window_bytes`.
     #[must_use]
-    pub fn join(&self, key: Key, window_bytes: usize) -> Role {
-        match self.0.running.lock().entry(key.0) {
+    pub fn join(&self, key: FillKey, window_bytes: usize) -> Role {
+        match self.0.running.lock().entry(key.key.0) {
             Entry::Occupied(running) => Role::Follow(running.get().clone()),
             Entry::Vacant(vacant) => {
                 let filler = self.filler(key, window_bytes, false);
@@ -54,14 +55,16 @@ impl Fills {
     }
 
     /// Begins a fill although one is running (`proxy_cache_lock_age`): later requests follow the new one.
-    pub fn take_over(&self, key: Key, window_bytes: usize) -> Filler {
+    pub fn take_over(&self, key: FillKey, window_bytes: usize) -> Filler {
         let filler = self.filler(key, window_bytes, false);
-        self.0.running.lock().insert(key.0, filler.fill.clone());
+        let mut running = self.0.running.lock();
+        running.insert(filler.fill.key().0, filler.fill.clone());
+        drop(running);
         filler
     }
 
     /// Begins a fill that no request joins before its body is complete (`proxy_cache_lock off`).
-    pub fn alone(&self, key: Key, window_bytes: usize) -> Filler {
+    pub fn alone(&self, key: FillKey, window_bytes: usize) -> Filler {
         self.filler(key, window_bytes, true)
     }
 
@@ -71,17 +74,39 @@ impl Fills {
         self.0.running.lock().get(&key.0).cloned()
     }
 
-    /// Closes the fill of a key to new followers; the present ones go on. For a purge: a response that was requested
-    /// before it is not for requests that come after.
-    pub fn forget(&self, key: &Key) {
-        self.0.forgotten.fetch_add(1, Relaxed);
-        self.0.running.lock().remove(&key.0);
+    /// Closes the fills of a key, in all its variants, to new followers; the present ones go on. For a purge: a response
+    /// that was requested before it is not for requests that come after.
+    pub fn forget_key(&self, main: &Key) {
+        self.forget(|fill| fill.0.key.main == *main);
     }
 
-    /// Closes all running fills to new followers. For a purge that may cover any key.
-    pub fn forget_all(&self) {
+    /// As [`Fills::forget_key`], for the keys whose text begins with `prefix`.
+    pub fn forget_prefix(&self, prefix: &[u8]) {
+        self.forget(|fill| fill.0.key.text.starts_with(prefix));
+    }
+
+    /// As [`Fills::forget_key`], for responses with one of these tags (in any case), and for those whose head has not
+    /// arrived.
+    pub fn forget_tags(&self, tags: &[Vec<u8>]) {
+        let mut sorted: Vec<_> = tags.iter().map(|tag| tag.to_ascii_lowercase()).collect();
+        sorted.sort_unstable();
+        let is_named = |tag: &[u8]| {
+            let lower = || tag.iter().map(u8::to_ascii_lowercase);
+            let found = sorted.binary_search_by(|known| known.iter().copied().cmp(lower()));
+            found.is_ok()
+        };
+        self.forget(|fill| match &fill.0.state.lock().head {
+            None => true,
+            Some(head) => head
+                .iter()
+                .any(|(name, value, _)| tags_of(name, value).any(is_named)),
+        });
+    }
+
+    fn forget(&self, is_covered: impl Fn(&Fill) -> bool) {
         self.0.forgotten.fetch_add(1, Relaxed);
-        self.0.running.lock().clear();
+        let mut running = self.0.running.lock();
+        running.retain(|_, fill| !is_covered(fill));
     }
 
     /// Is there a fill whose body is complete, and whose entry is not in the index yet? Then an entry found in the
@@ -109,7 +134,7 @@ impl Fills {
         self.len() == 0
     }
 
-    fn filler(&self, key: Key, window_bytes: usize, is_alone: bool) -> Filler {
+    fn filler(&self, key: FillKey, window_bytes: usize, is_alone: bool) -> Filler {
         let number = BeginStamp {
             begun: self.0.begun.fetch_add(1, Relaxed),
             forgotten: self.0.forgotten.load(Relaxed),

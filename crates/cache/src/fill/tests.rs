@@ -2,6 +2,7 @@
 
 use super::*;
 use futures_of::{is_pending, now};
+use message::{Field, HeaderId, Span};
 use proptest::prelude::*;
 use tokio::runtime::Builder;
 
@@ -27,6 +28,19 @@ fn key() -> Key {
     Key::of(b"k")
 }
 
+fn fill_key() -> FillKey {
+    variant_of("k", "k")
+}
+
+/// A fill of the key `text`, found by the key of `variant`.
+fn variant_of(text: &'static str, variant: &str) -> FillKey {
+    FillKey {
+        key: Key::of(variant.as_bytes()),
+        main: Key::of(text.as_bytes()),
+        text: Bytes::from_static(text.as_bytes()),
+    }
+}
+
 fn head() -> ResponseHead {
     ResponseHead::new(Bytes::from_static(b"HTTP/1.1 200 OK\r\n\r\n"))
 }
@@ -41,7 +55,7 @@ fn bytes(text: &'static [u8]) -> Option<NextPiece> {
 
 #[test]
 fn followers_get_everything_at_their_own_speed() {
-    let filler = Filler::alone(key(), 10_000);
+    let filler = Filler::alone(fill_key(), 10_000);
     let requester = filler.requester().unwrap();
     let slow = filler.fill().follow().unwrap();
     assert!(is_pending(requester.head()));
@@ -64,7 +78,7 @@ fn followers_get_everything_at_their_own_speed() {
 
 #[test]
 fn a_lost_origin_is_told() {
-    let filler = Filler::alone(key(), 10_000);
+    let filler = Filler::alone(fill_key(), 10_000);
     let requester = filler.requester().unwrap();
     let early = filler.fill().follow().unwrap();
     push(&filler, b"half").unwrap().unwrap();
@@ -79,11 +93,11 @@ fn a_lost_origin_is_told() {
 #[test]
 fn a_private_response_is_the_requesters() {
     let fills = Fills::default();
-    let Role::Fill(filler) = fills.join(key(), 10_000) else {
+    let Role::Fill(filler) = fills.join(fill_key(), 10_000) else {
         panic!("nobody fills");
     };
     let requester = filler.requester().unwrap();
-    let Role::Follow(fill) = fills.join(key(), 10_000) else {
+    let Role::Follow(fill) = fills.join(fill_key(), 10_000) else {
         panic!("somebody fills");
     };
     let guest = fill.follow().unwrap();
@@ -98,7 +112,7 @@ fn a_private_response_is_the_requesters() {
 
 #[test]
 fn without_a_file_the_slowest_follower_holds_the_origin() {
-    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
     let (fast, slow) = (filler.requester().unwrap(), filler.fill().follow().unwrap());
     assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
     assert_eq!(
@@ -119,7 +133,7 @@ fn without_a_file_the_slowest_follower_holds_the_origin() {
 
 #[test]
 fn with_a_file_a_slow_follower_does_not_hold_the_origin() {
-    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
     let (writer, slow) = (filler.writer().unwrap(), filler.requester().unwrap());
     assert!(push(&filler, b"aaaa").is_some() && push(&filler, b"bbbb").is_some());
     assert_eq!(
@@ -149,7 +163,7 @@ fn with_a_file_a_slow_follower_does_not_hold_the_origin() {
 
 #[test]
 fn a_disk_that_does_not_keep_up_can_be_left_behind() {
-    let filler = Filler::alone(key(), 2 * (4 + PIECE_COST));
+    let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
     let (writer, requester) = (filler.writer().unwrap(), filler.requester().unwrap());
     assert!(push(&filler, b"aaaa").is_some());
     assert_eq!(now(writer.next()), bytes(b"aaaa"));
@@ -171,7 +185,7 @@ fn a_disk_that_does_not_keep_up_can_be_left_behind() {
 
 #[test]
 fn a_writer_that_leaves_stops_storing() {
-    let filler = Filler::alone(key(), 10_000);
+    let filler = Filler::alone(fill_key(), 10_000);
     let (writer, requester) = (filler.writer().unwrap(), filler.requester().unwrap());
     drop(writer);
     assert_eq!(push(&filler, b"a"), Some(Ok(())));
@@ -182,22 +196,22 @@ fn a_writer_that_leaves_stops_storing() {
 #[test]
 fn one_fill_for_a_key_until_it_ends_or_is_taken_over() {
     let fills = Fills::default();
-    let Role::Fill(first) = fills.join(key(), 100) else {
+    let Role::Fill(first) = fills.join(fill_key(), 100) else {
         panic!("nobody fills");
     };
-    assert!(matches!(fills.join(key(), 100), Role::Follow(fill) if fill.is(first.fill())));
-    let second = fills.take_over(key(), 100);
+    assert!(matches!(fills.join(fill_key(), 100), Role::Follow(fill) if fill.is(first.fill())));
+    let second = fills.take_over(fill_key(), 100);
     first.finish();
     assert!(fills.running(&key()).unwrap().is(second.fill()));
     drop(second);
     assert!(fills.is_empty());
-    assert!(matches!(fills.join(key(), 100), Role::Fill(_)));
+    assert!(matches!(fills.join(fill_key(), 100), Role::Fill(_)));
 }
 
 #[test]
 fn a_stored_fill_is_listed_until_its_writer_leaves() {
     let fills = Fills::default();
-    let Role::Fill(filler) = fills.join(key(), 10_000) else {
+    let Role::Fill(filler) = fills.join(fill_key(), 10_000) else {
         panic!("nobody fills");
     };
     let writer = filler.writer().unwrap();
@@ -226,7 +240,7 @@ proptest! {
         let runtime = Builder::new_current_thread().build_local(Default::default()).unwrap();
         runtime.block_on(async {
             let body: Bytes = (0..pieces.iter().sum::<usize>()).map(|at| (at % 253) as u8).collect::<Vec<_>>().into();
-            let filler = Filler::alone(key(), window);
+            let filler = Filler::alone(fill_key(), window);
             let writer = filler.writer().filter(|_| saves);
             let readers: Vec<_> = delays.iter().map(|delay| {
                 let (follower, body) = (filler.fill().follow().unwrap(), body.clone());
@@ -285,7 +299,7 @@ fn a_complete_response_is_followed_until_it_is_indexed() {
     let fills = Fills::default();
     for body in [&b"whole"[..], b""] {
         for is_storing in [true, false] {
-            let Role::Fill(filler) = fills.join(key(), 10_000) else {
+            let Role::Fill(filler) = fills.join(fill_key(), 10_000) else {
                 panic!("nobody fills");
             };
             let (requester, fill) = (filler.requester().unwrap(), filler.fill().clone());
@@ -309,7 +323,7 @@ fn a_complete_response_is_followed_until_it_is_indexed() {
         }
     }
     // From then on, requests join one that was alone.
-    let alone = fills.alone(key(), 10_000);
+    let alone = fills.alone(fill_key(), 10_000);
     let fill = alone.fill().clone();
     let unindexed = alone.finish_with(head().into(), Bytes::from_static(b"a"), true);
     assert!(fills.running(&key()).is_some_and(|other| other.is(&fill)));
@@ -320,11 +334,11 @@ fn a_complete_response_is_followed_until_it_is_indexed() {
 #[test]
 fn a_fill_that_was_alone_is_joined_once_complete_unless_a_newer_one_is() {
     let fills = Fills::default();
-    let Role::Fill(first) = fills.join(key(), 1000) else {
+    let Role::Fill(first) = fills.join(fill_key(), 1000) else {
         panic!("nobody fills");
     };
     let alone = || {
-        let filler = fills.alone(key(), 1000);
+        let filler = fills.alone(fill_key(), 1000);
         let (fill, writer) = (filler.fill().clone(), filler.writer().unwrap());
         (filler, fill, writer)
     };
@@ -340,11 +354,67 @@ fn a_fill_that_was_alone_is_joined_once_complete_unless_a_newer_one_is() {
     drop((second_writer, third_writer));
     assert!(fills.is_empty() && !fills.has_complete());
     let (fourth, _, _writer) = alone();
-    fills.forget(&key());
+    fills.forget_key(&key());
     fourth.finish();
     assert!(fills.is_empty(), "it was purged");
     let (fifth, _, writer) = alone();
     drop(writer);
     fifth.finish();
     assert!(fills.is_empty(), "nobody will find it");
+}
+
+#[test]
+fn a_purge_closes_the_fills_that_it_covers_and_no_others() {
+    let listed = |purge: &dyn Fn(&Fills)| {
+        let fills = Fills::default();
+        let keys = [
+            ("a/1", "a/1"),
+            ("a/1", "a variant of it"),
+            ("a/2", "a/2"),
+            ("b/1", "b/1"),
+        ];
+        let _fillers = keys.map(|(text, variant)| fills.join(variant_of(text, variant), 100));
+        purge(&fills);
+        keys.map(|(_, variant)| fills.running(&Key::of(variant.as_bytes())).is_some())
+    };
+    assert_eq!(
+        listed(&|fills| fills.forget_key(&Key::of(b"a/1"))),
+        [false, false, true, true]
+    );
+    assert_eq!(
+        listed(&|fills| fills.forget_prefix(b"a/")),
+        [false, false, false, true]
+    );
+}
+
+#[test]
+fn a_purge_by_tag_keeps_a_response_without_that_tag_joinable() {
+    let fills = Fills::default();
+    let complete = |text, line: &'static str| {
+        let Role::Fill(filler) = fills.join(variant_of(text, text), 100) else {
+            panic!("nobody fills");
+        };
+        let mut head = ResponseHead::new(Bytes::from_static(line.as_bytes()));
+        let colon = line.find(':').expect("it is a line");
+        head.push(Field {
+            name: Span::new(0, colon),
+            value: Span::new(colon + 1, line.len()),
+            id: HeaderId::Other,
+        });
+        filler.finish_with(head.into(), Bytes::from_static(b"body"), true)
+    };
+    let _unindexed = [
+        complete("a", "Cache-Tag: News, front"),
+        complete("b", "Surrogate-Key: sport front"),
+        complete("c", "X-Tag: news"),
+    ];
+    let Role::Fill(_without_head) = fills.join(variant_of("d", "d"), 100) else {
+        panic!("nobody fills");
+    };
+    let listed =
+        || ["a", "b", "c", "d"].map(|text| fills.running(&Key::of(text.as_bytes())).is_some());
+    assert_eq!(listed(), [true; 4]);
+    fills.forget_tags(&[b"other".to_vec(), b"nEWS".to_vec()]);
+    assert_eq!(listed(), [false, true, true, false]);
+    assert!(fills.has_complete());
 }

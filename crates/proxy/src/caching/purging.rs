@@ -38,12 +38,12 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
     let done = match cache_request.key_text.strip_suffix(b"*") {
         _ if !tags.is_empty() => {
             let done = purge_tags(cache_request, local, &tags).await;
-            cache_request.cache.fills.forget_all();
+            cache_request.cache.fills.forget_tags(&tags);
             done.map(|()| true)
         }
         Some(prefix) => {
             let done = store.purge_prefix(local, prefix).await;
-            cache_request.cache.fills.forget_all();
+            cache_request.cache.fills.forget_prefix(prefix);
             done.map(|()| true)
         }
         None => {
@@ -52,7 +52,7 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
                 .running(&cache_request.main)
                 .is_some_and(|fill| fill.is_complete());
             let done = store.purge(local, &cache_request.main).await;
-            fills.forget(&cache_request.main);
+            fills.forget_key(&cache_request.main);
             done.map(|was_there| was_there || is_coming)
         }
     };
@@ -97,7 +97,7 @@ pub(crate) async fn invalidate(request: &mut Request, passing: &Passing, status:
     };
     let key = Key::of(&cache_request::key_text(request, passing));
     let done = store.purge(local(request), &key).await;
-    cache.fills.forget(&key);
+    cache.fills.forget_key(&key);
     if let Err(error) = done {
         cache.tell("it cannot be purged", &error);
     }

@@ -1,7 +1,7 @@
 //! Fills and a store together, as a proxy uses them.
 
 use super::*;
-use crate::fill::{Filler, Fills, Follower, NextPiece, Role, Sharing};
+use crate::fill::{FillKey, Filler, Fills, Follower, NextPiece, Role, Sharing};
 use message::ResponseHead;
 
 /// Writes the bytes of a fill.
@@ -73,7 +73,12 @@ fn fill_and_follow(window: usize) {
         let bench = Bench::new();
         let store = bench.walked().await;
         let fills = Fills::default();
-        let Role::Fill(filler) = fills.join(Key::of(b"k"), window) else {
+        let key = FillKey {
+            key: Key::of(b"k"),
+            main: Key::of(b"k"),
+            text: Bytes::from_static(b"k"),
+        };
+        let Role::Fill(filler) = fills.join(key, window) else {
             panic!("nobody fills");
         };
         let writing = begin(&bench, &store).await;

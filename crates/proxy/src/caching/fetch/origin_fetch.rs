@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cache::Key;
 use cache::KeyState;
-use cache::fill::{Ending, Fill, Filler, Follower, Role};
+use cache::fill::{Ending, Fill, FillKey, Filler, Follower, Role};
 use cache::freshness::OriginFailure as Lost;
 use cache::store::Hit;
 use cache::{Lifetime, variant};
@@ -57,8 +57,12 @@ pub(crate) struct FetchParams {
 }
 
 impl FetchParams {
-    fn key(&self, cache_request: &CacheRequest<'_>) -> Key {
-        self.looked_for.unwrap_or(cache_request.main)
+    fn key(&self, cache_request: &CacheRequest<'_>) -> FillKey {
+        FillKey {
+            key: self.looked_for.unwrap_or(cache_request.main),
+            main: cache_request.main,
+            text: cache_request.key_text.clone(),
+        }
     }
 }
 
@@ -85,8 +89,9 @@ pub(crate) async fn fetch(
     if cache_request.rules.demands_anew(&cache_request.wishes) {
         return fetch_anew(request, cache_request, params).await;
     }
-    let key = params.key(cache_request);
-    match cache_request.cache.fills.join(key, WINDOW_BYTES) {
+    let fill_key = params.key(cache_request);
+    let key = fill_key.key;
+    match cache_request.cache.fills.join(fill_key, WINDOW_BYTES) {
         Role::Fill(filler) if params.may_have_come && is_stored(cache_request, &key) => {
             filler.end_without(Ending::Renewed);
             Fetched::Again
@@ -499,7 +504,7 @@ async fn follow(
     mut fill: Fill,
 ) -> Fetched {
     cache_request.cache.counters.follow();
-    let key = params.key(cache_request);
+    let key = params.key(cache_request).key;
     let begun = now_ms();
     // Terminates: each turn waits for a part of the timeout, or takes the lead.
     loop {
