@@ -31,6 +31,7 @@ mod geo;
 mod headers;
 mod headers_more;
 mod host;
+mod http2;
 mod large;
 mod limits;
 mod listen;

@@ -1,6 +1,7 @@
 //! The program under test, running: its process, connections and logs.
 
 use crate::client::{Connection, PATIENCE};
+use crate::http2::Http2Client;
 use crate::reply::Reply;
 use crate::site::{Refused, Site};
 use nix::sys::signal::{Signal, kill};
@@ -75,6 +76,12 @@ impl Server {
     pub fn connect_to(&self, index: usize) -> Connection {
         let address = (Ipv4Addr::LOCALHOST, self.site.port(index));
         Connection::new(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    /// A connection to the first port over HTTP/2, by prior knowledge.
+    pub fn connect_http2(&self) -> Http2Client {
+        let address = (Ipv4Addr::LOCALHOST, self.site.port(0));
+        Http2Client::new(TcpStream::connect(address).expect("the server listens"))
     }
 
     /// Sends bytes over a new connection and returns all that comes until the server closes.

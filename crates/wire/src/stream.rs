@@ -207,7 +207,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of shutdown(2).
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         self.close_notify();
         self.socket.shutdown_write()
     }

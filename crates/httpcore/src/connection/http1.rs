@@ -23,6 +23,7 @@ use runtime::{Idle, Seat, Waiting};
 
 use super::answer::{Counted, Started};
 use super::finish::After;
+use super::http2::{self, Spoken};
 use super::{proxy_protocol, tls_handshake, zones};
 use crate::client::Client;
 use crate::connection::answer;
@@ -54,6 +55,17 @@ pub(super) fn run<R: Responder>(
         {
             return close(seat, link);
         }
+        if http2::may_come(client)
+            && let Some(open) = link.take()
+        {
+            match Box::pin(http2::detect(open, client)).await {
+                Spoken::Http1(open) => link = Some(open),
+                Spoken::Http2(open) => {
+                    return Box::pin(http2::run::<R>(client, seat, open)).await;
+                }
+                Spoken::Nothing(open) => return close(seat, Some(open)),
+            }
+        }
         let mut keepalive = None;
         while let Some(open) = &mut link
             && wait(open, client, keepalive).await
@@ -81,7 +93,7 @@ fn close(seat: Seat, link: Option<Link>) {
 }
 
 /// Waits for the first byte of a request; `false`: the connection is over.
-async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> bool {
+pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> bool {
     let Link { wire, place } = link;
     if wire.has_unread() {
         turn::go_on().await;

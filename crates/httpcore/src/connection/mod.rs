@@ -8,6 +8,7 @@ pub mod absolute_redirect;
 mod answer;
 mod finish;
 mod http1;
+pub mod http2;
 pub mod panic_guard;
 pub mod post_action;
 pub mod proxy_protocol;

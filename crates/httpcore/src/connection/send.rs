@@ -220,6 +220,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
         has_body: has_body && !is_tunnel,
         has_trailers,
         may_chunk: settings.sending.chunked_transfer_encoding,
+        frame_max: settings.sending.http2_chunk_size.bytes(),
     };
     let has_explicit_end = request.transport.frame(response, &extent);
     if request.client.loop_.is_leaving() {

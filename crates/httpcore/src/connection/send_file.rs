@@ -105,13 +105,15 @@ pub(super) async fn send_file(
     let begun = request.sent.get().bytes;
     while offset < end {
         let upto = end.min(offset.saturating_add(allowed(request, delivery, begun).await));
-        let start = offset;
+        let (start, before) = (offset, request.transport.sent());
         let part = (&mut offset, upto);
         let outcome = request
             .transport
             .send_file(&disk, &range.file, part, delivery.timeout, &access)
             .await;
         request.add_sent(offset - start);
+        // What the protocol has put around it.
+        request.count(before, 0);
         outcome.map_err(Stop::Disk)?;
     }
     Ok(())

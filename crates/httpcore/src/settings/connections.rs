@@ -108,6 +108,9 @@ directives! {
         limit_rate_after: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";
         /// Sends responses of unknown length in chunks to HTTP/1.1 clients; with `off` they end with the connection.
         chunked_transfer_encoding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Sets the maximum size of the frames that a response's body is sent in over HTTP/2; they never get larger than
+        /// 16k.
+        http2_chunk_size: ChunkSize = "8k", [HTTP | SERVER | LOCATION] 1;
     }
 }
 
@@ -123,6 +126,29 @@ directives! {
         lingering_timeout: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
         /// Resets connections that timed out, so that the kernel keeps nothing for them.
         reset_timedout_connection: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+/// `http2_chunk_size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkSize(usize);
+
+impl ChunkSize {
+    /// The size in bytes; at least 1.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.0
+    }
+}
+
+impl Value for ChunkSize {
+    const SYNTAX: &'static str = "size";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match Size::parse(args, scope)?.bytes() {
+            0 => Err(Problem::new("the http2 chunk size cannot be zero")),
+            bytes => Ok(Self(bytes)),
+        }
     }
 }
 

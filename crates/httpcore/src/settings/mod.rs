@@ -11,6 +11,7 @@ pub mod core;
 pub mod error_pages;
 pub mod files;
 pub mod given;
+pub mod http2;
 mod logs;
 pub mod post_action;
 pub mod redirects;
@@ -38,6 +39,7 @@ pub use self::core::CoreSettings;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::tls::ServerTls;
 use ::logs::getaddrinfo::Hosts;
+pub use http2::Http2Settings;
 pub use server::ServerSettings;
 use slots::Slotted;
 
@@ -131,6 +133,8 @@ pub struct Server {
     pub settings: ServerSettings,
     /// The limits of a request header, out of these settings.
     pub limits: HeadLimits,
+    /// Its settings for HTTP/2.
+    pub http2: Arc<Http2Settings>,
     /// The location that stands for the server itself; its `inner` are the server's locations.
     pub location: LocationId,
     /// Its locations `@name`, in the order of the configuration.

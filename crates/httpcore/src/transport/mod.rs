@@ -1,12 +1,13 @@
 //! The way of one request's bytes from the client and back: the operations that the core needs of a protocol.
 //!
-//! There is one variant for each protocol, and one for requests without a client. A request of a multiplexed connection
-//! (HTTP/2, HTTP/3) becomes another one; a connection of such a protocol has many at a time. Not here: the meaning of a
+//! There is one variant for each protocol, and one for requests without a client. A connection of a multiplexed protocol
+//! (HTTP/2) has many at a time, each a variant of its own. Not here: the meaning of a
 //! request, the client's address ([`crate::client::Client`]), what is counted and logged. Invariant: the enum is
 //! closed, and each operation is a match, so that the way of a small response costs no dynamic call.
 
 mod detached;
 pub mod http1;
+pub mod http2;
 #[cfg(any(test, feature = "testing"))]
 mod test_client;
 mod tunnel;
@@ -24,6 +25,7 @@ use crate::Response;
 
 pub use detached::{Detached, Leave};
 pub use http1::Http1;
+pub use http2::Http2;
 #[cfg(any(test, feature = "testing"))]
 pub use test_client::TestClient;
 pub use tunnel::{ClientSide, Tunnel};
@@ -36,6 +38,8 @@ pub use tunnel::{ClientSide, Tunnel};
 pub enum Transport {
     /// An HTTP/1 connection in the hands of its request.
     Http1(Http1),
+    /// A stream of an HTTP/2 connection.
+    Http2(Box<Http2>),
     /// None: a sub-request, or one that goes on after its response was sent.
     None(Detached),
     /// No socket, but the client of a test.
@@ -61,6 +65,8 @@ pub struct Extent {
     pub has_trailers: bool,
     /// Whether chunks are allowed (`chunked_transfer_encoding`).
     pub may_chunk: bool,
+    /// Maximum size of a frame of the body in bytes, where the protocol has frames (`http2_chunk_size`).
+    pub frame_max: usize,
 }
 
 /// A head to be sent.
@@ -103,6 +109,7 @@ macro_rules! on {
     ($self:ident, $transport:ident => $call:expr, none => $none:expr) => {
         match $self {
             Self::Http1($transport) => $call,
+            Self::Http2($transport) => $call,
             Self::None(_) => $none,
             #[cfg(any(test, feature = "testing"))]
             Self::Test($transport) => $call,
@@ -149,7 +156,12 @@ impl Transport {
     /// Whether the request came whole with the event for which the loop was last woken.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
-        on!(self, it => it.is_prompt(), none => false)
+        match self {
+            Self::Http1(it) => it.is_prompt(),
+            Self::Http2(_) | Self::None(_) => false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.is_prompt(),
+        }
     }
 
     /// Whether bytes of the next request came together with this one's head (`$pipe`).
@@ -157,6 +169,7 @@ impl Transport {
     pub fn is_pipelined(&self) -> bool {
         match self {
             Self::Http1(it) => it.is_pipelined(),
+            Self::Http2(_) => false,
             Self::None(detached) => detached.is_pipelined,
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => it.is_pipelined(),
@@ -173,6 +186,7 @@ impl Transport {
     pub async fn peer_closed(&self) {
         match self {
             Self::Http1(it) => it.peer_closed().await,
+            Self::Http2(it) => it.peer_closed().await,
             Self::None(detached) => detached.peer_closed().await,
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => it.peer_closed().await,
@@ -213,7 +227,13 @@ impl Transport {
         timeout: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), BodyStop> {
-        on!(self, it => it.read_body(timeout, out).await, none => Ok(()))
+        match self {
+            Self::Http1(it) => it.read_body(timeout, out).await,
+            Self::Http2(it) => Box::pin(it.read_body(timeout, out)).await,
+            Self::None(_) => Ok(()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.read_body(timeout, out).await,
+        }
     }
 
     /// Reads the rest of the body and throws it away, for at most `total`, with at most `between` from one piece to the
@@ -226,7 +246,16 @@ impl Transport {
         total: Duration,
         between: Duration,
     ) -> Result<(), BodyStop> {
-        on!(self, it => it.discard_body(total, between).await, none => Ok(()))
+        match self {
+            Self::Http1(it) => it.discard_body(total, between).await,
+            Self::Http2(it) => {
+                it.discard_body();
+                Ok(())
+            }
+            Self::None(_) => Ok(()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.discard_body(total, between).await,
+        }
     }
 
     /// Whether the client may use the connection for another request.
@@ -234,6 +263,7 @@ impl Transport {
     pub fn is_persistent(&self) -> bool {
         match self {
             Self::Http1(it) => it.is_persistent(),
+            Self::Http2(it) => it.is_persistent(),
             Self::None(detached) => detached.is_persistent,
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => it.is_persistent(),
@@ -244,6 +274,7 @@ impl Transport {
     pub fn close_after_response(&mut self) {
         match self {
             Self::Http1(it) => it.close_after_response(),
+            Self::Http2(it) => it.close_after_response(),
             Self::None(detached) => detached.is_persistent = false,
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => it.close_after_response(),
@@ -255,13 +286,25 @@ impl Transport {
     /// # Errors
     /// Those of the socket.
     pub async fn invite(&mut self, timeout: Duration) -> Result<(), wire::Error> {
-        on!(self, it => it.invite(timeout).await, none => Ok(()))
+        match self {
+            Self::Http1(it) => it.invite(timeout).await,
+            Self::Http2(it) => it.invite(),
+            Self::None(_) => Ok(()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.invite(timeout).await,
+        }
     }
 
     /// Whether the client may be sent interim responses (RFC 9110, 15.2).
     #[must_use]
     pub fn takes_interim(&self) -> bool {
-        on!(self, it => it.takes_interim(), none => false)
+        match self {
+            Self::Http1(it) => it.takes_interim(),
+            Self::Http2(_) => true,
+            Self::None(_) => false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.takes_interim(),
+        }
     }
 
     /// Sends an interim response.
@@ -274,7 +317,13 @@ impl Transport {
         status: u16,
         lines: &[Header],
     ) -> Result<(), wire::Error> {
-        on!(self, it => it.interim(timeout, status, lines).await, none => Ok(()))
+        match self {
+            Self::Http1(it) => it.interim(timeout, status, lines).await,
+            Self::Http2(it) => it.interim(status, lines),
+            Self::None(_) => Ok(()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.interim(timeout, status, lines).await,
+        }
     }
 
     /// Decides how the end of a response is marked, and whether the connection must be closed for that. Returns whether
@@ -286,34 +335,68 @@ impl Transport {
     /// Whether the response is sent in chunks (RFC 9112, 7.1).
     #[must_use]
     pub fn is_chunked(&self) -> bool {
-        on!(self, it => it.is_chunked(), none => false)
+        match self {
+            Self::Http1(it) => it.is_chunked(),
+            Self::Http2(_) | Self::None(_) => false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.is_chunked(),
+        }
     }
 
     /// Whether the client can tell the end of a response, with or without a body, before the connection ends.
     #[must_use]
     pub fn tells_end(&self, response: &Response, has_body: bool) -> bool {
-        on!(self, it => it.tells_end(response, has_body), none => true)
+        match self {
+            Self::Http1(it) => it.tells_end(response, has_body),
+            Self::Http2(_) | Self::None(_) => true,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.tells_end(response, has_body),
+        }
     }
 
     /// Whether head and body of a response may be sent by one [`Transport::send_now`].
     #[must_use]
     pub fn sends_at_once(&self) -> bool {
-        on!(self, it => it.sends_at_once(), none => false)
+        match self {
+            Self::Http1(it) => it.sends_at_once(),
+            Self::Http2(_) => true,
+            Self::None(_) => false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.sends_at_once(),
+        }
     }
 
     /// Lets the next piece wait for the bytes that follow it, for at most 200 ms.
     pub fn hold_next(&mut self, holds: bool) {
-        on!(self, it => it.hold_next(holds), none => ());
+        match self {
+            Self::Http1(it) => it.hold_next(holds),
+            // Its driver gathers by itself.
+            Self::Http2(_) | Self::None(_) => {}
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.hold_next(holds),
+        }
     }
 
     /// Gathers small pieces to full packets from here on, or no longer (no `tcp_nodelay`).
     pub fn gather(&self, gathers: bool) {
-        on!(self, it => it.gather(gathers), none => ());
+        match self {
+            Self::Http1(it) => it.gather(gathers),
+            // Its driver gathers by itself.
+            Self::Http2(_) | Self::None(_) => {}
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.gather(gathers),
+        }
     }
 
     /// Holds back packets that are not full from here on, or no longer (`tcp_nopush`).
     pub fn cork(&self, corks: bool) {
-        on!(self, it => it.cork(corks), none => ());
+        match self {
+            Self::Http1(it) => it.cork(corks),
+            // Its driver gathers by itself.
+            Self::Http2(_) | Self::None(_) => {}
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.cork(corks),
+        }
     }
 
     /// Sends as much of a piece as is taken at once.
@@ -330,7 +413,13 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send_bytes`].
     pub async fn open_piece(&mut self, timeout: Duration, len: u64) -> Result<(), wire::Error> {
-        on!(self, it => it.open_piece(timeout, len).await, none => Err(wire::Error::Closed))
+        match self {
+            Self::Http1(it) => it.open_piece(timeout, len).await,
+            Self::Http2(_) => Ok(()),
+            Self::None(_) => Err(wire::Error::Closed),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.open_piece(timeout, len).await,
+        }
     }
 
     /// Sends bytes of an announced piece, of a body whose end is not explicit, or what [`Transport::send_now`] left;
@@ -339,7 +428,14 @@ impl Transport {
     /// # Errors
     /// [`wire::Error::Timeout`]: the client takes nothing; [`wire::Error::Io`]: it is gone.
     pub async fn send_bytes(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), wire::Error> {
-        on!(self, it => it.send_bytes(timeout, bytes).await, none => Err(wire::Error::Closed))
+        match self {
+            Self::Http1(it) => it.send_bytes(timeout, bytes).await,
+            Self::Http2(_) if bytes.is_empty() => Ok(()),
+            Self::Http2(it) => Box::pin(it.send_bytes(timeout, bytes)).await,
+            Self::None(_) => Err(wire::Error::Closed),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.send_bytes(timeout, bytes).await,
+        }
     }
 
     /// Ends an announced piece.
@@ -347,7 +443,13 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send_bytes`].
     pub async fn close_piece(&mut self, timeout: Duration) -> Result<(), wire::Error> {
-        on!(self, it => it.close_piece(timeout).await, none => Err(wire::Error::Closed))
+        match self {
+            Self::Http1(it) => it.close_piece(timeout).await,
+            Self::Http2(_) => Ok(()),
+            Self::None(_) => Err(wire::Error::Closed),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.close_piece(timeout).await,
+        }
     }
 
     /// Sends bytes of a file's copy in memory, without waiting; returns their number.
@@ -355,7 +457,14 @@ impl Transport {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`], and those of the socket.
     pub fn send_copy(&mut self, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
-        on!(self, it => it.send_copy(file, offset, len), none => Err(io::ErrorKind::NotConnected.into()))
+        match self {
+            Self::Http1(it) => it.send_copy(file, offset, len),
+            // It goes the way of all other files.
+            Self::Http2(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Self::None(_) => Err(io::ErrorKind::NotConnected.into()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.send_copy(file, offset, len),
+        }
     }
 
     /// Sends the bytes of a file from `offset`, which follows them, to before `end`. They are not counted by
@@ -376,6 +485,10 @@ impl Transport {
                 let sink = it.sink(timeout);
                 disk.send(file, offset, end, &sink, access).await
             }
+            Self::Http2(it) => {
+                let sending = it.send_file(disk, file, (offset, end), timeout, access);
+                Box::pin(sending).await
+            }
             Self::None(_) => Err(disk::Error::Socket(io::ErrorKind::NotConnected.into())),
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => disk.send(file, offset, end, &**it, access).await,
@@ -387,7 +500,13 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send_bytes`].
     pub async fn end(&mut self, timeout: Duration, trailers: &[Header]) -> Result<(), wire::Error> {
-        on!(self, it => it.end(timeout, trailers).await, none => Ok(()))
+        match self {
+            Self::Http1(it) => it.end(timeout, trailers).await,
+            Self::Http2(it) => it.end(trailers),
+            Self::None(_) => Ok(()),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(it) => it.end(timeout, trailers).await,
+        }
     }
 
     /// Bytes sent so far, with those before this request, and without those of files.

@@ -20,6 +20,8 @@ crate::variables! {
     "connection_requests" => fresh(|request, out| number(request.number, out));
     /// The connection's age in seconds with milliseconds.
     "connection_time" => fresh(|request, out| milliseconds(request.client.age_ms(), out));
+    /// `h2` over TLS, `h2c` in clear, where the request came over HTTP/2; otherwise empty.
+    "http2" => fresh(http2);
     /// `on` over TLS, otherwise empty.
     "https" => fresh(https);
     /// The client's address from the PROXY protocol.
@@ -58,6 +60,15 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
         Some(IpAddr::V4(ip)) => put(&ip.octets(), out),
         Some(IpAddr::V6(ip)) => put(&ip.octets(), out),
         None => put(b"unix:", out),
+    }
+}
+
+fn http2(request: &Request, out: &mut Vec<u8>) -> bool {
+    let is_http2 = request.head.version == message::Version::HTTP_2;
+    match (is_http2, request.client.scheme().is_secure()) {
+        (false, _) => false,
+        (true, true) => put(b"h2", out),
+        (true, false) => put(b"h2c", out),
     }
 }
 

@@ -405,6 +405,7 @@ fn finish_server(
         name,
         settings: finished,
         limits,
+        http2: groups.http2,
         location: itself,
         named,
         tls,

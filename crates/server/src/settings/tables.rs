@@ -90,6 +90,7 @@ use modules::secure_link::SecureLink;
 use super::told::{How, Told};
 use httpcore::settings::Location;
 use httpcore::settings::core::CoreSettings;
+use httpcore::settings::http2::Http2Settings;
 use httpcore::settings::server::ServerSettings;
 use httpcore::settings::types::Types;
 
@@ -100,6 +101,8 @@ sections! {
         pub server: ServerSettings,
         /// [`TlsSettings`].
         pub tls: TlsSettings,
+        /// [`Http2Settings`].
+        pub http2: Http2Settings,
     }
 }
 
@@ -530,6 +533,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
 
 /// The metrics of all modules, in the order in which they are shown.
 const METRICS: &[&ModuleMetrics] = &[
+    &httpcore::connection::http2::METRICS,
     &modules::limits::metrics::METRICS,
     &compression::METRICS,
     &auth_basic::METRICS,

@@ -1,4 +1,5 @@
-//! Reads the bytes before the first request of a connection: the header of the PROXY protocol, a handshake of TLS.
+//! Reads the bytes before the first request of a connection: the header of the PROXY protocol, a handshake of TLS, the
+//! preface of HTTP/2.
 
 use super::{Connection, Error, is_would_block};
 
@@ -63,5 +64,22 @@ impl Connection {
     pub fn put_back(&mut self, mut bytes: Vec<u8>) {
         bytes.append(&mut self.unread);
         self.unread = bytes;
+    }
+
+    /// Whether the bytes to come begin with `text`: reads as many of them as decide that,
+    /// and keeps them all.
+    ///
+    /// # Errors
+    /// Those of [`Connection::wait`], where the peer stopped before it was decided.
+    pub async fn begins_with(&mut self, text: &[u8], timeout: Duration) -> Result<bool, Error> {
+        let decided = |unread: &[u8]| {
+            let len = unread.len().min(text.len());
+            match unread[..len] == text[..len] {
+                false => Some(false),
+                true => (len == text.len()).then_some(true),
+            }
+        };
+        self.read_prologue(timeout, |bytes| decided(bytes).map(|begins| (0, begins)))
+            .await
     }
 }

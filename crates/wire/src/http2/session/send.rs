@@ -122,16 +122,31 @@ impl Session {
     /// # Errors
     /// The stream is closed, or has no head yet.
     pub fn data(&mut self, key: StreamKey, data: &[u8], is_end: bool) -> Result<usize, StreamGone> {
+        self.data_in_frames(key, data, is_end, PAYLOAD_MAX)
+    }
+
+    /// As [`Session::data`], in frames of at most `frame_max` bytes (at least 1, at most [`PAYLOAD_MAX`]).
+    ///
+    /// # Errors
+    /// As [`Session::data`].
+    pub fn data_in_frames(
+        &mut self,
+        key: StreamKey,
+        data: &[u8],
+        is_end: bool,
+        frame_max: usize,
+    ) -> Result<usize, StreamGone> {
         self.sending(key, Side::Body)?;
         let taken = self.sendable(key).min(data.len());
         let is_end = is_end && taken == data.len();
         if taken == 0 && !is_end {
             return Ok(0);
         }
-        let frames = taken.div_ceil(PAYLOAD_MAX).max(1);
+        let frame_max = frame_max.clamp(1, PAYLOAD_MAX);
+        let frames = taken.div_ceil(frame_max).max(1);
         for count in 0..frames {
-            let start = count * PAYLOAD_MAX;
-            let piece = &data[start..taken.min(start + PAYLOAD_MAX)];
+            let start = count * frame_max;
+            let piece = &data[start..taken.min(start + frame_max)];
             let at = self.begin_data(key);
             self.output.bytes().extend_from_slice(piece);
             self.finish_data(key, at, is_end && count + 1 == frames);

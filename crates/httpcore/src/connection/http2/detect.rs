@@ -1,0 +1,62 @@
+//! Which protocol a client speaks: the one chosen in the handshake of TLS, else what its first bytes say.
+
+use std::time::Duration;
+
+use wire::http2::session::PREFACE;
+
+use crate::client::Client;
+use crate::connection::http1;
+use crate::transport::http1::Link;
+
+/// A connection, by the protocol that its client speaks.
+pub enum Spoken {
+    /// HTTP/1.
+    Http1(Link),
+    /// HTTP/2.
+    Http2(Link),
+    /// None: the connection is over.
+    Nothing(Link),
+}
+
+/// Whether a client may speak HTTP/2: the default server of its address lets it, or it has chosen so.
+pub fn may_come(client: &Client) -> bool {
+    if let Some(tls) = client.tls() {
+        return tls.facts.alpn.as_deref() == Some(b"h2");
+    }
+    if client.is_plain_on_tls() {
+        return false;
+    }
+    let generation = client.http.generation();
+    let settings = &generation.settings;
+    client.entry(&generation).is_some_and(|entry| {
+        let entry = &settings.listens.entries()[entry];
+        entry.protocols.has_http2 || settings.server(entry.default).http2.http2
+    })
+}
+
+/// Finds out what a client speaks that may speak HTTP/2. Of an HTTP/1 client the bytes that it has sent are kept.
+pub async fn detect(mut link: Link, client: &Client) -> Spoken {
+    if client.tls().is_some() {
+        return Spoken::Http2(link);
+    }
+    if !http1::wait(&mut link, client, None).await {
+        return Spoken::Nothing(link);
+    }
+    match link.wire.begins_with(PREFACE, timeout(client)).await {
+        Ok(true) => Spoken::Http2(link),
+        // What has come is judged as the beginning of a request.
+        Ok(false) | Err(_) if link.wire.has_unread() => Spoken::Http1(link),
+        Ok(false) | Err(_) => Spoken::Nothing(link),
+    }
+}
+
+/// `client_header_timeout` of the default server.
+pub(super) fn timeout(client: &Client) -> Duration {
+    let generation = client.http.generation();
+    let settings = &generation.settings;
+    let entry = client.entry(&generation);
+    entry.map_or(Duration::ZERO, |entry| {
+        let server = settings.server(settings.listens.entries()[entry].default);
+        server.settings.client_header_timeout.duration()
+    })
+}

@@ -1,0 +1,473 @@
+//! The driver of a connection: reads what its client sends, writes what its requests have to say, and ends it.
+//!
+//! Invariants: the loop's scratch buffer is never borrowed across an `await`; an idle connection holds no buffer.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use runtime::{Idle, Seat, Waiting};
+use wire::http2::SessionConfig;
+use wire::{Timer, loop_clock, turn};
+
+use crate::client::Client;
+use crate::http_loop::generation::Generation;
+use crate::responder::Responder;
+use crate::settings::connections::Lingering;
+use crate::settings::{Location, Server};
+use crate::transport::http1::Link;
+use crate::transport::http2::Http2Connection;
+
+use super::events::{self, Input, Pause};
+use super::figures::Http2Counters;
+use super::request::{self, Opened};
+
+/// Bytes of unsent output from which on nothing is read: the client does not take its answers.
+const UNSENT_MAX: usize = 512 << 10;
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finish {
+    /// After all that was to be sent.
+    Orderly,
+    /// Whatever is to be sent.
+    AtOnce,
+}
+
+/// What the driver waits for, of its client alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Nothing: requests are being answered.
+    Nothing,
+    /// The next request.
+    Request,
+    /// The rest of a frame.
+    Frame,
+}
+
+/// Serves a connection to its end.
+pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
+    client.loop_.figures.of::<Http2Counters>().connections[0].add(1);
+    let Link { mut wire, place } = link;
+    let unread = wire.take_unread();
+    let owner = Rc::clone(wire.owner());
+    let (config, read_max) = begin(client);
+    let connection = Http2Connection::new(wire.stream, place, Rc::clone(&owner), config);
+    let mut driver = Driver {
+        connection: &connection,
+        client,
+        unread,
+        read_max,
+        has_paused: false,
+        is_broken: false,
+        timer: owner.wheel.timer(),
+        waits: Wait::Nothing,
+        write_timer: owner.wheel.timer(),
+        is_write_armed: false,
+        is_leaving: false,
+        opened: Vec::new(),
+    };
+    let mut idle = None;
+    let finish = poll_fn(|context| driver.poll::<R>(&mut idle, context)).await;
+    drop(idle);
+    connection.close();
+    if finish == Finish::Orderly && lingers(client) {
+        driver.linger().await;
+    }
+    drop(seat);
+    connection.stream.close_notify();
+    let _ = connection.stream.shutdown_write();
+}
+
+/// What the session of a new connection is begun with, and the bytes to be read at once.
+fn begin(client: &Client) -> (SessionConfig, usize) {
+    let generation = client.http.generation();
+    let Some(server) = default_server(client, &generation) else {
+        return (SessionConfig::default(), usize::MAX);
+    };
+    let config = SessionConfig {
+        limits: events::limits(&server.limits),
+        ..server.http2.session()
+    };
+    (config, server.http2.http2_recv_buffer_size.bytes())
+}
+
+fn default_server<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Server> {
+    let settings = &generation.settings;
+    let entry = client.entry(generation)?;
+    Some(settings.server(settings.listens.entries()[entry].default))
+}
+
+fn default_location<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Location> {
+    let server = default_server(client, generation)?;
+    Some(generation.settings.location(server.location))
+}
+
+fn lingers(client: &Client) -> bool {
+    let generation = client.http.generation();
+    let location = default_location(client, &generation);
+    location.is_some_and(|it| it.settings.closing.lingering_close != Lingering::Off)
+}
+
+struct Driver<'a> {
+    connection: &'a Rc<Http2Connection>,
+    client: &'a Rc<Client>,
+    /// Bytes that were read and not used: the beginning of a frame, or what waits for the next turn.
+    unread: Vec<u8>,
+    /// Maximum number of bytes of a read.
+    read_max: usize,
+    /// Whether `unread` has more than the beginning of a frame.
+    has_paused: bool,
+    /// Whether a fault has ended the session.
+    is_broken: bool,
+    /// For what the client is waited for.
+    timer: Timer,
+    waits: Wait,
+    /// For the socket to take something.
+    write_timer: Timer,
+    is_write_armed: bool,
+    /// Whether GOAWAY was sent.
+    is_leaving: bool,
+    opened: Vec<Opened>,
+}
+
+impl<'a> Driver<'a> {
+    fn poll<R: Responder>(
+        &mut self,
+        idle: &mut Option<Idle<'a>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Finish> {
+        self.connection.set_driver(context);
+        if self.connection.is_closed() {
+            return Poll::Ready(Finish::AtOnce);
+        }
+        if let Some(finish) = self.read::<R>(context) {
+            return Poll::Ready(finish);
+        }
+        self.leave_if_due();
+        // Streams that wait for room get it once before the driver waits for the socket.
+        if let Err(finish) = self.write(context) {
+            return Poll::Ready(finish);
+        }
+        self.connection.grant();
+        let (is_done, is_written) = self
+            .connection
+            .with_session(|session| (session.is_done(), session.output().is_empty()));
+        if is_done && is_written {
+            return Poll::Ready(Finish::Orderly);
+        }
+        self.wait(idle, context)
+    }
+
+    /// Reads until there is nothing more, or the turn is over. `Some`: the connection is over.
+    fn read<R: Responder>(&mut self, context: &mut Context<'_>) -> Option<Finish> {
+        let now_ms = loop_clock::monotonic_ms();
+        self.connection
+            .with_session(|session| session.begin_turn(now_ms));
+        if std::mem::take(&mut self.has_paused) {
+            let bytes = std::mem::take(&mut self.unread);
+            let generation = self.take_events(&bytes, now_ms);
+            self.begin_requests::<R>(generation);
+        }
+        while !self.has_paused && !self.is_broken && !self.is_full() {
+            match self.connection.stream.poll_readable(context) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Some(self.lost(&error)),
+                Poll::Ready(Ok(())) => {}
+            }
+            match self.read_once::<R>(now_ms) {
+                Ok(0) => return Some(self.left()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Some(self.lost(&error)),
+            }
+        }
+        if self.has_paused {
+            turn::put_off(context.waker());
+        }
+        None
+    }
+
+    /// Reads once, and takes in what came; returns the number of bytes.
+    fn read_once<R: Responder>(&mut self, now_ms: u64) -> io::Result<usize> {
+        let owner = Rc::clone(&self.connection.owner);
+        let kept = std::mem::take(&mut self.unread);
+        let (outcome, opened) = owner.with_scratch(|scratch| {
+            let max = scratch.len().min(self.read_max.max(kept.len() + 1));
+            scratch[..kept.len()].copy_from_slice(&kept);
+            let count = match self
+                .connection
+                .stream
+                .try_read(&mut scratch[kept.len()..max])
+            {
+                Ok(count) => count,
+                Err(error) => return (Err(error), None),
+            };
+            self.connection.with_session(|session| session.begin_read());
+            (
+                Ok(count),
+                Some(self.take_events(&scratch[..kept.len() + count], now_ms)),
+            )
+        });
+        match opened {
+            Some(generation) => self.begin_requests::<R>(generation),
+            None => self.unread = kept,
+        }
+        outcome
+    }
+
+    fn take_events(&mut self, bytes: &[u8], now_ms: u64) -> Option<Rc<Generation>> {
+        let generation = self.client.http.generation();
+        // A reload may have taken its address away.
+        let entry = self.client.entry(&generation)?;
+        let mut opened = std::mem::take(&mut self.opened);
+        let mut input = Input {
+            connection: self.connection,
+            client: self.client,
+            generation: &generation,
+            entry,
+            now_ms,
+            opened: &mut opened,
+        };
+        let (used, pause) = input.take(bytes);
+        self.opened = opened;
+        match pause {
+            Pause::Partial => {}
+            Pause::Turn => self.has_paused = true,
+            Pause::Broken => self.is_broken = true,
+        }
+        if !self.is_broken && used < bytes.len() {
+            self.unread = bytes[used..].to_vec();
+        }
+        Some(generation)
+    }
+
+    /// Has the requests answered that were opened.
+    fn begin_requests<R: Responder>(&mut self, generation: Option<Rc<Generation>>) {
+        let Some(generation) = generation else {
+            self.is_broken = true;
+            self.connection
+                .with_session(|session| session.finish_goaway());
+            return;
+        };
+        for opened in self.opened.drain(..) {
+            request::begin::<R>(self.connection, self.client, &generation, opened);
+        }
+    }
+
+    /// Whether so much is unsent that nothing more is read.
+    fn is_full(&self) -> bool {
+        self.connection
+            .with_session(|session| session.output().len() >= UNSENT_MAX)
+    }
+
+    /// The client has closed its side.
+    fn left(&self) -> Finish {
+        let live = self.connection.with_session(|session| session.live());
+        if live > 0 {
+            events::log_end(self.client, "client prematurely closed connection");
+        }
+        Finish::AtOnce
+    }
+
+    fn lost(&self, error: &io::Error) -> Finish {
+        events::log_end(self.client, &format!("recv() failed ({error})"));
+        Finish::AtOnce
+    }
+
+    /// Begins to end the connection where the loop ends, or the client has had all requests that it may have.
+    fn leave_if_due(&mut self) {
+        if self.is_leaving || self.is_broken {
+            return;
+        }
+        let live = self.connection.with_session(|session| session.live());
+        let is_ending =
+            self.client.loop_.is_leaving() && (live > 0 || self.client.requests.get() > 0);
+        if is_ending || self.has_had_its_requests() {
+            self.leave();
+        }
+    }
+
+    fn has_had_its_requests(&self) -> bool {
+        let requests = self.client.requests.get();
+        if requests == 0 {
+            return false;
+        }
+        let generation = self.client.http.generation();
+        default_location(self.client, &generation).is_some_and(|location| {
+            let keepalive = &location.settings.keepalive;
+            requests >= keepalive.keepalive_requests.0
+                || self.client.age_ms() > keepalive.keepalive_time.0
+        })
+    }
+
+    /// Takes no more streams. Those that were on their way the client may open elsewhere.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.connection
+                .with_session(|session| session.finish_goaway());
+            self.client.loop_.figures.of::<Http2Counters>().goaways[0].add(1);
+        }
+    }
+
+    /// Writes until all is written, or the socket is full.
+    fn write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
+        let stream = &self.connection.stream;
+        loop {
+            let outcome = self.connection.with_session(|session| {
+                if session.output().is_empty() {
+                    return Ok(false);
+                }
+                let count = stream.try_write(session.output())?;
+                session.sent(count);
+                Ok(true)
+            });
+            match outcome {
+                Ok(false) => break,
+                Ok(true) => self.disarm_write(),
+                Err(error) if is_would_block(&error) => match stream.poll_writable(context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Err(Finish::AtOnce),
+                    Poll::Pending => return self.wait_to_write(context),
+                },
+                Err(_) => return Err(Finish::AtOnce),
+            }
+        }
+        self.disarm_write();
+        Ok(())
+    }
+
+    fn disarm_write(&mut self) {
+        if std::mem::take(&mut self.is_write_armed) {
+            self.write_timer.disarm();
+        }
+    }
+
+    fn wait_to_write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
+        if !std::mem::replace(&mut self.is_write_armed, true) {
+            let generation = self.client.http.generation();
+            let location = default_location(self.client, &generation);
+            let timeout = location.map_or(Duration::ZERO, |location| {
+                location.settings.sending.send_timeout.duration()
+            });
+            self.write_timer.arm(timeout);
+        }
+        match self.write_timer.poll_expired(context) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(()) => {
+                let text = "client timed out (110: Connection timed out)";
+                events::log_end(self.client, text);
+                self.reset_if_wanted();
+                Err(Finish::AtOnce)
+            }
+        }
+    }
+
+    fn reset_if_wanted(&self) {
+        let generation = self.client.http.generation();
+        let location = default_location(self.client, &generation);
+        if location.is_some_and(|it| it.settings.closing.reset_timedout_connection) {
+            let _ = self.connection.stream.set_reset_on_close();
+        }
+    }
+
+    /// Waits for the client while no request is being answered, in the list of idle connections.
+    fn wait(&mut self, idle: &mut Option<Idle<'a>>, context: &mut Context<'_>) -> Poll<Finish> {
+        let live = self.connection.with_session(|session| session.live());
+        let now = match live {
+            _ if self.has_paused => Wait::Nothing,
+            0 if self.unread.is_empty() => Wait::Request,
+            0 => Wait::Frame,
+            _ => Wait::Nothing,
+        };
+        if now != self.waits {
+            self.waits = now;
+            self.timer.disarm();
+            *idle = None;
+            if now == Wait::Nothing {
+                return Poll::Pending;
+            }
+            self.timer.arm(self.timeout(now));
+            self.unread.shrink_to_fit();
+            self.connection
+                .with_session(|session| session.release_buffers());
+            let waiting = match self.client.requests.get() {
+                0 => Waiting::New,
+                _ => Waiting::Kept,
+            };
+            *idle = Some(self.connection.place.enter(waiting));
+        }
+        let Some(entry) = idle else {
+            return Poll::Pending;
+        };
+        if entry.poll_close(context).is_ready() {
+            return self.give_way();
+        }
+        ready!(self.timer.poll_expired(context));
+        if now == Wait::Frame {
+            events::log_end(self.client, "client timed out (110: Connection timed out)");
+        }
+        self.give_way()
+    }
+
+    /// Ends an idle connection: the client is told so, as far as the socket takes it.
+    fn give_way(&mut self) -> Poll<Finish> {
+        self.leave();
+        self.connection.with_session(|session| {
+            // What does not fit is not waited for.
+            let _ = self.connection.stream.try_write(session.output());
+        });
+        Poll::Ready(Finish::AtOnce)
+    }
+
+    fn timeout(&self, wait: Wait) -> Duration {
+        let generation = self.client.http.generation();
+        let Some(server) = default_server(self.client, &generation) else {
+            return Duration::ZERO;
+        };
+        match wait {
+            Wait::Frame => server.settings.client_header_timeout.duration(),
+            Wait::Request | Wait::Nothing => {
+                let location = generation.settings.location(server.location);
+                Duration::from_millis(location.settings.keepalive.keepalive_timeout.timeout_ms)
+            }
+        }
+    }
+
+    /// Reads and drops what the client still sends, so that it sees GOAWAY and no reset.
+    async fn linger(&mut self) {
+        let generation = self.client.http.generation();
+        let Some(location) = default_location(self.client, &generation) else {
+            return;
+        };
+        let closing = &location.settings.closing;
+        let until = loop_clock::monotonic_ms() + closing.lingering_time.0;
+        let between = closing.lingering_timeout.duration();
+        let stream = &self.connection.stream;
+        if stream.shutdown_write().is_err() {
+            return;
+        }
+        loop {
+            let owner = &self.connection.owner;
+            match owner.with_scratch(|scratch| stream.try_read(scratch)) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if is_would_block(&error) => {
+                    let left = until.saturating_sub(loop_clock::monotonic_ms());
+                    let wait = between.min(Duration::from_millis(left));
+                    let readable = poll_fn(|context| stream.poll_readable(context));
+                    if left == 0 || self.timer.guard(wait, readable).await.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn is_would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}

@@ -1,0 +1,194 @@
+//! What the input of a connection says, and what becomes of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use logs::Level;
+use wire::http1::request_parser::{HeadLimits, HeadRefusal};
+use wire::http2::{Event, Reason, ResetCause, StreamKey};
+
+use crate::client::Client;
+use crate::connection::answer::Started;
+use crate::http_loop::generation::Generation;
+use crate::route::{NamedServer, ServerId};
+use crate::transport::http2::{Http2Connection, Rest};
+
+use super::figures::{Http2Counters, Reset};
+use super::request::Opened;
+
+/// The action of all log lines of a connection.
+const ACTION: &str = "while processing HTTP/2 connection";
+
+/// The reason why the input was not used to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// The rest is the beginning of a frame.
+    Partial,
+    /// As many requests were begun as may be in one turn.
+    Turn,
+    /// The connection is broken.
+    Broken,
+}
+
+/// The input of one turn, on its way into the streams.
+pub(super) struct Input<'a> {
+    pub(super) connection: &'a Rc<Http2Connection>,
+    pub(super) client: &'a Client,
+    pub(super) generation: &'a Generation,
+    /// The entry of the listening table.
+    pub(super) entry: usize,
+    pub(super) now_ms: u64,
+    /// The requests that were opened.
+    pub(super) opened: &'a mut Vec<Opened>,
+}
+
+impl Input<'_> {
+    /// Takes the events of `bytes`; returns how many of these were used, and why no more.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> (usize, Pause) {
+        let settings = &self.generation.settings;
+        let names = &settings.names[self.entry];
+        let chosen: Cell<Option<ServerId>> = Cell::new(None);
+        let mut choose = |host: &[u8]| -> Option<HeadLimits> {
+            let NamedServer { server, .. } = names.find(host)?;
+            chosen.set(Some(server));
+            Some(limits(&settings.server(server).limits))
+        };
+        let mut used = 0;
+        loop {
+            let (count, event) = self
+                .connection
+                .with_session(|session| session.receive(&bytes[used..], self.now_ms, &mut choose));
+            used += count;
+            match event {
+                Event::Partial => return (used, Pause::Partial),
+                Event::TurnEnds => return (used, Pause::Turn),
+                Event::Request(key, head, is_whole) => {
+                    self.connection.open(key, is_whole);
+                    let server = self.server(head.host().is_some(), chosen.take());
+                    let start = Started::Fresh;
+                    self.opened.push(Opened {
+                        key,
+                        head,
+                        server,
+                        start,
+                    });
+                }
+                Event::Refused(key, refusal, _) => {
+                    self.connection.open(key, true);
+                    let opened = self.refused(key, refusal, chosen.take());
+                    self.opened.push(opened);
+                }
+                Event::Data(key, data, is_last) => {
+                    wire::turn::spend(data.len());
+                    self.connection.take_data(key, data, is_last);
+                }
+                // Nothing here asks for trailers.
+                Event::Trailers(key, _) => self.connection.end_body(key, Rest::Nothing),
+                Event::Malformed(key, reason) => {
+                    self.tell(reason);
+                    self.connection.end_body(key, Rest::Malformed);
+                }
+                Event::Reset(key, cause) => self.reset(key, cause),
+                Event::Closed(reason) => {
+                    self.broken(reason);
+                    return (used, Pause::Broken);
+                }
+                Event::Response(..) | Event::GoAway(..) | Event::Pong(_) => {}
+            }
+        }
+    }
+
+    /// The server of a request, by its host.
+    fn server(&self, has_host: bool, chosen: Option<ServerId>) -> ServerId {
+        let settings = &self.generation.settings;
+        let default = settings.listens.entries()[self.entry].default;
+        let server = match has_host {
+            true => chosen,
+            false => settings.names[self.entry]
+                .find(b"")
+                .map(|named| named.server),
+        };
+        server.unwrap_or(default)
+    }
+
+    fn refused(
+        &self,
+        key: StreamKey,
+        refusal: Box<HeadRefusal>,
+        chosen: Option<ServerId>,
+    ) -> Opened {
+        let HeadRefusal {
+            status,
+            why,
+            head,
+            is_whole,
+            ..
+        } = *refusal;
+        let has_host = head.host().is_some() || !is_whole;
+        Opened {
+            key,
+            server: self.server(has_host, chosen),
+            head: Box::new(head),
+            start: Started::Refused {
+                status,
+                why,
+                must_linger: false,
+            },
+        }
+    }
+
+    fn reset(&self, key: StreamKey, cause: ResetCause) {
+        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        match cause {
+            ResetCause::Peer(code) => {
+                counters.resets[Reset::Client as usize].add(1);
+                let id = key.id();
+                let text = match code.0 {
+                    0 | 8 => format!("client canceled stream {id}"),
+                    2 => format!("client terminated stream {id} due to internal error"),
+                    code => format!("client terminated stream {id} with status {code}"),
+                };
+                self.log(&text);
+            }
+            ResetCause::Fault(reason) => {
+                counters.resets[Reset::Fault as usize].add(1);
+                self.tell(reason);
+            }
+            ResetCause::Unprocessed => {}
+        }
+        self.connection.close_stream(key);
+    }
+
+    fn broken(&self, reason: Reason) {
+        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        counters.faults[reason as usize].add(1);
+        match reason {
+            Reason::Flood => self.log("http2 flood detected"),
+            Reason::Preface => self.log("invalid connection preface"),
+            reason => self.tell(reason),
+        }
+    }
+
+    fn tell(&self, reason: Reason) {
+        self.log(&format!("client {reason}"));
+    }
+
+    fn log(&self, text: &str) {
+        let text = format!("{text} {ACTION}");
+        self.client.log(self.generation, Level::Info, &text);
+    }
+}
+
+/// The limits of heads over HTTP/2: there are no tunnels yet.
+pub(super) fn limits(of_server: &HeadLimits) -> HeadLimits {
+    HeadLimits {
+        allow_connect: false,
+        ..*of_server
+    }
+}
+
+/// Logs how a connection ended.
+pub(super) fn log_end(client: &Client, text: &str) {
+    let text = format!("{text} {ACTION}");
+    client.log(&client.http.generation(), Level::Info, &text);
+}

@@ -1,0 +1,86 @@
+//! One request of an HTTP/2 connection, in a task of its own, from its head to its log lines.
+
+use std::pin::pin;
+use std::rc::Rc;
+
+use logs::Level;
+use message::RequestHead;
+use runtime::timing::{Kind, current_request, spawn};
+use wire::http2::StreamKey;
+
+use crate::client::Client;
+use crate::connection::answer::{self, Counted, Started};
+use crate::connection::{finish, panic_guard, zones};
+use crate::http_loop::generation::Generation;
+use crate::request::Request;
+use crate::responder::Responder;
+use crate::route::ServerId;
+use crate::transport::Transport;
+use crate::transport::http2::{Http2, Http2Connection};
+
+use super::figures::Http2Counters;
+
+/// A request whose head has come.
+pub(super) struct Opened {
+    pub(super) key: StreamKey,
+    pub(super) head: Box<RequestHead>,
+    pub(super) server: ServerId,
+    pub(super) start: Started,
+}
+
+/// Answers a request. A panic ends only its stream, with one line that names the client.
+pub(super) fn begin<R: Responder>(
+    connection: &Rc<Http2Connection>,
+    client: &Rc<Client>,
+    generation: &Rc<Generation>,
+    opened: Opened,
+) {
+    let connection = Rc::clone(connection);
+    let client = Rc::clone(client);
+    let generation = Rc::clone(generation);
+    let running = async move {
+        let named = Rc::clone(&client);
+        let run = pin!(answer::<R>(connection, client, generation, opened));
+        if let Err(words) = panic_guard::guard(&named, run).await {
+            let text = format!("{words}, the stream is reset");
+            named.log(&named.http.generation(), Level::Alert, &text);
+        }
+    };
+    drop(spawn(Kind::Connection, running));
+}
+
+/// Counts a stream as open while it lives.
+struct OpenStream(Rc<Client>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let counters = self.0.loop_.figures.of::<Http2Counters>();
+        counters.open[0].sub(1);
+    }
+}
+
+async fn answer<R: Responder>(
+    connection: Rc<Http2Connection>,
+    client: Rc<Client>,
+    generation: Rc<Generation>,
+    opened: Opened,
+) {
+    // The worker waits for it, also where the connection has ended.
+    let _errand = client.loop_.begin_errand();
+    let counters = client.loop_.figures.of::<Http2Counters>();
+    counters.streams[0].add(1);
+    counters.open[0].add(1);
+    let _open = OpenStream(Rc::clone(&client));
+    let _in_flight = connection.place.begin_request();
+    let mut counted = Counted::begin(&client.loop_);
+    counted.answer();
+    client.requests.set(client.requests.get() + 1);
+    current_request::begin(opened.head.line());
+    let stream = Http2::new(Rc::clone(&connection), opened.key, &opened.head);
+    let transport = Transport::Http2(Box::new(stream));
+    let mut request = Request::new(transport, client, generation, opened.head, opened.server);
+    counted.zone = zones::begin(&request);
+    request.capture_server_name();
+    let after = answer::answer::<R>(&mut request, opened.start).await;
+    finish::finish::<R>(&mut request, after).await;
+}

@@ -1,0 +1,424 @@
+//! HTTP/2: a request on a stream, one of several of its connection (RFC 9113).
+//!
+//! The mark of a response's end is decided here. Not here: frames (`wire::http2`), the socket
+//! ([`crate::connection`]). Invariant: when it is dropped, its stream is closed.
+
+mod connection;
+mod encoded;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use disk::{Access, Local, OpenFile, Sink};
+use message::{Body, Framing, Header, RequestHead};
+use runtime::Waiting;
+use wire::http1::body_decoder::BodyFault;
+use wire::http2::frame::PAYLOAD_MAX;
+use wire::http2::{ErrorCode, StreamKey, head_writer};
+use wire::{Elapsed, Timer, turn};
+
+use crate::Response;
+
+use super::{BodyStop, Extent, Piece, Unsent};
+
+pub use connection::Http2Connection;
+pub(crate) use connection::Rest;
+
+/// The mark of the end of a response's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It goes with the last of this many bytes.
+    After(u64),
+    /// It is sent by itself.
+    Explicit,
+    /// It was sent.
+    Sent,
+}
+
+/// A stream that carries one request.
+pub struct Http2 {
+    connection: Rc<Http2Connection>,
+    key: StreamKey,
+    timer: Timer,
+    /// Whether the length of the request's body was announced.
+    has_length: bool,
+    /// Maximum size of a request's body without an announced length, in bytes; 0: none.
+    limit: u64,
+    /// Bytes of the request's body that were read.
+    received: u64,
+    /// Whether `100 Continue` was sent, or is not to be any more.
+    is_invited: bool,
+    is_persistent: bool,
+    has_body: bool,
+    /// Maximum payload of a frame of the body, in bytes.
+    frame_max: usize,
+    end: Cell<End>,
+    /// Bytes of frames sent, without the payload of files.
+    sent: Cell<u64>,
+}
+
+impl Http2 {
+    /// The stream of a request whose head was read.
+    #[must_use]
+    pub(crate) fn new(connection: Rc<Http2Connection>, key: StreamKey, head: &RequestHead) -> Self {
+        Self {
+            timer: connection.owner.wheel.timer(),
+            connection,
+            key,
+            has_length: matches!(head.framing, Framing::Length(_)),
+            limit: 0,
+            received: 0,
+            is_invited: false,
+            is_persistent: true,
+            has_body: true,
+            frame_max: PAYLOAD_MAX,
+            end: Cell::new(End::Explicit),
+            sent: Cell::new(0),
+        }
+    }
+
+    pub(super) fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.stream.tcp_socket()
+    }
+
+    pub(super) async fn peer_closed(&self) {
+        poll_fn(|context| match self.connection.is_gone(self.key) {
+            true => Poll::Ready(()),
+            false => {
+                self.connection.watch(self.key, context);
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    pub(super) fn is_body_over(&self) -> bool {
+        self.connection.is_body_over(self.key)
+    }
+
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.received
+    }
+
+    pub(super) fn limit_body(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    pub(super) fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
+        let mut piece = Vec::new();
+        self.read_into(&mut piece)?;
+        Ok((!piece.is_empty()).then(|| piece.into()))
+    }
+
+    /// Appends what has come to `out`; whether that is all that can be said now.
+    fn read_into(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
+        let before = out.len();
+        let rest = self.connection.read(self.key, out);
+        let count = (out.len() - before) as u64;
+        if !self.has_length && self.limit != 0 && self.received + count > self.limit {
+            out.truncate(before);
+            return Err(wire::Error::Body(BodyFault::TooLarge {
+                received: self.received,
+                size: count,
+            }));
+        }
+        self.received += count;
+        match rest {
+            None => Err(wire::Error::Closed),
+            Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Framing)),
+            Some(rest) => Ok(count > 0 || rest == Rest::Nothing),
+        }
+    }
+
+    fn poll_body(
+        &mut self,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), wire::Error>> {
+        match self.read_into(out) {
+            Ok(false) => {
+                self.connection.watch(self.key, context);
+                Poll::Pending
+            }
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    pub(super) async fn read_body(
+        &mut self,
+        timeout: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BodyStop> {
+        turn::go_on().await;
+        let connection = Rc::clone(&self.connection);
+        let mut is_armed = false;
+        let reading = pin!(poll_fn(|context| {
+            if let Poll::Ready(outcome) = self.poll_body(out, context) {
+                return Poll::Ready(outcome);
+            }
+            if !std::mem::replace(&mut is_armed, true) {
+                self.timer.arm(timeout);
+            }
+            let expired = self.timer.poll_expired(context);
+            expired.map(|()| Err(wire::Error::Timeout))
+        }));
+        let outcome = connection.place.wait_for(Waiting::Body, reading).await;
+        self.timer.disarm();
+        match outcome {
+            Some(outcome) => outcome.map_err(BodyStop::Failed),
+            None => {
+                // Its place is wanted for another connection.
+                connection.close();
+                Err(BodyStop::GaveWay)
+            }
+        }
+    }
+
+    /// Has the rest of the body dropped as it comes.
+    pub(super) fn discard_body(&mut self) {
+        self.connection
+            .with_session(|session| session.discard(self.key));
+    }
+
+    pub(super) fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    pub(super) fn close_after_response(&mut self) {
+        self.is_persistent = false;
+    }
+
+    /// Not before a response to a body that is not wanted: that only ends the stream.
+    pub(super) fn invite(&mut self) -> Result<(), wire::Error> {
+        if std::mem::replace(&mut self.is_invited, true) {
+            return Ok(());
+        }
+        self.interim(100, &[])
+    }
+
+    pub(super) fn interim(&mut self, status: u16, lines: &[Header]) -> Result<(), wire::Error> {
+        let key = self.key;
+        let write = |out: &mut Vec<u8>| head_writer::interim(out, status, lines);
+        self.connection
+            .send(|session| session.interim(key, write))
+            .map(|((), count)| self.add_sent(count))
+            .map_err(|_| wire::Error::Closed)
+    }
+
+    fn add_sent(&self, count: u64) {
+        self.sent.set(self.sent.get() + count);
+    }
+
+    /// The end of a body goes with its last byte, where its length is known, else with an empty frame or trailers.
+    pub(super) fn frame(&mut self, response: &mut Response, extent: &Extent) -> bool {
+        self.is_invited = true;
+        self.has_body = extent.has_body;
+        self.frame_max = extent.frame_max;
+        let length = match (&response.body, response.content_length) {
+            _ if extent.has_trailers => None,
+            (Body::Empty, _) => Some(0),
+            (_, length) => length,
+        };
+        let end = match length {
+            _ if !extent.has_body => End::After(0),
+            Some(length) => End::After(length),
+            None => End::Explicit,
+        };
+        self.end.set(end);
+        end == End::Explicit
+    }
+
+    pub(super) fn send_now(&mut self, piece: &Piece<'_>) -> Result<Unsent, wire::Error> {
+        let mut unsent = Unsent::default();
+        if let Some(head) = &piece.head {
+            let is_all = self.end.get() == End::After(0);
+            let key = self.key;
+            let sent = self.connection.send(|session| {
+                session.respond(key, is_all, |out| {
+                    encoded::with_context(head.server_line, &self.connection.owner, |context| {
+                        head_writer::response(out, head.response, context);
+                    });
+                })
+            });
+            let ((), count) = sent.map_err(|_| wire::Error::Closed)?;
+            unsent.head_len = count;
+            self.add_sent(count);
+            if is_all {
+                self.end.set(End::Sent);
+            }
+        }
+        if piece.is_last && self.end.get() == End::Explicit {
+            self.end.set(End::After(piece.body.len() as u64));
+        }
+        unsent.gone = self.put(piece.body).map_err(|_| wire::Error::Closed)?;
+        Ok(unsent)
+    }
+
+    /// Sends bytes of the body as far as they may be sent now. What is above the announced length is dropped.
+    fn put(&self, bytes: &[u8]) -> Result<usize, Gone> {
+        let (bytes, dropped, is_last) = match self.end.get() {
+            End::Sent => return Ok(bytes.len()),
+            End::Explicit => (bytes, 0, false),
+            End::After(left) => {
+                let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                (&bytes[..len], bytes.len() - len, len as u64 == left)
+            }
+        };
+        if bytes.is_empty() && !is_last {
+            return Ok(dropped);
+        }
+        let sent = self
+            .connection
+            .send_data(self.key, bytes, is_last, self.frame_max);
+        let (taken, count) = sent.map_err(|_| Gone)?;
+        self.add_sent(count);
+        if let End::After(left) = self.end.get() {
+            self.end.set(match left - taken as u64 {
+                0 if is_last => End::Sent,
+                left => End::After(left),
+            });
+        }
+        Ok(if taken == bytes.len() {
+            taken + dropped
+        } else {
+            taken
+        })
+    }
+
+    pub(super) async fn send_bytes(
+        &mut self,
+        timeout: Duration,
+        bytes: &[u8],
+    ) -> Result<(), wire::Error> {
+        let mut gone = 0;
+        while gone < bytes.len() {
+            gone += self.put(&bytes[gone..]).map_err(|_| wire::Error::Closed)?;
+            if gone < bytes.len() {
+                let wait = pin!(wait_for_turn(&self.connection, self.key));
+                let waited = self.timer.guard(timeout, wait).await;
+                waited.map_err(|Elapsed| wire::Error::Timeout)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn send_file(
+        &mut self,
+        disk: &Local,
+        file: &Rc<OpenFile>,
+        (offset, end): (&mut u64, u64),
+        timeout: Duration,
+        access: &Access<'_>,
+    ) -> Result<(), disk::Error> {
+        let timer = Cell::new(Some(self.connection.owner.wheel.timer()));
+        let sink = ToStream {
+            stream: self,
+            timer,
+            timeout,
+        };
+        disk.send(file, offset, end, &sink, access).await
+    }
+
+    pub(super) fn end(&mut self, trailers: &[Header]) -> Result<(), wire::Error> {
+        if self.end.replace(End::Sent) == End::Sent {
+            return Ok(());
+        }
+        let key = self.key;
+        let sent = match trailers {
+            [] => self.connection.send_data(key, &[], true, PAYLOAD_MAX),
+            trailers => self.connection.send(|session| {
+                session.trailers(key, |out| head_writer::fields(out, trailers))?;
+                Ok(0)
+            }),
+        };
+        let (_, count) = sent.map_err(|_| wire::Error::Closed)?;
+        self.add_sent(count);
+        Ok(())
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        let code = match self.end.get() {
+            End::Sent => ErrorCode::NO_ERROR,
+            End::After(_) | End::Explicit => ErrorCode::INTERNAL_ERROR,
+        };
+        self.connection.finish_stream(self.key, code);
+    }
+}
+
+/// The stream is closed.
+struct Gone;
+
+/// Waits until a stream may send data, or is closed.
+async fn wait_for_turn(connection: &Http2Connection, key: StreamKey) {
+    struct Wait<'a>(&'a Http2Connection, StreamKey);
+    impl Drop for Wait<'_> {
+        fn drop(&mut self) {
+            self.0.end_wait(self.1);
+        }
+    }
+    let _wait = Wait(connection, key);
+    turn::go_on().await;
+    poll_fn(|context| match connection.may_send(key, context) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+/// A stream as the disk layer writes to it.
+struct ToStream<'a> {
+    stream: &'a Http2,
+    /// Taken out only while it waits.
+    timer: Cell<Option<Timer>>,
+    timeout: Duration,
+}
+
+impl Sink for ToStream<'_> {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        operation()
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if !turn::may_go_on() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let sent = self.stream.sent.get();
+        let taken = self
+            .stream
+            .put(bytes)
+            .map_err(|Gone| io::Error::from(io::ErrorKind::ConnectionReset))?;
+        // The payload is counted by its caller.
+        let count = self.stream.sent.get().saturating_sub(taken as u64);
+        self.stream.sent.set(count.max(sent));
+        match taken {
+            0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        let mut timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
+        let wait = pin!(wait_for_turn(&self.stream.connection, self.stream.key));
+        let outcome = timer.guard(self.timeout, wait).await;
+        self.timer.set(Some(timer));
+        outcome.map_err(|Elapsed| io::Error::from(io::ErrorKind::TimedOut))
+    }
+}

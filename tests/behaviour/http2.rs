@@ -1,0 +1,188 @@
+//! HTTP/2 without TLS, by prior knowledge.
+
+use blackbox::{Answer, Origin, Server};
+
+const BASE: &str = "server { listen 127.0.0.1:%PORT%; http2 on;
+    location /ret { return 200 \"$http2 $server_protocol $connection_requests\"; } location / { } }";
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 7 % 251) as u8).collect()
+}
+
+#[test]
+fn both_protocols_are_spoken_at_one_address() {
+    let server = Server::start(BASE);
+    server.file("a.txt", b"hello");
+    assert_eq!(server.get("/a.txt").text(), "hello");
+    let mut client = server.connect_http2();
+    let (one, other, none) = (
+        client.get("/a.txt"),
+        client.get("/ret"),
+        client.get("/none"),
+    );
+    let reply = client.reply(one);
+    assert_eq!((reply.status, reply.text().as_str()), (200, "hello"));
+    assert_eq!(reply.header("content-length"), Some("5"));
+    assert!(reply.header("connection").is_none(), "{}", reply.head);
+    assert_eq!(client.reply(other).text(), "h2c HTTP/2.0 2");
+    assert_eq!(client.reply(none).status, 404);
+    assert_eq!(client.reply(none).reset, None);
+}
+
+#[test]
+fn a_first_byte_that_is_the_preface_s_decides_nothing() {
+    let server = Server::start(BASE);
+    let mut connection = server.connect();
+    connection.send("P");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    connection.send("UT /ret HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(connection.reply().text(), " HTTP/1.1 1");
+}
+
+#[test]
+fn without_the_directive_the_preface_is_no_request() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { } }");
+    let text = server.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 4"), "{text}");
+}
+
+#[test]
+fn the_log_shows_a_request_as_over_http_1() {
+    let server = Server::start(
+        "log_format all '$request|$status|$body_bytes_sent|$http2|$request_length|$host';
+         server { listen 127.0.0.1:%PORT%; http2 on; access_log logs/access.log all; location / { return 200 abc; } }",
+    );
+    let mut client = server.connect_http2();
+    let stream = client.get("/x?y=%20");
+    assert_eq!(client.reply(stream).text(), "abc");
+    let log = server.access_log(1);
+    // As nginx, the frame's header is a part of the body.
+    assert!(
+        log.starts_with("GET /x?y=%20 HTTP/2.0|200|12|h2c|"),
+        "{log}"
+    );
+    assert!(log.trim_end().ends_with("|localhost"), "{log}");
+}
+
+#[test]
+fn large_answers_come_whole_however_small_the_window() {
+    let server = Server::start(BASE);
+    let (large, middle) = (bytes(3 << 20), bytes(20_000));
+    server.file("large", &large);
+    server.file("middle", &middle);
+    let mut client = server.connect_http2();
+    let streams = [
+        client.get("/large"),
+        client.get("/middle"),
+        client.get("/large"),
+    ];
+    assert!(client.reply(streams[1]).body == middle);
+    assert!(client.reply(streams[0]).body == large);
+    assert!(client.reply(streams[2]).body == large);
+}
+
+#[test]
+fn a_stream_that_does_not_read_holds_back_no_other() {
+    let server = Server::start(BASE);
+    server.file("large", bytes(1 << 20));
+    server.file("small", b"x");
+    let mut client = server.connect_http2();
+    client.consumes = false;
+    let stuck = client.get("/large");
+    client.read_until(stuck, 65_535);
+    let small = client.get("/small");
+    assert_eq!(client.reply(small).text(), "x");
+    assert!(!client.so_far(stuck).is_whole);
+}
+
+#[test]
+fn bodies_are_passed_on_stored_and_streamed() {
+    for buffering in ["on", "off"] {
+        let origin = Origin::start(|request| Answer::ok(request.body.len().to_string()));
+        let server = Server::start(&format!(
+            "server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 1m;
+             location / {{ proxy_pass http://127.0.0.1:{}; proxy_request_buffering {buffering}; proxy_http_version 1.1; }} }}",
+            origin.port()
+        ));
+        let mut client = server.connect_http2();
+        let body = bytes(700_000);
+        let announced = client.begin("POST", "/", &[("content-length", "700000")], false);
+        client.body(announced, &body, true);
+        assert_eq!(client.reply(announced).text(), "700000", "{buffering}");
+        let open = client.begin("POST", "/", &[], false);
+        client.body(open, &body[..1000], false);
+        client.body(open, &body[1000..100_000], true);
+        assert_eq!(client.reply(open).text(), "100000", "{buffering}");
+        let large = client.begin("POST", "/", &[("content-length", "2000000")], false);
+        assert_eq!(client.reply(large).status, 413);
+        let growing = client.begin("POST", "/", &[], false);
+        client.body(growing, &bytes(1_200_000), true);
+        assert_eq!(client.reply(growing).status, 413, "{buffering}");
+        let after = client.begin("POST", "/", &[("content-length", "1")], false);
+        client.body(after, b"x", true);
+        assert_eq!(client.reply(after).text(), "1", "the connection goes on");
+    }
+}
+
+#[test]
+fn a_body_of_another_length_is_refused() {
+    let origin = Origin::start(|_| Answer::ok("reached"));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+        origin.port()
+    ));
+    let mut client = server.connect_http2();
+    let stream = client.begin("POST", "/", &[("content-length", "5")], false);
+    client.body(stream, b"toolong", true);
+    let reply = client.reply(stream);
+    assert_eq!((reply.status, origin.received().len()), (400, 0));
+}
+
+#[test]
+fn the_number_of_requests_ends_a_connection() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; keepalive_requests 2; location / { return 200 ok; } }",
+    );
+    let mut client = server.connect_http2();
+    let (one, other) = (client.get("/"), client.get("/"));
+    assert_eq!(client.reply(one).text(), "ok");
+    assert_eq!(client.reply(other).text(), "ok");
+    client.read_to_end();
+    let (last, code) = client.goaway.expect("it was told");
+    assert_eq!((last, code.0), (other, 0));
+}
+
+#[test]
+fn an_idle_connection_is_told_to_go() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; keepalive_timeout 200ms; location / { return 200 ok; } }",
+    );
+    let mut client = server.connect_http2();
+    let stream = client.get("/");
+    assert_eq!(client.reply(stream).text(), "ok");
+    client.read_to_end();
+    assert_eq!(
+        client.goaway.map(|(last, code)| (last, code.0)),
+        Some((1, 0))
+    );
+}
+
+#[test]
+fn a_server_that_leaves_finishes_what_it_has_begun() {
+    let server = Server::start(BASE);
+    server.file("large", bytes(1 << 20));
+    let mut client = server.connect_http2();
+    client.consumes = false;
+    let stream = client.get("/large");
+    client.read_until(stream, 1);
+    let mut idle = server.connect_http2();
+    let small = idle.get("/ret");
+    assert_eq!(idle.reply(small).status, 200);
+    server.signal(nix::sys::signal::Signal::SIGQUIT);
+    idle.read_to_end();
+    assert!(idle.goaway.is_some());
+    client.consumes = true;
+    client.catch_up(stream);
+    assert_eq!(client.reply(stream).body.len(), 1 << 20);
+    client.read_to_end();
+}
