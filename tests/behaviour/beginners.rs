@@ -35,7 +35,7 @@ const MISTAKES: &str = r##"
     events {}\nhttp {\nupstream backend { server 127.0.0.1:1; }\nserver { location / { proxy_pass http://backned; } }\n}\n => host not found in upstream "backned" => did you mean "backend"?
     http {\n}\n => no "events" section in configuration => put a line "events { }"
     events {}\nhttp {\nserver { return 200 $geoip_country_code; }\n}\n => unknown "geoip_country_code" variable => databases of MaxMind's GeoIP is not built yet
-    events {}\nhttp {\nserver { return 200 $http2; }\n}\n => unknown "http2" variable => HTTP/2 to clients is not built yet
+    events {}\nhttp {\nserver { return 200 $http3; }\n}\n => unknown "http3" variable => HTTP/3 is not built yet
     events {}\nhttp {\nserver { return 200 $geoip2_data_city; }\n}\n => unknown "geoip2_data_city" variable => it belongs to ngx_http_geoip2_module
     events {}\nhttp {\nserver { return 200 $requst_uri; }\n}\n => unknown "requst_uri" variable => did you mean "$request_uri"?
     events {}\nhttp {\nserver { location / { content_by_lua_block { } } }\n}\n => unknown directive "content_by_lua_block" => it belongs to lua-nginx-module
