@@ -33,9 +33,9 @@ fn both_protocols_are_spoken_at_one_address() {
 fn a_first_byte_that_is_the_preface_s_decides_nothing() {
     let server = Server::start(BASE);
     let mut connection = server.connect();
-    connection.send("P");
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    connection.send("UT /ret HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection
+        .send("P")
+        .send("UT /ret HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(connection.reply().text(), " HTTP/1.1 1");
 }
 
