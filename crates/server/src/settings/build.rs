@@ -360,7 +360,9 @@ fn finish_server(
     let settings = &mut unfinished.settings;
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let groups = ServerGroups::finish(ServerGroups::merge(server, block.raw), scope)?;
-    let tls = making.server(&groups.tls, groups.http2.http2, scope)?.map(Arc::new);
+    let tls = making
+        .server(&groups.tls, groups.http2.http2, scope)?
+        .map(Arc::new);
     let finished = Arc::unwrap_or_clone(groups.server);
     finished.check()?;
     listen_for(
