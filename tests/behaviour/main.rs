@@ -65,6 +65,7 @@ mod sub_filter;
 mod subrequests;
 mod talkative;
 mod timeouts;
+mod tls;
 mod try_files;
 mod tunnels;
 mod updates;

@@ -29,6 +29,7 @@ mod reply;
 mod server;
 mod site;
 pub mod slow;
+pub mod tls;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};

@@ -1,0 +1,279 @@
+//! TLS of clients' connections: certificates by name, certificates of clients, sessions, and the sentences of `-t`.
+
+use blackbox::tls::{Certificate, TlsClient};
+use blackbox::{Server, Site, is_nginx};
+
+const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
+
+/// A site with certificates `a` and `b`.
+fn site() -> (Site, Certificate, Certificate) {
+    let site = Site::new();
+    let (a, b) = (Certificate::of("a.example"), Certificate::of("b.example"));
+    a.write(&site, "a");
+    b.write(&site, "b");
+    (site, a, b)
+}
+
+fn two_servers() -> String {
+    format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE}
+             location / {{ return 200 \"a $ssl_protocol $ssl_server_name $https $scheme\"; }} }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name b.example;
+             ssl_certificate b.crt; ssl_certificate_key %DIR%/b.key;
+             location / {{ return 200 \"b $ssl_server_name\"; }} }}"
+    )
+}
+
+#[test]
+fn a_name_chooses_certificate_and_server() {
+    let (site, a, b) = site();
+    let server = Server::start_on(site, "", &two_servers());
+    let port = server.site().port(0);
+    let client = TlsClient::new(None);
+    let seen = client.get(port, "a.example", "/").unwrap();
+    assert!(seen.is_shown(&a));
+    assert_eq!(seen.reply.text(), "a TLSv1.3 a.example on https");
+    let seen = client.get(port, "b.example", "/").unwrap();
+    assert!(seen.is_shown(&b));
+    assert_eq!(seen.reply.text(), "b b.example");
+    let seen = client.get(port, "other.example", "/").unwrap();
+    assert!(seen.is_shown(&a));
+    assert_eq!(seen.reply.text(), "a TLSv1.3 other.example on https");
+}
+
+#[test]
+fn what_is_said_in_clear_is_answered_with_497() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} error_page 497 =418 /clear;
+             location = /clear {{ return 418 \"clear $ssl_protocol\"; }} }}
+         server {{ listen 127.0.0.1:%PORT1% ssl; {CERTIFICATE} }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let reply = server.get("/");
+    assert_eq!((reply.status, &*reply.text()), (418, "clear "));
+    let mut other = server.connect_to(1);
+    let reply = other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").reply();
+    assert_eq!(reply.status, 400);
+    assert!(
+        reply
+            .text()
+            .contains("The plain HTTP request was sent to HTTPS port")
+    );
+    assert!(other.is_closed());
+}
+
+#[test]
+fn a_server_without_a_certificate_shows_the_default_ones_and_one_that_rejects_shows_none() {
+    let (site, a, _) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 a; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name b.example; return 200 b; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name no.example; ssl_reject_handshake on; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    let client = TlsClient::new(None);
+    let seen = client.get(port, "b.example", "/").unwrap();
+    assert!(seen.is_shown(&a) && seen.reply.text() == "b");
+    let refused = client.get(port, "no.example", "/").unwrap_err();
+    assert!(refused.contains("UnrecognisedName"), "{refused}");
+}
+
+const CLIENTS: &str = "
+    server { listen 127.0.0.1:%PORT% ssl; server_name a.example; ssl_certificate a.crt; ssl_certificate_key a.key;
+        ssl_verify_client optional; ssl_client_certificate c.crt;
+        location / { return 200 \"$ssl_client_verify|$ssl_client_s_dn\"; } }
+    server { listen 127.0.0.1:%PORT% ssl; server_name b.example; ssl_certificate b.crt; ssl_certificate_key b.key;
+        ssl_verify_client on; ssl_trusted_certificate c.crt;
+        location / { return 200 \"$ssl_client_verify|$ssl_client_v_remain\"; } }
+    server { listen 127.0.0.1:%PORT% ssl; server_name c.example; ssl_certificate b.crt; ssl_certificate_key b.key;
+        ssl_verify_client optional_no_ca; location / { return 200 \"$ssl_client_verify\"; } }
+    server { listen 127.0.0.1:%PORT% ssl; server_name d.example; ssl_certificate b.crt; ssl_certificate_key b.key;
+        return 200 $ssl_client_verify; }";
+
+#[test]
+fn certificates_of_clients_are_judged() {
+    let (site, ..) = site();
+    let c = Certificate::of("c.example");
+    c.write(&site, "c");
+    let server = Server::start_on(site, "", CLIENTS);
+    let port = server.site().port(0);
+    let ask = |client: &TlsClient, name: &str| {
+        let reply = client.get(port, name, "/").unwrap().reply;
+        (reply.status, reply.text())
+    };
+    let none = TlsClient::new(None);
+    assert_eq!(ask(&none, "a.example"), (200, "NONE|".to_owned()));
+    let (status, text) = ask(&none, "b.example");
+    assert_eq!(status, 400);
+    assert!(
+        text.contains("No required SSL certificate was sent"),
+        "{text}"
+    );
+    assert_eq!(ask(&none, "d.example"), (200, "NONE".to_owned()));
+    let known = TlsClient::new(Some(&c));
+    assert_eq!(
+        ask(&known, "a.example"),
+        (200, "SUCCESS|CN=c.example".to_owned())
+    );
+    assert!(ask(&known, "b.example").1.starts_with("SUCCESS|"));
+    let stranger = TlsClient::new(Some(&Certificate::of("x.example")));
+    for name in ["a.example", "b.example"] {
+        let (status, text) = ask(&stranger, name);
+        assert_eq!(status, 400);
+        assert!(text.contains("The SSL certificate error"), "{text}");
+    }
+    let (status, text) = ask(&stranger, "c.example");
+    assert_eq!(status, 200);
+    assert!(text.starts_with("FAILED:self-signed certificate"), "{text}");
+}
+
+#[test]
+fn a_request_for_a_server_that_judges_clients_comes_by_its_own_name() {
+    let (site, ..) = site();
+    let c = Certificate::of("c.example");
+    c.write(&site, "c");
+    let server = Server::start_on(site, "", CLIENTS);
+    let port = server.site().port(0);
+    let client = TlsClient::new(Some(&c));
+    let status = |name, host| {
+        let seen = client.get_of(port, name, host, "/").unwrap();
+        seen.reply.status
+    };
+    assert_eq!(status("d.example", "b.example"), 421);
+    assert_eq!(status("b.example", "a.example"), 421);
+    assert_eq!(status("b.example", "d.example"), 200);
+    assert_eq!(status("b.example", "B.example:443"), 200);
+}
+
+#[test]
+fn sessions_are_taken_up_also_after_a_reload() {
+    for (cache, tickets) in [
+        ("shared:one:1m", "off"),
+        ("none", "on"),
+        ("shared:two:1m", "on"),
+    ] {
+        let (site, ..) = site();
+        let http = format!(
+            "ssl_session_cache {cache}; ssl_session_tickets {tickets};
+             server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 $ssl_session_reused; }}"
+        );
+        let server = Server::start_on(site, "", &http);
+        let client = TlsClient::new(None);
+        let reused = || {
+            let seen = client.get(server.site().port(0), "a.example", "/");
+            seen.unwrap().reply.text()
+        };
+        assert_eq!(reused(), ".", "{cache} {tickets}");
+        assert_eq!(reused(), "r", "{cache} {tickets}");
+        if !is_nginx() || cache != "none" {
+            server.reload(&http);
+            assert_eq!(reused(), "r", "{cache} {tickets} after a reload");
+        }
+    }
+}
+
+#[test]
+fn keys_are_changed_by_a_reload() {
+    let (site, a, b) = site();
+    let http = format!("server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 x; }}");
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let seen = || client.get(server.site().port(0), "a.example", "/").unwrap();
+    assert!(seen().is_shown(&a));
+    b.write(server.site(), "a");
+    assert!(seen().is_shown(&a));
+    server.reload(&http);
+    assert!(seen().is_shown(&b));
+}
+
+#[test]
+fn what_cannot_be_used_is_told_with_nginxs_sentence() {
+    let (site, ..) = site();
+    site.secret("empty", "");
+    let told = |lines: &str| {
+        site.configure(&format!(
+            "events {{ }} http {{\nserver {{ listen 127.0.0.1:%PORT% ssl;\n{lines} }} }}"
+        ));
+        let (status, said) = site.run(&["-t"]);
+        assert!(!status.success(), "{lines}");
+        said
+    };
+    for (lines, sentence) in [
+        (
+            "",
+            "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive in",
+        ),
+        (
+            "ssl_certificate a.crt;",
+            "no \"ssl_certificate_key\" is defined for certificate",
+        ),
+        (
+            "ssl_certificate no.crt; ssl_certificate_key a.key;",
+            "no.crt\": BIO_new_file() failed (SSL: error:80000002:system library::No such file or directory:calling fopen(",
+        ),
+        (
+            "ssl_certificate empty; ssl_certificate_key a.key;",
+            "PEM_read_bio_X509_AUX() failed (SSL: error:0480006C:PEM routines::no start line:Expecting: TRUSTED CERTIFICATE",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key b.key;",
+            "SSL_CTX_use_PrivateKey(\"",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_ciphers NOSUCH;",
+            "SSL_CTX_set_cipher_list(\"NOSUCH\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_verify_client on;",
+            "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_session_cache shared:x;",
+            "invalid session cache \"shared:x\"",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_protocols TLSv1.4;",
+            "invalid value \"TLSv1.4\"",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_session_ticket_key empty;",
+            "empty\" must be 48 or 80 bytes",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_conf_command Nosuch x;",
+            "SSL_CONF_cmd(\"Nosuch\", \"x\") failed",
+        ),
+    ] {
+        let said = told(lines);
+        assert!(said.contains(sentence), "{said}");
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_told_once() {
+    if is_nginx() {
+        return;
+    }
+    let (site, ..) = site();
+    site.secret(
+        "dh",
+        "-----BEGIN DH PARAMETERS-----\nMAYCAQUCAQI=\n-----END DH PARAMETERS-----\n",
+    );
+    let servers = "server { listen 127.0.0.1:%PORT% ssl; }".to_owned()
+        + "server { listen 127.0.0.1:%PORT1% ssl; }";
+    site.configure(&format!(
+        "events {{ }} http {{ {CERTIFICATE} ssl_protocols TLSv1 TLSv1.1 TLSv1.2; ssl_dhparam dh;
+         ssl_ecdh_curve X448:X25519; {servers} }}"
+    ));
+    let (status, said) = site.run(&["-t"]);
+    assert!(status.success(), "{said}");
+    for told in [
+        "\"ssl_protocols\" names versions that are not offered: TLSv1, TLSv1.1",
+        "\"ssl_dhparam\" is ignored, because no finite-field Diffie-Hellman is offered",
+        "\"ssl_ecdh_curve\" names groups that are not offered: X448",
+    ] {
+        assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Certificates that are made for a test, and a client that speaks TLS. It takes every certificate of a server.
+
+use crate::client::PATIENCE;
+use crate::reply::{Reply, split_reply};
+use crate::site::Site;
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+
+/// A self-signed certificate and its key, as PEM.
+pub struct Certificate {
+    /// The certificate.
+    pub certificate: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Certificate {
+    /// Of this name, with a key on P-256.
+    ///
+    /// # Panics
+    /// The name is none.
+    pub fn of(name: &str) -> Certificate {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Certificate {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    /// Writes `NAME.crt` and `NAME.key` beside `nginx.conf`.
+    pub fn write(&self, site: &Site, name: &str) {
+        site.secret(&format!("{name}.crt"), &self.certificate);
+        site.secret(&format!("{name}.key"), &self.key);
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.certificate.as_bytes()).expect("it was made here")
+    }
+}
+
+/// A client; its sessions are kept from connection to connection.
+pub struct TlsClient(Arc<ClientConfig>);
+
+/// What a client has seen of a server.
+#[derive(Debug)]
+pub struct Seen {
+    /// The answer.
+    pub reply: Reply,
+    /// The certificate that the server showed.
+    pub certificate: Vec<u8>,
+}
+
+impl TlsClient {
+    /// A client, perhaps with a certificate of its own.
+    ///
+    /// # Panics
+    /// The certificate is none.
+    pub fn new(own: Option<&Certificate>) -> TlsClient {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the versions are there")
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Any));
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("a key");
+                let chain = vec![own.der()];
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .expect("they belong together")
+            }
+        };
+        TlsClient(Arc::new(config))
+    }
+
+    /// Asks for `/PATH` at the host `name`, on a connection of its own whose handshake names that host.
+    ///
+    /// # Errors
+    /// The handshake or the connection failed.
+    pub fn get(&self, port: u16, name: &str, path: &str) -> Result<Seen, String> {
+        self.get_of(port, name, name, path)
+    }
+
+    /// The same; the handshake names another host than the request.
+    ///
+    /// # Errors
+    /// The handshake or the connection failed.
+    pub fn get_of(&self, port: u16, name: &str, host: &str, path: &str) -> Result<Seen, String> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
+        let session = ClientConnection::new(Arc::clone(&self.0), name);
+        let mut session = session.map_err(|error| error.to_string())?;
+        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time that is not 0");
+        let mut stream = rustls::Stream::new(&mut session, &mut socket);
+        let sent = stream.write_all(request.as_bytes());
+        sent.map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        let read = stream.read_to_end(&mut bytes);
+        read.map_err(|error| error.to_string())?;
+        let reply = split_reply(&bytes, false, true).ok_or("no answer")?.0;
+        let shown = session.peer_certificates().and_then(<[_]>::first);
+        Ok(Seen {
+            reply,
+            certificate: shown.map(|der| der.to_vec()).unwrap_or_default(),
+        })
+    }
+}
+
+impl Seen {
+    /// Whether the server showed this certificate.
+    #[must_use]
+    pub fn is_shown(&self, certificate: &Certificate) -> bool {
+        self.certificate == certificate.der().as_ref()
+    }
+}
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct Any;
+
+impl ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
