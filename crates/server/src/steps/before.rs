@@ -1,7 +1,8 @@
 //! The steps before the content: each may answer, refuse or redirect; otherwise the next one runs.
 //!
-//! To add a step, add a line to [`run`] and one to [`is_any`]: without the latter the step never runs. The order is
-//! that of nginx's phases: post read, server rewrite, find location, rewrite, preaccess, access, precontent.
+//! To add a step behind the rewriting, add a line to [`steps_of_location`]; an earlier one is a line in [`run`] and one in
+//! [`is_any`]. The order is that of nginx's phases: post read, server rewrite, find location, rewrite, preaccess, access,
+//! precontent.
 
 use runtime::timing::current_request;
 
@@ -85,13 +86,33 @@ pub(crate) async fn run<O: Observe>(
     if !request.location().has_steps_before {
         return None;
     }
-    step!(observer, request, "real_ip": { real_ip::run(request); None });
-    step!(observer, request, "limit_req": limit_req::run(request).await);
-    step!(observer, request, "limit_conn": limit_conn::run(request));
-    step!(observer, request, "satisfy": judges::run(request, observer).await);
-    step!(observer, request, "try_files": try_files::run(request).await);
-    step!(observer, request, "mirror": mirror::run(request).await);
-    None
+    run_at_location(request, observer).await
+}
+
+/// Makes of one list the function that runs its steps, and the one that tells whether any of them has something to do.
+macro_rules! steps_of_location {
+    (|$request:ident, $observer:ident| $($name:literal if $is_on:path => $run:expr;)*) => {
+        /// Runs the steps that follow the rewriting.
+        async fn run_at_location<O: Observe>($request: &mut Request, $observer: O) -> Option<Outcome> {
+            $(step!($observer, $request, $name: $run);)*
+            None
+        }
+
+        /// Whether any of these steps has something to do at a location.
+        fn is_any_at_location(location: &Location) -> bool {
+            let any: &[fn(&Location) -> bool] = &[$($is_on),*];
+            any.iter().any(|is_on| is_on(location))
+        }
+    };
+}
+
+steps_of_location! { |request, observer|
+    "real_ip" if real_ip::is_on => { real_ip::run(request); None };
+    "limit_req" if limit_req::is_on => limit_req::run(request).await;
+    "limit_conn" if limit_conn::is_on => limit_conn::run(request);
+    "satisfy" if judges::is_any => judges::run(request, observer).await;
+    "try_files" if try_files::is_on => try_files::run(request).await;
+    "mirror" if mirror::is_on => mirror::run(request).await;
 }
 
 /// Whether any step has something to do at a location for a request without a body. Found out once, when the
@@ -102,10 +123,5 @@ pub(crate) fn is_any(location: &Location) -> bool {
         || location.is_conditional
         || location.made::<rewrite::Program>().is_some()
         || location.own::<HeadersMore>().has_input()
-        || real_ip::is_on(location)
-        || limit_req::is_on(location)
-        || limit_conn::is_on(location)
-        || judges::is_any(location)
-        || try_files::is_on(location)
-        || mirror::is_on(location)
+        || is_any_at_location(location)
 }

@@ -1,6 +1,6 @@
 //! Makes the content of a response: by the location's own handler, else by nginx's three for files.
 //!
-//! To add a kind of content, add a line to [`make`], and one to [`is_any`] if it is asked for where that says so.
+//! To add a kind of content that a directive turns on, add a line to one of the two lists of [`content_of_location`].
 
 use message::Header;
 use runtime::timing::current_request;
@@ -50,20 +50,8 @@ macro_rules! must_make {
 pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
     if request.location().has_content {
-        if let Some(handler) = handler::of(request.location()).cloned() {
-            must_make!(observer, request, "module": handler::make(request, &handler).await);
-        }
-        if let Some(shown) = request.location().made::<Shown>().copied() {
-            must_make!(observer, request, "status": Box::pin(status::make(request, shown)).await);
-        }
-        if empty_gif::is_on(request.location()) {
-            must_make!(observer, request, "empty_gif": empty_gif::make(request));
-        }
-        if flv::is_on(request.location()) {
-            may_make!(observer, request, "flv": Box::pin(flv::make(request)).await);
-        }
-        if mp4::is_on(request.location()) {
-            may_make!(observer, request, "mp4": Box::pin(mp4::make(request)).await);
+        if let Some(outcome) = own::make(request, observer).await {
+            return outcome;
         }
     }
     if request.location().is_passed_on {
@@ -75,7 +63,9 @@ pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outc
         }
     }
     if request.location().has_content {
-        may_make!(observer, request, "dav": dav::make(request).await);
+        if let Some(outcome) = behind_passing::make(request, observer).await {
+            return outcome;
+        }
     }
     if request.uri.ends_with(b"/") {
         if random_index::is_on(request) {
@@ -92,15 +82,69 @@ pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outc
     must_make!(observer, request, "static_files": static_files::make(request).await)
 }
 
+/// Makes of one list the function that lets its kinds of content be made where a location has them, and the one that
+/// tells whether it has any.
+macro_rules! content_of_location {
+    ($list:ident |$request:ident| $($name:literal if $is_on:path => $make:expr;)*) => {
+        mod $list {
+            use super::*;
+
+            pub(super) async fn make<O: Observe>($request: &mut Request, observer: O) -> Option<Outcome> {
+                $(if $is_on($request.location()) {
+                    if !observer.makes($name, $request) {
+                        return Some(not_made());
+                    }
+                    let outcome: Option<Outcome> = $make;
+                    observer.made($name, $request, outcome.as_ref());
+                    if outcome.is_some() {
+                        return outcome;
+                    }
+                })*
+                None
+            }
+
+            pub(super) fn is_any(location: &Location) -> bool {
+                let any: &[fn(&Location) -> bool] = &[$($is_on),*];
+                any.iter().any(|is_on| is_on(location))
+            }
+        }
+    };
+}
+
+content_of_location! { own |request|
+    "module" if has_handler => handled(request).await;
+    "status" if has_status => Box::pin(status(request)).await;
+    "empty_gif" if empty_gif::is_on => Some(empty_gif::make(request));
+    "flv" if flv::is_on => Box::pin(flv::make(request)).await;
+    "mp4" if mp4::is_on => Box::pin(mp4::make(request)).await;
+}
+
+content_of_location! { behind_passing |request|
+    "dav" if dav::is_on => dav::make(request).await;
+}
+
 /// Whether a module may make content at a location, beside what passes requests on and plain files.
 #[must_use]
 pub(crate) fn is_any(location: &Location) -> bool {
+    own::is_any(location) || behind_passing::is_any(location)
+}
+
+fn has_handler(location: &Location) -> bool {
     handler::of(location).is_some()
-        || location.made::<Shown>().is_some()
-        || empty_gif::is_on(location)
-        || flv::is_on(location)
-        || mp4::is_on(location)
-        || dav::is_on(location)
+}
+
+async fn handled(request: &mut Request) -> Option<Outcome> {
+    let handler = handler::of(request.location()).cloned()?;
+    Some(handler::make(request, &handler).await)
+}
+
+fn has_status(location: &Location) -> bool {
+    location.made::<Shown>().is_some()
+}
+
+async fn status(request: &mut Request) -> Option<Outcome> {
+    let shown = request.location().made::<Shown>().copied()?;
+    Some(status::make(request, shown).await)
 }
 
 /// Whether a location passes its requests on.
