@@ -50,6 +50,7 @@ const IN_A_LOCATION: &str = r#"
     set x y; => invalid variable name "x"
     set $ y; => invalid variable name "$"
     set $host y; => the duplicate "host" variable
+    if ($x ~ (?<Host>.)) {} => the duplicate "Host" variable
     set $x; => invalid number of arguments in "set" directive
     break x; => invalid number of arguments in "break" directive
     if $x {} => invalid condition "$x"
@@ -218,6 +219,8 @@ const WHOLE: &str = r#"
     events {}\nhttp { map $uri $x { ~( 1; } }\n => pcre2_compile() failed: missing closing parenthesis in "(" => 2
     events {}\nhttp { map $uri $x { a 1; a 2; } }\n => conflicting parameter "a" => 2
     events {}\nhttp { map $uri $uri { a 1; } }\n => the duplicate "uri" variable => 2
+    events {}\nhttp { geo $URI { default 1; } }\n => the duplicate "URI" variable => 2
+    events {}\nhttp { server { location ~ (?<uri>x) {} } }\n => the duplicate "uri" variable => 2
     events {}\nhttp { split_clients $uri $x { 60% a; 60% b; } }\n => percent total is greater than 100% => 2
     events {}\nhttp { split_clients $uri $x { x a; } }\n => invalid percent value "x" => 2
     events {}\nhttp { split_clients $uri { 1% a; } }\n => invalid number of arguments in "split_clients" directive => 2

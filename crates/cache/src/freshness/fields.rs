@@ -48,26 +48,9 @@ fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = FieldLine<'a>>) -> boo
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
-/// Does a 304 confirm the stored response? Not if it has another entity tag (RFC 9111, 4.3.4).
-pub fn confirms<'a>(
-    stored: impl Iterator<Item = FieldLine<'a>>,
-    answer: impl Iterator<Item = FieldLine<'a>>,
-) -> bool {
-    let (stored, answer) = (tag(stored), tag(answer));
-    match (stored, answer) {
-        (Some(stored), Some(answer)) => stored == answer,
-        _ => true,
-    }
-}
-
-/// The entity tag, without `W/` for a weak comparison.
-fn tag<'a>(mut fields: impl Iterator<Item = FieldLine<'a>>) -> Option<&'a [u8]> {
-    let (_, value, _) = fields.find(|(_, _, id)| *id == HeaderId::ETag)?;
-    Some(value.strip_prefix(b"W/").unwrap_or(value))
-}
-
 /// The lines of a stored response after a 304 (RFC 9111, 3.2 and 4.3.4): the 304's lines replace those of the same
-/// name, except fields that describe the stored body, and cookies, which are for one client.
+/// name, except fields that describe the stored body, and cookies, which are for one client. As in nginx, a 304 with
+/// another entity tag counts: servers that compress send the tag of the plain response (`"a"` for `"a-gzip"`).
 pub fn updated_fields<'a, S, I>(stored: S, answer: I) -> Vec<FieldLine<'a>>
 where
     S: Iterator<Item = FieldLine<'a>>,

@@ -13,7 +13,7 @@ mod tests;
 mod usage;
 
 pub use control::{DELTA_MAX, RequestControl};
-pub use fields::{confirms, invalidates, stored_fields, updated_fields};
+pub use fields::{invalidates, stored_fields, updated_fields};
 pub use rules::{Heuristic, IgnoredHeaders, Rules, ValidFor};
 pub use usage::{OriginFailure, ReuseDecision};
 

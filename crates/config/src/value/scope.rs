@@ -95,8 +95,11 @@ impl Scope {
     /// the target of a `map`): from here on the name counts as known.
     ///
     /// # Errors
-    /// As [`Scope::intern`].
+    /// As [`Scope::intern`]; a built-in variable that the configuration may not define.
     pub fn define(&mut self, name: &str, used_at: &TextPlace) -> Result<VariableIndex, Problem> {
+        if self.built_in(name) == Some(Assignable::Never) {
+            return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
+        }
         let index = self.intern(name, Some(used_at))?;
         self.defined.insert(index, DefinedVariable::Made);
         Ok(index)
@@ -120,10 +123,12 @@ impl Scope {
         self.built_in.insert(name, assignable);
     }
 
-    /// What may be done with a variable, by its name in lower case; `None`: it is not built in.
+    /// What may be done with a variable, by its name in any case; `None`: it is not built in.
     #[must_use]
     pub fn built_in(&self, name: &str) -> Option<Assignable> {
-        self.built_in.get(name).copied()
+        self.built_in
+            .get(name.to_ascii_lowercase().as_str())
+            .copied()
     }
 
     /// Whether the configuration itself defines the variable.

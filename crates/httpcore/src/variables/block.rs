@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word};
 
 use crate::request::Request;
 
@@ -55,11 +55,7 @@ pub fn source_and_target(
 /// # Errors
 /// Not a name of a variable, or one that the configuration may not define.
 pub fn target_of(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let name = name_of(word)?;
-    if scope.built_in(name) == Some(Assignable::Never) {
-        return Err(Problem::new(format!("the duplicate \"{name}\" variable")));
-    }
-    scope.define(name, &word.place())
+    scope.define(name_of(word)?, &word.place())
 }
 
 /// The name in `$name`.

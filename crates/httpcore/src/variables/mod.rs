@@ -201,7 +201,7 @@ pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Proble
 /// The name of a settable variable, and whether it is a part of the request.
 fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, bool), Problem> {
     let name = name_of(word).map_err(|problem| problem.at(0))?;
-    match scope.built_in(&name.to_ascii_lowercase()) {
+    match scope.built_in(name) {
         Some(Assignable::Never) => {
             Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
         }
