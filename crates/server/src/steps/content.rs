@@ -49,10 +49,10 @@ macro_rules! must_make {
 /// Makes the content of a request that passed the steps before it.
 pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outcome {
     current_request::phase(current_request::Phase::Content);
-    if request.location().has_content {
-        if let Some(outcome) = own::make(request, observer).await {
-            return outcome;
-        }
+    if request.location().has_content
+        && let Some(outcome) = own::make(request, observer).await
+    {
+        return outcome;
     }
     if request.location().is_passed_on {
         if request.location().made::<Passing>().is_some() {
@@ -62,10 +62,10 @@ pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outc
             must_make!(observer, request, "tunnel_pass": Box::pin(tunnel_pass::make(request, &leading)).await);
         }
     }
-    if request.location().has_content {
-        if let Some(outcome) = behind_passing::make(request, observer).await {
-            return outcome;
-        }
+    if request.location().has_content
+        && let Some(outcome) = behind_passing::make(request, observer).await
+    {
+        return outcome;
     }
     if request.uri.ends_with(b"/") {
         if random_index::is_on(request) {
