@@ -66,6 +66,7 @@ mod subrequests;
 mod talkative;
 mod timeouts;
 mod tls;
+mod tls_upstream;
 mod try_files;
 mod tunnels;
 mod updates;

@@ -30,6 +30,7 @@ mod server;
 mod site;
 pub mod slow;
 pub mod tls;
+pub mod tls_origin;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};

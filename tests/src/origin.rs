@@ -170,7 +170,7 @@ fn serve(
 }
 
 /// The next request; `None` when the connection ends.
-fn read(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
+pub(crate) fn read(stream: &mut impl Read, ahead: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     let end = loop {
         if let Some(at) = ahead.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
@@ -196,7 +196,7 @@ fn read(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<(String, Vec<u8>)
     Some((head, ahead.drain(..length).collect()))
 }
 
-fn chunks(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
+fn chunks(stream: &mut impl Read, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line = loop {
@@ -218,7 +218,7 @@ fn chunks(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
     }
 }
 
-fn more(stream: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<()> {
+fn more(stream: &mut impl Read, ahead: &mut Vec<u8>) -> Option<()> {
     let mut buffer = [0; 65_536];
     let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
     ahead.extend_from_slice(&buffer[..count]);

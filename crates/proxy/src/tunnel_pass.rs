@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use config::{
     Error, Flag, Groups, Msec, Number, Placed, Problem, Scope, Size, Template, Value, Word,
     directives,
@@ -135,7 +134,7 @@ pub async fn make(request: &mut Request, leading: &TunnelTarget) -> Outcome {
     if request.method != Method::Connect {
         return Outcome::Failed(Failure::new(405));
     }
-    upstream_state::begin(request, Bytes::new(), Bytes::new());
+    upstream_state::begin_without_url(request);
     let upstream = match servers(request, leading).await {
         Ok(upstream) => upstream,
         Err(failure) => return Outcome::Failed(failure),

@@ -4,7 +4,7 @@
 //! in nginx, but for a few faults that nginx reports as `crit`.
 
 use crate::hello;
-use rustls::{CertificateError, Error, PeerIncompatible};
+use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -228,6 +228,9 @@ fn reason(error: &Error) -> (Cause, Reason) {
         Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
             (Cause::Malformed, UNEXPECTED_MESSAGE)
         }
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        ) => (Cause::Malformed, WRONG_VERSION),
         Error::InvalidMessage(_) => (Cause::Malformed, LENGTH_MISMATCH),
         Error::PeerSentOversizedRecord => (Cause::Malformed, BAD_LENGTH),
         Error::DecryptError => (Cause::Malformed, BAD_RECORD),

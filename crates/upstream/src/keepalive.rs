@@ -9,6 +9,8 @@ use runtime::listen::address::Address;
 use wire::UpstreamConnection;
 use wire::connect::ConnectOptions;
 
+use crate::peer_tls::TlsOrder;
+
 /// The limits of kept connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepaliveLimits {
@@ -55,6 +57,16 @@ pub(crate) struct IdleConnections<C> {
     list: VecDeque<IdleConnection<C>>,
 }
 
+/// What is spoken with servers. A connection stays with its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the protocol of its name")]
+pub enum Protocol {
+    Http,
+    Fastcgi,
+    Uwsgi,
+    Scgi,
+}
+
 /// The properties that a kept connection must have to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionKey {
@@ -62,6 +74,10 @@ pub struct ConnectionKey {
     pub address: Address,
     /// The way it was opened: one from another address (`proxy_bind`) is another connection.
     pub options: ConnectOptions,
+    /// What is spoken on it.
+    pub protocol: Protocol,
+    /// TLS on it, and with which name, certificate and trust; `None`: it is in clear.
+    pub tls: Option<TlsOrder>,
     /// Number of the place in the configuration that asks, or that opened it. Matters only with `local`.
     pub owner: u32,
 }
@@ -162,6 +178,8 @@ impl KeepaliveLimits {
     fn allow(&self, like: &ConnectionKey, wanted: &ConnectionKey) -> bool {
         like.address == wanted.address
             && like.options == wanted.options
+            && like.protocol == wanted.protocol
+            && like.tls == wanted.tls
             && (!self.is_local || like.owner == wanted.owner)
     }
 }
@@ -215,6 +233,8 @@ mod tests {
         ConnectionKey {
             address: Address::Inet(([127, 0, 0, 1], port).into()),
             options: ConnectOptions::default(),
+            protocol: Protocol::Http,
+            tls: None,
             owner: 0,
         }
     }
@@ -238,6 +258,18 @@ mod tests {
         assert_eq!(number(kept.take(&by(7), 5000)), Some(3));
         assert_eq!(number(kept.take(&at(80), 5000)), Some(2));
         assert_eq!(number(kept.take(&at(80), 5000)), None);
+    }
+
+    #[test]
+    fn a_connection_stays_with_its_protocol() {
+        let fastcgi = ConnectionKey {
+            protocol: Protocol::Fastcgi,
+            ..at(80)
+        };
+        let mut kept = IdleConnections::new(LIMITS);
+        kept.put(sham(1), fastcgi.clone(), 5000);
+        assert_eq!(number(kept.take(&at(80), 5000)), None);
+        assert_eq!(number(kept.take(&fastcgi, 5000)), Some(1));
     }
 
     #[test]

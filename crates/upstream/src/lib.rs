@@ -3,7 +3,7 @@
 //! * [`Upstreams`]: all upstreams of a configuration, made of `upstream` blocks ([`block`]) and of the hosts of
 //!   `proxy_pass`. `resolved_peers`, `re_resolve`: servers whose names are resolved periodically, by the [`resolver`].
 //! * [`Choice`]: the choice of the peer for a request (`balancing`); [`sticky`]: the sessions that are bound to one.
-//! * [`connect`], [`KeepalivePool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
+//! * [`connect`], [`peer_tls`], [`KeepalivePool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
 //!
 //! Not here: requests, and what is sent of them. How to use it: [`Upstreams::link`] while the configuration is built, or
 //! [`Upstreams::find`] for a name made of variables; then [`Upstream::choose`], and for each attempt [`Choice::next`],
@@ -23,6 +23,7 @@ mod keepalive;
 mod keepalive_pool;
 pub mod metrics;
 pub mod next_upstream;
+pub mod peer_tls;
 mod re_resolve;
 mod resolved_peers;
 #[cfg(test)]
@@ -35,6 +36,6 @@ mod upstreams;
 mod upstreams_tests;
 
 pub use balancing::{Asker, Choice, Now, Peer, PeerGroup, PeerOutcome, PeerTimes};
-pub use keepalive::ConnectionKey;
+pub use keepalive::{ConnectionKey, Protocol};
 pub use keepalive_pool::KeepalivePool;
 pub use upstreams::{Upstream, Upstreams};

@@ -9,6 +9,7 @@ use wire::connect::ConnectError;
 use wire::exchange::ExchangeError;
 
 use super::balancing::PeerOutcome;
+use super::peer_tls::TlsError;
 
 config::choice_set! {
     /// What makes a request go to the next server.
@@ -112,6 +113,15 @@ impl PeerFailure {
             ConnectError::Timeout => Some(PeerFailure::Timeout),
             ConnectError::Refused(_) => Some(PeerFailure::Error),
             ConnectError::Bind { .. } | ConnectError::Transparent(_) => None,
+        }
+    }
+
+    /// The failure for the lack of TLS on a connection; none when this server itself is at fault.
+    #[must_use]
+    pub fn of_tls(error: &TlsError) -> Option<PeerFailure> {
+        match error {
+            TlsError::Timeout => Some(PeerFailure::Timeout),
+            error => error.is_of_peer().then_some(PeerFailure::Error),
         }
     }
 

@@ -129,12 +129,21 @@ impl Stream {
         }
     }
 
-    /// Reads the bytes available of the socket without consuming them, as they came; 0 is the end.
+    /// Reads the bytes available of the socket without consuming them, as they came; 0 is the end. Where TLS has opened
+    /// some already, their number counts, and not what they are.
     ///
     /// # Errors
     /// As [`Stream::try_read`].
     pub(crate) fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.try_peek(buffer)
+        match &self.tls {
+            Some(tls) if tls.has_plain() => Ok(buffer.len()),
+            _ => self.socket.try_peek(buffer),
+        }
+    }
+
+    /// Whether the peer's end came without the word that TLS has for it: what came before may lack its end.
+    pub fn is_cut_off(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_cut_off())
     }
 
     /// Ready when a read may find something (or the end). Wakes only the task that called last.

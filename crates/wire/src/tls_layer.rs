@@ -53,6 +53,8 @@ struct State {
     batch: usize,
     written_ms: u64,
     is_closed: bool,
+    /// Whether the peer's end came without close_notify.
+    is_cut_off: bool,
     is_broken_off: bool,
 }
 
@@ -101,6 +103,7 @@ impl TlsLayer {
                 batch: BATCH_MIN,
                 written_ms: 0,
                 is_closed: false,
+                is_cut_off: false,
                 is_broken_off: false,
             }),
         }
@@ -111,6 +114,11 @@ impl TlsLayer {
         let state = self.state.borrow();
         // What came behind a handshake may hold whole records.
         !state.plain.is_empty() || state.is_closed || has_record(&state.incomplete)
+    }
+
+    /// Whether the peer's end came without close_notify.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.state.borrow().is_cut_off
     }
 
     /// As [`Socket::try_read`], of opened bytes.
@@ -214,6 +222,7 @@ impl State {
             false => match socket.try_read(&mut buffer[begun..])? {
                 0 => {
                     self.is_closed = true;
+                    self.is_cut_off = true;
                     return Ok(0);
                 }
                 got => got,

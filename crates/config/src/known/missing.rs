@@ -64,14 +64,6 @@ static ALL: &[Missing] = &[
         variables: &["memcached_key"],
     },
     Missing {
-        what: "TLS to other servers",
-        instead: "pass requests on without TLS, or to a program on a loopback address that speaks TLS to the server (stunnel, ghostunnel)",
-        asked_by: "`proxy_pass https://…`",
-        modules: &[],
-        names: &["proxy_ssl_", "uwsgi_ssl_"],
-        variables: &[],
-    },
-    Missing {
         what: "HTTP/2 to clients",
         instead: "let the TLS terminator in front speak it; `http2 off` is taken",
         asked_by: "",
@@ -174,16 +166,8 @@ mod tests {
             assert_eq!(is_used, missing.asked_by.is_empty(), "{}", missing.what);
         }
         assert_eq!(
-            of("http_proxy", "proxy_ssl_name").map(|m| m.what),
-            Some("TLS to other servers")
-        );
-        assert_eq!(
             of("stream_proxy", "proxy_ssl").map(|m| m.what),
             Some("`stream` (TCP and UDP)")
-        );
-        assert_eq!(
-            of("http_uwsgi", "uwsgi_ssl_name").map(|m| m.what),
-            Some("TLS to other servers")
         );
         assert_eq!(of("http_proxy", "proxy_pass"), None);
     }

@@ -143,15 +143,19 @@ pub fn key_text(request: &Request, passing: &Passing) -> Bytes {
         return Bytes::new();
     }
     let mut text = Vec::with_capacity(request.head.target().len() + 64);
-    text.extend_from_slice(passing.family.scheme().as_bytes());
-    variables::host(request, &mut text);
+    let scheme = |has_tls| passing.family.scheme(has_tls).as_bytes();
     match &passing.target {
         PassTarget::Fixed { url, .. } => {
+            text.extend_from_slice(scheme(url.has_tls));
+            variables::host(request, &mut text);
             head::append_target(request, passing, (&url.uri, false), &mut text);
         }
         PassTarget::Made(template) => {
-            let uri = Url::parse(&request.evaluate(template)).map(|url| with_slash(url.uri));
-            let uri = uri.unwrap_or_default();
+            let url = Url::parse(&request.evaluate(template)).ok();
+            let has_tls = url.as_ref().is_some_and(|url| url.has_tls);
+            text.extend_from_slice(scheme(has_tls));
+            variables::host(request, &mut text);
+            let uri = url.map_or_else(Bytes::new, |url| with_slash(url.uri));
             head::append_target(request, passing, (&uri, true), &mut text);
         }
     }

@@ -20,11 +20,13 @@ use httpcore::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
 use upstream::attempts::AttemptRecord;
 use upstream::next_upstream::PeerFailure;
+use upstream::peer_tls::{self, TlsError};
 use upstream::{KeepalivePool, Peer, connect};
 
 /// Invariant of an attempt that waits for its response, for `expect`.
 const IS_SENT: &str = "the request was sent";
 pub(crate) const CONNECTING: &str = "connecting to upstream";
+const HANDSHAKING: &str = "SSL handshaking to upstream";
 const SENDING: &str = "sending request to upstream";
 pub(crate) const READING_HEAD: &str = "reading response header from upstream";
 
@@ -49,9 +51,17 @@ pub(crate) struct Attempt {
 /// The reason why an attempt failed.
 pub(crate) enum AttemptError {
     Connect(ConnectError),
+    /// There is no TLS on the connection.
+    Tls(TlsError),
     Exchange(ExchangeError, &'static str),
     /// The client's body cannot be read from its file.
     Body(PieceError),
+}
+
+impl From<ConnectError> for AttemptError {
+    fn from(error: ConnectError) -> AttemptError {
+        AttemptError::Connect(error)
+    }
 }
 
 impl From<PieceError> for AttemptError {
@@ -70,6 +80,8 @@ impl Attempt {
             like: ConnectionKey {
                 address: peer.address.clone(),
                 options: upstream_request.options,
+                protocol: upstream_request.family.protocol(),
+                tls: upstream_request.tls.as_deref().cloned(),
                 owner: upstream_request.context.location,
             },
             begun_ms: wire::loop_clock::monotonic_ms(),
@@ -95,9 +107,7 @@ impl Attempt {
         let connection = match self.kept() {
             Some(kept) => kept,
             // Boxed since it is rare where it matters.
-            None => Box::pin(self.connect())
-                .await
-                .map_err(AttemptError::Connect)?,
+            None => Box::pin(self.connect()).await?,
         };
         let connect_ms = self.elapsed_ms();
         self.note(|one| one.connect_ms = Some(connect_ms));
@@ -200,19 +210,22 @@ impl Attempt {
         kept
     }
 
-    async fn connect(&self) -> Result<wire::UpstreamConnection, ConnectError> {
+    /// A new connection, with TLS where that is asked for: both have `proxy_connect_timeout` together, as in nginx.
+    async fn connect(&self) -> Result<wire::UpstreamConnection, AttemptError> {
         let upstream_request = &self.upstream_request;
         let loop_ = upstream_request.context.loop_();
         let timeout = upstream_request.passing.groups.asking.proxy_connect_timeout;
+        let timeout = timeout.duration();
         let pool = loop_.disk.disk().default_pool();
-        connect::connect(
-            &self.like.address,
-            &upstream_request.options,
-            timeout.duration(),
-            &pool,
-            loop_,
-        )
-        .await
+        let (address, options) = (&self.like.address, &upstream_request.options);
+        let connecting = connect::connect(address, options, timeout, &pool, loop_);
+        let mut connection = connecting.await?;
+        if let Some(order) = &self.like.tls {
+            let left = timeout.saturating_sub(Duration::from_millis(self.elapsed_ms()));
+            let shaken = peer_tls::handshake(&mut connection, address, order, left, loop_);
+            shaken.await.map_err(AttemptError::Tls)?;
+        }
+        Ok(connection)
     }
 
     pub(super) fn note(&self, write: impl FnOnce(&mut AttemptRecord)) {
@@ -257,6 +270,7 @@ impl Attempt {
         let upstream = shown(&self.name, &self.upstream_request);
         let (what, action) = match error {
             AttemptError::Connect(error) => (error.to_string(), CONNECTING),
+            AttemptError::Tls(error) => (error.to_string(), HANDSHAKING),
             AttemptError::Exchange(error, action) => (error.to_string(), *action),
             AttemptError::Body(error) => (error.to_string(), SENDING),
         };
@@ -320,6 +334,7 @@ impl AttemptError {
     pub(super) fn failure(&self) -> Option<PeerFailure> {
         match self {
             AttemptError::Connect(error) => PeerFailure::of_connect(error),
+            AttemptError::Tls(error) => PeerFailure::of_tls(error),
             AttemptError::Exchange(error, _) => PeerFailure::of_exchange(error),
             AttemptError::Body(_) => None,
         }

@@ -218,11 +218,10 @@ impl StoredFile {
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat()?;
         let passing = request.location().made::<Passing>();
-        let scheme = passing.map_or("", |passing| passing.family.scheme());
-        let tries = request
-            .states
-            .get::<UpstreamState>()
-            .map(|state| &state.tries);
+        let state = request.states.get::<UpstreamState>();
+        let has_tls = state.is_some_and(|state| state.has_tls.get());
+        let scheme = passing.map_or("", |passing| passing.family.scheme(has_tls));
+        let tries = state.map(|state| &state.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
         Some(StoredFile {
             context: LogContext::new(request),

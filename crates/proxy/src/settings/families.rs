@@ -18,6 +18,7 @@ use crate::settings::cache_path::Zones;
 use crate::settings::caching::Caching;
 use crate::settings::directives::{Asking, ProxyAnswers, ProxyRewrites};
 use crate::settings::family::{DECLARED, Family};
+use crate::settings::ssl::{ProxySsl, UwsgiSsl};
 use crate::settings::store::ProxyStore;
 use crate::settings::{proxy_pass, store};
 
@@ -204,9 +205,11 @@ pub struct Policies<'a> {
     pub store: &'a mut Arc<ProxyStore>,
     pub caching: &'a mut Arc<Caching>,
     pub rewrites: &'a mut Arc<ProxyRewrites>,
+    pub ssl: &'a mut Arc<ProxySsl>,
     pub fastcgi: &'a Fastcgi,
     pub uwsgi: &'a Uwsgi,
     pub scgi: &'a Scgi,
+    pub uwsgi_ssl: &'a UwsgiSsl,
 }
 
 /// Replaces the lines of `proxy_…` by those of the family that passes the location's requests on, and checks those that
@@ -243,6 +246,7 @@ pub fn settle(
             *policies.answers = policy.answers;
             *policies.store = policy.store;
             *policies.caching = policy.caching;
+            *policies.ssl = Arc::clone(&policies.uwsgi_ssl.0.ssl);
             // A gateway's response is its own: nothing in it is rewritten.
             *policies.rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
         }

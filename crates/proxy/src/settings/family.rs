@@ -4,6 +4,7 @@
 
 use config::Word;
 use config::default_paths;
+use upstream::Protocol;
 
 /// What the names of the shared directives begin with where they are declared.
 pub(crate) const DECLARED: &str = "proxy_";
@@ -56,14 +57,27 @@ impl Family {
         }
     }
 
-    /// The scheme before a server's name in logs.
+    /// The scheme before a server's name in logs, with TLS or without.
     #[must_use]
-    pub const fn scheme(self) -> &'static str {
+    pub const fn scheme(self, has_tls: bool) -> &'static str {
+        match (self, has_tls) {
+            (Self::Proxy, false) => "http://",
+            (Self::Proxy, true) => "https://",
+            (Self::Fastcgi, _) => "fastcgi://",
+            (Self::Uwsgi, false) => "uwsgi://",
+            (Self::Uwsgi, true) => "suwsgi://",
+            (Self::Scgi, _) => "scgi://",
+        }
+    }
+
+    /// What is spoken with its servers.
+    #[must_use]
+    pub const fn protocol(self) -> Protocol {
         match self {
-            Self::Proxy => "http://",
-            Self::Fastcgi => "fastcgi://",
-            Self::Uwsgi => "uwsgi://",
-            Self::Scgi => "scgi://",
+            Self::Proxy => Protocol::Http,
+            Self::Fastcgi => Protocol::Fastcgi,
+            Self::Uwsgi => Protocol::Uwsgi,
+            Self::Scgi => Protocol::Scgi,
         }
     }
 

@@ -102,7 +102,7 @@ directives! {
     /// Directives that correspond to those of `proxy_pass` are on a page of their own.
     pub struct UwsgiPass in Location {
         /// Passes requests to a uwsgi server or a group of them: `[uwsgi://]host:port`, `unix:path` or the name of an
-        /// `upstream`; may contain variables. (`suwsgi://` is not built yet.)
+        /// `upstream`; may contain variables. `suwsgi://` is uwsgi over TLS.
         uwsgi_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "[protocol://]address";
         /// Sets a parameter of the request, as `fastcgi_param` does.
         uwsgi_param: List<Param> = none, [HTTP | SERVER | LOCATION] 2..=3;

@@ -1,10 +1,10 @@
 //! What a location says about passing requests on: the directives, and what is made of them once.
 //!
 //! * `directives`: of `proxy_pass`; `gateways`: those that FastCGI, uwsgi and SCGI have alone; `families`: those
-//!   that all share, under the names of each; `caching`, `store`: of a cache or of stored files; `cache_path`:
+//!   that all share, under the names of each; `ssl`: of TLS to servers; `caching`, `store`: of a cache or of stored files; `cache_path`:
 //!   the caches of a configuration.
 //! * `url`, `bind`, `proxy_redirect`, `cookie_flags`: the values of some of them.
-//! * `proxy_pass`: a location's directives, made ready; with `header_set` and `params`.
+//! * `proxy_pass`: a location's directives, made ready; with `header_set`, `params` and `peer_tls`.
 //!
 //! Invariant: knows nothing of a request's exchange.
 
@@ -17,9 +17,10 @@ pub mod families;
 pub mod family;
 pub mod gateways;
 pub(crate) mod header_set;
-pub mod https;
 pub(crate) mod params;
+pub mod peer_tls;
 pub mod proxy_pass;
 pub(crate) mod proxy_redirect;
+pub mod ssl;
 pub mod store;
 pub(crate) mod url;

@@ -16,14 +16,14 @@ use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::settings::header_set::HeaderSet;
 use crate::settings::params::Params;
 use crate::settings::proxy_redirect::{Redirect, Rule};
+use crate::settings::ssl::ProxySsl;
 use crate::settings::store::ProxyStore;
 use crate::settings::url::{ProxyPassUrl, Url};
 use httpcore::route::LocationKind;
 use httpcore::settings::Location;
+use upstream::peer_tls::PeerTls;
 use upstream::{Upstream, Upstreams};
 
-/// The port of `http`.
-const HTTP_PORT: u16 = 80;
 /// Request header lines that are hop-by-hop, or that are written with the head.
 const OWN_LINES: &[HeaderId] = &[
     HeaderId::Host,
@@ -76,6 +76,7 @@ pub struct ProxyGroups {
     pub rewrites: Arc<ProxyRewrites>,
     pub store: Arc<ProxyStore>,
     pub caching: Arc<Caching>,
+    pub ssl: Arc<ProxySsl>,
 }
 
 /// The groups of a location that passes requests on.
@@ -97,6 +98,8 @@ pub struct Passing {
     pub params: Option<Box<Params>>,
     /// The upstream.
     pub target: PassTarget,
+    /// TLS to its servers; `None`: the URL is known, and there is none.
+    pub tls: Option<Arc<PeerTls>>,
     /// Bytes of the location's prefix, which a URI of `proxy_pass` replaces.
     pub prefix_len: usize,
     /// `proxy_set_header Host`.
@@ -152,7 +155,8 @@ fn to(family: Family, settings: &dyn Groups) -> Option<&Placed<Template>> {
     }
 }
 
-/// Makes the directives of a location ready; `None` where it does not pass requests on.
+/// Makes the directives of a location ready; `None` where it does not pass requests on. `tls` makes what handshakes with
+/// servers use, where there are any.
 ///
 /// # Errors
 /// The error, at its place: a server that is not found, buffers that do not fit together.
@@ -162,12 +166,24 @@ pub fn build(
     kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
+    tls: impl FnOnce(Family, &Arc<ProxySsl>) -> Result<Arc<PeerTls>, Error>,
 ) -> Result<Option<Passing>, Error> {
-    match family {
-        None => Ok(None),
-        Some(Family::Proxy) => of_proxy(settings, groups(), kind, name, upstreams),
-        Some(family) => of_gateway(family, settings, groups(), upstreams),
+    let passing = match family {
+        None => None,
+        Some(Family::Proxy) => of_proxy(settings, groups(), kind, name, upstreams)?,
+        Some(family) => of_gateway(family, settings, groups(), upstreams)?,
+    };
+    let Some(mut passing) = passing else {
+        return Ok(None);
+    };
+    let may_have_tls = match (&passing.target, passing.family) {
+        (PassTarget::Fixed { url, .. }, _) => url.has_tls,
+        (PassTarget::Made(_), family) => matches!(family, Family::Proxy | Family::Uwsgi),
+    };
+    if may_have_tls {
+        passing.tls = Some(tls(passing.family, &passing.groups.ssl)?);
     }
+    Ok(Some(passing))
 }
 
 fn of_gateway(
@@ -196,6 +212,7 @@ fn of_gateway(
         groups,
         params: Some(Box::new(Params::new(family, settings))),
         target,
+        tls: None,
         prefix_len: 0,
         host: None,
         lines: Vec::new(),
@@ -206,23 +223,22 @@ fn of_gateway(
     }))
 }
 
-/// Parses the address of a gateway's line. (TLS to uwsgi servers is not built: `suwsgi://` is refused.)
+/// Parses the address of a gateway's line.
 fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
     let is = |scheme: &[u8]| {
         let start = whole.get(..scheme.len());
         family == Family::Uwsgi && start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
-    if is(b"suwsgi://") {
-        return Err("suwsgi protocol requires SSL support".to_owned());
-    }
-    let bare = if is(b"uwsgi://") {
-        &whole[b"uwsgi://".len()..]
-    } else {
-        whole
+    let has_tls = is(b"suwsgi://");
+    let scheme: &[u8] = match has_tls {
+        true => b"suwsgi://",
+        false if is(b"uwsgi://") => b"uwsgi://",
+        false => b"",
     };
-    let url = Url::of_place(bare)?;
+    let url = Url::of_place(&whole[scheme.len()..])?;
     // There is no `$proxy_host`.
     Ok(Url {
+        has_tls,
         host_header: Bytes::new(),
         port_text: Bytes::new(),
         ..url
@@ -254,7 +270,7 @@ fn of_proxy(
         ProxyPassUrl::Fixed(url) => {
             let mut host = upstreams.hosts().asking();
             let upstream = upstreams
-                .link(&url.place(), HTTP_PORT, &mut host)
+                .link(&url.place(), url.usual_port(), &mut host)
                 .map_err(|problem| pass.error(problem.sentence_for("proxy_pass")))?;
             PassTarget::Fixed {
                 url: url.clone(),
@@ -267,6 +283,7 @@ fn of_proxy(
         groups,
         params: None,
         target,
+        tls: None,
         prefix_len: if is_prefix { name.len() } else { 0 },
         host: None,
         lines: Vec::new(),

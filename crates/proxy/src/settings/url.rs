@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Value, Word, known};
+use config::{Problem, Scope, Template, Value, Word};
 use sys::UNIX_PATH_MAX;
 
 /// The port of `http`.
 const HTTP_PORT: u16 = 80;
+/// The port of `https`.
+const HTTPS_PORT: u16 = 443;
 const HTTP: &[u8] = b"http://";
 const HTTPS: &[u8] = b"https://";
 const UNIX: &[u8] = b"unix:";
@@ -33,6 +35,8 @@ pub struct Url {
     pub whole: Bytes,
     /// Without its scheme, for messages.
     pub text: Bytes,
+    /// Whether TLS is spoken there: `https://`, `suwsgi://`.
+    pub has_tls: bool,
     /// The host and port, or the socket.
     pub host: Host,
     /// The URI after the host; empty: none. Begins with `/` or `?`.
@@ -58,15 +62,6 @@ pub enum Host {
 }
 
 impl Host {
-    /// The destination port; 0 for a unix socket.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        match self {
-            Self::Inet { port, .. } => port.unwrap_or(HTTP_PORT),
-            Self::Unix(_) => 0,
-        }
-    }
-
     /// The address, where it needs no look-up.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
@@ -85,6 +80,30 @@ impl Host {
 }
 
 impl Url {
+    /// The port where the URL has none.
+    #[must_use]
+    pub const fn usual_port(&self) -> u16 {
+        usual_port(self.has_tls)
+    }
+
+    /// The destination port; 0 for a unix socket.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match &self.host {
+            Host::Inet { port, .. } => port.unwrap_or(self.usual_port()),
+            Host::Unix(_) => 0,
+        }
+    }
+
+    /// The host's name, for TLS.
+    #[must_use]
+    pub fn host_name(&self) -> &Bytes {
+        match &self.host {
+            Host::Inet { name, .. } => name,
+            Host::Unix(_) => &self.host_header,
+        }
+    }
+
     /// The host and port, or the socket: `HOST[:PORT]` or `unix:PATH`.
     #[must_use]
     pub fn place(&self) -> Vec<u8> {
@@ -139,22 +158,30 @@ impl Url {
                 .get(..scheme.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         };
-        if is(HTTPS) {
-            return Err("https protocol requires SSL support".to_owned());
-        }
-        if !is(HTTP) {
-            return Err("invalid URL prefix".to_owned());
-        }
-        let text = whole.slice(HTTP.len()..);
+        let has_tls = is(HTTPS);
+        let scheme = match has_tls {
+            true => HTTPS,
+            false if is(HTTP) => HTTP,
+            false => return Err("invalid URL prefix".to_owned()),
+        };
+        let text = whole.slice(scheme.len()..);
         let outcome = if is_unix(&text) {
             unix(whole, &text, memchr::memchr(b':', &text[UNIX.len()..]))
         } else {
-            inet(whole, &text)
+            inet(whole, &text, usual_port(has_tls))
         };
+        let outcome = outcome.map(|url| Url { has_tls, ..url });
         outcome.map_err(|reason| {
             let text = String::from_utf8_lossy(&text);
             format!("{reason} in upstream \"{text}\"")
         })
+    }
+}
+
+const fn usual_port(has_tls: bool) -> u16 {
+    match has_tls {
+        true => HTTPS_PORT,
+        false => HTTP_PORT,
     }
 }
 
@@ -180,9 +207,6 @@ impl Value for ProxyPassUrl {
 
 /// A hint for an address that was not understood.
 fn hint(sentence: &str, whole: &Bytes) -> Option<String> {
-    if sentence.starts_with("https") {
-        return Some(known::missing::of("http_proxy", "proxy_ssl_")?.sentence());
-    }
     if sentence != "invalid URL prefix" {
         return None;
     }
@@ -217,6 +241,7 @@ fn unix(whole: &Bytes, text: &Bytes, at: Option<usize>) -> Result<Url, &'static 
     Ok(Url {
         whole: whole.clone(),
         text: text.clone(),
+        has_tls: false,
         host: Host::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(&path))),
         uri,
         host_header: Bytes::from_static(b"localhost"),
@@ -225,7 +250,7 @@ fn unix(whole: &Bytes, text: &Bytes, at: Option<usize>) -> Result<Url, &'static 
 }
 
 /// `HOST[:PORT][URI]`.
-fn inet(whole: &Bytes, text: &Bytes) -> Result<Url, &'static str> {
+fn inet(whole: &Bytes, text: &Bytes, usual_port: u16) -> Result<Url, &'static str> {
     let skipped = match text.first() {
         Some(b'[') => memchr::memchr(b']', text).ok_or("invalid host")?,
         _ => 0,
@@ -244,15 +269,16 @@ fn inet(whole: &Bytes, text: &Bytes) -> Result<Url, &'static str> {
         return Err("invalid host");
     }
     let port = digits.as_deref().map(port).transpose()?;
-    let is_usual = port.is_none_or(|port| port == HTTP_PORT);
+    let is_usual = port.is_none_or(|port| port == usual_port);
     Ok(Url {
         whole: whole.clone(),
         text: text.clone(),
         host_header: if is_usual { name.clone() } else { place },
         port_text: match digits {
             Some(digits) if !is_usual => digits,
-            _ => Bytes::from_static(b"80"),
+            _ => Bytes::from(usual_port.to_string()),
         },
+        has_tls: false,
         host: Host::Inet { name, port },
         uri,
     })
@@ -340,7 +366,10 @@ mod tests {
                 "no path in the unix domain socket in upstream \"unix:\"",
             ),
             ("ftp://a", "invalid URL prefix"),
-            ("https://a", "https protocol requires SSL support"),
+            ("https://a", "a None | a | 443 | "),
+            ("HTTPS://a:443/b", "a Some(443) | a | 443 | /b"),
+            ("https://a:80", "a Some(80) | a:80 | 80 | "),
+            ("https://[::1]", "[::1] None | [::1] | 443 | "),
         ] {
             assert_eq!(shown(text), expected, "{text}");
         }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use message::{Header, ResponseHead};
 
 use crate::settings::header_set::SINGLE_LINES;
+use crate::settings::url::Url;
 use crate::state::cache_state::CacheState;
 use httpcore::request::Request;
 use httpcore::request::state::State;
@@ -25,6 +26,8 @@ pub struct UpstreamState {
     pub host: RefCell<Bytes>,
     /// `$proxy_port`.
     pub port: RefCell<Bytes>,
+    /// Whether the servers are asked over TLS.
+    pub has_tls: Cell<bool>,
     /// The head of the last answer (`$upstream_http_…`).
     pub head: RefCell<Option<Box<ResponseHead>>>,
     /// Attempt after attempt.
@@ -85,12 +88,22 @@ fn hinted_charset(request: &Request) -> Option<Bytes> {
 }
 
 /// Separates the attempts: if the request was passed on before, the next ones follow a colon.
-pub(crate) fn begin(request: &mut Request, host: Bytes, port: Bytes) {
+pub(crate) fn begin(request: &mut Request, url: &Url) {
+    let state = begin_without_url(request);
+    *state.host.borrow_mut() = url.host_header.clone();
+    *state.port.borrow_mut() = url.port_text.clone();
+    state.has_tls.set(url.has_tls);
+}
+
+/// The same for a server that has no URL.
+pub(crate) fn begin_without_url(request: &mut Request) -> &UpstreamState {
     let state = of(request);
     state.tries.borrow_mut().redirect();
     state.head.take();
-    *state.host.borrow_mut() = host;
-    *state.port.borrow_mut() = port;
+    state.host.take();
+    state.port.take();
+    state.has_tls.set(false);
+    state
 }
 
 /// Reads the head of the last response, from a server or the cache; false: there is none.

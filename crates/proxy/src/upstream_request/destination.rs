@@ -8,7 +8,7 @@ use bytes::Bytes;
 use logs::Level;
 
 use crate::settings::proxy_pass::{PassTarget, Passing};
-use crate::settings::url::{self, with_slash};
+use crate::settings::url::{self, Url, with_slash};
 use crate::state::upstream_state;
 use crate::upstream_request::resolve::{self, Unresolved};
 use httpcore::Failure;
@@ -27,6 +27,8 @@ pub struct Destination {
     pub uri: Bytes,
     /// Whether the URI was made from variables and is sent unchanged.
     pub is_whole: bool,
+    /// The name of the host that is asked over TLS; `None`: in clear.
+    pub tls_host: Option<Bytes>,
 }
 
 /// The upstream for this request.
@@ -36,18 +38,19 @@ pub struct Destination {
 pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
     match &passing.target {
         PassTarget::Fixed { url, upstream } => {
-            upstream_state::begin(request, url.host_header.clone(), url.port_text.clone());
+            upstream_state::begin(request, url);
             Ok(Destination {
                 upstream: Arc::clone(upstream),
                 unresolved: None,
                 uri: url.uri.clone(),
                 is_whole: false,
+                tls_host: tls_host(url),
             })
         }
         PassTarget::Made(template) => {
             let whole = request.evaluate(template);
             let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
-            upstream_state::begin(request, url.host_header.clone(), url.port_text.clone());
+            upstream_state::begin(request, &url);
             let upstreams = request.settings().made::<Upstreams>();
             if passing.params.is_some()
                 && let url::Host::Inet { name, port: None } = &url.host
@@ -58,6 +61,7 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
             }
             let (upstream, unresolved) = resolve::upstream(upstreams, &url);
             Ok(Destination {
+                tls_host: tls_host(&url),
                 upstream,
                 unresolved,
                 uri: with_slash(url.uri),
@@ -65,6 +69,10 @@ pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destinati
             })
         }
     }
+}
+
+fn tls_host(url: &Url) -> Option<Bytes> {
+    url.has_tls.then(|| url.host_name().clone())
 }
 
 /// The servers behind a name.

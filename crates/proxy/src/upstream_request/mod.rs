@@ -10,4 +10,5 @@ pub(crate) mod head;
 pub(crate) mod log_context;
 pub mod request;
 pub(crate) mod resolve;
+mod tls_order;
 pub mod variation;

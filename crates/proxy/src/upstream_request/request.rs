@@ -17,6 +17,7 @@ use httpcore::Failure;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::request_body::{self, RequestBody};
+use upstream::peer_tls::TlsOrder;
 use upstream::sticky::StickySession;
 use upstream::{Asker, Peer, Upstream};
 
@@ -28,6 +29,7 @@ use crate::upstream_request::destination::{Destination, destination, resolved};
 use crate::upstream_request::head::HeadWriter;
 use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::resolve::Unresolved;
+use crate::upstream_request::tls_order;
 use crate::upstream_request::variation::Variation;
 
 /// A request as it is sent to a server.
@@ -58,6 +60,8 @@ pub struct UpstreamRequest {
     pub method: Method,
     /// The source address and options of connections.
     pub options: ConnectOptions,
+    /// TLS on connections; `None`: they are in clear. Boxed: most requests have none.
+    pub tls: Option<Box<TlsOrder>>,
     /// Its session, with sticky sessions.
     pub session: Option<StickySession>,
     /// `proxy_limit_rate` in bytes per second; 0: no limit.
@@ -132,6 +136,10 @@ impl UpstreamRequest {
                 receive_bytes: buffer(settings.proxy_socket_rcvbuf),
                 send_bytes: buffer(settings.proxy_socket_sndbuf),
             },
+            tls: to
+                .tls_host
+                .as_ref()
+                .and_then(|host| tls_order::of(request, passing, host)),
             limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
             state,
         }))
@@ -188,7 +196,10 @@ pub fn buffer(size: Option<config::Size>) -> u32 {
 pub(crate) fn shown(name: &str, upstream_request: &UpstreamRequest) -> Vec<u8> {
     // As nginx writes it: a path ends with a colon.
     let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
-    let scheme = upstream_request.family.scheme().as_bytes();
+    let scheme = upstream_request
+        .family
+        .scheme(upstream_request.tls.is_some());
+    let scheme = scheme.as_bytes();
     [scheme, name.as_bytes(), end, upstream_request.uri()].concat()
 }
 

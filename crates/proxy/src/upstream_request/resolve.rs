@@ -32,7 +32,7 @@ pub(crate) fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Opti
         let known = match port {
             None => upstreams
                 .find(name, None)
-                .or_else(|| upstreams.find(name, Some(url.host.port()))),
+                .or_else(|| upstreams.find(name, Some(url.port()))),
             Some(port) => upstreams.find(name, Some(*port)),
         };
         if let Some(known) = known {
@@ -42,13 +42,13 @@ pub(crate) fn upstream(upstreams: &Upstreams, url: &Url) -> (Arc<Upstream>, Opti
     let (addresses, unresolved) = match (&url.host, url.host.ip()) {
         (Host::Unix(path), _) => (vec![Address::Unix(path.clone())], None),
         (Host::Inet { .. }, Some(ip)) => {
-            let address = Address::Inet((ip, url.host.port()).into());
+            let address = Address::Inet((ip, url.port()).into());
             (vec![address], None)
         }
         (Host::Inet { name, .. }, None) => {
             let unresolved = Unresolved {
                 name: String::from_utf8_lossy(name).into_owned(),
-                port: url.host.port(),
+                port: url.port(),
                 text: url.text.clone(),
             };
             (Vec::new(), Some(unresolved))

@@ -13,10 +13,8 @@ use super::hints;
 use crate::settings::build;
 use crate::settings::build::Surroundings;
 use crate::settings::circumstances::Circumstances;
-use crate::settings::tables;
 use httpcore::handler::Modules;
 use httpcore::settings::Settings;
-use proxy::settings::https;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
@@ -100,10 +98,6 @@ pub fn load(
     let mut scope = Scope::new();
     let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
-    let blocks: Vec<_> = tables::variable_blocks(modules)
-        .map(|kind| kind.name)
-        .collect();
-    warnings.extend(https::warning(&tree, &blocks));
     match built {
         Ok((main, settings)) => Ok(Loaded {
             tree,

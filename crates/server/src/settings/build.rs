@@ -25,6 +25,7 @@ use httpcore::variables::Definitions;
 use modules::before::real_ip;
 use modules::before::rewrite::Program;
 use modules::referer;
+use proxy::settings::peer_tls::PeerTlsMaking;
 use proxy::tunnel_pass::TunnelTarget;
 use upstream::Upstreams;
 use upstream::block::UpstreamBlocks;
@@ -88,6 +89,7 @@ struct Unfinished {
     settings: Settings,
     upstreams: Upstreams,
     data: HttpData,
+    peer_tls: PeerTlsMaking,
 }
 
 /// Builds the settings that a checked tree describes. Warnings go to `scope`.
@@ -129,12 +131,17 @@ pub(crate) fn build(
         },
         upstreams: Upstreams::new(blocks, hosts.clone()),
         data: std::mem::take(&mut http.data),
+        peer_tls: PeerTlsMaking::new(
+            &surroundings.conf_prefix,
+            surroundings.circumstances.files.reading(),
+        ),
     };
     finish_http(http, surroundings, &mut unfinished, scope)?;
     let Unfinished {
         mut settings,
         upstreams,
         mut data,
+        ..
     } = unfinished;
     settle_resolvers(&settings)?;
     data.check(tree, &settings.locations)?;
@@ -378,6 +385,7 @@ fn finish_server(
         locations: &mut settings.locations,
         upstreams: &mut unfinished.upstreams,
         zones: &unfinished.data.zones,
+        peer_tls: &mut unfinished.peer_tls,
     };
     let level = Level {
         kind: None,

@@ -11,6 +11,7 @@ use httpcore::regex::Regex;
 use httpcore::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use httpcore::settings::root::{self, Alias};
 use proxy::settings::families::Policies;
+use proxy::settings::peer_tls::PeerTlsMaking;
 use proxy::settings::proxy_pass::{Passing, ProxyGroups};
 use proxy::settings::{families, proxy_pass};
 use proxy::tunnel_pass;
@@ -206,6 +207,8 @@ pub(crate) struct Growing<'a> {
     pub upstreams: &'a mut Upstreams,
     /// The caches.
     pub zones: &'a proxy::settings::cache_path::Zones,
+    /// TLS to servers.
+    pub peer_tls: &'a mut PeerTlsMaking,
 }
 
 /// A location, or the one that stands for a server itself.
@@ -248,6 +251,7 @@ pub(crate) fn add(
         level.kind,
         &level.name,
         all.upstreams,
+        |family, ssl| all.peer_tls.make(family, ssl, scope).map_err(here),
     )?;
     let mut made = MadeOfLocation::default();
     handler::set(&mut made, handler);
@@ -285,6 +289,7 @@ fn proxy_groups(settings: &LocationSettings) -> ProxyGroups {
         rewrites: Arc::clone(&settings.proxy_rewrites),
         store: Arc::clone(&settings.proxy_store),
         caching: Arc::clone(&settings.caching),
+        ssl: Arc::clone(&settings.proxy_ssl),
     }
 }
 
@@ -295,9 +300,11 @@ fn policies(settings: &mut LocationSettings) -> Policies<'_> {
         store: &mut settings.proxy_store,
         caching: &mut settings.caching,
         rewrites: &mut settings.proxy_rewrites,
+        ssl: &mut settings.proxy_ssl,
         fastcgi: &settings.fastcgi,
         uwsgi: &settings.uwsgi,
         scgi: &settings.scgi,
+        uwsgi_ssl: &settings.uwsgi_ssl,
     }
 }
 

@@ -75,6 +75,7 @@ use proxy::settings::directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewri
 use proxy::settings::families::{Fastcgi, Scgi, Uwsgi};
 use proxy::settings::gateways;
 use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::ssl::{ProxySsl, UwsgiSsl};
 use proxy::settings::store::ProxyStore;
 use proxy::tunnel_pass::Tunnelling;
 use upstream::resolver::Resolving;
@@ -145,6 +146,8 @@ sections! {
         proxy_store: ProxyStore,
         /// [`ProxyRewrites`].
         proxy_rewrites: ProxyRewrites,
+        /// [`ProxySsl`].
+        proxy_ssl: ProxySsl,
         /// [`Hints`].
         hints: Hints,
         /// [`FastcgiPass`].
@@ -155,6 +158,8 @@ sections! {
         uwsgi_pass: UwsgiPass,
         /// [`Uwsgi`].
         uwsgi: Uwsgi,
+        /// [`UwsgiSsl`].
+        uwsgi_ssl: UwsgiSsl,
         /// [`ScgiPass`].
         scgi_pass: ScgiPass,
         /// [`Scgi`].

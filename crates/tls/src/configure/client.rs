@@ -81,4 +81,16 @@ impl Client {
             sizes: options.sizes,
         })
     }
+
+    /// The same with another certificate: one whose name comes with a connection.
+    #[must_use]
+    pub fn with_certificate(&self, pair: &Pair) -> Self {
+        let own = CertifiedKey::new(pair.cert.clone(), Arc::clone(&pair.key));
+        let mut config = ClientConfig::clone(&self.config);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        Self {
+            config: Arc::new(config),
+            sizes: self.sizes,
+        }
+    }
 }

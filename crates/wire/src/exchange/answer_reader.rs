@@ -139,6 +139,11 @@ impl AnswerReader {
         }
     }
 
+    /// Whether the connection is no longer HTTP.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        matches!(self.state, AnswerState::Tunnel)
+    }
+
     /// Whether the response comes in records (FastCGI).
     pub(crate) fn is_in_records(&self) -> bool {
         matches!(self.state, AnswerState::Records(_))

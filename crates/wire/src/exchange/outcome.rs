@@ -20,10 +20,10 @@ pub enum ExchangeError {
     #[error(transparent)]
     Request(#[from] RequestFault),
     /// The connection broke while the request was being sent.
-    #[error("writev() failed {}", numbered(.0))]
+    #[error("{}", told("writev", .0))]
     Send(io::Error),
     /// The connection broke while waiting for the response or reading it.
-    #[error("recv() failed {}", numbered(.0))]
+    #[error("{}", told("recv", .0))]
     Receive(io::Error),
 }
 
@@ -43,6 +43,17 @@ pub enum AnswerHead {
     Interim(Box<ResponseHead>),
     /// The final head.
     Final(Box<ResponseHead>),
+}
+
+/// A failed call; a fault in TLS says itself what failed.
+fn told(call: &str, error: &io::Error) -> String {
+    let failure = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<tls::Failure>());
+    match failure {
+        Some(failure) => failure.to_string(),
+        None => format!("{call}() failed {}", numbered(error)),
+    }
 }
 
 /// The kernel's error as nginx writes it: `(111: Connection refused)`.

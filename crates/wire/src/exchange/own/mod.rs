@@ -24,6 +24,7 @@ use crate::event_loop::Loop;
 use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
+use crate::tls_layer::TlsLayer;
 use crate::turn;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
@@ -140,6 +141,11 @@ impl UpstreamConnection {
     /// The socket.
     pub fn stream(&self) -> &Stream {
         &self.0.stream
+    }
+
+    /// Encrypts from here on, before the first request.
+    pub fn begin_tls(&mut self, tls: TlsLayer) {
+        self.0.stream.begin_tls(tls);
     }
 
     /// The socket alone, for a protocol other than HTTP.
@@ -334,7 +340,7 @@ impl OwnExchange {
                 return Poll::Ready(Ok(None));
             }
             if self.is_closed {
-                self.reader.close()?;
+                self.close()?;
                 return Poll::Ready(Ok(None));
             }
             let read = |exchange: &mut OwnExchange| exchange.read_once(read_max);
@@ -364,6 +370,7 @@ impl OwnExchange {
         let is_reusable = self.reader.is_reusable(self.unread.len() + self.lent.len());
         let is_clean = is_sent && is_reusable && !self.is_closed;
         if !is_clean || !self.is_silent() {
+            self.stream.close_notify();
             return None;
         }
         // An idle connection holds no buffer.
@@ -496,8 +503,19 @@ impl OwnExchange {
     }
 
     fn closed(&mut self) -> ExchangeError {
-        let fault = self.reader.close().err();
+        let fault = self.close().err();
         fault.unwrap_or(AnswerFault::Closed).into()
+    }
+
+    /// Ends the response with the connection. With TLS, an end that its peer has not announced ends no response that has
+    /// no other one: it may be an attacker's (RFC 9112, 9.8).
+    fn close(&mut self) -> Result<(), AnswerFault> {
+        let is_cut_off = self.stream.is_cut_off() && !self.reader.is_tunnel();
+        self.reader.close()?;
+        match is_cut_off {
+            true => Err(AnswerFault::Closed),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,297 @@
+//! TLS to servers, made of the values of its directives.
+//!
+//! It reads files and works on keys: done in the master (to check) and on the worker's helper thread. Not here: where the
+//! bytes of files come from (a function is given). Invariant: a value that cannot be obeyed is an error in nginx's words;
+//! what is asked for beside others and cannot be offered is one warning.
+
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use config::{Error, PathText, Placed, Scope, Template, TextPlace};
+use hashbrown::{HashMap, HashSet};
+use httpcore::tls::full_name;
+use httpcore::tls::values::CertificateCache;
+use tls::certificates::{CertificateCache as KeptCertificates, Pair};
+use tls::configure::{Client, ClientOptions};
+use tls::keys::{self, Password};
+use tls::suites::Protocols;
+use tls::suites::conf_command::Commands;
+use tls::verify::Trust;
+use upstream::peer_tls::{PeerTls, PeerTlsValues, RequestCertificates};
+
+use crate::settings::family::Family;
+use crate::settings::ssl::ProxySsl;
+
+/// Reads a file whole.
+type FileReading = dyn Fn(&str) -> io::Result<Vec<u8>>;
+
+/// The making of one configuration's TLS to servers.
+pub struct PeerTlsMaking {
+    conf_prefix: PathBuf,
+    file: Box<FileReading>,
+    /// What was made already, by the address of the settings, which are kept so that it stays theirs.
+    made: HashMap<usize, (Arc<ProxySsl>, Arc<PeerTls>)>,
+    /// By the names of both files and the depth.
+    trusts: HashMap<(String, Option<String>, u64), Arc<Trust>>,
+    /// Warnings that were given: what locations inherit is told once.
+    told: HashSet<String>,
+}
+
+/// One family's settings, under their names in messages.
+struct Named<'s> {
+    family: Family,
+    settings: &'s ProxySsl,
+}
+
+/// What decides about a connection, beside names and flags: the bytes of files.
+#[derive(Default)]
+struct FilesHash(std::hash::DefaultHasher);
+
+impl PeerTlsMaking {
+    /// With the directory of the configuration, and a function that reads files.
+    #[must_use]
+    pub fn new(conf_prefix: &Path, file: impl Fn(&str) -> io::Result<Vec<u8>> + 'static) -> Self {
+        Self {
+            conf_prefix: conf_prefix.to_owned(),
+            file: Box::new(file),
+            made: HashMap::new(),
+            trusts: HashMap::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// What handshakes use under these settings. Warnings go to `scope`.
+    ///
+    /// # Errors
+    /// nginx's sentence, at the place of the directive, or without one where a directive is missing.
+    pub fn make(
+        &mut self,
+        family: Family,
+        settings: &Arc<ProxySsl>,
+        scope: &mut Scope,
+    ) -> Result<Arc<PeerTls>, Error> {
+        let address = Arc::as_ptr(settings) as usize;
+        if let Some((_, made)) = self.made.get(&address) {
+            return Ok(Arc::clone(made));
+        }
+        let made = Arc::new(self.made_of(&Named { family, settings }, scope)?);
+        let kept = (Arc::clone(settings), Arc::clone(&made));
+        self.made.insert(address, kept);
+        Ok(made)
+    }
+
+    fn made_of(&mut self, named: &Named<'_>, scope: &mut Scope) -> Result<PeerTls, Error> {
+        let settings = named.settings;
+        let mut files = FilesHash::default();
+        let passwords = self.passwords(settings)?;
+        let (certificate, certificates) = self.certificate(named, passwords, &mut files)?;
+        let options = ClientOptions {
+            protocols: self.protocols(named, scope)?,
+            ciphers: text(&settings.proxy_ssl_ciphers.value),
+            commands: commands(settings)?,
+            certificate,
+            sends_name: settings.proxy_ssl_server_name,
+            ..ClientOptions::default()
+        };
+        let trust = self.trust(named, &mut files)?;
+        let identity = (
+            format!("{:?} {}", options.protocols, options.ciphers),
+            format!("{:?}", options.commands),
+            (settings.proxy_ssl_server_name, settings.proxy_ssl_verify),
+            settings.proxy_ssl_verify_depth.0,
+            files.0.finish(),
+        );
+        let client = Client::new(options);
+        let client = client.map_err(|error| fault_of(settings, &error))?;
+        let values = PeerTlsValues {
+            client,
+            trust,
+            keeps_sessions: settings.proxy_ssl_session_reuse,
+            sends_name: settings.proxy_ssl_server_name,
+            certificates,
+        };
+        Ok(PeerTls::new(values, &identity))
+    }
+
+    /// The full name of a file.
+    fn name(&self, name: &[u8]) -> String {
+        full_name(&self.conf_prefix, &text(name))
+    }
+
+    /// The name of a file, and its bytes noted.
+    fn noted(&self, name: &[u8], files: &mut FilesHash) -> String {
+        let name = self.name(name);
+        name.hash(&mut files.0);
+        if keys::path(&name).is_some() {
+            (self.file)(&name).unwrap_or_default().hash(&mut files.0);
+        }
+        name
+    }
+
+    fn passwords(&self, settings: &ProxySsl) -> Result<Vec<Password>, Error> {
+        let Some(named) = &settings.proxy_ssl_password_file else {
+            return Ok(Vec::new());
+        };
+        let name = self.name(&named.value.0);
+        let contents = (self.file)(&name).map_err(|error| tls::Error::file("open", &name, &error));
+        let passwords = contents.and_then(|contents| keys::passwords::read(&name, &contents));
+        passwords.map_err(|error| named.error(error.to_string()))
+    }
+
+    /// The own certificate, read now, or what reads it for each connection.
+    fn certificate(
+        &self,
+        Named { family, settings }: &Named<'_>,
+        passwords: Vec<Password>,
+        files: &mut FilesHash,
+    ) -> Result<(Option<Pair>, Option<RequestCertificates>), Error> {
+        let named = settings.proxy_ssl_certificate.as_ref();
+        let Some(certificate) = named.filter(|named| !is_empty(&named.value)) else {
+            return Ok((None, None));
+        };
+        let Some(key) = &settings.proxy_ssl_certificate_key else {
+            let sentence = format!(
+                "no \"proxy_ssl_certificate_key\" is defined for certificate \"{}\"",
+                certificate.place.as_ref().map_or_else(String::new, said)
+            );
+            return Err(certificate.error(family.renamed(&sentence)));
+        };
+        let (Some(one), Some(other)) = (certificate.value.literal(), key.value.literal()) else {
+            let cache = settings.proxy_ssl_certificate_cache.on();
+            let cache = kept_certificates(cache);
+            return Ok((None, Some(RequestCertificates { cache, passwords })));
+        };
+        let (one, other) = (self.noted(one, files), self.noted(other, files));
+        let pair = keys::pair(&one, &other, &passwords, &*self.file);
+        let pair = pair.map_err(|error| certificate.error(error.to_string()))?;
+        Ok((Some(Arc::new(pair)), None))
+    }
+
+    fn protocols(
+        &mut self,
+        Named { family, settings }: &Named<'_>,
+        scope: &mut Scope,
+    ) -> Result<Protocols, Error> {
+        let names = &settings.proxy_ssl_protocols;
+        let at = |sentence: String| match &names.place {
+            Some(place) => Error::at(sentence, place),
+            None => Error::without_place(sentence),
+        };
+        let offer = Protocols::read(names.names.iter().map(String::as_str));
+        let offer = offer.map_err(|error| {
+            at(error
+                .to_string()
+                .replace("ssl_protocols", &family.renamed("proxy_ssl_protocols")))
+        })?;
+        if !offer.left_out.is_empty() {
+            let directive = family.renamed("proxy_ssl_protocols");
+            let left_out = offer.left_out.join(" ");
+            let sentence =
+                format!("\"{directive}\": {left_out} is not offered, only TLSv1.2 and TLSv1.3 are");
+            if self.told.insert(sentence.clone()) {
+                scope.warn(at(sentence));
+            }
+        }
+        Ok(offer.chosen)
+    }
+
+    /// What servers' certificates have to come from.
+    fn trust(
+        &mut self,
+        Named { family, settings }: &Named<'_>,
+        files: &mut FilesHash,
+    ) -> Result<Option<Arc<Trust>>, Error> {
+        if !settings.proxy_ssl_verify {
+            return Ok(None);
+        }
+        let Some(trusted) = &settings.proxy_ssl_trusted_certificate else {
+            let sentence = "no proxy_ssl_trusted_certificate for proxy_ssl_verify";
+            return Err(Error::without_place(family.renamed(sentence)));
+        };
+        let depth = settings.proxy_ssl_verify_depth.0;
+        let lists = settings.proxy_ssl_crl.as_ref();
+        let file = self.noted(&trusted.value.0, files);
+        let crl = lists.map(|lists| self.noted(&lists.value.0, files));
+        let key = (file, crl, depth);
+        if let Some(trust) = self.trusts.get(&key) {
+            return Ok(Some(Arc::clone(trust)));
+        }
+        let at = |place: &Placed<PathText>, error: tls::Error| place.error(error.to_string());
+        let certificates =
+            keys::trusted(&key.0, &*self.file).map_err(|error| at(trusted, error))?;
+        let revocations = match (&key.1, lists) {
+            (Some(name), Some(lists)) => {
+                keys::revocations(name, &*self.file).map_err(|error| at(lists, error))?
+            }
+            _ => Vec::new(),
+        };
+        let depth = usize::try_from(depth).unwrap_or(usize::MAX);
+        let trust = Arc::new(Trust::new(certificates, revocations, depth));
+        self.trusts.insert(key, Arc::clone(&trust));
+        Ok(Some(trust))
+    }
+}
+
+/// Certificates whose names have variables, kept as the directive says.
+fn kept_certificates(cache: Option<&CertificateCache>) -> KeptCertificates {
+    match cache {
+        None => KeptCertificates::new(0, Duration::ZERO, Duration::ZERO),
+        Some(cache) => KeptCertificates::new(
+            cache.max,
+            Duration::from_secs(cache.inactive_seconds),
+            Duration::from_secs(cache.valid_seconds),
+        ),
+    }
+}
+
+fn commands(settings: &ProxySsl) -> Result<Commands, Error> {
+    let mut commands = Commands::default();
+    for line in settings.proxy_ssl_conf_command.iter() {
+        let taken = commands.take(&line.value.name, &line.value.value);
+        taken.map_err(|error| line.error(error.to_string()))?;
+    }
+    for (name, value) in [
+        ("Certificate", &commands.certificate),
+        ("PrivateKey", &commands.private_key),
+    ] {
+        if let Some(value) = value {
+            let sentence = format!("SSL_CONF_cmd(\"{name}\", \"{value}\") is not supported here");
+            return Err(match settings.proxy_ssl_conf_command.first() {
+                Some(line) => line.error(sentence),
+                None => Error::without_place(sentence),
+            });
+        }
+    }
+    Ok(commands)
+}
+
+/// A fault in what is offered, at the line of ciphers where that is at fault.
+fn fault_of(settings: &ProxySsl, error: &tls::Error) -> Error {
+    match error {
+        tls::Error::NoCipher(_) | tls::Error::CipherWord(_) => {
+            settings.proxy_ssl_ciphers.error(error.to_string())
+        }
+        error => match settings.proxy_ssl_conf_command.first() {
+            Some(line) => line.error(error.to_string()),
+            None => Error::without_place(error.to_string()),
+        },
+    }
+}
+
+fn is_empty(template: &Template) -> bool {
+    template.literal().is_some_and(Bytes::is_empty)
+}
+
+/// The text of a value as it was written.
+fn said(place: &TextPlace) -> String {
+    let (start, end) = (place.span.start as usize, place.span.end as usize);
+    text(place.text.bytes().get(start..end).unwrap_or_default())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

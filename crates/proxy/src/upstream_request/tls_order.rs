@@ -1,0 +1,77 @@
+//! TLS as a request asks for it: the server's name and the own certificate, where they are made of variables.
+//!
+//! Not here: handshakes (`upstream::peer_tls`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use config::Template;
+use httpcore::request::Request;
+use upstream::peer_tls::TlsOrder;
+
+use crate::settings::proxy_pass::Passing;
+
+/// The order for connections to `host`; `None`: its location has no TLS.
+pub(super) fn of(request: &Request, passing: &Passing, host: &Bytes) -> Option<Box<TlsOrder>> {
+    let tls = Arc::clone(passing.tls.as_ref()?);
+    let ssl = &passing.groups.ssl;
+    let name = match (tls.needs_name(), &ssl.proxy_ssl_name) {
+        (false, _) => Bytes::new(),
+        (true, Some(template)) => request.evaluate(template),
+        (true, None) => host.clone(),
+    };
+    let certificate = match (&ssl.proxy_ssl_certificate, &ssl.proxy_ssl_certificate_key) {
+        (Some(certificate), Some(key)) => names(request, [&certificate.value, &key.value]),
+        _ => None,
+    };
+    Some(Box::new(TlsOrder {
+        tls,
+        name: String::from_utf8_lossy(without_port(&name)).into(),
+        certificate,
+    }))
+}
+
+/// The names of certificate and key, where one of them has variables. An empty name is no certificate.
+fn names(request: &Request, templates: [&Template; 2]) -> Option<Arc<(String, String)>> {
+    if templates
+        .iter()
+        .all(|template| template.literal().is_some())
+    {
+        return None;
+    }
+    let prefix = &request.settings().conf_prefix;
+    let [certificate, key] = templates.map(|template| request.evaluate(template));
+    let name = |text: &Bytes| httpcore::tls::full_name(prefix, &String::from_utf8_lossy(text));
+    (!certificate.is_empty()).then(|| Arc::new((name(&certificate), name(&key))))
+}
+
+/// `$proxy_host` and `$http_host` may have a port.
+fn without_port(name: &[u8]) -> &[u8] {
+    let skipped = match name.first() {
+        Some(b'[') => memchr::memchr(b']', name).unwrap_or(0),
+        _ => 0,
+    };
+    match memchr::memchr(b':', &name[skipped..]) {
+        Some(at) => &name[..skipped + at],
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_left_out() {
+        for (name, expected) in [
+            ("a:8", "a"),
+            ("a", "a"),
+            ("[::1]:8", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("[a:8", "[a"),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(name.as_bytes()), expected.as_bytes(), "{name}");
+        }
+    }
+}
