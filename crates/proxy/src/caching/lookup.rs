@@ -15,9 +15,8 @@ use logs::Level;
 use crate::caching::cache_request::{CacheRequest, access, is_asked, is_range_far, key_text};
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::caches::registry;
-use crate::caching::fetch::origin_fetch::{
-    FetchParams, Fetched, fetch, fetch_anew, fetch_behind, has_expired,
-};
+use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
+use crate::caching::fetch::origin_fetch::{fetch, fetch_anew, fetch_behind, has_expired};
 use crate::caching::stored::serve::{Unusable, serve};
 use crate::caching::stored::{foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};

@@ -2,7 +2,7 @@
 //! request may be gone when the fill ends.
 //!
 //! Judges the answer, publishes it to the followers, and has it written meanwhile (`write_entry`). Not here: followers,
-//! and what they do without an answer (`origin_fetch`). Invariants: a slow client delays no other one, as far as the window
+//! and what they do without an answer (`no_response`). Invariants: a slow client delays no other one, as far as the window
 //! and the file reach. A slow disk delays none for long: after a while the writing is given up.
 
 use std::pin::pin;

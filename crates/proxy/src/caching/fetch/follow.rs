@@ -1,103 +1,133 @@
-//! The body of an answer that is still being fetched, as one follower reads it: from memory, else from the file.
+//! A request that follows the fill of another one (`proxy_cache_lock`).
+//!
+//! Invariant: a follower whose fill comes to nothing asks the origin itself, or is given a stale entry where that may
+//! stand in for a failure.
 
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use cache::Store;
-use cache::fill::{Follower, NextPiece};
-use disk::{Access, Local, OpenFile, Pool};
-use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
+use cache::fill::{Fill, Follower};
+use cache::variant;
+use message::ResponseHead;
 
-use crate::caching::cache_request::{CacheRequest, local};
-use httpcore::files;
+use crate::caching::cache_request::{CacheRequest, lines};
+use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
+use crate::caching::fetch::follower_body::answer;
+use crate::caching::fetch::no_response::ended;
+use crate::caching::fetch::origin_fetch::{fetch_alone, fetch_anew, now_ms};
+use crate::caching::stored::age::with_age;
+use crate::response::response_head::Origin;
+use crate::state::cache_state;
+use crate::state::cache_state::Status;
+use httpcore::Failure;
+use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
-/// A follower and its means of reading.
-struct FollowedBody {
-    follower: Follower,
-    store: Store,
-    local: Local,
-    pool: Pool,
-    /// The file that is being filled, once it was opened.
-    file: Option<Rc<OpenFile>>,
-    /// A piece that arrived before the first poll.
-    first: Option<Bytes>,
+/// How a follower's wait for a head ended.
+enum Waited {
+    Head(Option<Arc<ResponseHead>>),
+    /// `proxy_cache_lock_timeout`
+    TimedOut,
+    /// `proxy_cache_lock_age`
+    Aged,
 }
 
-/// The body for a follower. A body that is here completely is one piece.
-pub(super) async fn body(
-    request: &Request,
+/// Follows another request's fetch.
+pub(super) async fn follow(
+    request: &mut Request,
     cache_request: &CacheRequest<'_>,
-    follower: Follower,
-    head: &ResponseHead,
-) -> Body<Rc<OpenFile>> {
-    let mut first = None;
-    if let ResponseFraming::Length(length) = head.framing {
-        match now(&follower).await {
-            Some(NextPiece::End) if length == 0 => return Body::Empty,
-            Some(NextPiece::Bytes(bytes)) if bytes.len() as u64 == length => {
-                return Body::bytes(bytes);
+    params: FetchParams,
+    mut fill: Fill,
+) -> Fetched {
+    cache_request.cache.counters.follow();
+    let key = params.key(cache_request).key;
+    let begun = now_ms();
+    // Terminates: each turn waits for a part of the timeout, or takes the lead.
+    loop {
+        let Some(follower) = fill.follow() else {
+            return Fetched::Again;
+        };
+        cache_state::of(request).follows = !follower.fill().is_complete();
+        let waited = wait(request, cache_request, &follower, begun).await;
+        match waited {
+            Waited::TimedOut => return Fetched::Pass,
+            Waited::Aged => match cache_request.cache.fills.running(&key) {
+                Some(other) if !other.is(&fill) => fill = other,
+                _ => return fetch_anew(request, cache_request, params).await,
+            },
+            Waited::Head(Some(head)) => {
+                return followed(request, cache_request, follower, &head).await;
             }
-            Some(NextPiece::Bytes(bytes)) => first = Some(bytes),
-            // The next call gives the same result.
-            _ => {}
+            Waited::Head(None) => {
+                return match fill.ending() {
+                    Some(ending) => ended(request, cache_request, params, ending).await,
+                    // It is for the other request alone.
+                    None => fetch_alone(request, cache_request, params).await,
+                };
+            }
         }
     }
-    let pool = files::pool(request).cloned();
-    let following = FollowedBody {
-        follower,
-        store: cache_request.store.clone(),
-        local: local(request).clone(),
-        pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
-        file: None,
-        first,
-    };
-    Body::unfold(following, next)
 }
 
-/// The next piece for a follower, if one is here.
-async fn now(follower: &Follower) -> Option<NextPiece> {
-    poll_fn(|context| match follower.poll_next(context) {
-        Poll::Ready(next) => Poll::Ready(Some(next)),
-        Poll::Pending => Poll::Ready(None),
+async fn wait(
+    request: &Request,
+    cache_request: &CacheRequest<'_>,
+    follower: &Follower,
+    begun: u64,
+) -> Waited {
+    let now = now_ms();
+    let left = |from: u64, ms: u64| Duration::from_millis((from + ms).saturating_sub(now));
+    let timeout = left(begun, cache_request.caching.proxy_cache_lock_timeout.0);
+    let fill_begun = follower.fill().begun(now);
+    let age = left(fill_begun, cache_request.caching.proxy_cache_lock_age.0);
+    let wheel = Rc::clone(&request.client.loop_.wire.wheel);
+    tokio::select! {
+        biased;
+        head = follower.head() => Waited::Head(head),
+        () = wheel.sleep(timeout) => Waited::TimedOut,
+        () = wheel.sleep(age) => Waited::Aged,
+    }
+}
+
+/// Answers a follower, if the response is of the variant that it asks for.
+async fn followed(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    follower: Follower,
+    head: &Arc<ResponseHead>,
+) -> Fetched {
+    let Some(about) = follower.fill().metadata().cloned() else {
+        return Fetched::Pass;
+    };
+    if let Some(lifetime) = &about.lifetime {
+        let (rules, wishes) = (cache_request.rules, &cache_request.wishes);
+        if !rules.may_follow(lifetime, cache_request.now, wishes) {
+            return match rules.refuses_miss(wishes) {
+                true => Fetched::Answer(Outcome::Failed(Failure::new(504))),
+                false => Fetched::Pass,
+            };
+        }
+    }
+    if !about.vary.is_empty() {
+        let own = variant(cache_request.main, &about.vary, lines(request));
+        if own != about.variant {
+            return Fetched::Variant(own);
+        }
+    }
+    let state = cache_state::of(request);
+    state.status = Some(Status::Hit);
+    let age = about
+        .lifetime
+        .map(|lifetime| lifetime.age(cache_request.now));
+    state.age = age;
+    let origin = match follower.fill().is_complete() {
+        true => Origin::Cache,
+        false => Origin::Fill,
+    };
+    let outcome = answer(request, cache_request, follower, head, origin).await;
+    Fetched::Answer(match age {
+        Some(age) => with_age(outcome, age),
+        None => outcome,
     })
-    .await
-}
-
-async fn next(
-    mut following: FollowedBody,
-) -> Result<Option<(Chunk<Rc<OpenFile>>, FollowedBody)>, BodyError> {
-    if let Some(bytes) = following.first.take() {
-        return Ok(Some((Chunk::Bytes(bytes), following)));
-    }
-    let bytes = match following.follower.next().await {
-        NextPiece::Bytes(bytes) => bytes,
-        NextPiece::End => return Ok(None),
-        NextPiece::Written(range) => following.read(range).await?,
-        NextPiece::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
-        // The fill has logged the reason.
-        NextPiece::Broken | NextPiece::Alone | NextPiece::Flush => return Err(BodyError::Logged),
-    };
-    Ok(Some((Chunk::Bytes(bytes), following)))
-}
-
-impl FollowedBody {
-    /// Reads from the file what has left the memory window.
-    async fn read(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, BodyError> {
-        let access = Access {
-            noatime: true,
-            ..Access::new(&self.pool)
-        };
-        let place = self.follower.fill().written_body().cloned();
-        let place = place.ok_or(BodyError::Truncated)?;
-        let read = self
-            .store
-            .read_written(&self.local, &access, &place, &mut self.file, &range)
-            .await;
-        let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
-        self.follower.advance(bytes.len() as u64);
-        Ok(bytes)
-    }
 }

@@ -1,7 +1,15 @@
-//! Asking the origin for a cache: `origin_fetch` for one request, by a fill of its own or as a follower (`follow`) of
-//! another one's; `fill` is one request to the origin; `write_entry` writes its answer.
+//! Asking the origin for a cache.
+//!
+//! * `origin_fetch`: decides whether a request gets a fill of its own (`lead`) or follows another one's (`follow`).
+//! * `start_fill`, `fill`: one request to the origin; `write_entry` writes its response.
+//! * `follower_body`: the response as a follower reads it; `no_response`: the outcome where there is none.
 
+pub(crate) mod fetch_params;
 mod fill;
 mod follow;
+mod follower_body;
+mod lead;
+mod no_response;
 pub(crate) mod origin_fetch;
+mod start_fill;
 mod write_entry;

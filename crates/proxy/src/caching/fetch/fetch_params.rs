@@ -1,0 +1,46 @@
+//! What a fetch is asked for, and what comes of it.
+
+use cache::Key;
+use cache::fill::FillKey;
+use cache::store::Hit;
+
+use crate::caching::cache_request::CacheRequest;
+use crate::state::cache_state::Status;
+use httpcore::outcome::Outcome;
+
+/// The parameters of a fetch from the origin.
+#[derive(Debug, Default)]
+pub(crate) struct FetchParams {
+    /// The stored response that is no longer fresh.
+    pub stale: Option<Hit>,
+    /// The variant that was looked up.
+    pub looked_for: Option<Key>,
+    /// `$upstream_cache_status` of a response from the origin.
+    pub status: Option<Status>,
+    /// Whether the response may be stored, as far as the request decides that.
+    pub may_store: bool,
+    /// Whether it was looked up once only: then another request may have stored it since.
+    pub may_have_come: bool,
+}
+
+impl FetchParams {
+    pub(super) fn key(&self, cache_request: &CacheRequest<'_>) -> FillKey {
+        FillKey {
+            key: self.looked_for.unwrap_or(cache_request.main),
+            main: cache_request.main,
+            text: cache_request.key_text.clone(),
+        }
+    }
+}
+
+/// The result of a fetch.
+pub(crate) enum Fetched {
+    /// A response.
+    Answer(Outcome),
+    /// Another request stored something: look it up again.
+    Again,
+    /// The other request's response is of another variant: this one is wanted.
+    Variant(Key),
+    /// The request is to be passed on without the cache.
+    Pass,
+}

@@ -1,0 +1,119 @@
+//! The response of a fill for one of its followers: the body is read from memory, else from the file.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use cache::Store;
+use cache::fill::{Follower, NextPiece};
+use disk::{Access, Local, OpenFile, Pool};
+use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
+
+use crate::caching::cache_request::{CacheRequest, local};
+use crate::response::response_head::{self, Origin};
+use httpcore::files;
+use httpcore::outcome::Outcome;
+use httpcore::request::Request;
+
+/// A follower and its means of reading.
+struct FollowedBody {
+    follower: Follower,
+    store: Store,
+    local: Local,
+    pool: Pool,
+    /// The file that is being filled, once it was opened.
+    file: Option<Rc<OpenFile>>,
+    /// A piece that arrived before the first poll.
+    first: Option<Bytes>,
+}
+
+/// The response to a request that follows a fill.
+pub(super) async fn answer(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    follower: Follower,
+    head: &Arc<ResponseHead>,
+    origin: Origin,
+) -> Outcome {
+    let body = body(request, cache_request, follower, head).await;
+    let head = Box::new(ResponseHead::clone(head));
+    response_head::shape(request, cache_request.passing, head, body, origin)
+}
+
+/// The body for a follower. A body that is here completely is one piece.
+async fn body(
+    request: &Request,
+    cache_request: &CacheRequest<'_>,
+    follower: Follower,
+    head: &ResponseHead,
+) -> Body<Rc<OpenFile>> {
+    let mut first = None;
+    if let ResponseFraming::Length(length) = head.framing {
+        match now(&follower).await {
+            Some(NextPiece::End) if length == 0 => return Body::Empty,
+            Some(NextPiece::Bytes(bytes)) if bytes.len() as u64 == length => {
+                return Body::bytes(bytes);
+            }
+            Some(NextPiece::Bytes(bytes)) => first = Some(bytes),
+            // The next call gives the same result.
+            _ => {}
+        }
+    }
+    let pool = files::pool(request).cloned();
+    let following = FollowedBody {
+        follower,
+        store: cache_request.store.clone(),
+        local: local(request).clone(),
+        pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
+        file: None,
+        first,
+    };
+    Body::unfold(following, next)
+}
+
+/// The next piece for a follower, if one is here.
+async fn now(follower: &Follower) -> Option<NextPiece> {
+    poll_fn(|context| match follower.poll_next(context) {
+        Poll::Ready(next) => Poll::Ready(Some(next)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn next(
+    mut following: FollowedBody,
+) -> Result<Option<(Chunk<Rc<OpenFile>>, FollowedBody)>, BodyError> {
+    if let Some(bytes) = following.first.take() {
+        return Ok(Some((Chunk::Bytes(bytes), following)));
+    }
+    let bytes = match following.follower.next().await {
+        NextPiece::Bytes(bytes) => bytes,
+        NextPiece::End => return Ok(None),
+        NextPiece::Written(range) => following.read(range).await?,
+        NextPiece::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
+        // The fill has logged the reason.
+        NextPiece::Broken | NextPiece::Alone | NextPiece::Flush => return Err(BodyError::Logged),
+    };
+    Ok(Some((Chunk::Bytes(bytes), following)))
+}
+
+impl FollowedBody {
+    /// Reads from the file what has left the memory window.
+    async fn read(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, BodyError> {
+        let access = Access {
+            noatime: true,
+            ..Access::new(&self.pool)
+        };
+        let place = self.follower.fill().written_body().cloned();
+        let place = place.ok_or(BodyError::Truncated)?;
+        let read = self
+            .store
+            .read_written(&self.local, &access, &place, &mut self.file, &range)
+            .await;
+        let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
+        self.follower.advance(bytes.len() as u64);
+        Ok(bytes)
+    }
+}
