@@ -513,3 +513,40 @@ fn values_that_leave_nothing_have_nginxs_sentences() {
          value:cmd=MinProtocol, value=foo)"
     );
 }
+
+/// Whether each step of a handshake behind the ClientHello is work.
+fn work_of(server: &Server, client: &mut rustls::ClientConnection) -> Vec<bool> {
+    let mut work = Vec::new();
+    let mut outgoing = Vec::new();
+    let mut state = Handshake::NeedsInput(NeedsInput::default());
+    loop {
+        state = match state {
+            Handshake::NeedsInput(mut needs) => {
+                give(client, &std::mem::take(&mut outgoing)).unwrap();
+                needs.receive(&take(client));
+                work.push(needs.is_work());
+                needs.step(&mut outgoing).unwrap()
+            }
+            Handshake::Accepted(accepted) => {
+                accepted.choose(server, None, &mut outgoing).unwrap()
+            }
+            Handshake::Complete(_) => return work,
+        }
+    }
+}
+
+#[test]
+fn only_the_last_step_of_tls13_is_no_work() {
+    let server = server(&ECDSA);
+    let mut fast = client(client_config(TLS13, None), "example.org");
+    assert_eq!(work_of(&server, &mut fast), [false, false]);
+    let mut old = client(client_config(TLS12, None), "example.org");
+    assert_eq!(work_of(&server, &mut old), [false, true]);
+    // Another key share is asked for first.
+    let other = Server::new(ServerOptions {
+        groups: "secp384r1".to_owned(),
+        ..options(&ECDSA)
+    });
+    let mut retried = client(client_config(TLS13, None), "example.org");
+    assert_eq!(work_of(&other.unwrap(), &mut retried), [false, true, false]);
+}

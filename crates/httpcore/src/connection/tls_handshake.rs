@@ -153,6 +153,16 @@ struct Worked {
     verdict: Verdict,
 }
 
+/// Takes a step that needs no key exchange and no signature, on the loop.
+fn worked_here(waiting: NeedsInput) -> Worked {
+    let mut outgoing = Vec::new();
+    Worked {
+        handshake: waiting.step(&mut outgoing),
+        outgoing,
+        verdict: Verdict::None,
+    }
+}
+
 /// What a client is offered.
 struct Offer {
     /// What its handshake uses; `None`: it is refused.
@@ -224,13 +234,7 @@ impl Endpoint<'_> {
         let mut bytes = first;
         loop {
             waiting.receive(&bytes);
-            let mut outgoing = Vec::new();
-            let worked = Worked {
-                handshake: waiting.step(&mut outgoing),
-                outgoing,
-                verdict: Verdict::None,
-            };
-            match self.send_of(worked).await?.0 {
+            match self.send_of(worked_here(waiting)).await?.0 {
                 Handshake::Accepted(accepted) => return Ok(accepted),
                 Handshake::NeedsInput(next) => waiting = next,
                 Handshake::Complete(_) => return Err(wire::Error::Closed.into()),
@@ -285,8 +289,13 @@ impl Endpoint<'_> {
                 (Handshake::Accepted(_), _) => return Err(wire::Error::Closed.into()),
             };
             waiting.receive(&self.receive().await?);
-            let step = move |outgoing: &mut Vec<u8>| waiting.step(outgoing);
-            worked = self.work(trust.clone(), step).await?;
+            worked = match waiting.is_work() {
+                true => {
+                    let step = move |outgoing: &mut Vec<u8>| waiting.step(outgoing);
+                    self.work(trust.clone(), step).await?
+                }
+                false => worked_here(waiting),
+            };
         }
     }
 

@@ -73,6 +73,12 @@ impl<C: Connection> Machine<C> {
         &self.connection
     }
 
+    /// Whether TLS 1.3 has been chosen.
+    pub(crate) fn is_tls13(&self) -> bool {
+        let version = self.connection.state().protocol_version();
+        version == Some(rustls::ProtocolVersion::TLSv1_3)
+    }
+
     /// Works until more bytes are needed, or until the end.
     pub(crate) fn step(&mut self, outgoing: &mut Vec<u8>) -> Result<Progress, Failure> {
         loop {
@@ -129,8 +135,7 @@ impl<C: Connection> Machine<C> {
     /// The two directions of a finished handshake.
     pub(crate) fn finish(self, sizes: Sizes) -> Result<Ended, Failure> {
         let broken = || Failure::new("SSL_do_handshake() failed", Cause::Library, INTERNAL);
-        let state = self.connection.state();
-        let is_tls13 = state.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+        let is_tls13 = self.is_tls13();
         let (secrets, keys) = self.connection.finish().map_err(|_| broken())?;
         let (number, secret) = &secrets.tx;
         let sealing = RecordKey::new(*number, secret, is_tls13).ok_or_else(broken)?;

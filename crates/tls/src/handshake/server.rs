@@ -56,6 +56,8 @@ struct Negotiating {
     hello: Hello,
     certificates: Arc<Certificates>,
     sizes: crate::traffic::Sizes,
+    /// Whether the client is asked for a certificate.
+    asks_client: bool,
     session_id: Vec<u8>,
     client_scheme: Option<u16>,
 }
@@ -96,10 +98,14 @@ impl NeedsInput {
         }
     }
 
-    /// Whether a step is more than reading a ClientHello: key exchange, signatures.
+    /// Whether the next step asks for a key exchange or a signature. It does not before a server is chosen, nor where
+    /// TLS 1.3 waits for no more than the client's Finished: that takes some 20 µs.
     #[must_use]
     pub fn is_work(&self) -> bool {
-        matches!(self.0, Stage::Negotiating(_))
+        match &self.0 {
+            Stage::Hello(_) => false,
+            Stage::Negotiating(negotiating) => !negotiating.waits_for_finished(),
+        }
     }
 
     /// What the client has sent before the handshake is over, and nobody has taken: a request in it may be answered at
@@ -211,6 +217,7 @@ impl Accepted {
             hello: self.hello,
             certificates: certificates.unwrap_or_else(|| Arc::clone(&server.certificates)),
             sizes: server.sizes,
+            asks_client: server.trust().is_some(),
             session_id: Vec::new(),
             client_scheme: None,
         };
@@ -245,6 +252,12 @@ impl Negotiating {
             Progress::NeedsInput => Ok(Handshake::NeedsInput(NeedsInput(Stage::Negotiating(self)))),
             Progress::Complete => self.finish(),
         }
+    }
+
+    /// Whether all that is to come is the client's Finished of TLS 1.3: a ServerHello has been sent, not only a request
+    /// for another key share.
+    fn waits_for_finished(&self) -> bool {
+        self.machine.is_tls13() && !self.session_id.is_empty() && !self.asks_client
     }
 
     fn finish(self) -> Result<Handshake, Failure> {
