@@ -527,9 +527,7 @@ fn work_of(server: &Server, client: &mut rustls::ClientConnection) -> Vec<bool> 
                 work.push(needs.is_work());
                 needs.step(&mut outgoing).unwrap()
             }
-            Handshake::Accepted(accepted) => {
-                accepted.choose(server, None, &mut outgoing).unwrap()
-            }
+            Handshake::Accepted(accepted) => accepted.choose(server, None, &mut outgoing).unwrap(),
             Handshake::Complete(_) => return work,
         }
     }

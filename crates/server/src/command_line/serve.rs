@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use super::first_certificate;
 use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::command_line::made;
 use httpcore::handler::Modules;
@@ -27,6 +28,9 @@ struct Arguments {
     /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
     #[arg(long, value_name = "ADDRESS")]
     dashboard: Option<String>,
+    /// Speaks HTTPS and HTTP/2, with a certificate that is made now and that clients are warned of.
+    #[arg(long)]
+    tls: bool,
     /// Lists directories that have no index file.
     #[arg(long)]
     autoindex: bool,
@@ -52,7 +56,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Err(error) => return refuse(&format!("{}: {error}", arguments.directory.display())),
     };
     let urls = match urls(&arguments.listen) {
-        Ok(urls) => urls,
+        Ok(urls) => with_scheme(urls, arguments.tls),
         Err(sentence) => return refuse(&sentence),
     };
     let dashboard = match Dashboard::find(arguments.dashboard.as_deref()) {
@@ -66,6 +70,15 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         };
     }
     serve_it(&arguments, &directory, &dashboard, &urls, modules)
+}
+
+/// URLs of HTTP, with the scheme of what is served.
+fn with_scheme(urls: Vec<String>, is_tls: bool) -> Vec<String> {
+    let https = |url: String| match (is_tls, url.strip_prefix("http://")) {
+        (true, Some(rest)) => format!("https://{rest}"),
+        _ => url,
+    };
+    urls.into_iter().map(https).collect()
 }
 
 /// Serves it.
@@ -109,6 +122,10 @@ fn configuration(
     } else {
         ""
     };
+    let (ssl, certificate) = match arguments.tls {
+        true => (" ssl", first_certificate::directives()?),
+        false => ("", String::new()),
+    };
     Ok(format!(
         "daemon off;
 worker_processes auto;
@@ -130,8 +147,8 @@ http {{
     log_not_found off;
 
 {dollar}    server {{
-        listen {listen};
-{zone}        root {root};
+        listen {listen}{ssl};
+{certificate}{zone}        root {root};
         index index.html;
 {autoindex}    }}
 {dashboard}}}
@@ -165,6 +182,15 @@ mod tests {
         let other = text(&["serve", "/srv", "--autoindex", "--listen", "[::1]:81"]);
         assert!(other.contains("autoindex on;") && other.contains("listen [::1]:81;"));
         config::parse_bytes(other.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn with_tls_it_has_a_certificate_and_another_scheme() {
+        let text = text(&["serve", "/srv", "--tls"]);
+        assert!(text.contains("listen 127.0.0.1:8080 ssl;") && text.contains("http2 on;"));
+        config::parse_bytes(text.as_bytes()).unwrap();
+        let urls = with_scheme(urls("0.0.0.0:80").unwrap(), true);
+        assert_eq!(urls, ["https://localhost:80/"]);
     }
 
     #[test]
