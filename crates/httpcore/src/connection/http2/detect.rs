@@ -53,10 +53,9 @@ pub async fn detect(mut link: Link, client: &Client) -> Spoken {
 /// `client_header_timeout` of the default server.
 pub(super) fn timeout(client: &Client) -> Duration {
     let generation = client.http.generation();
-    let settings = &generation.settings;
-    let entry = client.entry(&generation);
-    entry.map_or(Duration::ZERO, |entry| {
-        let server = settings.server(settings.listens.entries()[entry].default);
+    let server = client.default_server(&generation);
+    server.map_or(Duration::ZERO, |server| {
+        let server = generation.settings.server(server);
         server.settings.client_header_timeout.duration()
     })
 }

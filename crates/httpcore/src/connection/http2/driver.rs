@@ -95,9 +95,8 @@ fn begin(client: &Client) -> (SessionConfig, usize) {
 }
 
 fn default_server<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Server> {
-    let settings = &generation.settings;
-    let entry = client.entry(generation)?;
-    Some(settings.server(settings.listens.entries()[entry].default))
+    let server = client.default_server(generation)?;
+    Some(generation.settings.server(server))
 }
 
 fn default_location<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Location> {
@@ -222,12 +221,14 @@ impl<'a> Driver<'a> {
         let generation = self.client.http.generation();
         // A reload may have taken its address away.
         let entry = self.client.entry(&generation)?;
+        let default = self.client.default_server(&generation)?;
         let mut opened = std::mem::take(&mut self.opened);
         let mut input = Input {
             connection: self.connection,
             client: self.client,
             generation: &generation,
             entry,
+            default,
             now_ms,
             opened: &mut opened,
         };

@@ -37,6 +37,8 @@ pub(super) struct Input<'a> {
     pub(super) generation: &'a Generation,
     /// The entry of the listening table.
     pub(super) entry: usize,
+    /// The server of requests whose host no server has.
+    pub(super) default: ServerId,
     pub(super) now_ms: u64,
     /// The requests that were opened.
     pub(super) opened: &'a mut Vec<Opened>,
@@ -101,14 +103,13 @@ impl Input<'_> {
     /// The server of a request, by its host.
     fn server(&self, has_host: bool, chosen: Option<ServerId>) -> ServerId {
         let settings = &self.generation.settings;
-        let default = settings.listens.entries()[self.entry].default;
         let server = match has_host {
             true => chosen,
             false => settings.names[self.entry]
                 .find(b"")
                 .map(|named| named.server),
         };
-        server.unwrap_or(default)
+        server.unwrap_or(self.default)
     }
 
     fn refused(
