@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use modules::content::mp4::{File, Wish, find_and_cut};
+use modules::content::mp4::{Mp4File, CutRequest, find_and_cut};
 
 /// Bytes of the new head that do not come from the file: the heads of boxes, an edit list.
 const NEW_MAX: usize = 1024;
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         u8::MAX => u64::MAX / 1000 * 1000,
         byte => u64::from(byte) * 20,
     };
-    let wish = Wish {
+    let wish = CutRequest {
         start_ms: time(*start),
         length_ms: time(*length),
         from_key_frame: flags & 1 == 1,
@@ -33,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
         let end = at.saturating_add(len).min(bytes.len());
         Ok(Bytes::copy_from_slice(&bytes[at..end]))
     };
-    let file = File {
+    let file = Mp4File {
         len: bytes.len() as u64,
         read: &read,
     };

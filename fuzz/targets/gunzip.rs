@@ -4,7 +4,7 @@
 
 use config::{NumberWithin, Size};
 use libfuzzer_sys::fuzz_target;
-use modules::after::compression::coded::{Coder, Goal};
+use modules::after::compression::coded::{Coder, FlushMode};
 use modules::after::compression::gzip::{Gzip, Window};
 use modules::after::compression::gunzip::Inflate;
 use modules::after::media_types::MediaTypes;
@@ -33,16 +33,16 @@ fuzz_target!(|input: &[u8]| {
 fn coded(mut coder: impl Coder, text: &[u8], step: usize, room: usize) -> Result<Vec<u8>, String> {
     let mut coded = Vec::new();
     for piece in text.chunks(step.min(text.len().max(1))) {
-        reach(&mut coder, piece, Goal::Take, room, &mut coded)?;
+        reach(&mut coder, piece, FlushMode::Take, room, &mut coded)?;
     }
-    reach(&mut coder, &[], Goal::End, room, &mut coded)?;
+    reach(&mut coder, &[], FlushMode::End, room, &mut coded)?;
     Ok(coded)
 }
 
 fn reach(
     coder: &mut impl Coder,
     mut rest: &[u8],
-    goal: Goal,
+    goal: FlushMode,
     room: usize,
     coded: &mut Vec<u8>,
 ) -> Result<(), String> {

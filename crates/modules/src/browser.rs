@@ -154,9 +154,9 @@ impl Value for Ancient {
 
 /// A text that replaces an earlier one of the same level.
 #[derive(Debug, Clone)]
-pub struct Mark(Bytes);
+pub struct BrowserValue(Bytes);
 
-impl Value for Mark {
+impl Value for BrowserValue {
     const SYNTAX: &'static str = "text";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
@@ -176,12 +176,12 @@ directives! {
         /// `unlisted`, all browsers that are listed neither here nor in `ancient_browser`.
         modern_browser: Modern = none, [HTTP | SERVER | LOCATION] 1..=2;
         /// Sets the value of `$modern_browser` for modern browsers.
-        modern_browser_value: Mark = "1", [HTTP | SERVER | LOCATION] 1;
+        modern_browser_value: BrowserValue = "1", [HTTP | SERVER | LOCATION] 1;
         /// Regards browsers whose `User-Agent` contains one of these texts as ancient; `netscape4` means Netscape 1 to
         /// 4.
         ancient_browser: Ancient = none, [HTTP | SERVER | LOCATION] 1..;
         /// Sets the value of `$ancient_browser` for ancient browsers.
-        ancient_browser_value: Mark = "1", [HTTP | SERVER | LOCATION] 1;
+        ancient_browser_value: BrowserValue = "1", [HTTP | SERVER | LOCATION] 1;
     }
 }
 

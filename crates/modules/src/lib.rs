@@ -10,7 +10,6 @@ pub mod before;
 pub mod browser;
 pub mod content;
 pub mod geo;
-pub(crate) mod hash;
 pub mod headers_more;
 pub mod limits;
 pub mod map;

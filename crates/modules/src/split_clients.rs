@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::{Directive, Error, Scope, Template, blocks};
 
-use crate::hash::murmur2;
 use httpcore::request::Request;
 use httpcore::variables::block::{Defined, Definition, VariableBlock, source_and_target};
 
@@ -76,11 +75,11 @@ impl Defined for Lines {
 /// The variants of one block.
 #[derive(Debug, Default)]
 pub struct SplitClients {
-    parts: Vec<Part>,
+    parts: Vec<Share>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct Share {
     /// Hashes below it belong to this variant; `None` takes all that are left.
     below: Option<u32>,
     value: Bytes,
@@ -110,7 +109,7 @@ impl SplitClients {
                     last.wrapping_add(u32::try_from(width).expect("a share is at most the whole"));
                 last
             });
-            parts.push(Part { below, value });
+            parts.push(Share { below, value });
         }
         Ok(Self { parts })
     }
@@ -160,6 +159,33 @@ fn decimal(text: &[u8]) -> Option<u32> {
         left = left.map(|places| places - 1);
     }
     number.checked_mul(10_u32.pow(left.unwrap_or(2)))
+}
+
+/// MurmurHash2 (Austin Appleby, 32 bits, seed 0) as nginx uses it. Not for keys that an attacker can
+/// choose.
+fn murmur2(bytes: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    // The C original folds the length into 32 bits.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the algorithm takes the length modulo 2^32"
+    )]
+    let mut hash = bytes.len() as u32;
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> 24;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        for (at, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * at);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
 }
 
 #[cfg(test)]
@@ -220,4 +246,24 @@ mod tests {
             );
         }
     }
+
+    // Computed with SMHasher's MurmurHash2 (seed 0) compiled from its C source.
+    #[test]
+    fn murmur2_has_the_values_of_the_original() {
+        for (text, hash) in MURMUR {
+            assert_eq!(murmur2(text.as_bytes()), hash, "{text:?}");
+        }
+    }
+
+    const MURMUR: [(&str, u32); 9] = [
+        ("", 0x00000000),
+        ("a", 0x92685f5e),
+        ("ab", 0x1aa14063),
+        ("abc", 0x13577c9b),
+        ("abcd", 0x26873021),
+        ("1", 0x49342faf),
+        ("20", 0xe67d1aa8),
+        ("127.0.0.1", 0xb6131d91),
+        ("The quick brown fox jumps over the lazy dog", 0x212729d0),
+    ];
 }

@@ -14,7 +14,7 @@ use crate::caching::{lookup, purging};
 use crate::exchange::upstream_exchange::{ExchangeStep, UpstreamExchange};
 use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
-use crate::settings::proxy_pass::{Passing, groups};
+use crate::settings::proxy_pass::{PassSettings, groups};
 use crate::state::cache_state::CacheState;
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::request::{self, UpstreamRequest};
@@ -62,7 +62,7 @@ fn is_cached(request: &Request) -> bool {
 }
 
 async fn pass_on(request: &mut Request) -> Outcome {
-    let Some(passing) = request.location().made.share::<Passing>() else {
+    let Some(passing) = request.location().made.share::<PassSettings>() else {
         return Outcome::Failed(Failure::new(500));
     };
     let response = match answered(request, &passing).await {
@@ -77,7 +77,7 @@ async fn pass_on(request: &mut Request) -> Outcome {
 
 async fn answered(
     request: &mut Request,
-    passing: &Arc<Passing>,
+    passing: &Arc<PassSettings>,
 ) -> Result<UpstreamResponse, Outcome> {
     let upstream_request = upstream_request(request, passing).await?;
     let ignores = passing.groups.asking.proxy_ignore_client_abort;
@@ -102,7 +102,7 @@ async fn answered(
 /// The upstream request. Its own function, so that nothing that it is made of stays in the exchange's future.
 async fn upstream_request(
     request: &mut Request,
-    passing: &Arc<Passing>,
+    passing: &Arc<PassSettings>,
 ) -> Result<Rc<UpstreamRequest>, Outcome> {
     let variation = Variation {
         // With a cache a HEAD may be sent as GET, though this response is not stored.

@@ -24,7 +24,7 @@ use httpcore::{Failure, Response};
 use upstream::next_upstream::PeerFailure;
 use upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 
-use crate::response::upgrade::{ServerSide, TunnelTimeouts, TunnelUpstream};
+use crate::response::upgrade::{SwitchedUpstream, TunnelTimeouts, TunnelUpstream};
 use crate::settings::bind::Bind;
 use crate::settings::url::{Host, Url};
 use crate::state::upstream_state;
@@ -139,7 +139,7 @@ pub async fn make(request: &mut Request, leading: &TunnelTarget) -> Outcome {
         Ok(upstream) => upstream,
         Err(failure) => return Outcome::Failed(failure),
     };
-    let opening = Opening::new(request, upstream);
+    let opening = TunnelOpening::new(request, upstream);
     match request_body::alongside(request, Leaving::Ends, pin!(opening.open())).await {
         Ok(Ok(tunnel)) => {
             request.transport.close_after_response();
@@ -181,7 +181,7 @@ async fn servers(request: &Request, leading: &TunnelTarget) -> Result<Arc<Upstre
 }
 
 /// A tunnel that is being opened: owns what it needs, so that the request can be watched meanwhile.
-struct Opening {
+struct TunnelOpening {
     context: LogContext,
     state: Rc<UpstreamState>,
     upstream: Arc<Upstream>,
@@ -190,8 +190,8 @@ struct Opening {
     begun_ms: u64,
 }
 
-impl Opening {
-    fn new(request: &Request, upstream: Arc<Upstream>) -> Opening {
+impl TunnelOpening {
+    fn new(request: &Request, upstream: Arc<Upstream>) -> TunnelOpening {
         let settings = request.location().own::<Tunnelling>();
         let session = upstream.sticky().map(|sticky| sticky.session(request));
         let asker = upstream.asker(request.client.ip(), session.as_ref(), request);
@@ -201,7 +201,7 @@ impl Opening {
             choice.limit_tries(usize::try_from(most).unwrap_or(usize::MAX));
         }
         let bind = settings.tunnel_bind.as_ref();
-        Opening {
+        TunnelOpening {
             context: LogContext::new(request),
             state: request.states.share().unwrap_or_default(),
             upstream,
@@ -218,7 +218,7 @@ impl Opening {
     }
 
     /// Tries one server after the other; fails with the status of the last.
-    async fn open(mut self) -> Result<ServerSide, u16> {
+    async fn open(mut self) -> Result<SwitchedUpstream, u16> {
         // Ends since each turn takes an attempt, of which there are as many as peers.
         loop {
             let Some(peer) = self.choice.next(Now::read()) else {
@@ -230,8 +230,8 @@ impl Opening {
             match self.connect(&address).await {
                 Ok(connection) => {
                     self.choice.count_opened();
-                    let connected = Connected::new(self, name, begun_ms);
-                    return Ok(ServerSide::new(
+                    let connected = OpenTunnel::new(self, name, begun_ms);
+                    return Ok(SwitchedUpstream::new(
                         connection.into_stream(),
                         Vec::new(),
                         Box::new(connected),
@@ -310,7 +310,7 @@ impl Opening {
 }
 
 /// The server side of a tunnel: dropping it gives the server back.
-struct Connected {
+struct OpenTunnel {
     context: LogContext,
     state: Rc<UpstreamState>,
     choice: Choice,
@@ -319,9 +319,9 @@ struct Connected {
     header_ms: u64,
 }
 
-impl Connected {
-    fn new(opening: Opening, name: Arc<str>, begun_ms: u64) -> Connected {
-        let mut connected = Connected {
+impl OpenTunnel {
+    fn new(opening: TunnelOpening, name: Arc<str>, begun_ms: u64) -> OpenTunnel {
+        let mut connected = OpenTunnel {
             context: opening.context,
             state: opening.state,
             choice: opening.choice,
@@ -341,7 +341,7 @@ impl Connected {
     }
 }
 
-impl TunnelUpstream for Connected {
+impl TunnelUpstream for OpenTunnel {
     fn context(&self) -> &LogContext {
         &self.context
     }
@@ -369,7 +369,7 @@ impl TunnelUpstream for Connected {
     }
 }
 
-impl Drop for Connected {
+impl Drop for OpenTunnel {
     fn drop(&mut self) {
         let now = Now::read();
         let times = PeerTimes {

@@ -78,7 +78,7 @@ pub fn begin(request: &Request, settings: &Addition, response: &Response, steps:
     let whole = include::whole_of(request, response);
     steps.push(move |request, body| {
         let [before, after] = uris.map(|uri| part(request, &whole, uri));
-        Body::Stream(Box::new(Around {
+        Body::Stream(Box::new(SurroundedBody {
             before,
             body: Some(body),
             after,
@@ -128,14 +128,14 @@ impl Part {
 }
 
 /// A body with others around it, sent one after the other.
-struct Around {
+struct SurroundedBody {
     before: Part,
     body: Option<AnswerBody>,
     after: Part,
     trailers: Vec<Header>,
 }
 
-impl Source<Rc<OpenFile>> for Around {
+impl Source<Rc<OpenFile>> for SurroundedBody {
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,

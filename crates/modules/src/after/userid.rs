@@ -197,9 +197,9 @@ httpcore::variables! {
 
 /// The same, kept with the request.
 #[derive(Default)]
-struct Known(Cell<Option<Uids>>);
+struct KeptUids(Cell<Option<Uids>>);
 
-impl State for Known {
+impl State for KeptUids {
     fn survives_redirect(&self) -> bool {
         false
     }
@@ -249,7 +249,7 @@ pub fn apply(request: &mut Request) {
 
 /// The cookie that the client sent: parsed once.
 fn known(request: &Request) -> Uids {
-    let cell = &request.states.get_or_default::<Known>().0;
+    let cell = &request.states.get_or_default::<KeptUids>().0;
     if let Some(known) = cell.get() {
         return known;
     }
@@ -309,7 +309,11 @@ fn decided(request: &Request) -> Uids {
             Some(made(request, settings))
         }
     });
-    request.states.get_or_default::<Known>().0.set(Some(uids));
+    request
+        .states
+        .get_or_default::<KeptUids>()
+        .0
+        .set(Some(uids));
     uids
 }
 

@@ -71,14 +71,14 @@ httpcore::variables! {
 
 /// The outcome for a request and its sub-requests.
 #[derive(Default)]
-struct Behind {
+struct RealIpState {
     /// The client of the connection itself, once `real_ip_header` has named the one behind it.
     connected: OnceCell<Rc<Client>>,
     /// Whether a trusted proxy named something that is no address, and that was counted.
     is_misnamed: Cell<bool>,
 }
 
-impl State for Behind {}
+impl State for RealIpState {}
 
 /// Resolves the trusted proxies that are given by host name.
 ///
@@ -112,23 +112,23 @@ pub fn run(request: &mut Request) {
     }
     let address = match named(request, settings) {
         Ok(address) => address,
-        Err(Nothing { is_invalid }) => {
-            let state = request.family_states().get_or_default::<Behind>();
+        Err(NoAddress { is_invalid }) => {
+            let state = request.family_states().get_or_default::<RealIpState>();
             if is_invalid && !state.is_misnamed.replace(true) {
-                count(request, Named::Invalid);
+                count(request, HeaderOutcome::Invalid);
             }
             return;
         }
     };
-    count(request, Named::Replaced);
+    count(request, HeaderOutcome::Replaced);
     let client = Rc::new(request.client.behind(address));
     let connected = std::mem::replace(&mut request.client, client);
-    let state = request.family_states().get_or_default::<Behind>();
+    let state = request.family_states().get_or_default::<RealIpState>();
     state.connected.get_or_init(|| connected);
 }
 
 /// Counts for the client's request only: its sub-requests are the same request.
-fn count(request: &Request, came: Named) {
+fn count(request: &Request, came: HeaderOutcome) {
     if !request.is_subrequest() {
         let counters = request.client.loop_.figures.of::<NamedCounters>();
         counters.0[came as usize].add(1);
@@ -137,7 +137,7 @@ fn count(request: &Request, came: Named) {
 
 label_values! {
     /// What came of a header in which a trusted proxy names its client.
-    enum Named {
+    enum HeaderOutcome {
         /// The client's address was replaced.
         Replaced = "replaced",
         /// There is no address in it.
@@ -147,7 +147,7 @@ label_values! {
 
 /// The counters of one loop.
 #[derive(Debug, Default)]
-struct NamedCounters([Number; Named::ALL.len()]);
+struct NamedCounters([Number; HeaderOutcome::ALL.len()]);
 
 slotted!(COUNTERS: NamedCounters);
 
@@ -163,8 +163,8 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     show: |shown, page| {
         let counts = sums(&shown.loops::<NamedCounters>(), |counters| &counters.0);
         let uses = |location: &Location| !location.own::<RealIp>().set_real_ip_from.is_empty();
-        if counts != [0; Named::ALL.len()] || shown.is_any_location(uses) {
-            for (came, count) in Named::ALL.iter().zip(counts) {
+        if counts != [0; HeaderOutcome::ALL.len()] || shown.is_any_location(uses) {
+            for (came, count) in HeaderOutcome::ALL.iter().zip(counts) {
                 page.whole(&REAL_IP, &[came.name()], count);
             }
         }
@@ -172,13 +172,13 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 };
 
 /// No address was named, or the client that named it is not trusted.
-struct Nothing {
+struct NoAddress {
     /// Whether a trusted client sent a value that is not an address.
     is_invalid: bool,
 }
 
 /// The address that a trusted client names.
-fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
+fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, NoAddress> {
     let head = &request.head;
     let proxied = request.client.proxied();
     let lines: SmallVec<[&[u8]; 4]> = match &settings.real_ip_header {
@@ -195,7 +195,7 @@ fn named(request: &Request, settings: &RealIp) -> Result<SocketAddr, Nothing> {
         &settings.set_real_ip_from,
         settings.real_ip_recursive,
     );
-    let found = found.ok_or_else(|| Nothing {
+    let found = found.ok_or_else(|| NoAddress {
         is_invalid: !lines.is_empty()
             && trusted_proxies::is_trusted(request.client.peer, &settings.set_real_ip_from),
     })?;
@@ -217,6 +217,6 @@ pub fn connected(request: &Request) -> &Client {
 }
 
 fn of_connection(request: &Request) -> Option<&Client> {
-    let state = request.family_states_if_any()?.get::<Behind>()?;
+    let state = request.family_states_if_any()?.get::<RealIpState>()?;
     state.connected.get().map(|client| &**client)
 }

@@ -68,7 +68,7 @@ pub fn is_on(location: &Location) -> bool {
 
 /// The result of the search for a compressed file.
 #[derive(Default)]
-pub struct Found {
+pub struct PrecompressedFile {
     /// The response with a compressed file that the client accepts.
     pub answer: Option<Outcome>,
     /// Whether another client may get a compressed file: for `Vary`.
@@ -76,8 +76,8 @@ pub struct Found {
 }
 
 /// Looks for a compressed file.
-pub async fn make(request: &Request) -> Found {
-    let mut found = Found::default();
+pub async fn make(request: &Request) -> PrecompressedFile {
+    let mut found = PrecompressedFile::default();
     if !matches!(request.method, Method::Get | Method::Head) {
         return found;
     }

@@ -91,7 +91,7 @@ impl Geo {
         address: Option<VariableIndex>,
         scope: &mut Scope,
     ) -> Result<Self, Error> {
-        let mut reading = Reading::default();
+        let mut reading = GeoBuilder::default();
         for line in block.children() {
             reading
                 .line(line, scope)
@@ -149,7 +149,7 @@ type Networks<A> = BTreeMap<(A, u8), u32>;
 
 /// A block while it is read.
 #[derive(Default)]
-struct Reading {
+struct GeoBuilder {
     has_ranges: bool,
     has_networks: bool,
     ranges: Ranges,
@@ -163,7 +163,7 @@ struct Reading {
     is_volatile: bool,
 }
 
-impl Reading {
+impl GeoBuilder {
     fn line(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Problem> {
         match (&line.name.bytes()[..], &line.args[..]) {
             (b"ranges", []) if self.has_networks => Err(Problem::new(

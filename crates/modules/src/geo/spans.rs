@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// An address as a number.
-pub(super) trait Bits: Copy + Ord {
+pub(super) trait AddressBits: Copy + Ord {
     /// The address before this one, which is not the first.
     fn before(self) -> Self;
     /// The next one; none behind the last.
@@ -14,7 +14,7 @@ pub(super) trait Bits: Copy + Ord {
 
 macro_rules! bits {
     ($($Number:ty),*) => {$(
-        impl Bits for $Number {
+        impl AddressBits for $Number {
             fn before(self) -> Self {
                 self - 1
             }
@@ -47,7 +47,7 @@ pub(super) struct Span<A> {
 #[derive(Debug)]
 pub(super) struct Spans<A>(Box<[Span<A>]>);
 
-impl<A: Bits> Spans<A> {
+impl<A: AddressBits> Spans<A> {
     /// Of spans in order.
     #[must_use]
     pub(super) fn new(spans: Vec<Span<A>>) -> Self {
@@ -85,7 +85,7 @@ impl<A: Bits> Spans<A> {
 }
 
 /// Writes what lies before `upto` (none: everything) of the open networks, and ends those that end there.
-fn close<A: Bits>(
+fn close<A: AddressBits>(
     open: &mut Vec<(A, u32)>,
     next: &mut Option<A>,
     upto: Option<A>,

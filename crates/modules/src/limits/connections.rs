@@ -1,11 +1,11 @@
 //! The number of requests with a key that are being answered, as `limit_conn` counts them. nginx-drop-in 52.
 //!
-//! Invariant: a request is counted until its [`Held`] is dropped; a key with no requests takes no memory.
+//! Invariant: a request is counted until its [`CountedRequest`] is dropped; a key with no requests takes no memory.
 
 use std::sync::Arc;
 
 use super::Counted;
-use super::keys::{Keys, Known};
+use super::keys::{KeyState, Keys};
 use super::table::Slot;
 
 /// The reason why a request is not counted.
@@ -20,13 +20,13 @@ pub enum Refused {
 /// The keys of one zone, for all loops.
 pub(crate) type Connections = Keys<u32>;
 
-impl Known for u32 {
+impl KeyState for u32 {
     const NODE_BYTES: usize = 36;
 }
 
 /// A request that is counted.
 #[derive(Debug)]
-pub struct Held {
+pub struct CountedRequest {
     zone: Arc<Connections>,
     slot: Slot,
 }
@@ -36,7 +36,7 @@ impl Connections {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn take(self: &Arc<Self>, key: &[u8], max: u32) -> Result<Held, Refused> {
+    pub fn take(self: &Arc<Self>, key: &[u8], max: u32) -> Result<CountedRequest, Refused> {
         let hash = self.hasher.hash(key);
         let mut keys = self.keys.lock();
         let slot = match keys.find(hash, key) {
@@ -47,21 +47,21 @@ impl Connections {
             }
             None => keys.insert(hash, key, 1).ok_or(Refused::Full)?,
         };
-        Ok(Held {
+        Ok(CountedRequest {
             zone: Arc::clone(self),
             slot,
         })
     }
 }
 
-impl Held {
+impl CountedRequest {
     /// Counts a request that all limits let pass, in the figures.
     pub fn count_passed(&self) {
         self.zone.figures.count(Counted::Passed);
     }
 }
 
-impl Drop for Held {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let mut keys = self.zone.keys.lock();
         match keys.get_mut(self.slot) {
@@ -85,7 +85,7 @@ mod tests {
         drop(first);
         assert!(zone.take(b"a", 2).is_ok());
         drop(second);
-        let held: Vec<Held> = (0_u32..)
+        let held: Vec<CountedRequest> = (0_u32..)
             .map_while(|number| zone.take(&number.to_le_bytes(), 1).ok())
             .collect();
         assert_eq!(held.len(), 6 * 64);

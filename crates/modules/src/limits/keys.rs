@@ -10,7 +10,7 @@ use super::metrics::LimitFigures;
 use super::table::{Hasher, Room, Table, TooLarge};
 
 /// The state of a key.
-pub trait Known: Copy {
+pub trait KeyState: Copy {
     /// Bytes of the corresponding node in nginx, its key not counted.
     const NODE_BYTES: usize;
 }
@@ -23,7 +23,7 @@ pub struct Keys<V> {
     pub(super) figures: Arc<LimitFigures>,
 }
 
-impl<V: Known> Keys<V> {
+impl<V: KeyState> Keys<V> {
     /// An empty zone of this many bytes; the results of requests are counted in `figures`.
     ///
     /// # Errors

@@ -9,9 +9,9 @@ use logs::Level;
 use logs::process_log::error_log;
 
 use crate::limits::Zones;
-use crate::limits::connections::{Held, Refused};
+use crate::limits::connections::{CountedRequest, Refused};
 use crate::limits::zones::number;
-use crate::limits::{Counted, Gravity, LIMITS_MAX, ZoneName, limited};
+use crate::limits::{Counted, LIMITS_MAX, RefusalLevel, ZoneName, limited};
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -85,7 +85,7 @@ directives! {
         /// Only logs requests that would be rejected.
         limit_conn_dry_run: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Sets the level of log messages about rejected requests.
-        limit_conn_log_level: Gravity = "error", [HTTP | SERVER | LOCATION] 1;
+        limit_conn_log_level: RefusalLevel = "error", [HTTP | SERVER | LOCATION] 1;
         /// Sets the status of rejected requests.
         limit_conn_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
@@ -139,7 +139,11 @@ pub fn run(request: &Request) -> Option<Outcome> {
             }
         }
     }
-    limited.held.borrow().iter().for_each(Held::count_passed);
+    limited
+        .held
+        .borrow()
+        .iter()
+        .for_each(CountedRequest::count_passed);
     None
 }
 

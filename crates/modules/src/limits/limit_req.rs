@@ -16,7 +16,7 @@ use crate::limits::Zones;
 use crate::limits::requests::{Requests, Rule, Verdict, delay_ms};
 use crate::limits::table::Slot;
 use crate::limits::zones::{Zone, number};
-use crate::limits::{Gravity, LIMITS_MAX, Paced, ZoneName, limited};
+use crate::limits::{LIMITS_MAX, Paced, RefusalLevel, ZoneName, limited};
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -105,7 +105,7 @@ directives! {
         /// Only logs requests that would be delayed or rejected.
         limit_req_dry_run: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Sets the level of log messages about rejected requests; delays are logged one level lower.
-        limit_req_log_level: Gravity = "error", [HTTP | SERVER | LOCATION] 1;
+        limit_req_log_level: RefusalLevel = "error", [HTTP | SERVER | LOCATION] 1;
         /// Sets the status of rejected requests.
         limit_req_status: NumberWithin<400, 599> = "503", [HTTP | SERVER | LOCATION] 1;
     }
@@ -140,28 +140,30 @@ async fn ask(request: &Request) -> Option<Outcome> {
     let is_dry = settings.limit_req_dry_run;
     tell(request, settings, &said);
     let paced = match (&said, is_dry) {
-        (Said::Refused { .. }, false) => Paced::Rejected,
-        (Said::Refused { .. }, true) => Paced::RejectedDryRun,
-        (Said::Passed { delay_ms: 0, .. }, _) => Paced::Passed,
-        (Said::Passed { .. }, false) => Paced::Delayed,
-        (Said::Passed { .. }, true) => Paced::DelayedDryRun,
+        (RateVerdict::Refused { .. }, false) => Paced::Rejected,
+        (RateVerdict::Refused { .. }, true) => Paced::RejectedDryRun,
+        (RateVerdict::Passed { delay_ms: 0, .. }, _) => Paced::Passed,
+        (RateVerdict::Passed { .. }, false) => Paced::Delayed,
+        (RateVerdict::Passed { .. }, true) => Paced::DelayedDryRun,
     };
     limited::of(request).paced.set(Some(paced));
     if let Some(requests) = said.zone().state() {
         requests.figures().pace(paced);
     }
     match said {
-        Said::Refused { .. } if !is_dry => {
+        RateVerdict::Refused { .. } if !is_dry => {
             let status = u16::try_from(settings.limit_req_status.0).unwrap_or(503);
             Some(Outcome::Failed(Failure::new(status)))
         }
-        Said::Passed { delay_ms, .. } if delay_ms > 0 && !is_dry => wait(request, delay_ms).await,
+        RateVerdict::Passed { delay_ms, .. } if delay_ms > 0 && !is_dry => {
+            wait(request, delay_ms).await
+        }
         _ => None,
     }
 }
 
 /// The common verdict of the zones.
-enum Said<'a> {
+enum RateVerdict<'a> {
     /// It may pass after `delay_ms` milliseconds; `excess` is the excess over the rate of the zone that decided.
     Passed {
         delay_ms: u64,
@@ -176,7 +178,7 @@ enum Said<'a> {
     },
 }
 
-impl<'a> Said<'a> {
+impl<'a> RateVerdict<'a> {
     /// The zone that decided.
     fn zone(&self) -> &'a Zone<Requests> {
         match self {
@@ -186,7 +188,7 @@ impl<'a> Said<'a> {
 }
 
 /// A zone that let the request pass and has not charged it yet.
-struct Asked<'a> {
+struct PendingCharge<'a> {
     zone: &'a Zone<Requests>,
     requests: &'a Requests,
     slot: Slot,
@@ -195,10 +197,10 @@ struct Asked<'a> {
 
 /// Checks one zone after the other; `None`: the request has no key that counts. The figures of every zone that let it
 /// pass count it as passed, except those of the deciding zone.
-fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
+fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<RateVerdict<'a>> {
     let zones = &request.settings().made::<Zones>().requests;
     let now_ms = i64::try_from(wire::loop_clock::monotonic_ms()).unwrap_or(i64::MAX);
-    let mut asked: SmallVec<[Asked<'_>; 4]> = SmallVec::new();
+    let mut asked: SmallVec<[PendingCharge<'_>; 4]> = SmallVec::new();
     let mut longest: Option<(u64, i64, &Zone<Requests>, &Requests)> = None;
     for (number, limit) in limits.iter().enumerate() {
         let Some((zone, requests)) = limit.zone.of(zones).and_then(|z| Some((z, z.state()?)))
@@ -215,7 +217,7 @@ fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
         };
         let is_last = number + 1 == limits.len();
         match requests.ask(&key, &rule, is_last, now_ms) {
-            Verdict::Asked(slot) => asked.push(Asked {
+            Verdict::Asked(slot) => asked.push(PendingCharge {
                 zone,
                 requests,
                 slot,
@@ -240,14 +242,18 @@ fn weigh<'a>(request: &'a Request, limits: &[Limit]) -> Option<Said<'a>> {
             requests.figures().pace(Paced::Passed);
         }
     }
-    longest.map(|(delay_ms, excess, zone, _)| Said::Passed {
+    longest.map(|(delay_ms, excess, zone, _)| RateVerdict::Passed {
         delay_ms,
         excess,
         zone,
     })
 }
 
-fn refuse<'a>(asked: &[Asked<'_>], zone: &'a Zone<Requests>, excess: Option<i64>) -> Said<'a> {
+fn refuse<'a>(
+    asked: &[PendingCharge<'_>],
+    zone: &'a Zone<Requests>,
+    excess: Option<i64>,
+) -> RateVerdict<'a> {
     for one in asked {
         one.requests.forget(one.slot);
     }
@@ -256,7 +262,7 @@ fn refuse<'a>(asked: &[Asked<'_>], zone: &'a Zone<Requests>, excess: Option<i64>
         let text = format_args!("could not allocate node in limit_req zone \"{name}\"");
         error_log(logs::process_log::Level::Alert, text);
     }
-    Said::Refused { excess, zone }
+    RateVerdict::Refused { excess, zone }
 }
 
 /// The request's key in a zone; `None` if it is empty or too long.
@@ -270,18 +276,18 @@ fn key_of(request: &Request, zone: &Zone<Requests>) -> Option<Bytes> {
 }
 
 /// Logs the verdict, unless the request passes without delay.
-fn tell(request: &Request, settings: &LimitReq, said: &Said<'_>) {
+fn tell(request: &Request, settings: &LimitReq, said: &RateVerdict<'_>) {
     let dry_run = match settings.limit_req_dry_run {
         true => ", dry run",
         false => "",
     };
     let gravity = settings.limit_req_log_level;
     let (level, what, excess, end, zone) = match said {
-        Said::Refused {
+        RateVerdict::Refused {
             excess: Some(excess),
             zone,
         } => (gravity.level(), "limiting requests", *excess, "", zone),
-        Said::Passed {
+        RateVerdict::Passed {
             delay_ms: 1..,
             excess,
             zone,

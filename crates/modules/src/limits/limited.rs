@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use httpcore::request::Request;
 use httpcore::request::state::State;
 
-use super::connections::Held;
+use super::connections::CountedRequest;
 
 /// The result of `limit_req`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Limited {
     /// Result of `limit_conn`, once it was checked.
     pub counted: Cell<Option<Counted>>,
     /// The keys by which the request is counted.
-    pub held: RefCell<Vec<Held>>,
+    pub held: RefCell<Vec<CountedRequest>>,
 }
 
 impl State for Limited {

@@ -29,7 +29,7 @@ pub const LIMITS_MAX: usize = 64;
 
 config::choices! {
     /// How grave a refusal is.
-    pub enum Gravity {
+    pub enum RefusalLevel {
         /// Information.
         Info = "info",
         /// Worth a note.
@@ -41,7 +41,7 @@ config::choices! {
     }
 }
 
-impl Gravity {
+impl RefusalLevel {
     /// The corresponding level of the log.
     #[must_use]
     pub fn level(self) -> Level {

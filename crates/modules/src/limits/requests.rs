@@ -2,7 +2,7 @@
 //!
 //! The caller supplies the time. Invariant: a request is charged to a key at most once, and to none if it is refused.
 
-use super::keys::{Keys, Known};
+use super::keys::{KeyState, Keys};
 use super::table::{Slot, Table};
 
 /// A key that was silent for this many milliseconds makes room for others as soon as its excess is used up.
@@ -50,7 +50,7 @@ pub enum Verdict {
 /// The keys of one zone, for all loops.
 pub(crate) type Requests = Keys<Pace>;
 
-impl Known for Pace {
+impl KeyState for Pace {
     const NODE_BYTES: usize = 80;
 }
 

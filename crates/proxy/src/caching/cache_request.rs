@@ -20,7 +20,7 @@ use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
 use crate::settings::directives::Proxy;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::{PassTarget, Passing};
+use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::{Url, with_slash};
 use crate::state::variables;
 use crate::upstream_request::head;
@@ -32,7 +32,7 @@ use httpcore::settings::Location;
 /// A request's lookup in a cache; see the module.
 pub struct CacheRequest<'a> {
     /// What its location makes of its directives.
-    pub passing: &'a Passing,
+    pub passing: &'a PassSettings,
     /// The cache.
     pub cache: &'a Arc<Cache>,
     /// Its store.
@@ -56,7 +56,7 @@ impl<'a> CacheRequest<'a> {
     #[must_use]
     pub fn new(
         request: &Request,
-        (location, passing): (&'a Location, &'a Passing),
+        (location, passing): (&'a Location, &'a PassSettings),
         cache: &'a Arc<Cache>,
         store: &'a Store,
         key_text: Bytes,
@@ -127,7 +127,7 @@ pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone 
 
 /// The name of a request's cache; None: it has none.
 #[must_use]
-pub fn cache_name(request: &Request, passing: &Passing) -> Option<Bytes> {
+pub fn cache_name(request: &Request, passing: &PassSettings) -> Option<Bytes> {
     let template = passing.groups.caching.proxy_cache.value.on()?;
     Some(request.evaluate(template))
 }
@@ -135,7 +135,7 @@ pub fn cache_name(request: &Request, passing: &Passing) -> Option<Bytes> {
 /// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
 /// gateways there is no default, as in nginx.)
 #[must_use]
-pub fn key_text(request: &Request, passing: &Passing) -> Bytes {
+pub fn key_text(request: &Request, passing: &PassSettings) -> Bytes {
     if let Some(template) = &passing.groups.caching.proxy_cache_key {
         return request.evaluate(template);
     }
@@ -188,7 +188,7 @@ pub fn is_storable(cache_request: &CacheRequest<'_>, head: &ResponseHead) -> boo
 
 /// Whether the client's HEAD is passed on as GET.
 #[must_use]
-pub fn asks_as_get(request: &Request, passing: &Passing) -> bool {
+pub fn asks_as_get(request: &Request, passing: &PassSettings) -> bool {
     request.method == Method::Head
         && request.location().own::<Proxy>().proxy_cache_convert_head
         && passing.family == Family::Proxy
@@ -197,7 +197,7 @@ pub fn asks_as_get(request: &Request, passing: &Passing) -> bool {
 /// Whether it is a HEAD that a gateway gets as such, with nothing of that in the key. A GET would then get a response
 /// without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
 #[must_use]
-pub fn is_head_alone(request: &Request, passing: &Passing) -> bool {
+pub fn is_head_alone(request: &Request, passing: &PassSettings) -> bool {
     let is_of_gateway = passing.family != Family::Proxy;
     let key = request.location().own::<Caching>().proxy_cache_key.as_ref();
     let names_method =

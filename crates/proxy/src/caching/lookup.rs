@@ -22,7 +22,7 @@ use crate::caching::stored::{foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};
 use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::{CacheState, Status};
 use httpcore::Failure;
@@ -40,7 +40,7 @@ pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
     // The record of an earlier location, which sent the request here, is not about this one's cache.
     request.states.take::<CacheState>();
     let location = generation.settings.location(request.location);
-    let passing = location.made::<Passing>()?;
+    let passing = location.made::<PassSettings>()?;
     let cache = match chosen(request, &generation, (location, passing))? {
         Ok(cache) => cache,
         Err(failure) => return Some(Outcome::Failed(failure)),
@@ -58,7 +58,7 @@ pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
 fn chosen<'a>(
     request: &Request,
     generation: &'a Generation,
-    (location, passing): (&'a Location, &Passing),
+    (location, passing): (&'a Location, &PassSettings),
 ) -> Option<Result<&'a Arc<Cache>, Failure>> {
     let template = passing.groups.caching.proxy_cache.value.on()?;
     let settings = &generation.settings;
@@ -79,7 +79,7 @@ fn chosen<'a>(
 async fn through(
     request: &mut Request,
     cache: &Arc<Cache>,
-    (location, passing): (&Location, &Passing),
+    (location, passing): (&Location, &PassSettings),
 ) -> Option<Outcome> {
     let caching = &passing.groups.caching;
     let is_purge = caching.proxy_cache_purge.0.hold(request);

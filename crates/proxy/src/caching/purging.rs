@@ -14,7 +14,7 @@ use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::registry;
 use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use httpcore::Failure;
 use httpcore::Response;
@@ -80,7 +80,7 @@ async fn purge_tags(
 }
 
 /// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
-pub(crate) async fn invalidate(request: &mut Request, passing: &Passing, status: u16) {
+pub(crate) async fn invalidate(request: &mut Request, passing: &PassSettings, status: u16) {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
     let caching = location.own::<Caching>();

@@ -11,7 +11,7 @@ use message::HeaderId;
 use runtime::timing::current_request;
 
 use crate::settings::caching::rules;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state::{CacheState, Status};
 use crate::state::upstream_state::UpstreamState;
 use httpcore::request::Request;
@@ -92,12 +92,12 @@ fn refusal(request: &Request) -> Option<Cow<'static, str>> {
         return was_asked.then_some(NO_ANSWER.into());
     };
     let now = Moment::now().second();
-    let passing = request.location().made::<Passing>();
+    let passing = request.location().made::<PassSettings>();
     let answer = OriginResponse {
         status: head.status,
         fields: head.iter(),
         is_authorized: request.head.get(HeaderId::Authorization).is_some(),
-        is_slice: passing.is_some_and(Passing::asks_for_ranges),
+        is_slice: passing.is_some_and(PassSettings::asks_for_ranges),
         asked: now,
         now,
     };

@@ -7,7 +7,7 @@ use crate::exchange::attempt::READING_HEAD;
 use crate::response::response_body::READING;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
-use crate::settings::params::Packing;
+use crate::settings::params::ParamsFormat;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) fn begin(
     let answers_head = upstream_request.asked == RequestKind::Head;
     let keeps_connection = matches!(
         packing(upstream_request),
-        Some(Packing::Fastcgi {
+        Some(ParamsFormat::Fastcgi {
             keeps_connection: true,
             ..
         })
@@ -63,7 +63,7 @@ pub(super) fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &Respons
     rate.is_none() && head.status >= 200 && may_be_whole
 }
 
-fn packing(upstream_request: &UpstreamRequest) -> Option<&Packing> {
+fn packing(upstream_request: &UpstreamRequest) -> Option<&ParamsFormat> {
     Some(&upstream_request.passing.params.as_ref()?.packing)
 }
 
@@ -100,7 +100,7 @@ fn stderr(text: &[u8]) -> String {
 
 /// Whether it stands for a failure (`fastcgi_catch_stderr`).
 fn is_caught(upstream_request: &UpstreamRequest, text: &[u8]) -> bool {
-    let Some(Packing::Fastcgi { caught, .. }) = packing(upstream_request) else {
+    let Some(ParamsFormat::Fastcgi { caught, .. }) = packing(upstream_request) else {
         return false;
     };
     caught

@@ -11,7 +11,7 @@ use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::response::set_cookie;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
 use httpcore::request::state::State;
@@ -27,7 +27,7 @@ struct KeptLines {
 
 /// Whether this line of a response has no effect.
 #[must_use]
-pub fn ignores(passing: &Passing, line: IgnoreHeaders) -> bool {
+pub fn ignores(passing: &PassSettings, line: IgnoreHeaders) -> bool {
     let ignored = passing.groups.answers.proxy_ignore_headers;
     ignored.is_some_and(|ignored| ignored.contains(line))
 }
@@ -42,7 +42,7 @@ pub struct AccelRedirect {
 
 /// Whether the content of a response is elsewhere, by the headers that a location obeys.
 #[must_use]
-pub fn has_redirect(passing: &Passing, head: &ResponseHead) -> bool {
+pub fn has_redirect(passing: &PassSettings, head: &ResponseHead) -> bool {
     head.get(HeaderId::XAccelRedirect).is_some()
         && !ignores(passing, IgnoreHeaders::X_ACCEL_REDIRECT)
 }
@@ -68,7 +68,7 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
 #[must_use]
 pub fn redirect(
     request: &Request,
-    passing: &Passing,
+    passing: &PassSettings,
     head: &ResponseHead,
 ) -> Option<AccelRedirect> {
     let mut fields = head.fields.iter();
@@ -162,7 +162,7 @@ pub fn give(request: &mut Request, response: &mut Response) {
         return;
     };
     let content_type = kept.content_type.take();
-    let is_passed_on = request.location().made::<Passing>().is_some();
+    let is_passed_on = request.location().made::<PassSettings>().is_some();
     if !content_type.is_empty() && !is_passed_on && response.status < 300 {
         response.content_type = content_type;
     }
@@ -177,7 +177,7 @@ pub fn give(request: &mut Request, response: &mut Response) {
 }
 
 /// `X-Accel-Limit-Rate`.
-pub fn obey(request: &Request, passing: &Passing, head: &ResponseHead) {
+pub fn obey(request: &Request, passing: &PassSettings, head: &ResponseHead) {
     if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
         && !ignores(passing, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
         && let Some(rate) = std::str::from_utf8(rate)

@@ -3,7 +3,7 @@
 use message::{Header, HeaderId, HopByHop, ResponseHead};
 
 use crate::settings::directives::Hints;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use httpcore::request::Request;
 
 const EARLY_HINTS: u16 = 103;
@@ -17,7 +17,7 @@ pub async fn pass(request: &mut Request, head: &ResponseHead) {
     let Some(passing) = request
         .location()
         .made
-        .share::<Passing>()
+        .share::<PassSettings>()
         .filter(|_| is_wanted)
     else {
         return;

@@ -38,11 +38,11 @@ thread_local! {
     static BEYOND: Cell<usize> = const { Cell::new(0) };
 }
 
-type Given = Chunk<Rc<OpenFile>>;
+type FileChunk = Chunk<Rc<OpenFile>>;
 
 /// The client's speed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Client {
+enum ClientPace {
     /// It takes pieces at once.
     KeepsUp,
     /// It has not taken the last piece since the timer was armed.
@@ -53,7 +53,7 @@ enum Client {
 
 /// The part of a response that was read ahead.
 pub(crate) struct ReadAhead {
-    client: Client,
+    client: ClientPace,
     timer: Timer,
     /// Maximum of bytes in memory.
     memory: usize,
@@ -85,7 +85,7 @@ impl ReadAhead {
         let buffers = settings.proxy_buffers.value;
         let memory = bytes(buffers.count.saturating_mul(buffers.size));
         ReadAhead {
-            client: Client::KeepsUp,
+            client: ClientPace::KeepsUp,
             timer: context.loop_().wire.wheel.timer(),
             memory,
             room_min: bytes(buffers.size),
@@ -115,10 +115,10 @@ impl ReadAhead {
         cx: &mut Context<'_>,
         file_max: u64,
         trying: &BodyAttempt,
-    ) -> Poll<Option<Result<Given, BodyError>>> {
-        if self.client == Client::IsWaitedFor {
+    ) -> Poll<Option<Result<FileChunk, BodyError>>> {
+        if self.client == ClientPace::IsWaitedFor {
             self.timer.disarm();
-            self.client = Client::KeepsUp;
+            self.client = ClientPace::KeepsUp;
         }
         if self.spool.is_writing() {
             let _ = self.poll_written(cx, trying);
@@ -133,11 +133,11 @@ impl ReadAhead {
         if self.is_over {
             return Poll::Ready(None);
         }
-        self.client = Client::KeepsUp;
+        self.client = ClientPace::KeepsUp;
         Poll::Pending
     }
 
-    fn take(&mut self, file_max: u64) -> Option<Given> {
+    fn take(&mut self, file_max: u64) -> Option<FileChunk> {
         if !self.saved.is_empty() {
             let file = self.spool.file()?;
             let offset = self.saved.start;
@@ -184,15 +184,15 @@ impl ReadAhead {
     }
 
     fn is_slow(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.client == Client::KeepsUp {
+        if self.client == ClientPace::KeepsUp {
             self.timer.arm(PATIENCE);
-            self.client = Client::IsWaitedFor;
+            self.client = ClientPace::IsWaitedFor;
         }
-        if self.client == Client::IsWaitedFor && self.timer.poll_expired(cx).is_ready() {
+        if self.client == ClientPace::IsWaitedFor && self.timer.poll_expired(cx).is_ready() {
             self.timer.disarm();
-            self.client = Client::IsSlow;
+            self.client = ClientPace::IsSlow;
         }
-        self.client == Client::IsSlow
+        self.client == ClientPace::IsSlow
     }
 
     fn room(&self) -> usize {

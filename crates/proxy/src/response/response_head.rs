@@ -14,7 +14,7 @@ use crate::response::{accel, set_cookie};
 use crate::settings::directives::IgnoreHeaders;
 use crate::settings::family::Family;
 use crate::settings::header_set::SINGLE_LINES;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::settings::proxy_redirect;
 use crate::state::cache_state::CacheState;
 use crate::state::upstream_state::{self, UpstreamState};
@@ -36,7 +36,7 @@ pub(crate) enum Origin {
 /// Makes the response for the client, or returns where else its content is.
 pub(crate) fn shape(
     request: &mut Request,
-    passing: &Passing,
+    passing: &PassSettings,
     head: Box<ResponseHead>,
     body: Body<Rc<OpenFile>>,
     origin: Origin,
@@ -75,7 +75,7 @@ pub(crate) fn shape(
 }
 
 /// A response that an error page is to replace (`proxy_intercept_errors`).
-fn intercepted(request: &Request, passing: &Passing, head: &ResponseHead) -> Option<Failure> {
+fn intercepted(request: &Request, passing: &PassSettings, head: &ResponseHead) -> Option<Failure> {
     let location = request.location();
     if head.status < 300 || !passing.groups.answers.proxy_intercept_errors {
         return None;
@@ -97,7 +97,7 @@ fn intercepted(request: &Request, passing: &Passing, head: &ResponseHead) -> Opt
 
 fn copy(
     request: &Request,
-    passing: &Passing,
+    passing: &PassSettings,
     head: &ResponseHead,
     body: Body<Rc<OpenFile>>,
     origin: Origin,
@@ -162,7 +162,7 @@ fn ranges(origin: Origin) -> Ranges {
 
 struct HeadCopy<'a> {
     request: &'a Request,
-    passing: &'a Passing,
+    passing: &'a PassSettings,
     forces_ranges: bool,
     origin: Origin,
     response: &'a mut Response,

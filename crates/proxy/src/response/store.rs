@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use crate::response::accel;
 use crate::response::response_body::BodyStream;
 use crate::response::upstream_response::UpstreamBody;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::settings::store::{ProxyStore, StoreTo};
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::log_context::LogContext;
@@ -37,13 +37,13 @@ const READING: &str = "reading upstream";
 
 /// Whether responses may be stored. If so, the client is not watched for leaving.
 #[must_use]
-pub(crate) fn is_on(passing: &Passing) -> bool {
+pub(crate) fn is_on(passing: &PassSettings) -> bool {
     !matches!(passing.groups.store.proxy_store.value, StoreTo::Off)
 }
 
 /// Whether this response is to be stored.
 #[must_use]
-pub(crate) fn is_wanted(request: &Request, passing: &Passing, head: &ResponseHead) -> bool {
+pub(crate) fn is_wanted(request: &Request, passing: &PassSettings, head: &ResponseHead) -> bool {
     is_on(passing)
         && head.status == 200
         && !request.is_head()
@@ -217,7 +217,7 @@ impl StoredFile {
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat()?;
-        let passing = request.location().made::<Passing>();
+        let passing = request.location().made::<PassSettings>();
         let state = request.states.get::<UpstreamState>();
         let has_tls = state.is_some_and(|state| state.has_tls.get());
         let scheme = passing.map_or("", |passing| passing.family.scheme(has_tls));

@@ -9,11 +9,11 @@ use message::{Body, ResponseHead};
 use runtime::timing::yield_turn;
 
 use crate::response::response_head::{self, Origin};
-use crate::response::upgrade::{SWITCHING, ServerSide};
+use crate::response::upgrade::{SWITCHING, SwitchedUpstream};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::response::{accel, response_body, store};
 use crate::settings::directives::ProxyAnswers;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -26,7 +26,7 @@ const IN_A_ROW_MAX: usize = 8 * 1024;
 /// The client's view of a response.
 pub(crate) async fn respond(
     request: &mut Request,
-    passing: &Passing,
+    passing: &PassSettings,
     answer: UpstreamResponse,
 ) -> Outcome {
     if answer.body.is_whole_within(IN_A_ROW_MAX) {
@@ -81,7 +81,8 @@ fn flowing(
         return Body::Empty;
     }
     if head.status == SWITCHING {
-        request.tunnel = ServerSide::of(*stream).map(|side| Box::new(side) as Box<dyn Tunnel>);
+        request.tunnel =
+            SwitchedUpstream::of(*stream).map(|side| Box::new(side) as Box<dyn Tunnel>);
         return Body::Tunnel;
     }
     if accel::is_buffered(request.location(), head) {

@@ -23,7 +23,7 @@ pub(crate) const SWITCHING: u16 = 101;
 const ACTION: &str = "proxying upgraded connection";
 
 /// The server's side of a connection that has switched protocols.
-pub(crate) struct ServerSide {
+pub(crate) struct SwitchedUpstream {
     server: Stream,
     /// The data that followed the response's head.
     early: Vec<u8>,
@@ -64,7 +64,7 @@ struct Direction {
     sent: u64,
 }
 
-impl ServerSide {
+impl SwitchedUpstream {
     /// A tunnel to a server that has sent `early` already.
     #[must_use]
     pub(crate) fn new(server: Stream, early: Vec<u8>, behind: Box<dyn TunnelUpstream>) -> Self {
@@ -83,14 +83,14 @@ impl ServerSide {
     }
 }
 
-impl Tunnel for ServerSide {
+impl Tunnel for SwitchedUpstream {
     fn run<'a>(self: Box<Self>, client: ClientSide<'a>) -> Pin<Box<dyn Future<Output = u64> + 'a>> {
         Box::pin(run(self, client))
     }
 }
 
 /// Runs the tunnel to its end; returns the number of bytes that the client has taken.
-async fn run(mut tunnel: Box<ServerSide>, side: ClientSide<'_>) -> u64 {
+async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
     let patience = tunnel.behind.patience();
     let taking = patience.silence.min(patience.taking);
     let client_takes = side.patience;

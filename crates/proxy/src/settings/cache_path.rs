@@ -202,9 +202,9 @@ fn pool_for(zone: &[u8], locations: &[Location], pools: &[Bytes]) -> Option<Byte
 
 /// The value that a template's one variable must have for the template to be `text`: `cache_$disk` is `cache_2` where
 /// `$disk` is `2`. None where it cannot be that text. With several variables nothing is known.
-type Binding<'a> = Option<(config::VariableIndex, &'a [u8])>;
+type VariableBinding<'a> = Option<(config::VariableIndex, &'a [u8])>;
 
-fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
+fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<VariableBinding<'a>> {
     if let Some(literal) = template.literal() {
         return (literal == text).then_some(None);
     }
@@ -229,7 +229,7 @@ fn bind<'a>(template: &Template, text: &'a [u8]) -> Option<Binding<'a>> {
     Some(Some((variable, value)))
 }
 
-fn fill_in(template: &Template, binding: &Binding<'_>) -> Option<Bytes> {
+fn fill_in(template: &Template, binding: &VariableBinding<'_>) -> Option<Bytes> {
     let mut text = Vec::new();
     for part in template.parts() {
         match (part, binding) {

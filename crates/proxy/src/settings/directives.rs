@@ -114,7 +114,7 @@ directives! {
 
 directives! {
     /// Proxying: requests to upstream servers.
-    pub struct Asking in Location {
+    pub struct RequestSettings in Location {
         /// Passes the client's header fields on.
         proxy_pass_request_headers: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Passes the client's body on.

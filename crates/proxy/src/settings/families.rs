@@ -1,7 +1,7 @@
 //! What the families of directives share: `fastcgi_…`, `uwsgi_…` and `scgi_…` have most of their directives in common
 //! with `proxy_…`.
 //!
-//! It is declared once, under the names of `proxy_…` ([`Policy`]), and implemented once: where another family passes a
+//! It is declared once, under the names of `proxy_…` ([`FamilySettings`]), and implemented once: where another family passes a
 //! location's requests on, that family's lines take the place of those of `proxy_…` when the location is built. Not
 //! here: their names (`family`), and what a family has alone. Invariant: code that serves reads the location's
 //! settings, and knows no family's names.
@@ -16,7 +16,7 @@ use config::{
 use crate::settings::cache_path;
 use crate::settings::cache_path::Zones;
 use crate::settings::caching::Caching;
-use crate::settings::directives::{Asking, ProxyAnswers, ProxyRewrites};
+use crate::settings::directives::{ProxyAnswers, ProxyRewrites, RequestSettings};
 use crate::settings::family::{DECLARED, Family};
 use crate::settings::ssl::{ProxySsl, UwsgiSsl};
 use crate::settings::store::ProxyStore;
@@ -27,9 +27,9 @@ const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
 
 sections! {
     /// What the families share.
-    pub struct Policy {
-        /// [`Asking`].
-        pub asking: Asking,
+    pub struct FamilySettings {
+        /// [`RequestSettings`].
+        pub asking: RequestSettings,
         /// [`ProxyAnswers`].
         pub answers: ProxyAnswers,
         /// [`ProxyStore`].
@@ -40,7 +40,7 @@ sections! {
 }
 
 /// A family's settings at one level.
-pub type RawPolicy = <Policy as Section>::Raw;
+pub type RawFamilySettings = <FamilySettings as Section>::Raw;
 
 /// Texts of the manual that are others than those of `proxy_…`, by what stands behind the prefix.
 const TEXTS: &[(&str, &str)] = &[
@@ -70,12 +70,12 @@ macro_rules! shared {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone)]
-            pub struct $Shared(Policy);
+            pub struct $Shared(FamilySettings);
 
             config::own!($Shared);
 
             impl Section for $Shared {
-                type Raw = RawPolicy;
+                type Raw = RawFamilySettings;
 
                 fn tables() -> Vec<&'static DirectiveTable> {
                     static TABLE: OnceLock<&'static DirectiveTable> = OnceLock::new();
@@ -87,15 +87,15 @@ macro_rules! shared {
                 }
 
                 fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
-                    Policy::merge(parent, child)
+                    FamilySettings::merge(parent, child)
                 }
 
                 fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
-                    Policy::fill(raw, scope)
+                    FamilySettings::fill(raw, scope)
                 }
 
                 fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
-                    Policy::finish(raw, scope).map(Self)
+                    FamilySettings::finish(raw, scope).map(Self)
                 }
             }
         )*
@@ -113,7 +113,7 @@ shared! {
 
 fn set(
     family: Family,
-    raw: &mut RawPolicy,
+    raw: &mut RawFamilySettings,
     line: &Directive,
     scope: &mut Scope,
 ) -> Result<bool, Error> {
@@ -133,7 +133,7 @@ fn set(
     }
     let asking = &mut raw.asking;
     Ok(
-        asking.take_in(|raw| Asking::set_as(raw, &name, line, scope))?
+        asking.take_in(|raw| RequestSettings::set_as(raw, &name, line, scope))?
             || (raw.answers).take_in(|raw| ProxyAnswers::set_as(raw, &name, line, scope))?
             || (raw.store).take_in(|raw| ProxyStore::set_as(raw, &name, line, scope))?
             || (raw.caching).take_in(|raw| Caching::set_as(raw, &name, line, scope))?,
@@ -165,7 +165,7 @@ fn table(family: Family, title: &str) -> DirectiveTable {
             ..entry.clone()
         }
     };
-    let shared = Policy::tables();
+    let shared = FamilySettings::tables();
     let tables = shared.iter().copied().chain([cache_path::lines()]);
     DirectiveTable {
         name: leaked(format!("{family:?}")),
@@ -186,7 +186,7 @@ pub fn settle_stores(
     scgi: &mut Group<Scgi>,
 ) {
     store::settle(stores.0, stores.1);
-    fn settle<S: Section<Raw = RawPolicy>>(family: &mut Group<S>) {
+    fn settle<S: Section<Raw = RawFamilySettings>>(family: &mut Group<S>) {
         if family.get().is_some() {
             let policy = family.edit();
             store::settle(&mut policy.store, &mut policy.caching);
@@ -199,8 +199,8 @@ pub fn settle_stores(
 
 /// The settings of a location that depend on the family that passes its requests on.
 #[expect(missing_docs, reason = "each is the group of its name")]
-pub struct Policies<'a> {
-    pub asking: &'a mut Arc<Asking>,
+pub struct FamilyDependent<'a> {
+    pub asking: &'a mut Arc<RequestSettings>,
     pub answers: &'a mut Arc<ProxyAnswers>,
     pub store: &'a mut Arc<ProxyStore>,
     pub caching: &'a mut Arc<Caching>,
@@ -218,7 +218,7 @@ pub struct Policies<'a> {
 /// # Errors
 /// The directives contradict each other.
 pub fn settle(
-    policies: &mut Policies<'_>,
+    policies: &mut FamilyDependent<'_>,
     chosen: Option<Family>,
     zones: &Zones,
     scope: &mut Scope,

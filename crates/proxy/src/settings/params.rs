@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use config::Groups;
 
-use crate::settings::directives::Asking;
+use crate::settings::directives::RequestSettings;
 use crate::settings::family::Family;
 use crate::settings::gateways::{FastcgiPass, Param, ScgiPass, UwsgiPass};
 
@@ -18,7 +18,7 @@ pub(crate) const HTTP_HOST: &[u8] = b"HTTP_HOST";
 #[derive(Debug)]
 pub struct Params {
     /// Their wire format.
-    pub packing: Packing,
+    pub packing: ParamsFormat,
     /// Those that the configuration sets and that are not constantly empty.
     pub(crate) lines: Vec<Param>,
     /// The header lines that the configuration's parameters replace, without `HTTP_`.
@@ -31,7 +31,7 @@ pub struct Params {
 
 /// The wire format of parameters.
 #[derive(Debug, Clone)]
-pub enum Packing {
+pub enum ParamsFormat {
     /// FastCGI.
     Fastcgi {
         /// `fastcgi_keep_conn`.
@@ -60,12 +60,12 @@ impl Params {
                 let own = settings.own::<UwsgiPass>();
                 let modifiers = (small(own.uwsgi_modifier1.0), small(own.uwsgi_modifier2.0));
                 let behind = own.uwsgi_string.clone().unwrap_or_default();
-                (Packing::Uwsgi { modifiers, behind }, &own.uwsgi_param)
+                (ParamsFormat::Uwsgi { modifiers, behind }, &own.uwsgi_param)
             }
-            Family::Scgi => (Packing::Scgi, &settings.own::<ScgiPass>().scgi_param),
+            Family::Scgi => (ParamsFormat::Scgi, &settings.own::<ScgiPass>().scgi_param),
             Family::Fastcgi | Family::Proxy => {
                 let own = settings.own::<FastcgiPass>();
-                let packing = Packing::Fastcgi {
+                let packing = ParamsFormat::Fastcgi {
                     keeps_connection: own.fastcgi_keep_conn,
                     caught: own.fastcgi_catch_stderr.to_vec(),
                 };
@@ -77,7 +77,7 @@ impl Params {
             lines: Vec::new(),
             replaced: Vec::new(),
             sends_host: true,
-            sends_headers: settings.own::<Asking>().proxy_pass_request_headers,
+            sends_headers: settings.own::<RequestSettings>().proxy_pass_request_headers,
         };
         set.iter().for_each(|line| params.add(line));
         if params.sends_host {

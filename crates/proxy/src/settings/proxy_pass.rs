@@ -10,7 +10,7 @@ use config::{Error, Groups, Placed, Template, TextOrigin, TextPlace};
 use message::HeaderId;
 
 use crate::settings::caching::Caching;
-use crate::settings::directives::{Asking, Proxy, ProxyAnswers, ProxyRewrites, SetHeader};
+use crate::settings::directives::{Proxy, ProxyAnswers, ProxyRewrites, RequestSettings, SetHeader};
 use crate::settings::family::Family;
 use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::settings::header_set::HeaderSet;
@@ -71,7 +71,7 @@ const HIDDEN_OF_GATEWAYS: &[HeaderId] = &[
 #[expect(missing_docs, reason = "each is the group of its name")]
 pub struct ProxyGroups {
     pub proxy: Arc<Proxy>,
-    pub asking: Arc<Asking>,
+    pub asking: Arc<RequestSettings>,
     pub answers: Arc<ProxyAnswers>,
     pub rewrites: Arc<ProxyRewrites>,
     pub store: Arc<ProxyStore>,
@@ -82,14 +82,14 @@ pub struct ProxyGroups {
 /// The groups of a location that passes requests on.
 #[must_use]
 pub fn groups(location: &Location) -> Option<&ProxyGroups> {
-    Some(&location.made::<Passing>()?.groups)
+    Some(&location.made::<PassSettings>()?.groups)
 }
 
-slots::slotted!(config::made::LOCATION: Passing);
+slots::slotted!(config::made::LOCATION: PassSettings);
 
 /// A location's directives, made ready.
 #[derive(Debug)]
-pub struct Passing {
+pub struct PassSettings {
     /// The directives' family.
     pub family: Family,
     /// The directives themselves.
@@ -167,7 +167,7 @@ pub fn build(
     name: &Bytes,
     upstreams: &mut Upstreams,
     tls: impl FnOnce(Family, &Arc<ProxySsl>) -> Result<Arc<PeerTls>, Error>,
-) -> Result<Option<Passing>, Error> {
+) -> Result<Option<PassSettings>, Error> {
     let passing = match family {
         None => None,
         Some(Family::Proxy) => of_proxy(settings, groups(), kind, name, upstreams)?,
@@ -191,7 +191,7 @@ fn of_gateway(
     settings: &dyn Groups,
     groups: ProxyGroups,
     upstreams: &mut Upstreams,
-) -> Result<Option<Passing>, Error> {
+) -> Result<Option<PassSettings>, Error> {
     let Some(pass) = to(family, settings) else {
         return Ok(None);
     };
@@ -207,7 +207,7 @@ fn of_gateway(
             PassTarget::Fixed { url, upstream }
         }
     };
-    Ok(Some(Passing {
+    Ok(Some(PassSettings {
         family,
         groups,
         params: Some(Box::new(Params::new(family, settings))),
@@ -251,7 +251,7 @@ fn of_proxy(
     kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
-) -> Result<Option<Passing>, Error> {
+) -> Result<Option<PassSettings>, Error> {
     let Some(pass) = &settings.own::<Proxy>().proxy_pass else {
         return Ok(None);
     };
@@ -278,7 +278,7 @@ fn of_proxy(
             }
         }
     };
-    let mut passing = Passing {
+    let mut passing = PassSettings {
         family: Family::Proxy,
         groups,
         params: None,
@@ -305,7 +305,7 @@ fn of_proxy(
     Ok(Some(passing))
 }
 
-impl Passing {
+impl PassSettings {
     /// Whether the configuration itself asks for ranges (`proxy_set_header Range $slice_range`). Then a 206 is the
     /// expected response.
     #[must_use]

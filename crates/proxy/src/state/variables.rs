@@ -5,7 +5,7 @@
 use message::HeaderId;
 
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::{PassTarget, Passing};
+use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::Url;
 use crate::state::upstream_state::{UpstreamState, join, last_head_lines, read_last_head};
 use httpcore::request::Request;
@@ -74,7 +74,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
 fn target(request: &Request) -> Option<&PassTarget> {
-    let passing = request.location().made::<Passing>();
+    let passing = request.location().made::<PassSettings>();
     let passing = passing.filter(|_| request.is_passed_on);
     let passing = passing.filter(|passing| passing.family == Family::Proxy);
     passing.map(|passing| &passing.target)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use logs::Level;
 
-use crate::settings::proxy_pass::{PassTarget, Passing};
+use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::{self, Url, with_slash};
 use crate::state::upstream_state;
 use crate::upstream_request::resolve::{self, Unresolved};
@@ -35,7 +35,7 @@ pub struct Destination {
 ///
 /// # Errors
 /// The variables gave no valid URL.
-pub fn destination(request: &mut Request, passing: &Passing) -> Result<Destination, Failure> {
+pub fn destination(request: &mut Request, passing: &PassSettings) -> Result<Destination, Failure> {
     match &passing.target {
         PassTarget::Fixed { url, upstream } => {
             upstream_state::begin(request, url);

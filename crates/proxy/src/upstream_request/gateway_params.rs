@@ -10,7 +10,7 @@ use message::{Framing, HeaderId};
 use wire::fastcgi;
 use wire::gateway::{self, Unsendable};
 
-use crate::settings::params::{HTTP, HTTP_HOST, Packing, Params};
+use crate::settings::params::{HTTP, HTTP_HOST, Params, ParamsFormat};
 use crate::upstream_request::variation::Variation;
 use httpcore::request::Request;
 use httpcore::variables::request::host_and_port;
@@ -37,7 +37,7 @@ pub enum ParamsError {
 }
 
 /// Receives each name with its value.
-type Give<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), ParamsError> + 'a;
+type ParamSink<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), ParamsError> + 'a;
 
 /// Names and values as they would be sent.
 #[must_use]
@@ -67,9 +67,9 @@ pub fn write(
     framing: Framing,
     out: &mut Vec<u8>,
 ) -> Result<(), ParamsError> {
-    let each = |give: &mut Give<'_>| each(params, request, variation, give);
+    let each = |give: &mut ParamSink<'_>| each(params, request, variation, give);
     match &params.packing {
-        Packing::Fastcgi {
+        ParamsFormat::Fastcgi {
             keeps_connection, ..
         } => {
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
@@ -80,7 +80,7 @@ pub fn write(
                 })
             })
         }
-        Packing::Uwsgi { modifiers, behind } => gateway::uwsgi(out, *modifiers, |out| {
+        ParamsFormat::Uwsgi { modifiers, behind } => gateway::uwsgi(out, *modifiers, |out| {
             each(&mut |name, value| {
                 gateway::uwsgi_pair(out, name, value);
                 Ok(())
@@ -88,7 +88,7 @@ pub fn write(
             out.extend_from_slice(behind);
             Ok(())
         }),
-        Packing::Scgi => {
+        ParamsFormat::Scgi => {
             let length = match framing {
                 Framing::Length(length) => length,
                 Framing::None | Framing::Chunked => 0,
@@ -105,7 +105,7 @@ fn each(
     params: &Params,
     request: &Request,
     variation: &Variation,
-    give: &mut Give<'_>,
+    give: &mut ParamSink<'_>,
 ) -> Result<(), ParamsError> {
     for line in &params.lines {
         let value = request.evaluate(&line.value);
@@ -135,7 +135,7 @@ fn each_header(
     params: &Params,
     request: &Request,
     variation: &Variation,
-    give: &mut Give<'_>,
+    give: &mut ParamSink<'_>,
 ) -> Result<(), ParamsError> {
     let lines: Vec<_> = request.head.iter().collect();
     // Sorted by name, with the lines of one name in their order: there may be a thousand.

@@ -10,7 +10,7 @@ use wire::http1::request_writer::{self, Outgoing};
 
 use crate::settings::directives::HttpVersion;
 use crate::settings::params::Params;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::destination::Destination;
 use crate::upstream_request::gateway_params;
@@ -21,7 +21,7 @@ use httpcore::request::{Request, UriOrigin};
 /// A head that is being written.
 pub(crate) struct HeadWriter<'a> {
     pub(crate) request: &'a Request,
-    pub(crate) passing: &'a Passing,
+    pub(crate) passing: &'a PassSettings,
     pub(crate) to: &'a Destination,
     pub(crate) variation: &'a Variation,
     pub(crate) framing: Framing,
@@ -140,7 +140,7 @@ fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
 /// `proxy_pass`, and whether it is the whole URI.
 pub(crate) fn append_target(
     request: &Request,
-    passing: &Passing,
+    passing: &PassSettings,
     (uri, is_whole): (&Bytes, bool),
     out: &mut Vec<u8>,
 ) {

@@ -11,7 +11,7 @@ use runtime::Loop;
 
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use httpcore::client::Client;
 use httpcore::http_loop::generation::Generation;
 use httpcore::request::Request;
@@ -70,7 +70,9 @@ impl LogContext {
     #[must_use]
     pub fn temporary_place(&self) -> disk::TemporaryPlace {
         let location = self.location();
-        let family = location.made::<Passing>().map(|passing| passing.family);
+        let family = location
+            .made::<PassSettings>()
+            .map(|passing| passing.family);
         let answers = location.own::<ProxyAnswers>();
         answers.temporary_place(family.unwrap_or(Family::Proxy), &self.generation.settings)
     }

@@ -23,7 +23,7 @@ use upstream::{Asker, Peer, Upstream};
 
 use crate::settings::directives::HttpVersion;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::{StickyBinding, UpstreamState};
 use crate::upstream_request::destination::{Destination, destination, resolved};
 use crate::upstream_request::head::HeadWriter;
@@ -40,7 +40,7 @@ pub struct UpstreamRequest {
     /// The family whose directives apply, and so the protocol.
     pub family: Family,
     /// The directives that apply.
-    pub passing: Arc<Passing>,
+    pub passing: Arc<PassSettings>,
     /// The servers; none yet, where a name is to be resolved first.
     pub upstream: Arc<Upstream>,
     unresolved: Option<Unresolved>,
@@ -77,7 +77,7 @@ impl UpstreamRequest {
     /// 500 where the configuration produces something that cannot be sent; it is logged.
     pub fn new(
         request: &Request,
-        passing: &Arc<Passing>,
+        passing: &Arc<PassSettings>,
         to: &Destination,
         variation: &Variation,
         body: RequestBody,
@@ -209,7 +209,7 @@ pub(crate) fn shown(name: &str, upstream_request: &UpstreamRequest) -> Vec<u8> {
 /// The response that the request gets instead.
 pub async fn make(
     request: &mut Request,
-    passing: &Arc<Passing>,
+    passing: &Arc<PassSettings>,
     variation: &Variation,
 ) -> Result<Rc<UpstreamRequest>, Outcome> {
     let mut to = destination(request, passing).map_err(Outcome::Failed)?;
@@ -224,7 +224,7 @@ pub async fn make(
 }
 
 /// The body to be sent: the configured one, else the client's.
-async fn outbound(request: &mut Request, passing: &Passing) -> Result<RequestBody, Outcome> {
+async fn outbound(request: &mut Request, passing: &PassSettings) -> Result<RequestBody, Outcome> {
     let is_unread = request.body.body().is_none();
     let is_none = request.head.framing == Framing::None && is_unread;
     let (family, settings) = (passing.family, &passing.groups);

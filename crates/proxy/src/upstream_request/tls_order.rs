@@ -9,10 +9,10 @@ use config::Template;
 use httpcore::request::Request;
 use upstream::peer_tls::TlsOrder;
 
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 
 /// The order for connections to `host`; `None`: its location has no TLS.
-pub(super) fn of(request: &Request, passing: &Passing, host: &Bytes) -> Option<Box<TlsOrder>> {
+pub(super) fn of(request: &Request, passing: &PassSettings, host: &Bytes) -> Option<Box<TlsOrder>> {
     let tls = Arc::clone(passing.tls.as_ref()?);
     let ssl = &passing.groups.ssl;
     let name = match (tls.needs_name(), &ssl.proxy_ssl_name) {

@@ -21,14 +21,14 @@ slotted!(PARTS: History);
 /// The samples of the last minutes.
 #[derive(Debug)]
 pub(crate) struct History {
-    kept: Mutex<Kept>,
+    kept: Mutex<HistoryState>,
     streams: AtomicUsize,
     /// Whether there is a sampler, once that was decided.
     pub(super) sampled: OnceLock<bool>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct HistoryState {
     /// All series.
     series: Bytes,
     samples: VecDeque<Bytes>,
@@ -57,7 +57,7 @@ pub(crate) fn of(ledger: &Ledger) -> &History {
 impl Default for History {
     fn default() -> Self {
         Self {
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(HistoryState {
                 series: Bytes::new(),
                 samples: VecDeque::new(),
                 bytes: 0,

@@ -30,7 +30,7 @@ const NAMES: [&str; 8] = [
 /// The series so far.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    places: Vec<Place>,
+    places: Vec<TrackedSeries>,
     by_name: HashMap<(&'static str, Vec<String>), usize>,
     /// Families some of whose series were added up in the last sample.
     crowded: Vec<&'static str>,
@@ -40,7 +40,7 @@ pub(crate) struct Series {
 
 /// One series.
 #[derive(Debug)]
-struct Place {
+struct TrackedSeries {
     family: &'static Family,
     labels: Vec<String>,
     last: Value,
@@ -132,7 +132,7 @@ impl Series {
             samples.iter().for_each(|one| self.put(family, one, taking));
             return false;
         }
-        let is_alone = |place: &&Place| {
+        let is_alone = |place: &&TrackedSeries| {
             place.family.name == family.name && !is_nameless(family, &place.labels)
         };
         let mut alone = self.places.iter().filter(is_alone).count();
@@ -188,7 +188,7 @@ impl Series {
             Value::Real(_) => Value::Real(0.0),
             Value::Times(_) => Value::Times(Times::default()),
         };
-        let place = Place {
+        let place = TrackedSeries {
             family,
             labels: sample.labels.clone(),
             last,
@@ -200,7 +200,7 @@ impl Series {
         Some(index)
     }
 
-    fn free_place(&mut self, place: Place) -> Option<usize> {
+    fn free_place(&mut self, place: TrackedSeries) -> Option<usize> {
         if self.places.len() < SERIES_MAX {
             self.places.push(place);
             return Some(self.places.len() - 1);
@@ -215,7 +215,7 @@ impl Series {
     /// These series as an event: place, name, kind, labels.
     fn event(&self, indices: impl Iterator<Item = usize>) -> Bytes {
         let series = indices.map(|index| {
-            let Place { family, labels, .. } = &self.places[index];
+            let TrackedSeries { family, labels, .. } = &self.places[index];
             (
                 index,
                 family.name,

@@ -22,9 +22,9 @@ const PIECE_BYTES: usize = 64 << 10;
 const BEGIN: &[u8] = b"retry: 1000\nevent: begin\ndata: {}\n\n";
 
 /// A place among the streams.
-struct Place(Arc<Ledger>);
+struct StreamSlot(Arc<Ledger>);
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         history::of(&self.0).leave_place();
     }
@@ -35,7 +35,7 @@ struct Streaming {
     client: Rc<Client>,
     /// The configuration that allowed it.
     generation: u64,
-    _place: Place,
+    _place: StreamSlot,
 }
 
 /// A stream; `None`: the maximum of streams is reached, or the worker quits.
@@ -46,7 +46,7 @@ pub(crate) fn open(client: &Rc<Client>) -> Option<Body<Rc<OpenFile>>> {
     if !history.take_place() {
         return None;
     }
-    let place = Place(Arc::clone(&ledger));
+    let place = StreamSlot(Arc::clone(&ledger));
     let mut reader = history.read()?;
     reader.past.push_front(Bytes::from_static(BEGIN));
     let streaming = Streaming {

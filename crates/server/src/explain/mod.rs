@@ -60,7 +60,7 @@ pub(crate) struct Question {
 }
 
 /// The parts of a URL.
-struct Asked {
+struct UrlParts {
     host: String,
     port: u16,
     target: String,
@@ -94,7 +94,7 @@ pub(crate) fn explain(loaded: &Loaded, question: &Question) -> Result<String, St
 }
 
 /// Parses a URL.
-fn asked(url: &str) -> Result<Asked, String> {
+fn asked(url: &str) -> Result<UrlParts, String> {
     let parts = url.split_once("://");
     let known = parts.and_then(|(name, rest)| Some((Scheme::named(name.as_bytes())?, rest)));
     let Some((scheme, rest)) = known else {
@@ -119,12 +119,12 @@ fn asked(url: &str) -> Result<Asked, String> {
     if host.is_empty() {
         return Err(format!("\"{url}\" names no host"));
     }
-    Ok(Asked { host, port, target })
+    Ok(UrlParts { host, port, target })
 }
 
 /// The request as a client would send it.
-fn request_of(question: &Question, asked: &Asked) -> Result<Vec<u8>, String> {
-    let Asked { host, port, target } = asked;
+fn request_of(question: &Question, asked: &UrlParts) -> Result<Vec<u8>, String> {
+    let UrlParts { host, port, target } = asked;
     let mut text = format!("{} {target} HTTP/1.1\r\n", question.method);
     let has_host = |line: &&String| line.to_ascii_lowercase().starts_with("host:");
     if !question.headers.iter().any(|line| has_host(&line)) {
@@ -149,7 +149,7 @@ fn request_of(question: &Question, asked: &Asked) -> Result<Vec<u8>, String> {
 }
 
 /// The address that is connected to: one that is listened on at the port; the host itself if it is an address.
-fn address(loaded: &Loaded, asked: &Asked) -> Result<SocketAddr, String> {
+fn address(loaded: &Loaded, asked: &UrlParts) -> Result<SocketAddr, String> {
     let entries = loaded.settings.listens.entries();
     let inet = |address: &Address| match address {
         Address::Inet(address) => Some(*address),
@@ -191,7 +191,7 @@ fn address(loaded: &Loaded, asked: &Asked) -> Result<SocketAddr, String> {
 async fn told(
     loaded: &Loaded,
     question: &Question,
-    asked: &Asked,
+    asked: &UrlParts,
     bytes: &[u8],
     (loop_, http): (Rc<Loop>, Rc<HttpLoop>),
 ) -> Result<String, String> {

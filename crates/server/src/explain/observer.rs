@@ -20,7 +20,7 @@ use modules::before::try_files;
 
 use super::lines::Lines;
 use super::report::Report;
-use super::values::Before;
+use super::values::ValuesBefore;
 use super::{findings, passing};
 use crate::explain::lines;
 use crate::explain::values;
@@ -33,18 +33,18 @@ const WRITES: &[&str] = &["PUT", "DELETE", "MKCOL", "COPY", "MOVE"];
 /// Reports the steps of one request.
 pub struct Observer<'l, 'a> {
     lines: &'l Lines<'a>,
-    seen: RefCell<Seen<'a>>,
+    seen: RefCell<ObserverState<'a>>,
 }
 
 /// The report, and what is remembered from one step to the next.
-struct Seen<'a> {
+struct ObserverState<'a> {
     report: Report,
     /// The client's address as it was reported last.
     ip: Option<IpAddr>,
     /// The instructions of the program that runs.
     instructions: Vec<&'a Directive>,
     /// The values before the instruction that runs.
-    values: Option<Before>,
+    values: Option<ValuesBefore>,
     /// The URI and its arguments before the step that runs.
     uri: (Bytes, Bytes),
     has_limits: bool,
@@ -58,7 +58,7 @@ struct Seen<'a> {
 impl<'l, 'a> Observer<'l, 'a> {
     /// Goes on with this report.
     pub fn new(request: &Request, lines: &'l Lines<'a>, report: Report) -> Self {
-        let seen = Seen {
+        let seen = ObserverState {
             report,
             ip: request.client.ip(),
             instructions: Vec::new(),
@@ -270,7 +270,7 @@ impl Observe for &Observer<'_, '_> {
     }
 }
 
-impl Seen<'_> {
+impl ObserverState<'_> {
     /// Once in a round.
     fn tell_limits(&mut self, request: &Request, lines: &Lines<'_>) {
         if !std::mem::replace(&mut self.has_limits, true) {

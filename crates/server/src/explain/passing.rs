@@ -13,7 +13,7 @@ use proxy::caching::cache_request::{self, cache_name};
 use proxy::settings::cache_path::Zones;
 use proxy::settings::caching::Caching;
 use proxy::settings::family::Family;
-use proxy::settings::proxy_pass::Passing;
+use proxy::settings::proxy_pass::PassSettings;
 use proxy::upstream_request::destination::destination;
 use proxy::upstream_request::gateway_params;
 use proxy::upstream_request::request::UpstreamRequest;
@@ -35,7 +35,7 @@ pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report
     let passed = of(lines, &chain, family, &["proxy_pass"]);
     report.say_by("content", "passed on", &passed);
     tell_cache(request, lines, report);
-    let Some(passing) = request.location().made.share::<Passing>() else {
+    let Some(passing) = request.location().made.share::<PassSettings>() else {
         return;
     };
     let to = match destination(request, &passing) {
@@ -98,7 +98,7 @@ pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report
 
 /// The family of directives that passes the request on.
 fn family(request: &Request) -> Family {
-    let passing = request.location().made::<Passing>();
+    let passing = request.location().made::<PassSettings>();
     passing.map_or(Family::Proxy, |passing| passing.family)
 }
 
@@ -125,7 +125,7 @@ fn of_each<'a>(
 }
 
 /// The parameters, line by line.
-fn tell_params(request: &Request, passing: &Passing) -> String {
+fn tell_params(request: &Request, passing: &PassSettings) -> String {
     let shown_param =
         |(name, value): &(Vec<u8>, Vec<u8>)| format!("{}: {}", shown(name), shown(value));
     let all = passing
@@ -174,9 +174,9 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
     let caching = request.location().own::<Caching>();
     let family = family(request);
     let made = of(lines, &chain, family, &["proxy_cache"]);
-    let passing = request.location().made::<Passing>();
+    let passing = request.location().made::<PassSettings>();
     let named = passing.and_then(|passing| Some((passing, cache_name(request, passing)?)));
-    let is_one = |(_, name): &(&Passing, Bytes)| !name.is_empty() && name != "off";
+    let is_one = |(_, name): &(&PassSettings, Bytes)| !name.is_empty() && name != "off";
     let Some((passing, name)) = named.filter(is_one) else {
         let text = match made.is_empty() {
             true => format!("none: there is no \"{}\"", family.renamed("proxy_cache")),

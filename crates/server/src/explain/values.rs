@@ -21,10 +21,10 @@ const VALUE_BYTES_MAX: usize = 400;
 const MADE_OF_MAX: usize = 10;
 
 /// The variables that an instruction is about to use; `None` as a value: it is known only after the instruction ran.
-pub(super) struct Before(Vec<(String, Option<String>)>);
+pub(super) struct ValuesBefore(Vec<(String, Option<String>)>);
 
 /// Reads the variables that an instruction will use.
-pub(super) fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> Before {
+pub(super) fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> ValuesBefore {
     let mut names = lines::names(line);
     if *line.name.bytes() == "set" {
         // Its first word is the variable that it sets.
@@ -37,13 +37,13 @@ pub(super) fn before(request: &Request, lines: &Lines<'_>, line: &Directive) -> 
         let value = at_once.map(|index| value(request, index));
         (name, value)
     });
-    Before(used.collect())
+    ValuesBefore(used.collect())
 }
 
 /// The variables that the instruction has used and set.
 pub(super) fn after(
     request: &Request,
-    before: Before,
+    before: ValuesBefore,
     lines: &Lines<'_>,
     line: &Directive,
 ) -> Vec<Named> {

@@ -26,7 +26,7 @@ const CONNECTION_BYTES: u64 = 1536;
 
 /// Numbers and sizes that only other metrics know.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct OtherCounts {
     /// Connections of clients.
     pub connections: u64,
     /// Bytes of caches' indexes.
@@ -36,7 +36,7 @@ pub(crate) struct Known {
 }
 
 /// Shows them.
-pub(crate) fn show(memory: &Memory, known: Known, page: &mut Page) {
+pub(crate) fn show(memory: &Memory, known: OtherCounts, page: &mut Page) {
     let mut held: HeldBytes = held();
     held[Holder::Connections as usize] += known.connections * CONNECTION_BYTES;
     held[Holder::Index as usize] += known.index_bytes;

@@ -67,18 +67,18 @@ struct Watch {
     kills: Option<u64>,
     kills_untold: u64,
     kills_told: Option<Instant>,
-    said: Said,
+    said: LastLogged,
 }
 
 /// The last log lines.
-struct Said {
+struct LastLogged {
     level: MemoryLevel,
     /// The time since which no level holds.
     calm_since: Instant,
 }
 
 /// The result of a look.
-struct Look {
+struct MemorySample {
     level: MemoryLevel,
     /// The bound that determines the level.
     usage: Usage,
@@ -100,7 +100,7 @@ impl Watch {
             kills: None,
             kills_untold: 0,
             kills_told: None,
-            said: Said {
+            said: LastLogged {
                 level: MemoryLevel::None,
                 calm_since: now,
             },
@@ -162,13 +162,13 @@ impl Watch {
     }
 
     /// Determines how scarce memory is.
-    fn look(&self) -> Look {
+    fn look(&self) -> MemorySample {
         let now = level::level();
         let own = Usage {
             limit: budget(),
             taken: cgroup::anonymous() + held()[Holder::Copies as usize],
         };
-        let mut look = Look {
+        let mut look = MemorySample {
             level: of_budget(own.limit, own.taken, now),
             usage: own,
             reason: "memory_budget".to_owned(),
@@ -192,7 +192,7 @@ impl Watch {
         look
     }
 
-    fn obey(&mut self, ledger: &Ledger, look: &Look) {
+    fn obey(&mut self, ledger: &Ledger, look: &MemorySample) {
         let before = set_level(look.level);
         for begun in before as usize + 1..=look.level as usize {
             super::of(ledger).begun[begun].add(1);
@@ -236,8 +236,8 @@ impl Watch {
     }
 }
 
-impl Said {
-    fn note(&mut self, look: &Look) {
+impl LastLogged {
+    fn note(&mut self, look: &MemorySample) {
         if look.level == MemoryLevel::None {
             if self.level > MemoryLevel::None && self.calm_since.elapsed() >= CALM {
                 self.level = MemoryLevel::None;

@@ -12,7 +12,7 @@ use super::families::tables;
 use super::process::Process;
 use super::{Monitoring, disk, of};
 use crate::memory;
-use crate::memory::metrics::Known;
+use crate::memory::metrics::OtherCounts;
 use crate::settings::tables as lists;
 use httpcore::handler::Modules;
 use httpcore::handler::metrics::Shown;
@@ -56,7 +56,7 @@ pub(crate) fn page(ledger: &Ledger) -> Page {
     // Outside the lock: a thread that applies a configuration never waits for this.
     let settings = own.settings.lock().upgrade();
     let settings = settings.as_deref();
-    let known = Known {
+    let known = OtherCounts {
         connections: sums::all(ledger).connections,
         index_bytes: settings.map_or(0, caching::metrics::index_bytes),
         anonymous_bytes: process.anonymous_bytes,

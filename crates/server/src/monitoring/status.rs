@@ -13,7 +13,7 @@ use super::directives::Shown;
 use crate::dashboard::document::document;
 use crate::dashboard::stream;
 use crate::monitoring::accept;
-use crate::monitoring::thread::{self, Shape};
+use crate::monitoring::thread::{self, PageFormat};
 use httpcore::Response;
 use httpcore::failure::Failure;
 use httpcore::outcome::Outcome;
@@ -33,10 +33,10 @@ pub(crate) async fn make(request: &Request, shown: Shown) -> Outcome {
         }
         Shown::Dashboard if request.args == "stream" => return stream(request),
         Shown::Dashboard => return page(request),
-        Shown::Json => (Shape::Json, "application/json"),
+        Shown::Json => (PageFormat::Json, "application/json"),
         Shown::Metrics => {
             let format = accept::format(request.head.get(HeaderId::Accept).unwrap_or_default());
-            (Shape::Text(format), format.media_type())
+            (PageFormat::Text(format), format.media_type())
         }
     };
     match thread::written(&ledger, shape).await {

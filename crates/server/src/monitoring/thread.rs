@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 32 << 10;
 
 /// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum PageFormat {
     /// As text for Prometheus.
     Text(Format),
     /// As JSON.
@@ -28,15 +28,15 @@ pub(crate) enum Shape {
 }
 
 /// A request for the metrics.
-struct Ask {
+struct PageRequest {
     ledger: Arc<Ledger>,
-    shape: Shape,
+    shape: PageFormat,
     answer: oneshot::Sender<Vec<Bytes>>,
 }
 
 /// The channel to the thread, which is started by the first request.
 #[derive(Default)]
-pub(super) struct Thread(OnceLock<Option<mpsc::SyncSender<Ask>>>);
+pub(super) struct Thread(OnceLock<Option<mpsc::SyncSender<PageRequest>>>);
 
 impl std::fmt::Debug for Thread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -45,9 +45,9 @@ impl std::fmt::Debug for Thread {
 }
 
 /// All metrics, written, in pieces; `None`: too many requests wait (or no thread can be started).
-pub(crate) async fn written(ledger: &Arc<Ledger>, shape: Shape) -> Option<Vec<Bytes>> {
+pub(crate) async fn written(ledger: &Arc<Ledger>, shape: PageFormat) -> Option<Vec<Bytes>> {
     let (answer, written) = oneshot::channel();
-    let ask = Ask {
+    let ask = PageRequest {
         ledger: Arc::clone(ledger),
         shape,
         answer,
@@ -57,14 +57,14 @@ pub(crate) async fn written(ledger: &Arc<Ledger>, shape: Shape) -> Option<Vec<By
     written.await.ok()
 }
 
-fn start() -> Option<mpsc::SyncSender<Ask>> {
+fn start() -> Option<mpsc::SyncSender<PageRequest>> {
     let (asks, asked) = mpsc::sync_channel(ASKS_MAX);
     let thread = std::thread::Builder::new().name("figures".to_owned());
     thread.spawn(move || answer_all(&asked)).ok()?;
     Some(asks)
 }
 
-fn answer_all(asked: &mpsc::Receiver<Ask>) {
+fn answer_all(asked: &mpsc::Receiver<PageRequest>) {
     while let Ok(ask) = asked.recv() {
         // Requests that wait at the same time get the same answer.
         let mut waiting = vec![ask];
@@ -75,7 +75,7 @@ fn answer_all(asked: &mpsc::Receiver<Ask>) {
             continue;
         };
         let page = gather::page(&ledger);
-        let mut known: Vec<(Shape, Vec<Bytes>)> = Vec::new();
+        let mut known: Vec<(PageFormat, Vec<Bytes>)> = Vec::new();
         for ask in waiting {
             let found = known.iter().find(|(shape, _)| *shape == ask.shape);
             let pieces = if let Some((_, pieces)) = found {
@@ -90,10 +90,10 @@ fn answer_all(asked: &mpsc::Receiver<Ask>) {
     }
 }
 
-fn write(ledger: &Ledger, page: &Page, shape: Shape) -> Vec<u8> {
+fn write(ledger: &Ledger, page: &Page, shape: PageFormat) -> Vec<u8> {
     match shape {
-        Shape::Text(format) => text::write(page, format).into_bytes(),
-        Shape::Json => json::write(page, &ledger.stalls.last()),
+        PageFormat::Text(format) => text::write(page, format).into_bytes(),
+        PageFormat::Json => json::write(page, &ledger.stalls.last()),
     }
 }
 

@@ -198,7 +198,7 @@ impl Master {
         let _ = poll(&mut events, timeout.as_ref());
     }
 
-    fn obey(&mut self, received: super::signals::Received) {
+    fn obey(&mut self, received: super::signals::ReceivedSignal) {
         match received.signal {
             Signal::SIGTERM | Signal::SIGINT => self.terminate(received),
             Signal::SIGQUIT => {
@@ -239,7 +239,7 @@ impl Master {
         }
     }
 
-    fn terminate(&mut self, received: super::signals::Received) {
+    fn terminate(&mut self, received: super::signals::ReceivedSignal) {
         note(received, "exiting");
         if !matches!(self.purpose, Purpose::Terminating { .. }) {
             self.stop_reloading();

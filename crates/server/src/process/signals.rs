@@ -25,7 +25,7 @@ const KNOWN: [Signal; 10] = [
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedSignal {
     /// Which.
     pub signal: Signal,
     /// The process that sent it; 0 when the kernel did.
@@ -61,11 +61,11 @@ impl Signals {
 
     /// The next one, if one came.
     #[must_use]
-    pub(crate) fn take(&self) -> Option<Received> {
+    pub(crate) fn take(&self) -> Option<ReceivedSignal> {
         let info = self.0.read_signal().ok().flatten()?;
         let number = i32::try_from(info.ssi_signo).ok()?;
         let signal = Signal::try_from(number).ok()?;
-        Some(Received {
+        Some(ReceivedSignal {
             signal,
             sender: info.ssi_pid,
         })
@@ -79,7 +79,7 @@ impl AsFd for Signals {
 }
 
 /// nginx's line: `signal 15 (SIGTERM) received from 1234, exiting`.
-pub(crate) fn note(received: Received, action: &str) {
+pub(crate) fn note(received: ReceivedSignal, action: &str) {
     let number = received.signal as i32;
     let name = received.signal.as_str();
     let action = if action.is_empty() {

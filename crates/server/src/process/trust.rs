@@ -143,7 +143,7 @@ pub(super) fn find(path: &Path) -> Result<Spot, Refusal> {
     let path = std::path::absolute(path)?;
     let mut left: VecDeque<OsString> = VecDeque::new();
     add(&path, &mut left);
-    let mut at = Place::root()?;
+    let mut at = DirectoryOnPath::root()?;
     let (mut links, mut was_link) = (0, false);
     while let Some(name) = left.pop_front() {
         let found = match rustix::fs::statat(&at.directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -174,7 +174,7 @@ pub(super) fn find(path: &Path) -> Result<Spot, Refusal> {
             was_link |= is_last;
             let target = PathBuf::from(OsString::from_vec(target));
             if target.is_absolute() {
-                at = Place::root()?;
+                at = DirectoryOnPath::root()?;
             }
             add(&target, &mut left);
         } else if is_last {
@@ -197,13 +197,13 @@ fn add(path: &Path, left: &mut VecDeque<OsString>) {
 }
 
 /// A directory on the way.
-struct Place {
+struct DirectoryOnPath {
     directory: OwnedFd,
     is_roots: bool,
     own: Stat,
 }
 
-impl Place {
+impl DirectoryOnPath {
     fn root() -> Result<Self, Refusal> {
         let directory = open_at(rustix::fs::CWD, OsStr::new("/"), ENTER, Mode::empty())?;
         let own = rustix::fs::fstat(&directory)?;

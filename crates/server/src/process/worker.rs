@@ -135,13 +135,13 @@ const BELL_FLAGS: rustix::event::EventfdFlags =
     rustix::event::EventfdFlags::NONBLOCK.union(rustix::event::EventfdFlags::CLOEXEC);
 
 /// A bundle whose settings a helper thread has built.
-struct Built {
+struct BuiltBundle {
     bundle: Bundle,
-    outcome: Result<Equipped, String>,
+    outcome: Result<BuiltSettings, String>,
 }
 
 /// Settings whose places in the configuration have their logs.
-struct Equipped {
+struct BuiltSettings {
     main: Main,
     settings: Arc<Settings>,
     /// Whether a line needs the right to send from foreign addresses.
@@ -160,7 +160,7 @@ struct Worker {
     caches: Option<Registry>,
     modules: Modules,
     logs: Logs,
-    built: mpsc::Sender<Built>,
+    built: mpsc::Sender<BuiltBundle>,
     /// Signalled when a helper thread has built something.
     bell: Arc<OwnedFd>,
     shutdown_timeout: Option<Duration>,
@@ -177,14 +177,14 @@ struct Worker {
 }
 
 /// The event that ended the worker's wait.
-enum Next {
+enum WorkerEvent {
     Goes,
     Quits,
     Ends,
 }
 
 impl Worker {
-    fn run(mut self, results: &mpsc::Receiver<Built>) -> Result<ExitCode, String> {
+    fn run(mut self, results: &mpsc::Receiver<BuiltBundle>) -> Result<ExitCode, String> {
         loop {
             if self.server.as_mut().map_or(0, HttpServer::forget_old) > 0 && self.was_large {
                 sys::trim_heap();
@@ -192,16 +192,16 @@ impl Worker {
             let has_old = self.server.as_ref().is_some_and(HttpServer::has_old);
             self.wait(has_old.then_some(FORGETTING_TICK))?;
             let mut next = self.obey_signals();
-            if let Next::Goes = next {
+            if let WorkerEvent::Goes = next {
                 next = self.obey_master()?;
             }
             while let Ok(built) = results.try_recv() {
                 self.take_over(built)?;
             }
             match next {
-                Next::Goes => {}
-                Next::Quits => return Ok(self.leave()),
-                Next::Ends => return Ok(self.end()),
+                WorkerEvent::Goes => {}
+                WorkerEvent::Quits => return Ok(self.leave()),
+                WorkerEvent::Ends => return Ok(self.end()),
             }
         }
     }
@@ -221,36 +221,36 @@ impl Worker {
         Ok(())
     }
 
-    fn obey_signals(&self) -> Next {
+    fn obey_signals(&self) -> WorkerEvent {
         while let Some(received) = self.signals.take() {
             match received.signal {
                 Signal::SIGTERM | Signal::SIGINT => {
                     note(received, "exiting");
-                    return Next::Ends;
+                    return WorkerEvent::Ends;
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
-                    return Next::Quits;
+                    return WorkerEvent::Quits;
                 }
                 Signal::SIGWINCH if self.is_daemon => {
                     note(received, "shutting down");
-                    return Next::Quits;
+                    return WorkerEvent::Quits;
                 }
                 Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => note(received, "ignoring"),
                 _ => {}
             }
         }
-        Next::Goes
+        WorkerEvent::Goes
     }
 
-    fn obey_master(&mut self) -> Result<Next, String> {
+    fn obey_master(&mut self) -> Result<WorkerEvent, String> {
         let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
         if !matches!(poll(&mut events, Some(&now)), Ok(1..)) {
-            return Ok(Next::Goes);
+            return Ok(WorkerEvent::Goes);
         }
         let frame = self
             .channel
@@ -259,14 +259,14 @@ impl Worker {
         let Some(frame) = frame else {
             // Without a master nobody could stop or reload this worker, and a new master could not bind.
             error_log(Level::Alert, format_args!("the master process has gone"));
-            return Ok(Next::Quits);
+            return Ok(WorkerEvent::Quits);
         };
         match frame.kind {
             word::CONFIGURE => {
                 let bundle = Bundle::unpack(&frame.body, frame.descriptors);
                 self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
             }
-            word::QUIT => return Ok(Next::Quits),
+            word::QUIT => return Ok(WorkerEvent::Quits),
             word::REOPEN => {
                 let stderr = self.stderr.as_deref();
                 super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
@@ -282,7 +282,7 @@ impl Worker {
                 format_args!("unknown message {other} from the master"),
             ),
         }
-        Ok(Next::Goes)
+        Ok(WorkerEvent::Goes)
     }
 
     /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting.
@@ -327,7 +327,7 @@ impl Worker {
                 let roots = outcome
                     .as_ref()
                     .map_or_else(|_| Vec::new(), |of| of.settings.roots());
-                let _ = built.send(Built { bundle, outcome });
+                let _ = built.send(BuiltBundle { bundle, outcome });
                 let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
                 // Memory that only building needed, by far the most of it, is not kept for the next time.
                 if is_large {
@@ -340,10 +340,10 @@ impl Worker {
             .map_err(|error| format!("a helper thread cannot be started ({error})"))
     }
 
-    fn take_over(&mut self, built: Built) -> Result<(), String> {
-        let Built { bundle, outcome } = built;
+    fn take_over(&mut self, built: BuiltBundle) -> Result<(), String> {
+        let BuiltBundle { bundle, outcome } = built;
         let outcome = outcome.and_then(
-            |Equipped {
+            |BuiltSettings {
                  main,
                  settings,
                  needs_right,
@@ -465,7 +465,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
 }
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.
-fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, String> {
+fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
     let held = super::log_files::make_known(bundle, &wanted, logs);
@@ -473,7 +473,7 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<Equipped, Strin
         .settings
         .equip(logs)
         .map_err(|error| error.to_string())?;
-    Ok(Equipped {
+    Ok(BuiltSettings {
         needs_right: needs_right(&loaded.tree.directives),
         main: loaded.main,
         settings: loaded.settings,

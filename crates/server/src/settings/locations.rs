@@ -10,9 +10,9 @@ use httpcore::handler::{self, Place};
 use httpcore::regex::Regex;
 use httpcore::route::{LocationId, LocationKind, Locations, NESTED_LOCATIONS_MAX, Prefix};
 use httpcore::settings::root::{self, Alias};
-use proxy::settings::families::Policies;
+use proxy::settings::families::FamilyDependent;
 use proxy::settings::peer_tls::PeerTlsMaking;
-use proxy::settings::proxy_pass::{Passing, ProxyGroups};
+use proxy::settings::proxy_pass::{PassSettings, ProxyGroups};
 use proxy::settings::{families, proxy_pass};
 use proxy::tunnel_pass;
 use upstream::Upstreams;
@@ -293,8 +293,8 @@ fn proxy_groups(settings: &LocationSettings) -> ProxyGroups {
     }
 }
 
-fn policies(settings: &mut LocationSettings) -> Policies<'_> {
-    Policies {
+fn policies(settings: &mut LocationSettings) -> FamilyDependent<'_> {
+    FamilyDependent {
         asking: &mut settings.asking,
         answers: &mut settings.proxy_answers,
         store: &mut settings.proxy_store,
@@ -327,7 +327,7 @@ pub(crate) fn finish_all<'a>(
         let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
         let id = block.finish(outer, all, scope)?;
         let location = &all.locations[id as usize];
-        let passes = location.made::<Passing>().is_some()
+        let passes = location.made::<PassSettings>().is_some()
             || handler::of(location).is_some_and(|handler| handler.passes());
         let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {

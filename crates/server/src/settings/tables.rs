@@ -71,7 +71,7 @@ use modules::limits::{limit_conn, limit_req};
 use modules::{browser, referer, secure_link};
 use proxy::settings::cache_path::Zones;
 use proxy::settings::caching::Caching;
-use proxy::settings::directives::{Asking, Hints, Proxy, ProxyAnswers, ProxyRewrites};
+use proxy::settings::directives::{Hints, Proxy, ProxyAnswers, ProxyRewrites, RequestSettings};
 use proxy::settings::families::{Fastcgi, Scgi, Uwsgi};
 use proxy::settings::gateways;
 use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
@@ -138,8 +138,8 @@ sections! {
         precompressed: Precompressed,
         /// [`Proxy`].
         proxy: Proxy,
-        /// [`Asking`].
-        asking: Asking,
+        /// [`RequestSettings`].
+        asking: RequestSettings,
         /// [`ProxyAnswers`].
         proxy_answers: ProxyAnswers,
         /// [`ProxyStore`].

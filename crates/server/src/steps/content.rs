@@ -16,7 +16,7 @@ use modules::after::charset;
 use modules::content::{
     autoindex, dav, empty_gif, flv, gzip_static, index, mp4, random_index, static_files,
 };
-use proxy::settings::proxy_pass::Passing;
+use proxy::settings::proxy_pass::PassSettings;
 use proxy::tunnel_pass;
 use proxy::tunnel_pass::TunnelTarget;
 
@@ -55,7 +55,7 @@ pub(crate) async fn make<O: Observe>(request: &mut Request, observer: O) -> Outc
         return outcome;
     }
     if request.location().is_passed_on {
-        if request.location().made::<Passing>().is_some() {
+        if request.location().made::<PassSettings>().is_some() {
             must_make!(observer, request, "proxy": proxy::pass::make(request).await);
         }
         if let Some(leading) = request.location().made::<TunnelTarget>().cloned() {
@@ -150,7 +150,7 @@ async fn status(request: &mut Request) -> Option<Outcome> {
 /// Whether a location passes its requests on.
 #[must_use]
 pub(crate) fn is_passed_on(location: &Location) -> bool {
-    location.made::<Passing>().is_some() || location.made::<TunnelTarget>().is_some()
+    location.made::<PassSettings>().is_some() || location.made::<TunnelTarget>().is_some()
 }
 
 /// Whether clients may get different files of a location for the same URI.

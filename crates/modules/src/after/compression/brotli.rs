@@ -8,7 +8,7 @@ use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, Goal, Progress};
+use super::coded::{Coder, FlushMode, Progress};
 use super::{Coding, Unused, ratio};
 
 /// Windows that `brotli_window` accepts, as logarithms.
@@ -80,11 +80,16 @@ impl Brotli {
 }
 
 impl Coder for Encoder {
-    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+    fn code(
+        &mut self,
+        input: &[u8],
+        goal: FlushMode,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, String> {
         let operation = match goal {
-            Goal::Take => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
-            Goal::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
-            Goal::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+            FlushMode::Take => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            FlushMode::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            FlushMode::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
         };
         let mut given = out.len();
         out.resize(out.capacity(), 0);
@@ -107,8 +112,8 @@ impl Coder for Encoder {
         Ok(Progress {
             taken,
             is_done: match goal {
-                Goal::End => self.state.is_finished(),
-                Goal::Take | Goal::Flush => left == 0 && !self.state.has_more_output(),
+                FlushMode::End => self.state.is_finished(),
+                FlushMode::Take | FlushMode::Flush => left == 0 && !self.state.has_more_output(),
             },
         })
     }

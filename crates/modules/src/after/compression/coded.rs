@@ -33,7 +33,7 @@ const OUT_LEN_LEAST: usize = 1 << 10;
 
 /// The goal of a coder's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub enum FlushMode {
     /// To take its input.
     Take,
     /// To give all that it has taken.
@@ -58,7 +58,12 @@ pub trait Coder: Send + 'static {
     ///
     /// # Errors
     /// The reason why this cannot go on, for the log.
-    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String>;
+    fn code(
+        &mut self,
+        input: &[u8],
+        goal: FlushMode,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, String>;
 
     /// Maximum bytes, taken and given since the last flush, that are coded on the loop: about 100 µs of work.
     fn inline_len(&self) -> usize;
@@ -74,7 +79,7 @@ pub trait Coder: Send + 'static {
 struct Work<C> {
     coder: C,
     input: Bytes,
-    goal: Goal,
+    goal: FlushMode,
     /// Bytes of the input that were taken.
     taken: usize,
     out: Vec<u8>,
@@ -114,7 +119,7 @@ struct Coded<C> {
     job: Option<Job<C>>,
     /// The next input of the coder.
     input: Bytes,
-    goal: Goal,
+    goal: FlushMode,
     /// Whether the coder has not reached its goal yet.
     is_busy: bool,
     /// Output of the coder that has not been passed on yet.
@@ -154,7 +159,7 @@ pub fn body<C: Coder>(
         coder: Some(coder),
         job: None,
         input: Bytes::new(),
-        goal: Goal::Take,
+        goal: FlushMode::Take,
         is_busy: false,
         held: Vec::new(),
         since_flush: 0,
@@ -177,14 +182,14 @@ impl<C: Coder> Coded<C> {
                 let counted = self.counters.of(self.codec);
                 counted.taken.add(bytes.len() as u64);
                 self.input = bytes;
-                self.goal = Goal::Take;
+                self.goal = FlushMode::Take;
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
-            Poll::Ready(None) => self.goal = Goal::End,
+            Poll::Ready(None) => self.goal = FlushMode::End,
             // If only the turn's budget is used up, more may be ready: no flush yet.
             Poll::Pending if turn::is_over() => return Poll::Pending,
             Poll::Pending if self.since_flush > 0 && !self.inside.is_reading() => {
-                self.goal = Goal::Flush;
+                self.goal = FlushMode::Flush;
             }
             Poll::Pending => return Poll::Pending,
         }
@@ -239,7 +244,7 @@ impl<C: Coder> Coded<C> {
         let counted = self.counters.of(self.codec);
         counted.given.add(given as u64);
         match (work.goal, work.is_done) {
-            (Goal::End, true) => {
+            (FlushMode::End, true) => {
                 work.coder.finish();
                 self.is_over = true;
                 if let Some(ratio) = &self.ratio {
@@ -247,11 +252,11 @@ impl<C: Coder> Coded<C> {
                 }
             }
             (goal, is_done) => {
-                if goal == Goal::Flush && is_done {
+                if goal == FlushMode::Flush && is_done {
                     self.since_flush = 0;
                 }
                 self.coder = Some(work.coder);
-                if goal == Goal::Take && is_done && work.out.len() < HELD_LEN {
+                if goal == FlushMode::Take && is_done && work.out.len() < HELD_LEN {
                     self.held = work.out;
                     return Ok(Bytes::new());
                 }
@@ -342,11 +347,11 @@ pub fn all(mut coder: impl Coder, text: &[u8], piece: usize) -> Vec<u8> {
         }
     };
     for (at, piece) in text.chunks(piece).enumerate() {
-        reach(piece, Goal::Take);
+        reach(piece, FlushMode::Take);
         if at == 0 {
-            reach(&[], Goal::Flush);
+            reach(&[], FlushMode::Flush);
         }
     }
-    reach(&[], Goal::End);
+    reach(&[], FlushMode::End);
     coded
 }

@@ -7,7 +7,7 @@ use httpcore::Response;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 
-use super::coded::{Coder, Goal, OUT_LEN, Progress};
+use super::coded::{Coder, FlushMode, OUT_LEN, Progress};
 use super::{GzipTest, mark_varying};
 use crate::after::compression::coded;
 use httpcore::body_filter::Steps;
@@ -74,7 +74,12 @@ impl Default for Inflate {
 }
 
 impl Coder for Inflate {
-    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+    fn code(
+        &mut self,
+        input: &[u8],
+        goal: FlushMode,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, String> {
         let mut taken = 0;
         loop {
             let rest = &input[taken..];
@@ -97,7 +102,7 @@ impl Coder for Inflate {
         }
         let has_room = out.len() < out.capacity();
         let is_done = taken == input.len() && has_room;
-        if goal == Goal::End && is_done && !self.is_between {
+        if goal == FlushMode::End && is_done && !self.is_between {
             return Err("inflate() wants more on response end".to_owned());
         }
         Ok(Progress { taken, is_done })
@@ -145,8 +150,8 @@ mod tests {
         let end = |coded: &[u8]| {
             let mut inflate = Inflate::new();
             let mut out = Vec::with_capacity(1000);
-            inflate.code(coded, Goal::Take, &mut out)?;
-            inflate.code(&[], Goal::End, &mut out)
+            inflate.code(coded, FlushMode::Take, &mut out)?;
+            inflate.code(&[], FlushMode::End, &mut out)
         };
         assert!(end(&whole).is_ok());
         assert!(end(&whole[..whole.len() - 1]).is_err());

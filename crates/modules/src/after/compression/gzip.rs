@@ -7,7 +7,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, Goal, Progress};
+use super::coded::{Coder, FlushMode, Progress};
 use super::{Coding, ratio};
 
 /// Bytes of gzip's header and trailer, and of an empty block.
@@ -88,11 +88,16 @@ impl Gzip {
 }
 
 impl Coder for Deflate {
-    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+    fn code(
+        &mut self,
+        input: &[u8],
+        goal: FlushMode,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, String> {
         let flush = match goal {
-            Goal::Take => FlushCompress::None,
-            Goal::Flush => FlushCompress::Sync,
-            Goal::End => FlushCompress::Finish,
+            FlushMode::Take => FlushCompress::None,
+            FlushMode::Flush => FlushCompress::Sync,
+            FlushMode::End => FlushCompress::Finish,
         };
         let before = self.compress.total_in();
         let status = self.compress.compress_vec(input, out, flush);
@@ -102,9 +107,9 @@ impl Coder for Deflate {
         Ok(Progress {
             taken,
             is_done: match goal {
-                Goal::Take => taken == input.len() && has_room,
-                Goal::Flush => has_room,
-                Goal::End => status == Status::StreamEnd,
+                FlushMode::Take => taken == input.len() && has_room,
+                FlushMode::Flush => has_room,
+                FlushMode::End => status == Status::StreamEnd,
             },
         })
     }

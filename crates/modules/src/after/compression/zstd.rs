@@ -5,7 +5,7 @@ use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, Goal, Progress};
+use super::coded::{Coder, FlushMode, Progress};
 use super::{Coding, Unused, ratio};
 
 /// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
@@ -108,7 +108,12 @@ impl Zstd {
 }
 
 impl Coder for Compressor {
-    fn code(&mut self, input: &[u8], goal: Goal, out: &mut Vec<u8>) -> Result<Progress, String> {
+    fn code(
+        &mut self,
+        input: &[u8],
+        goal: FlushMode,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, String> {
         let Some(encoder) = &mut self.encoder else {
             return Err("ZSTD_createCStream() failed".to_owned());
         };
@@ -117,17 +122,17 @@ impl Coder for Compressor {
         let room = out.capacity();
         let mut output = OutBuffer::around_pos(out, given);
         let left = match goal {
-            Goal::Take => encoder.run(&mut input, &mut output).map(|_| 0),
-            Goal::Flush => encoder.flush(&mut output),
-            Goal::End => encoder.finish(&mut output, true),
+            FlushMode::Take => encoder.run(&mut input, &mut output).map(|_| 0),
+            FlushMode::Flush => encoder.flush(&mut output),
+            FlushMode::End => encoder.finish(&mut output, true),
         };
         let left = left.map_err(|error| format!("ZSTD_compressStream() failed: {error}"))?;
         let has_room = output.pos() < room;
         Ok(Progress {
             taken: input.pos(),
             is_done: match goal {
-                Goal::Take => input.pos() == input.src.len() && has_room,
-                Goal::Flush | Goal::End => left == 0,
+                FlushMode::Take => input.pos() == input.src.len() && has_room,
+                FlushMode::Flush | FlushMode::End => left == 0,
             },
         })
     }

@@ -130,7 +130,7 @@ pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>
         return Ok(None);
     };
     let size = request.location().own::<Slicing>().slice.0;
-    let asked = Asked {
+    let asked = RequestedSlice {
         start,
         size,
         of: None,
@@ -163,7 +163,7 @@ pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Optio
 }
 
 /// A requested slice.
-struct Asked<'a> {
+struct RequestedSlice<'a> {
     start: u64,
     size: u64,
     /// The whole that it must be part of, once that is known.
@@ -178,7 +178,7 @@ struct Mismatch;
 fn check(
     request: &Request,
     response: &Response,
-    asked: &Asked<'_>,
+    asked: &RequestedSlice<'_>,
 ) -> Result<(Range<u64>, u64), Mismatch> {
     let complain = |why: &str| {
         request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));

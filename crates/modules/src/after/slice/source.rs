@@ -11,7 +11,7 @@ use message::{Body, BodyError, Chunk};
 use httpcore::request::Request;
 use httpcore::subrequest;
 
-use super::{Asked, Mismatch, Whole, check, set_start};
+use super::{Mismatch, RequestedSlice, Whole, check, set_start};
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -89,7 +89,7 @@ impl Slices {
         let Some(mut response) = response else {
             return Err(missing(&request));
         };
-        let asked = Asked {
+        let asked = RequestedSlice {
             start,
             size,
             of: Some(&self.whole),

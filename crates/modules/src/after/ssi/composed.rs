@@ -19,7 +19,7 @@ use wire::turn;
 use httpcore::request::Request;
 use httpcore::subrequest::include::{self, Whole};
 
-use super::page::{Effect, Page, Part, Purpose};
+use super::page::{CommandOutput, Page, Part, Purpose};
 use super::parser::{Event, Parser};
 use httpcore::body_filter::{AnswerBody, Inside};
 
@@ -43,7 +43,7 @@ enum Place {
     /// A text that is too long to be joined.
     Long(Bytes),
     /// The answer to a sub-request.
-    Asked(Asked),
+    Asked(IncludedAnswer),
 }
 
 /// The reason why the page is not read on.
@@ -128,18 +128,21 @@ impl Composed {
             }
         };
         match effect {
-            Effect::Nothing => {}
-            Effect::Text(text) => self.show(text),
-            Effect::Part(Part { child, purpose }) => match purpose {
+            CommandOutput::Nothing => {}
+            CommandOutput::Text(text) => self.show(text),
+            CommandOutput::Part(Part { child, purpose }) => match purpose {
                 Purpose::Value(name) => {
                     self.waiting = Waiting::ForValue(
                         name,
                         Box::pin(include::value(child, &super::SUBREQUESTS)),
                     );
                 }
-                Purpose::Shown => self.places.push_back(Place::Asked(Asked::new(child))),
+                Purpose::Shown => self
+                    .places
+                    .push_back(Place::Asked(IncludedAnswer::new(child))),
                 Purpose::Awaited => {
-                    self.places.push_back(Place::Asked(Asked::new(child)));
+                    self.places
+                        .push_back(Place::Asked(IncludedAnswer::new(child)));
                     self.waiting = Waiting::ForLast;
                 }
             },
@@ -269,7 +272,7 @@ impl Source<Rc<OpenFile>> for Composed {
 }
 
 /// A sub-request, and the part of its answer that has arrived.
-struct Asked {
+struct IncludedAnswer {
     body: AnswerBody,
     /// The shared state in whose number of sub-requests it is counted while it runs.
     counted: Option<Rc<Whole>>,
@@ -280,7 +283,7 @@ struct Asked {
     bytes: u64,
 }
 
-impl Asked {
+impl IncludedAnswer {
     fn new(child: Box<Request>) -> Self {
         Self {
             body: include::body(child, &super::SUBREQUESTS),
@@ -337,7 +340,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for IncludedAnswer {
     fn drop(&mut self) {
         self.leave();
     }

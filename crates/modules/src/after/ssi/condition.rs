@@ -6,12 +6,12 @@ pub struct Condition<'a> {
     /// In lower case, as nginx reads it.
     pub left: Vec<u8>,
     /// The right side of the comparison; without it, the left side must not be empty.
-    pub right: Option<Right<'a>>,
+    pub right: Option<RightSide<'a>>,
 }
 
 /// The right side of a comparison.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Right<'a> {
+pub struct RightSide<'a> {
     /// A text, or a regular expression.
     pub text: &'a [u8],
     /// Whether it is a regular expression.
@@ -45,7 +45,7 @@ impl<'a> Condition<'a> {
             [b'\\', b'/', ..] => (&skip_spaces(rest)[1..], false),
             text => (text, false),
         };
-        let right = Right {
+        let right = RightSide {
             text,
             is_regex,
             is_negated,

@@ -44,7 +44,7 @@ pub(super) fn of(whole: &Whole) -> &RefCell<Memory> {
 
 /// The memory is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct MemoryFull;
 
 impl Memory {
     /// A value that a page set or captured, by its name in lower case.
@@ -72,7 +72,7 @@ impl Memory {
     ///
     /// # Errors
     /// There are too many, or their values are too long.
-    pub(super) fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), Full> {
+    pub(super) fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), MemoryFull> {
         let known = self
             .variables
             .iter()
@@ -80,11 +80,11 @@ impl Memory {
         let old = known.map_or(0, |at| self.variables[at].1.len());
         let bytes = self.value_bytes - old + value.len();
         if bytes > VALUES_MAX {
-            return Err(Full);
+            return Err(MemoryFull);
         }
         match known {
             Some(at) => self.variables[at].1 = value,
-            None if self.variables.len() == VARIABLES_MAX => return Err(Full),
+            None if self.variables.len() == VARIABLES_MAX => return Err(MemoryFull),
             None => self.variables.push((name.into(), value)),
         }
         self.value_bytes = bytes;
@@ -100,9 +100,9 @@ impl Memory {
     ///
     /// # Errors
     /// There are too many.
-    pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
+    pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), MemoryFull> {
         if self.blocks.len() == BLOCKS_MAX {
-            return Err(Full);
+            return Err(MemoryFull);
         }
         self.blocks.push((name.into(), Vec::new()));
         Ok(())
@@ -112,10 +112,10 @@ impl Memory {
     ///
     /// # Errors
     /// The blocks are too long in total.
-    pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
+    pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), MemoryFull> {
         let bytes = self.block_bytes + text.len();
         if bytes > BLOCK_BYTES_MAX {
-            return Err(Full);
+            return Err(MemoryFull);
         }
         if let Some((_, block)) = self.blocks.last_mut() {
             block.extend_from_slice(text);
@@ -169,20 +169,23 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut memory = Memory::default();
-        assert_eq!(memory.set(b"a", vec![0; VALUES_MAX + 1].into()), Err(Full));
+        assert_eq!(
+            memory.set(b"a", vec![0; VALUES_MAX + 1].into()),
+            Err(MemoryFull)
+        );
         memory.set(b"a", vec![0; VALUES_MAX].into()).unwrap();
-        assert_eq!(memory.set(b"b", "x".into()), Err(Full));
+        assert_eq!(memory.set(b"b", "x".into()), Err(MemoryFull));
         memory.set(b"a", "x".into()).unwrap();
         for number in 1..VARIABLES_MAX {
             memory
                 .set(format!("n{number}").as_bytes(), Bytes::new())
                 .unwrap();
         }
-        assert_eq!(memory.set(b"b", Bytes::new()), Err(Full));
+        assert_eq!(memory.set(b"b", Bytes::new()), Err(MemoryFull));
         memory.begin_block(b"a").unwrap();
         assert_eq!(
             memory.add_to_block(&vec![0; BLOCK_BYTES_MAX + 1]),
-            Err(Full)
+            Err(MemoryFull)
         );
     }
 }

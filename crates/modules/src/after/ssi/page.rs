@@ -18,7 +18,7 @@ use httpcore::subrequest::include::{self, Inclusion, Whole};
 
 use super::commands::{Kind, Values};
 use super::condition::Condition;
-use super::memory::Full;
+use super::memory::MemoryFull;
 use super::parser::Command;
 use crate::after::ssi::commands;
 use crate::after::ssi::memory;
@@ -27,7 +27,7 @@ use crate::after::ssi::memory;
 const TEXT_MAX: usize = 1 << 20;
 
 /// The output of a command.
-pub(super) enum Effect {
+pub(super) enum CommandOutput {
     /// Nothing to show.
     Nothing,
     /// This text.
@@ -72,7 +72,7 @@ enum Branch {
 
 /// A command has failed; the reason is in the log.
 #[derive(Debug)]
-struct Failed;
+struct CommandFailed;
 
 /// An SSI page that is being run.
 pub(super) struct Page {
@@ -135,16 +135,17 @@ impl Page {
 
     /// The text in place of a command that failed.
     #[must_use]
-    pub(super) fn error(&self) -> Effect {
+    pub(super) fn error(&self) -> CommandOutput {
         match self.is_silent {
-            true => Effect::Nothing,
-            false => Effect::Text(self.error_text.clone()),
+            true => CommandOutput::Nothing,
+            false => CommandOutput::Text(self.error_text.clone()),
         }
     }
 
     /// Runs a command.
-    pub(super) fn obey(&mut self, command: Command) -> Effect {
-        self.try_obey(command).unwrap_or_else(|Failed| self.error())
+    pub(super) fn obey(&mut self, command: Command) -> CommandOutput {
+        self.try_obey(command)
+            .unwrap_or_else(|CommandFailed| self.error())
     }
 
     /// Sets a variable to the answer of a sub-request.
@@ -152,22 +153,22 @@ impl Page {
         self.remember(name, value);
     }
 
-    fn try_obey(&mut self, command: Command) -> Result<Effect, Failed> {
+    fn try_obey(&mut self, command: Command) -> Result<CommandOutput, CommandFailed> {
         let name = String::from_utf8_lossy(&command.name).into_owned();
         let Some(kind) = Kind::of(&command.name) else {
             return match self.is_shown {
                 true => self.fail(&format!("invalid SSI command: \"{name}\"")),
-                false => Ok(Effect::Nothing),
+                false => Ok(CommandOutput::Nothing),
             };
         };
         let is_conditional = matches!(kind, Kind::Elif | Kind::Else | Kind::Endif);
         if !self.is_shown && kind != Kind::Endblock {
             if self.is_block {
                 self.keep(&commands::text_of(&command));
-                return Ok(Effect::Nothing);
+                return Ok(CommandOutput::Nothing);
             }
             if !is_conditional {
-                return Ok(Effect::Nothing);
+                return Ok(CommandOutput::Nothing);
             }
         }
         let fits = match kind {
@@ -184,7 +185,7 @@ impl Page {
         self.run(kind, values)
     }
 
-    fn run(&mut self, kind: Kind, values: Values) -> Result<Effect, Failed> {
+    fn run(&mut self, kind: Kind, values: Values) -> Result<CommandOutput, CommandFailed> {
         match kind {
             Kind::Include => return self.include(values),
             Kind::Echo => return self.echo(values),
@@ -207,7 +208,7 @@ impl Page {
             Kind::Block => {
                 let [name, ..] = values.map(Option::unwrap_or_default);
                 let begun = memory::of(&self.whole).borrow_mut().begin_block(&name);
-                begun.or_else(|Full| self.fail("too many SSI blocks"))?;
+                begun.or_else(|MemoryFull| self.fail("too many SSI blocks"))?;
                 self.is_shown = false;
                 self.is_block = true;
             }
@@ -216,17 +217,17 @@ impl Page {
                 self.is_block = false;
             }
         }
-        Ok(Effect::Nothing)
+        Ok(CommandOutput::Nothing)
     }
 
-    fn fail<T>(&self, sentence: &str) -> Result<T, Failed> {
+    fn fail<T>(&self, sentence: &str) -> Result<T, CommandFailed> {
         self.complain(sentence);
-        Err(Failed)
+        Err(CommandFailed)
     }
 
     fn keep(&self, text: &[u8]) {
         let kept = memory::of(&self.whole).borrow_mut().add_to_block(text);
-        if let Err(Full) = kept {
+        if let Err(MemoryFull) = kept {
             self.complain("too long SSI blocks");
         }
     }
@@ -235,7 +236,7 @@ impl Page {
         let set = memory::of(&self.whole)
             .borrow_mut()
             .set(&name.to_ascii_lowercase(), value);
-        if let Err(Full) = set {
+        if let Err(MemoryFull) = set {
             self.complain("too many or too long SSI variables");
         }
     }
@@ -260,14 +261,14 @@ impl Page {
         }
     }
 
-    fn echo(&mut self, values: Values) -> Result<Effect, Failed> {
+    fn echo(&mut self, values: Values) -> Result<CommandOutput, CommandFailed> {
         let [name, default, encoding, ..] = values;
         let mut value = Vec::new();
         if !self.append(&name.unwrap_or_default(), &mut value) {
             value = default.unwrap_or_else(|| b"(none)".to_vec());
         }
         if value.is_empty() {
-            return Ok(Effect::Nothing);
+            return Ok(CommandOutput::Nothing);
         }
         match encoding.as_deref() {
             None => {}
@@ -288,11 +289,11 @@ impl Page {
                 text
             }
         };
-        Ok(Effect::Text(text.into()))
+        Ok(CommandOutput::Text(text.into()))
     }
 
     /// Decides whether the text after a condition is shown.
-    fn choose(&mut self, kind: Kind, values: Values) -> Result<(), Failed> {
+    fn choose(&mut self, kind: Kind, values: Values) -> Result<(), CommandFailed> {
         if kind == Kind::If && self.branch != Branch::None {
             return self.fail("the \"if\" command inside the \"if\" command");
         }
@@ -312,7 +313,7 @@ impl Page {
         Ok(())
     }
 
-    fn holds(&self, condition: &Condition<'_>) -> Result<bool, Failed> {
+    fn holds(&self, condition: &Condition<'_>) -> Result<bool, CommandFailed> {
         let left = self.evaluate(&condition.left)?;
         let Some(right) = &condition.right else {
             return Ok(!left.is_empty());
@@ -326,7 +327,7 @@ impl Page {
     }
 
     /// Whether a pattern matches; its captures are stored.
-    fn matches(&self, pattern: &[u8], subject: Bytes) -> Result<bool, Failed> {
+    fn matches(&self, pattern: &[u8], subject: Bytes) -> Result<bool, CommandFailed> {
         let mut names = Vec::new();
         let compiled = Regex::compile(&String::from_utf8_lossy(pattern), false, |name| {
             names.push(name.to_owned());
@@ -345,7 +346,7 @@ impl Page {
         Ok(true)
     }
 
-    fn include(&mut self, values: Values) -> Result<Effect, Failed> {
+    fn include(&mut self, values: Values) -> Result<CommandOutput, CommandFailed> {
         let [virtual_, file, wait, set, stub] = values;
         let shown = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         let target = match (&virtual_, &file) {
@@ -388,11 +389,11 @@ impl Page {
             None if must_wait => Purpose::Awaited,
             None => Purpose::Shown,
         };
-        let child = child.map_err(|_| Failed)?;
-        Ok(Effect::Part(Part { child, purpose }))
+        let child = child.map_err(|_| CommandFailed)?;
+        Ok(CommandOutput::Part(Part { child, purpose }))
     }
 
-    fn waits(&self, wait: Option<&[u8]>, file: Option<&[u8]>) -> Result<bool, Failed> {
+    fn waits(&self, wait: Option<&[u8]>, file: Option<&[u8]>) -> Result<bool, CommandFailed> {
         let shown = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         match (wait, file) {
             (None, _) => Ok(false),
@@ -421,7 +422,7 @@ impl Page {
         [&uri[..directory], &target].concat()
     }
 
-    fn stub(&self, name: &[u8]) -> Result<Box<Response>, Failed> {
+    fn stub(&self, name: &[u8]) -> Result<Box<Response>, CommandFailed> {
         let Some(text) = memory::of(&self.whole).borrow().block(name) else {
             let name = String::from_utf8_lossy(name);
             return self.fail(&format!("\"stub\"=\"{name}\" for \"include\" not found"));
@@ -448,7 +449,7 @@ impl Page {
     }
 
     /// Substitutes the variables in a text, and removes the backslashes that protect.
-    fn evaluate(&self, text: &[u8]) -> Result<Vec<u8>, Failed> {
+    fn evaluate(&self, text: &[u8]) -> Result<Vec<u8>, CommandFailed> {
         let mut out = Vec::with_capacity(text.len());
         let mut rest = text;
         while let [first, tail @ ..] = rest {
@@ -481,7 +482,7 @@ impl Page {
         text: &[u8],
         rest: &'a [u8],
         out: &mut Vec<u8>,
-    ) -> Result<&'a [u8], Failed> {
+    ) -> Result<&'a [u8], CommandFailed> {
         let is_braced = rest.first() == Some(&b'{');
         let rest = &rest[usize::from(is_braced)..];
         let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';

@@ -115,7 +115,7 @@ pub struct Search {
 }
 
 /// The comparison of a pattern with the text at one place.
-enum Fit {
+enum PatternMatch {
     None,
     /// It fits as far as the text goes.
     Part,
@@ -123,7 +123,7 @@ enum Fit {
 }
 
 /// The progress of a search in a text.
-struct Reached {
+struct SearchProgress {
     /// No further match begins before this.
     at: usize,
     /// The text from here on has not been given out.
@@ -185,9 +185,15 @@ impl Search {
     }
 
     /// Finds the matches that begin before `limit`; stops at a possible match that the text is too short for.
-    fn scan(&mut self, text: &Bytes, from: usize, limit: usize, parts: &mut Vec<Part>) -> Reached {
+    fn scan(
+        &mut self,
+        text: &Bytes,
+        from: usize,
+        limit: usize,
+        parts: &mut Vec<Part>,
+    ) -> SearchProgress {
         let patterns = Arc::clone(&self.patterns);
-        let mut reached = Reached { at: from, text: 0 };
+        let mut reached = SearchProgress { at: from, text: 0 };
         while self.left > 0 && reached.at < limit {
             let at = reached.at;
             let Some(byte) = text.get(at + patterns.shortest - 1) else {
@@ -200,9 +206,9 @@ impl Search {
                 continue;
             }
             match self.fit(&patterns, byte, &text[at..]) {
-                Fit::None => reached.at += 1,
-                Fit::Part => return reached,
-                Fit::Whole(number) => {
+                PatternMatch::None => reached.at += 1,
+                PatternMatch::Part => return reached,
+                PatternMatch::Whole(number) => {
                     push(parts, text.slice(reached.text..at));
                     parts.push(Part::Match(number));
                     self.count(number);
@@ -219,7 +225,7 @@ impl Search {
     }
 
     /// The first pattern that matches at the beginning of `text`, or may match once more text has come.
-    fn fit(&self, patterns: &Patterns, byte: u8, text: &[u8]) -> Fit {
+    fn fit(&self, patterns: &Patterns, byte: u8, text: &[u8]) -> PatternMatch {
         for number in patterns.with(byte).filter(|number| !self.is_done(*number)) {
             let pattern = &patterns.list[number];
             let length = pattern.len().min(text.len());
@@ -227,12 +233,12 @@ impl Search {
                 continue;
             }
             return if length == pattern.len() {
-                Fit::Whole(number)
+                PatternMatch::Whole(number)
             } else {
-                Fit::Part
+                PatternMatch::Part
             };
         }
-        Fit::None
+        PatternMatch::None
     }
 
     /// Whether a match may begin with this end of a piece.

@@ -55,7 +55,7 @@ httpcore::variables! {
 }
 
 /// The credentials that the client sent.
-struct Said {
+struct Credentials {
     user: Vec<u8>,
     password: Vec<u8>,
 }
@@ -85,7 +85,7 @@ pub async fn judge(request: &Request) -> Verdict {
         });
         return refused(request, &realm);
     };
-    let said = Said { user, password };
+    let said = Credentials { user, password };
     let path = path_of(request, request.evaluate(file));
     let found = find_out(request, &said, &path).await;
     counters.count(*found.as_ref().unwrap_or(&Password::Failed));
@@ -129,7 +129,7 @@ fn path_of(request: &Request, file: Bytes) -> Bytes {
     [prefix, &file].concat().into()
 }
 
-async fn find_out(request: &Request, said: &Said, path: &[u8]) -> Result<Password, Failure> {
+async fn find_out(request: &Request, said: &Credentials, path: &[u8]) -> Result<Password, Failure> {
     let pool = files::pool(request)?;
     let mut access = files::reading(request.location(), pool);
     access.moment = request.moment;
@@ -160,14 +160,14 @@ async fn find_out(request: &Request, said: &Said, path: &[u8]) -> Result<Passwor
     Ok(found)
 }
 
-fn append_user(said: &Said, out: &mut Vec<u8>) {
+fn append_user(said: &Credentials, out: &mut Vec<u8>) {
     out.extend_from_slice(b"user \"");
     out.extend_from_slice(&said.user);
     out.push(b'"');
 }
 
 /// Whether the password fits: remembered, or checked by the thread pool.
-async fn fits(request: &Request, said: &Said, stored: Bytes) -> Result<Password, Failure> {
+async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
     let now_ms = wire::loop_clock::monotonic_ms;
     if proven::is_known(&proof, now_ms()) {

@@ -43,14 +43,14 @@ pub enum Condition {
 /// A test of a file.
 #[derive(Debug)]
 pub struct FileTest {
-    asked: Asked,
+    asked: FileProperty,
     path: Template,
     is_negated: bool,
 }
 
 /// The property of a file that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum FileProperty {
     File,
     Directory,
     Exists,
@@ -75,10 +75,10 @@ impl Condition {
             None => (false, &first[..]),
         };
         let asked = match flag {
-            b"-f" => Asked::File,
-            b"-d" => Asked::Directory,
-            b"-e" => Asked::Exists,
-            b"-x" => Asked::Executes,
+            b"-f" => FileProperty::File,
+            b"-d" => FileProperty::Directory,
+            b"-e" => FileProperty::Exists,
+            b"-x" => FileProperty::Executes,
             _ => return Err(invalid(first, words[0].1)),
         };
         let [_, (path, at)] = &words[..] else {
@@ -232,10 +232,10 @@ impl FileTest {
 
     fn is_met_by(&self, meta: &Meta) -> bool {
         match self.asked {
-            Asked::File => meta.kind == FileKind::File,
-            Asked::Directory => meta.kind == FileKind::Directory,
-            Asked::Exists => meta.kind != FileKind::Other,
-            Asked::Executes => meta.mode & OWNER_EXECUTES != 0,
+            FileProperty::File => meta.kind == FileKind::File,
+            FileProperty::Directory => meta.kind == FileKind::Directory,
+            FileProperty::Exists => meta.kind != FileKind::Other,
+            FileProperty::Executes => meta.mode & OWNER_EXECUTES != 0,
         }
     }
 }

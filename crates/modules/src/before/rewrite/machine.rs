@@ -20,7 +20,7 @@ use super::program::{Instruction, Program};
 use super::replacement::{Rewrite, Then};
 
 /// The end of a run.
-pub(crate) enum Ended {
+pub(crate) enum ProgramEnd {
     /// After the last instruction, or at a `break`.
     Whole {
         /// Whether the URI has changed, so that its location must be found.
@@ -31,7 +31,7 @@ pub(crate) enum Ended {
 }
 
 /// Runs a program that tests no files.
-pub(crate) fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) -> Ended {
+pub(crate) fn run<O: Observe>(request: &mut Request, program: &Program, observer: O) -> ProgramEnd {
     let mut machine = Machine::new(request, program);
     loop {
         if let Some(ended) = machine.run_next(request, false, observer) {
@@ -46,7 +46,7 @@ pub(crate) async fn run_waiting<O: Observe>(
     request: &mut Request,
     program: &Program,
     observer: O,
-) -> Ended {
+) -> ProgramEnd {
     let mut machine = Machine::new(request, program);
     loop {
         realpath_root::run(request).await;
@@ -54,7 +54,7 @@ pub(crate) async fn run_waiting<O: Observe>(
             None => false,
             Some(test) => match test.ask(request).await {
                 Ok(is_met) => is_met,
-                Err(failure) => return Ended::Answered(Outcome::Failed(failure)),
+                Err(failure) => return ProgramEnd::Answered(Outcome::Failed(failure)),
             },
         };
         if let Some(ended) = machine.run_next(request, is_met, observer) {
@@ -104,23 +104,23 @@ impl<'a> Machine<'a> {
         request: &mut Request,
         is_met: bool,
         observer: O,
-    ) -> Option<Ended> {
+    ) -> Option<ProgramEnd> {
         let at = self.at;
         observer.obeys(request, at);
         let ended = self.step(request, is_met);
         let obeyed = Obeyed {
             at,
             next: self.at,
-            has_answered: matches!(ended, Some(Ended::Answered(_))),
+            has_answered: matches!(ended, Some(ProgramEnd::Answered(_))),
         };
         observer.obeyed(request, &obeyed);
         ended
     }
 
     /// Executes one instruction; `is_met` is the result of the file test, if it needs one.
-    fn step(&mut self, request: &mut Request, is_met: bool) -> Option<Ended> {
+    fn step(&mut self, request: &mut Request, is_met: bool) -> Option<ProgramEnd> {
         let Some(instruction) = self.program.at(self.at) else {
-            return Some(Ended::Whole {
+            return Some(ProgramEnd::Whole {
                 is_moved: self.is_moved,
             });
         };
@@ -129,7 +129,7 @@ impl<'a> Machine<'a> {
             Instruction::Set(variable, value) => {
                 let value = self.value(request, value);
                 if request.is_too_long(&value) {
-                    return Some(Ended::Answered(Outcome::Failed(Failure::new(500))));
+                    return Some(ProgramEnd::Answered(Outcome::Failed(Failure::new(500))));
                 }
                 request.assign(*variable, value);
                 None
@@ -148,13 +148,13 @@ impl<'a> Machine<'a> {
             }
             Instruction::Rewrite(rewrite) => self.rewrite(request, rewrite),
             Instruction::Return(decided) => {
-                Some(Ended::Answered(return_::answer(request, decided)))
+                Some(ProgramEnd::Answered(return_::answer(request, decided)))
             }
             Instruction::Break => {
                 if self.is_moved {
                     request.uri_origin = UriOrigin::Kept;
                 }
-                Some(Ended::Whole { is_moved: false })
+                Some(ProgramEnd::Whole { is_moved: false })
             }
         }
     }
@@ -219,7 +219,7 @@ impl<'a> Machine<'a> {
         is_match
     }
 
-    fn rewrite(&mut self, request: &mut Request, rewrite: &Rewrite) -> Option<Ended> {
+    fn rewrite(&mut self, request: &mut Request, rewrite: &Rewrite) -> Option<ProgramEnd> {
         let uri = request.uri.clone();
         if !self.matches(request, &rewrite.regex, &uri) {
             return None;
@@ -235,12 +235,12 @@ impl<'a> Machine<'a> {
                     out.push(b'"');
                 });
             }
-            return Some(Ended::Answered(Outcome::Failed(Failure::redirect(
+            return Some(ProgramEnd::Answered(Outcome::Failed(Failure::redirect(
                 status, url,
             ))));
         }
         if let Err(failure) = rewrite.replace(request, self.is_logged) {
-            return Some(Ended::Answered(Outcome::Failed(failure)));
+            return Some(ProgramEnd::Answered(Outcome::Failed(failure)));
         }
         self.is_rewritten = true;
         match rewrite.then {
@@ -248,10 +248,10 @@ impl<'a> Machine<'a> {
                 self.is_moved = true;
                 None
             }
-            Then::Last => Some(Ended::Whole { is_moved: true }),
+            Then::Last => Some(ProgramEnd::Whole { is_moved: true }),
             Then::Break => {
                 request.uri_origin = UriOrigin::Kept;
-                Some(Ended::Whole { is_moved: false })
+                Some(ProgramEnd::Whole { is_moved: false })
             }
         }
     }

@@ -25,7 +25,7 @@ use httpcore::steps::observe::{Obeyed, Observe};
 use httpcore::variables;
 
 use self::condition::Condition;
-use self::machine::Ended;
+use self::machine::ProgramEnd;
 pub use self::program::Program;
 use self::replacement::Rewrite;
 
@@ -215,8 +215,8 @@ async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
         machine::run(request, program, observer)
     };
     match ended {
-        Ended::Whole { is_moved: true } => Rewritten::Moves,
-        Ended::Whole { is_moved: false } => Rewritten::Stays,
-        Ended::Answered(outcome) => Rewritten::Answered(outcome),
+        ProgramEnd::Whole { is_moved: true } => Rewritten::Moves,
+        ProgramEnd::Whole { is_moved: false } => Rewritten::Stays,
+        ProgramEnd::Answered(outcome) => Rewritten::Answered(outcome),
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the boxes of an MP4 file (ISO/IEC 14496-12, 4.2; nginx calls them atoms).
 //!
 //! Not here: the contents of `moov` (`moov`), and the cut film (`cut`). Pure but for the function that reads.
-//! Invariant: whatever a file says, no more of it is held than `Wish` allows, and every range found lies within the
+//! Invariant: whatever a file says, no more of it is held than `CutRequest` allows, and every range found lies within the
 //! bytes read.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::fault::Fault;
-use super::moov::{Inside, Level, Stop};
+use super::moov::{BoxLevel, MoovReader, Stop};
 
 /// Maximum number of tracks of one film.
 pub const TRACKS_MAX: usize = 512;
@@ -22,7 +22,7 @@ pub(super) const BEHIND: u64 = 16;
 
 /// The part of a film that is wanted, and the memory limits for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct CutRequest {
     /// Start, in milliseconds.
     pub start_ms: u64,
     /// Length in milliseconds; 0: to the end.
@@ -35,7 +35,7 @@ pub struct Wish {
     pub buffer_max: u64,
 }
 
-impl Wish {
+impl CutRequest {
     /// Converts milliseconds to units of a timescale.
     #[must_use]
     pub fn units(ms: u64, timescale: u32) -> u64 {
@@ -54,14 +54,14 @@ impl Wish {
 }
 
 /// A file and the way to read it.
-pub struct File<'a> {
+pub struct Mp4File<'a> {
     /// Length in bytes.
     pub len: u64,
     /// Reads bytes at an offset: fewer than requested only at the end.
     pub read: &'a dyn Fn(u64, usize) -> Result<Bytes, disk::Error>,
 }
 
-impl File<'_> {
+impl Mp4File<'_> {
     fn take(&self, at: u64, len: u64) -> Result<Bytes, Fault> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let bytes = (self.read)(at, len).map_err(Fault::Disk)?;
@@ -74,7 +74,7 @@ impl File<'_> {
 
 /// A film, as far as it was read.
 #[derive(Debug, Default)]
-pub(super) struct Film {
+pub(super) struct Movie {
     /// Contents of `ftyp`.
     pub ftyp: Option<Bytes>,
     /// Contents of `moov`; all ranges refer to it.
@@ -143,7 +143,7 @@ pub(super) struct Track {
 }
 
 /// The head of a box.
-pub(super) struct Head {
+pub(super) struct BoxHeader {
     pub(super) name: [u8; 4],
     pub(super) size: u64,
     pub(super) head: u64,
@@ -153,8 +153,8 @@ pub(super) struct Head {
 ///
 /// # Errors
 /// The file is not a film, or is one that cannot be cut.
-pub(super) fn find(file: &File<'_>, wish: &Wish) -> Result<Option<Film>, Fault> {
-    let mut film = Film::default();
+pub(super) fn find(file: &Mp4File<'_>, wish: &CutRequest) -> Result<Option<Movie>, Fault> {
+    let mut film = Movie::default();
     let mut window = Window::default();
     let mut at = 0;
     for number in 0.. {
@@ -165,7 +165,7 @@ pub(super) fn find(file: &File<'_>, wish: &Wish) -> Result<Option<Film>, Fault> 
             return Err(Fault::named(format!("has more than {BOXES_MAX} mp4 atoms")));
         }
         let head = next(at, file.len, |at, len| window.peek(file, wish, at, len))?;
-        let Some(Head { name, size, head }) = head else {
+        let Some(BoxHeader { name, size, head }) = head else {
             break;
         };
         let (data, end) = (at + head, at + size);
@@ -207,8 +207,8 @@ struct Window {
 impl Window {
     fn peek(
         &mut self,
-        file: &File<'_>,
-        wish: &Wish,
+        file: &Mp4File<'_>,
+        wish: &CutRequest,
         at: u64,
         len: usize,
     ) -> Result<[u8; BEHIND as usize], Fault> {
@@ -237,7 +237,7 @@ pub(super) fn next(
     at: u64,
     end: u64,
     mut peek: impl FnMut(u64, usize) -> Result<[u8; BEHIND as usize], Fault>,
-) -> Result<Option<Head>, Fault> {
+) -> Result<Option<BoxHeader>, Fault> {
     let mut size = u64::from(get_32(&peek(at, 4)?, 0));
     let mut head = 8;
     match size {
@@ -256,11 +256,11 @@ pub(super) fn next(
         return Err(Fault::named(format!("mp4 atom too large:{size}")));
     }
     let name = [name[4], name[5], name[6], name[7]];
-    Ok(Some(Head { name, size, head }))
+    Ok(Some(BoxHeader { name, size, head }))
 }
 
-impl Film {
-    fn take_ftyp(&mut self, file: &File<'_>, data: Range<u64>) -> Result<(), Fault> {
+impl Movie {
+    fn take_ftyp(&mut self, file: &Mp4File<'_>, data: Range<u64>) -> Result<(), Fault> {
         let len = data.end - data.start;
         if len > FTYP_MAX {
             return Err(Fault::named(format!("mp4 ftyp atom is too large:{len}")));
@@ -273,7 +273,12 @@ impl Film {
     }
 
     /// Reads `moov`; returns the offset at which the file continues.
-    fn take_moov(&mut self, file: &File<'_>, wish: &Wish, data: Range<u64>) -> Result<u64, Fault> {
+    fn take_moov(
+        &mut self,
+        file: &Mp4File<'_>,
+        wish: &CutRequest,
+        data: Range<u64>,
+    ) -> Result<u64, Fault> {
         if !self.moov.is_empty() {
             return Err(Fault::duplicate("moov"));
         }
@@ -285,12 +290,12 @@ impl Film {
         }
         let behind = BEHIND.min(file.len - data.end);
         self.moov = file.take(data.start, len + behind)?.into();
-        let mut inside = Inside {
+        let mut inside = MoovReader {
             film: self,
             wish,
             at: 0,
         };
-        match inside.read(Level::Moov, len) {
+        match inside.read(BoxLevel::Moov, len) {
             Ok(()) => Ok(data.start + inside.at),
             Err(Stop::Fault(fault)) => Err(fault),
             Err(Stop::Skip) => unreachable!("a track that is skipped ends there"),

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::boxes::{Film, Table, Track, Wish, set_32, set_64, set_duration};
+use super::boxes::{CutRequest, Movie, Table, Track, set_32, set_64, set_duration};
 use super::fault::Fault;
-use super::tables::Cutting;
+use super::tables::TrackCut;
 
 /// Bytes that a track's head may have that the file has not: an edit list, two rows of `stsc`.
 const MORE_PER_TRACK: usize = 128;
@@ -13,7 +13,7 @@ const ELST_SIZE: u32 = 36;
 
 /// What is sent instead of the file.
 #[derive(Debug)]
-pub struct Part {
+pub struct CutMovie {
     /// The new head: `ftyp`, `moov`, and the beginning of `mdat`.
     pub head: Vec<u8>,
     /// What follows of the file.
@@ -24,7 +24,7 @@ pub struct Part {
 ///
 /// # Errors
 /// It has nothing of the part, or contradicts itself.
-pub(super) fn cut(mut film: Film, file_len: u64, wish: &Wish) -> Result<Part, Fault> {
+pub(super) fn cut(mut film: Movie, file_len: u64, wish: &CutRequest) -> Result<CutMovie, Fault> {
     if film.tracks.is_empty() {
         return Err(Fault::of("no mp4 trak atoms were found"));
     }
@@ -46,7 +46,7 @@ pub(super) fn cut(mut film: Film, file_len: u64, wish: &Wish) -> Result<Part, Fa
     writer.copy(b"mvhd", &moov, film.mvhd.as_ref());
     let mut data = file_len..0;
     for track in tracks {
-        let mut cutting = Cutting::new(&mut moov, wish, track, file_len, mdat_end);
+        let mut cutting = TrackCut::new(&mut moov, wish, track, file_len, mdat_end);
         cutting.cut()?;
         data.start = data.start.min(cutting.data.start);
         data.end = data.end.max(cutting.data.end);
@@ -61,7 +61,7 @@ pub(super) fn cut(mut film: Film, file_len: u64, wish: &Wish) -> Result<Part, Fa
     }
     writer.begin_mdat(data.end - data.start);
     writer.move_chunks(data.start);
-    Ok(Part {
+    Ok(CutMovie {
         head: writer.out,
         data,
     })
@@ -101,7 +101,7 @@ impl Writer {
         }
     }
 
-    fn track(&mut self, cutting: &Cutting<'_>) {
+    fn track(&mut self, cutting: &TrackCut<'_>) {
         let (moov, track) = (&*cutting.moov, &cutting.track);
         self.boxed(b"trak", |writer| {
             writer.copy(b"tkhd", moov, track.tkhd.as_ref());
@@ -144,7 +144,7 @@ impl Writer {
         });
     }
 
-    fn tables(&mut self, cutting: &Cutting<'_>) {
+    fn tables(&mut self, cutting: &TrackCut<'_>) {
         let (moov, track) = (&*cutting.moov, &cutting.track);
         self.copy(b"stsd", moov, track.stsd.as_ref());
         self.table(b"stts", moov, track.stts.as_ref(), 8);
@@ -182,7 +182,7 @@ impl Writer {
         set_32(&mut self.out, at, rows as u32);
     }
 
-    fn chunk_lengths(&mut self, cutting: &Cutting<'_>, table: &Table) {
+    fn chunk_lengths(&mut self, cutting: &TrackCut<'_>, table: &Table) {
         let more = [&cutting.first_row, &cutting.last_row];
         let rows = table.rows.len() / 12 + more.iter().filter(|row| row.is_some()).count();
         self.boxed(b"stsc", |writer| {

@@ -29,8 +29,8 @@ use httpcore::settings::Location;
 use httpcore::settings::given::Given;
 
 use super::static_files;
-pub use boxes::{File, TRACKS_MAX, Wish};
-pub use cut::Part;
+pub use boxes::{CutRequest, Mp4File, TRACKS_MAX};
+pub use cut::CutMovie;
 pub use fault::Fault;
 use httpcore::files;
 
@@ -82,11 +82,11 @@ async fn answer(
     };
     let mut response = match part {
         None => static_files::of_file(request, file, mapped).await?,
-        Some(Part { head, data }) => {
+        Some(CutMovie { head, data }) => {
             let len = data.end - data.start;
             let mut response = static_files::head_of(request, file, head.len() as u64 + len);
             let pool = files::pool(request)?.clone();
-            let mut chunks = in_pieces(Bytes::from_owner(Head { bytes: head, pool }));
+            let mut chunks = in_pieces(Bytes::from_owner(PooledHead { bytes: head, pool }));
             chunks.push(Chunk::File(FileRange {
                 file: Rc::clone(file),
                 offset: data.start,
@@ -103,18 +103,18 @@ async fn answer(
 }
 
 /// A new head. It is freed in the pool: for megabytes that takes the kernel milliseconds.
-struct Head {
+struct PooledHead {
     bytes: Vec<u8>,
     pool: Pool,
 }
 
-impl AsRef<[u8]> for Head {
+impl AsRef<[u8]> for PooledHead {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Head {
+impl Drop for PooledHead {
     fn drop(&mut self) {
         if self.bytes.len() > PIECE {
             self.pool.release(std::mem::take(&mut self.bytes));
@@ -132,12 +132,12 @@ fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
 }
 
 /// The part that the arguments ask for; `None`: the whole file, unchanged.
-fn wish(request: &Request) -> Option<Wish> {
+fn wish(request: &Request) -> Option<CutRequest> {
     let time = |name: &[u8]| uri::arg(&request.args, name).and_then(milliseconds);
     let (start, end) = (time(b"start"), time(b"end").filter(|end| *end > 0));
     let start_ms = start.or(end.map(|_| 0))?;
     let settings = request.location().own::<Mp4>();
-    Some(Wish {
+    Some(CutRequest {
         start_ms,
         length_ms: end.map_or(0, |end| end.saturating_sub(start_ms)),
         from_key_frame: settings.mp4_start_key_frame,
@@ -179,12 +179,12 @@ async fn part(
     request: &Request,
     file: &Rc<OpenFile>,
     mapped: &Mapped,
-    wish: Wish,
-) -> Result<Option<Part>, Failure> {
+    wish: CutRequest,
+) -> Result<Option<CutMovie>, Failure> {
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
     let work = move |reader: &disk::FileReader| {
-        let file = File {
+        let file = Mp4File {
             len: reader.len(),
             read: &|offset, len| reader.read(offset, len),
         };
@@ -201,7 +201,7 @@ async fn part(
 ///
 /// # Errors
 /// Nothing can be cut from it.
-pub fn find_and_cut(file: &File<'_>, wish: &Wish) -> Result<Option<Part>, Fault> {
+pub fn find_and_cut(file: &Mp4File<'_>, wish: &CutRequest) -> Result<Option<CutMovie>, Fault> {
     match boxes::find(file, wish)? {
         None => Ok(None),
         Some(film) => cut::cut(film, file.len, wish).map(Some),

@@ -5,13 +5,14 @@
 use std::ops::Range;
 
 use super::boxes::{
-    Film, Head, TRACKS_MAX, Table, Track, Wish, first, get_32, get_64, next, set_duration,
+    BoxHeader, CutRequest, Movie, TRACKS_MAX, Table, Track, first, get_32, get_64, next,
+    set_duration,
 };
 use super::fault::Fault;
 
 /// Which boxes are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum BoxLevel {
     Moov,
     Trak,
     Mdia,
@@ -33,15 +34,15 @@ impl From<Fault> for Stop {
 }
 
 /// Reading inside `moov`.
-pub(super) struct Inside<'a> {
-    pub(super) film: &'a mut Film,
-    pub(super) wish: &'a Wish,
+pub(super) struct MoovReader<'a> {
+    pub(super) film: &'a mut Movie,
+    pub(super) wish: &'a CutRequest,
     pub(super) at: u64,
 }
 
-impl Inside<'_> {
+impl MoovReader<'_> {
     /// Reads boxes up to `end`. Levels are five, so it goes no deeper.
-    pub(super) fn read(&mut self, level: Level, end: u64) -> Result<(), Stop> {
+    pub(super) fn read(&mut self, level: BoxLevel, end: u64) -> Result<(), Stop> {
         while self.at < end {
             let bytes = &self.film.moov;
             let head = next(self.at, end, |at, len| {
@@ -49,7 +50,7 @@ impl Inside<'_> {
                 let bytes = bytes.get(from..from + len);
                 bytes.map(first).ok_or(Fault::named("mp4 file truncated"))
             })?;
-            let Some(Head { name, size, head }) = head else {
+            let Some(BoxHeader { name, size, head }) = head else {
                 // As in nginx, what is around it finds its end here, too.
                 return Ok(());
             };
@@ -66,8 +67,8 @@ impl Inside<'_> {
     }
 
     /// Reads what a box holds that holds boxes.
-    fn enter(&mut self, level: Level, name: &[u8; 4], end: u64) -> Result<bool, Stop> {
-        if level == Level::Moov {
+    fn enter(&mut self, level: BoxLevel, name: &[u8; 4], end: u64) -> Result<bool, Stop> {
+        if level == BoxLevel::Moov {
             if name == b"trak" {
                 self.read_track(end)?;
             }
@@ -75,9 +76,9 @@ impl Inside<'_> {
         }
         let track = self.film.tracks.last_mut().expect("trak pushed one");
         let (inner, slot) = match (level, name) {
-            (Level::Trak, b"mdia") => (Level::Mdia, &mut track.has_mdia),
-            (Level::Mdia, b"minf") => (Level::Minf, &mut track.has_minf),
-            (Level::Minf, b"stbl") => (Level::Stbl, &mut track.has_stbl),
+            (BoxLevel::Trak, b"mdia") => (BoxLevel::Mdia, &mut track.has_mdia),
+            (BoxLevel::Mdia, b"minf") => (BoxLevel::Minf, &mut track.has_minf),
+            (BoxLevel::Minf, b"stbl") => (BoxLevel::Stbl, &mut track.has_stbl),
             _ => return Ok(false),
         };
         if std::mem::replace(slot, true) {
@@ -92,7 +93,7 @@ impl Inside<'_> {
             return Err(Fault::named(format!("has more than {TRACKS_MAX} mp4 traks")).into());
         }
         self.film.tracks.push(Track::default());
-        match self.read(Level::Trak, end) {
+        match self.read(BoxLevel::Trak, end) {
             Err(Stop::Skip) => {
                 self.film.tracks.pop();
                 self.at = end;
@@ -103,19 +104,19 @@ impl Inside<'_> {
     }
 
     /// Notes a box that is needed.
-    fn take(&mut self, level: Level, name: &[u8; 4], data: Range<usize>) -> Result<(), Stop> {
+    fn take(&mut self, level: BoxLevel, name: &[u8; 4], data: Range<usize>) -> Result<(), Stop> {
         match (level, name) {
-            (Level::Moov, b"mvhd") => Ok(self.take_mvhd(data)?),
-            (Level::Moov, b"cmov") => {
+            (BoxLevel::Moov, b"mvhd") => Ok(self.take_mvhd(data)?),
+            (BoxLevel::Moov, b"cmov") => {
                 let text = "mp4 compressed moov atom (cmov) is not supported";
                 Err(Fault::named(text).into())
             }
-            (Level::Trak, b"tkhd") => self.take_tkhd(data),
-            (Level::Mdia, b"mdhd") => self.take_mdhd(data),
-            (Level::Mdia, b"hdlr") => Ok(once(&mut self.track().hdlr, "hdlr", data)?),
-            (Level::Minf, b"vmhd" | b"smhd") => Ok(self.take_media_head(name, data)?),
-            (Level::Minf, b"dinf") => Ok(once(&mut self.track().dinf, "dinf", data)?),
-            (Level::Stbl, _) => Ok(self.take_table(name, data)?),
+            (BoxLevel::Trak, b"tkhd") => self.take_tkhd(data),
+            (BoxLevel::Mdia, b"mdhd") => self.take_mdhd(data),
+            (BoxLevel::Mdia, b"hdlr") => Ok(once(&mut self.track().hdlr, "hdlr", data)?),
+            (BoxLevel::Minf, b"vmhd" | b"smhd") => Ok(self.take_media_head(name, data)?),
+            (BoxLevel::Minf, b"dinf") => Ok(once(&mut self.track().dinf, "dinf", data)?),
+            (BoxLevel::Stbl, _) => Ok(self.take_table(name, data)?),
             _ => Ok(()),
         }
     }
@@ -128,9 +129,9 @@ impl Inside<'_> {
         if self.film.mvhd.is_some() {
             return Err(Fault::duplicate("mvhd"));
         }
-        let clock = Clock::of(&self.film.moov[data.clone()], "mvhd", 100, 12)?;
+        let clock = TimeHeader::of(&self.film.moov[data.clone()], "mvhd", 100, 12)?;
         self.film.timescale = clock.timescale;
-        if clock.duration < Wish::units(self.wish.start_ms, clock.timescale) {
+        if clock.duration < CutRequest::units(self.wish.start_ms, clock.timescale) {
             return Err(Fault::named("mp4 start time exceeds file duration"));
         }
         let duration = self.wish.cut(clock.duration, clock.timescale);
@@ -141,8 +142,8 @@ impl Inside<'_> {
 
     fn take_tkhd(&mut self, data: Range<usize>) -> Result<(), Stop> {
         let timescale = self.film.timescale;
-        let clock = Clock::of(&self.film.moov[data.clone()], "tkhd", 84, 16)?;
-        if clock.duration <= Wish::units(self.wish.start_ms, timescale) {
+        let clock = TimeHeader::of(&self.film.moov[data.clone()], "tkhd", 84, 16)?;
+        if clock.duration <= CutRequest::units(self.wish.start_ms, timescale) {
             return Err(Stop::Skip);
         }
         let duration = self.wish.cut(clock.duration, timescale);
@@ -153,8 +154,8 @@ impl Inside<'_> {
     }
 
     fn take_mdhd(&mut self, data: Range<usize>) -> Result<(), Stop> {
-        let clock = Clock::of(&self.film.moov[data.clone()], "mdhd", 24, 12)?;
-        if clock.duration <= Wish::units(self.wish.start_ms, clock.timescale) {
+        let clock = TimeHeader::of(&self.film.moov[data.clone()], "mdhd", 24, 12)?;
+        if clock.duration <= CutRequest::units(self.wish.start_ms, clock.timescale) {
             return Err(Stop::Skip);
         }
         let duration = self.wish.cut(clock.duration, clock.timescale);
@@ -247,24 +248,24 @@ fn table(
 }
 
 /// What `mvhd`, `tkhd` and `mdhd` say of time.
-struct Clock {
+struct TimeHeader {
     timescale: u32,
     duration: u64,
 }
 
-impl Clock {
+impl TimeHeader {
     /// `least`: bytes of the box in version 0, where times have 32 bits; in version 1 there are 12 more. `at`: where what stands before
     /// the duration does.
-    fn of(data: &[u8], name: &str, least: usize, at: usize) -> Result<Clock, Fault> {
+    fn of(data: &[u8], name: &str, least: usize, at: usize) -> Result<TimeHeader, Fault> {
         too_small(data.len() < least, name)?;
         if data[0] == 0 {
-            return Ok(Clock {
+            return Ok(TimeHeader {
                 timescale: get_32(data, at),
                 duration: u64::from(get_32(data, at + 4)),
             });
         }
         too_small(data.len() < least + 12, name)?;
-        Ok(Clock {
+        Ok(TimeHeader {
             timescale: get_32(data, at + 8),
             duration: get_64(data, at + 12),
         })

@@ -6,18 +6,18 @@
 
 use std::ops::Range;
 
-use super::boxes::{Table, Track, Wish, get_32, get_64, set_32, set_64};
+use super::boxes::{CutRequest, Table, Track, get_32, get_64, set_32, set_64};
 use super::fault::Fault;
 
 /// Bytes of a row of `stsc`: first chunk, samples per chunk, description.
 const STSC_ROW: usize = 12;
 
 /// A track that is being cut.
-pub(super) struct Cutting<'a> {
+pub(super) struct TrackCut<'a> {
     /// Contents of `moov`.
     pub moov: &'a mut [u8],
     /// The wanted part.
-    pub wish: &'a Wish,
+    pub wish: &'a CutRequest,
     /// Length of the file in bytes.
     pub file_len: u64,
     /// End of the contents of `mdat` in the file.
@@ -42,16 +42,16 @@ pub(super) struct Cutting<'a> {
     end_size: u64,
 }
 
-impl<'a> Cutting<'a> {
+impl<'a> TrackCut<'a> {
     /// A track that is not cut yet.
     pub(super) fn new(
         moov: &'a mut [u8],
-        wish: &'a Wish,
+        wish: &'a CutRequest,
         track: Track,
         file_len: u64,
         mdat_end: u64,
-    ) -> Cutting<'a> {
-        Cutting {
+    ) -> TrackCut<'a> {
+        TrackCut {
             moov,
             wish,
             file_len,
@@ -95,8 +95,8 @@ impl<'a> Cutting<'a> {
             return Err(Fault::of("no mp4 stts atoms were found"));
         };
         let out = || Fault::of("start time is out mp4 stts samples");
-        let time = Wish::units(self.wish.start_ms, self.track.timescale);
-        let Found {
+        let time = CutRequest::units(self.wish.start_ms, self.track.timescale);
+        let SttsPosition {
             mut at,
             sample,
             mut rest,
@@ -124,10 +124,10 @@ impl<'a> Cutting<'a> {
         set_32(self.moov, at, count.wrapping_sub(rest - back));
         table.rows.start = at;
         if self.ends() {
-            let units = Wish::units(self.wish.length_ms, self.track.timescale);
+            let units = CutRequest::units(self.wish.length_ms, self.track.timescale);
             let time = units.wrapping_add(self.prefix);
             let samples = match self.find_time(&table.rows, time) {
-                Ok(Found { at, sample, rest }) => {
+                Ok(SttsPosition { at, sample, rest }) => {
                     set_32(self.moov, at, rest);
                     table.rows.end = at + 8;
                     sample
@@ -141,7 +141,7 @@ impl<'a> Cutting<'a> {
     }
 
     /// The row in which a time lies; else how many samples there are.
-    fn find_time(&self, rows: &Range<usize>, mut time: u64) -> Result<Found, u64> {
+    fn find_time(&self, rows: &Range<usize>, mut time: u64) -> Result<SttsPosition, u64> {
         let mut sample: u64 = 0;
         for at in rows.clone().step_by(8) {
             let count = u64::from(get_32(self.moov, at));
@@ -149,7 +149,7 @@ impl<'a> Cutting<'a> {
             if time < count * duration {
                 let rest = (time / duration) as u32;
                 let sample = sample + u64::from(rest);
-                return Ok(Found { at, sample, rest });
+                return Ok(SttsPosition { at, sample, rest });
             }
             sample += count;
             time -= count * duration;
@@ -322,7 +322,7 @@ impl<'a> Cutting<'a> {
         mut sample: u32,
         before: u32,
         end: &str,
-    ) -> Result<Run, Fault> {
+    ) -> Result<ChunkRun, Fault> {
         let unordered = || Fault::of("unordered mp4 stsc chunks");
         let mut samples_of_run_before = before;
         for at in rows.clone().step_by(STSC_ROW) {
@@ -344,7 +344,7 @@ impl<'a> Cutting<'a> {
                 if chunk == 0 {
                     return Err(Fault::of("zero chunk"));
                 }
-                return Ok(Run {
+                return Ok(ChunkRun {
                     at,
                     chunk,
                     next_chunk,
@@ -470,7 +470,7 @@ impl<'a> Cutting<'a> {
 }
 
 /// Where a time lies in `stts`.
-struct Found {
+struct SttsPosition {
     at: usize,
     sample: u64,
     /// Samples before it in its row.
@@ -478,7 +478,7 @@ struct Found {
 }
 
 /// A run of chunks in `stsc`, and a sample in it.
-struct Run {
+struct ChunkRun {
     at: usize,
     /// Its first, counted from 1.
     chunk: u32,
@@ -490,7 +490,7 @@ struct Run {
     samples_of_run_before: u32,
 }
 
-impl Run {
+impl ChunkRun {
     /// Counted from 0.
     fn chunk_of_sample(&self) -> u64 {
         u64::from(self.chunk - 1) + u64::from(self.sample / self.samples)

@@ -185,8 +185,8 @@ fn read_of(bytes: &[u8]) -> impl Fn(u64, usize) -> Result<Bytes, disk::Error> {
     }
 }
 
-fn wish(start_ms: u64, length_ms: u64, from_key_frame: bool) -> Wish {
-    Wish {
+fn wish(start_ms: u64, length_ms: u64, from_key_frame: bool) -> CutRequest {
+    CutRequest {
         start_ms,
         length_ms,
         from_key_frame,
@@ -195,9 +195,9 @@ fn wish(start_ms: u64, length_ms: u64, from_key_frame: bool) -> Wish {
     }
 }
 
-fn cut(bytes: &[u8], wish: &Wish) -> Result<Option<Vec<u8>>, Fault> {
+fn cut(bytes: &[u8], wish: &CutRequest) -> Result<Option<Vec<u8>>, Fault> {
     let read = read_of(bytes);
-    let file = File {
+    let file = Mp4File {
         len: bytes.len() as u64,
         read: &read,
     };
@@ -211,7 +211,7 @@ fn cut(bytes: &[u8], wish: &Wish) -> Result<Option<Vec<u8>>, Fault> {
 /// The samples of each track, by the tables of a film.
 fn samples(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let read = read_of(bytes);
-    let file = File {
+    let file = Mp4File {
         len: bytes.len() as u64,
         read: &read,
     };
@@ -356,7 +356,7 @@ proptest! {
             most.set(most.get().max(len));
             read(offset, len)
         };
-        let file = File { len: bytes.len() as u64, read: &read };
+        let file = Mp4File { len: bytes.len() as u64, read: &read };
         if let Ok(Some(part)) = find_and_cut(&file, &wish(start_ms, length_ms, keys)) {
             prop_assert!(part.head.capacity() <= 2 * bytes.len() + 1024);
             prop_assert!(part.data.start < part.data.end && part.data.end <= bytes.len() as u64);
@@ -376,7 +376,7 @@ fn plain() -> Plan {
     }
 }
 
-fn sentence(bytes: &[u8], wish: &Wish) -> String {
+fn sentence(bytes: &[u8], wish: &CutRequest) -> String {
     match cut(bytes, wish) {
         Err(Fault::File { before, after, .. }) => format!("{before}PATH{after}"),
         other => panic!("{other:?}"),
@@ -423,7 +423,7 @@ fn what_is_wrong_is_said_in_nginx_s_words() {
     }
     let late = sentence(&bytes, &wish(281, 0, false));
     assert_eq!(late, "PATH mp4 start time exceeds file duration");
-    let small = Wish {
+    let small = CutRequest {
         buffer_max: 100,
         ..part
     };

@@ -35,7 +35,7 @@ use crate::response::upgrade::SWITCHING;
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::upstream_request::request::UpstreamRequest;
 use httpcore::settings::Location;
 use upstream::next_upstream::PeerFailure;
@@ -189,7 +189,7 @@ impl FillContext {
         self.generation.settings.location(self.location)
     }
 
-    fn passing(&self) -> Option<&Passing> {
+    fn passing(&self) -> Option<&PassSettings> {
         self.location().made()
     }
 
@@ -300,7 +300,7 @@ impl FillContext {
             status: head.status,
             fields: head.iter(),
             is_authorized: self.head.get(HeaderId::Authorization).is_some(),
-            is_slice: self.passing().is_some_and(Passing::asks_for_ranges),
+            is_slice: self.passing().is_some_and(PassSettings::asks_for_ranges),
             asked: self.asked,
             now: Moment::now().second(),
         };

@@ -16,7 +16,7 @@ use crate::caching::cache_request::{CacheRequest, asks_as_get};
 use crate::caching::fetch::fetch_params::FetchParams;
 use crate::caching::fetch::fill::{self, FillContext, FillTask, Storing};
 use crate::response::upstream_response::UpstreamResponse;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use crate::upstream_request::request::{self, UpstreamRequest};
@@ -40,7 +40,7 @@ pub(super) async fn prepare(
         as_get: asks_as_get(request, cache_request.passing),
         lines: cache_state::of(request).conditions(),
     };
-    let Some(passing) = request.location().made.share::<Passing>() else {
+    let Some(passing) = request.location().made.share::<PassSettings>() else {
         return Err(Outcome::Failed(Failure::new(500)));
     };
     request::make(request, &passing, &variation).await

@@ -20,7 +20,7 @@ use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::age::with_age;
 use crate::response::response_head;
 use crate::response::response_head::Origin;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::outcome::Outcome;
@@ -29,7 +29,7 @@ use httpcore::request::Request;
 /// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
 pub(crate) async fn answer(
     request: &mut Request,
-    passing: &Passing,
+    passing: &PassSettings,
     rules: &Rules,
     cache: &Arc<Cache>,
     key_text: &Bytes,

@@ -17,7 +17,7 @@ use crate::caching::stored::{hot_entries, verify};
 use crate::response::response_head;
 use crate::response::response_head::Origin;
 use crate::settings::family::Family;
-use crate::settings::proxy_pass::Passing;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::Failure;
@@ -74,7 +74,11 @@ pub(crate) async fn serve(
 }
 
 /// The response stored for a HEAD that was not made a GET has a length, and no body.
-fn framing_for_head(request: &Request, passing: &Passing, hit: &Hit) -> Option<ResponseFraming> {
+fn framing_for_head(
+    request: &Request,
+    passing: &PassSettings,
+    hit: &Hit,
+) -> Option<ResponseFraming> {
     if !request.is_head() || hit.entry.body_len() > 0 {
         return None;
     }

@@ -23,7 +23,7 @@ const HEAD_LINES_MAX: usize = 100;
 
 /// News from a dashboard.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum FeedEvent {
     /// An event of its stream.
     Told(Told),
     /// The stream has ended, for this reason.
@@ -174,14 +174,14 @@ pub(super) fn without_password(url: &str) -> String {
 }
 
 /// Reads a stream, and the next one when it has ended (a reload ends it), until the receiver is gone.
-pub(super) fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<News>) {
+pub(super) fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSender<FeedEvent>) {
     loop {
         let mut why = match read(&mut stream, news) {
             Ok(()) => "the stream has ended".to_owned(),
             Err(error) => why(&error),
         };
         stream = loop {
-            if news.send(News::Gone(why)).is_err() {
+            if news.send(FeedEvent::Gone(why)).is_err() {
                 return;
             }
             #[expect(clippy::disallowed_methods, reason = "a thread without a loop")]
@@ -199,7 +199,7 @@ pub(super) fn follow(mut stream: BufReader<TcpStream>, url: &str, news: &SyncSen
 }
 
 /// Reads events until the stream ends or the receiver is gone.
-fn read(mut stream: impl BufRead, news: &SyncSender<News>) -> std::io::Result<()> {
+fn read(mut stream: impl BufRead, news: &SyncSender<FeedEvent>) -> std::io::Result<()> {
     let mut name = String::new();
     while let Some(line) = line(&mut stream)? {
         if let Some(given) = line.strip_prefix("event: ") {
@@ -212,7 +212,7 @@ fn read(mut stream: impl BufRead, news: &SyncSender<News>) -> std::io::Result<()
                 name: std::mem::take(&mut name),
                 data,
             };
-            if news.send(News::Told(told)).is_err() {
+            if news.send(FeedEvent::Told(told)).is_err() {
                 break;
             }
         }
@@ -263,7 +263,7 @@ mod tests {
         let (news, coming) = std::sync::mpsc::sync_channel(4);
         read(text.as_bytes(), &news).unwrap();
         let told = || match coming.recv() {
-            Ok(News::Told(told)) => told,
+            Ok(FeedEvent::Told(told)) => told,
             other => panic!("{other:?}"),
         };
         assert_eq!(told().name, "begin");

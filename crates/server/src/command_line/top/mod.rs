@@ -24,7 +24,7 @@ use ratatui::widgets::Paragraph;
 use super::made::refuse;
 use crate::command_line::made;
 use crate::process::signals::Signals;
-use feed::News;
+use feed::FeedEvent;
 use view::View;
 
 /// Interval of checks for new events.
@@ -82,7 +82,7 @@ pub(super) fn run(args: &[OsString]) -> ExitCode {
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     url: &str,
-    coming: &mpsc::Receiver<News>,
+    coming: &mpsc::Receiver<FeedEvent>,
     endings: &Signals,
 ) -> Result<(), String> {
     let (mut view, mut above, mut left) = (View::default(), 0_u16, 0_u16);
@@ -90,8 +90,8 @@ fn show(
         // No more at a time, so that keys are obeyed whatever arrives.
         for _ in 0..EVENTS_MAX {
             match coming.try_recv() {
-                Ok(News::Told(told)) => view.take(&told),
-                Ok(News::Gone(why)) => view.gone = Some(why),
+                Ok(FeedEvent::Told(told)) => view.take(&told),
+                Ok(FeedEvent::Gone(why)) => view.gone = Some(why),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
                     return Err(format!("{url}: nobody reads the stream any more"));
