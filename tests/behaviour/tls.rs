@@ -189,6 +189,50 @@ fn keys_are_changed_by_a_reload() {
 }
 
 #[test]
+fn certificates_may_be_named_by_variables() {
+    let site = Site::new();
+    let (a, b) = (Certificate::of("a.example"), Certificate::of("b.example"));
+    for (name, made) in [("a.example", &a), ("b.example", &b)] {
+        site.file(&format!("{name}.crt"), &made.certificate);
+        site.file(&format!("{name}.key"), &made.key);
+    }
+    let server = Server::start_on(
+        site,
+        "",
+        "map $ssl_server_name $key { default html/$ssl_server_name.key; }
+         server { listen 127.0.0.1:%PORT% ssl; ssl_certificate html/$ssl_server_name.crt; ssl_certificate_key $key;
+             return 200 \"$ssl_server_name $ssl_session_reused\"; }
+         server { listen 127.0.0.1:%PORT1% ssl; ssl_certificate html/$ssl_server_name.crt; ssl_certificate_key $key;
+             ssl_certificate_cache max=2 valid=1m; return 200 kept; }",
+    );
+    let client = TlsClient::new(None);
+    let get = |port, name| client.get(server.site().port(port), name, "/");
+    for port in [0, 1] {
+        assert!(get(port, "a.example").unwrap().is_shown(&a));
+        assert!(get(port, "b.example").unwrap().is_shown(&b));
+    }
+    assert_eq!(get(0, "a.example").unwrap().reply.text(), "a.example r");
+    assert!(get(0, "c.example").is_err());
+    server.wait_for("cannot load certificate", "a certificate that is not there");
+    let log = server.error_log();
+    assert!(
+        log.contains("html/c.example.crt\": BIO_new_file() failed"),
+        "{log}"
+    );
+    server.file("a.example.crt", &b.certificate);
+    server.file("a.example.key", &b.key);
+    // Each by a client without a session.
+    let get = |port| {
+        let fresh = TlsClient::new(None);
+        fresh
+            .get(server.site().port(port), "a.example", "/")
+            .unwrap()
+    };
+    assert!(get(0).is_shown(&b), "read for each handshake");
+    assert!(get(1).is_shown(&a), "kept for a minute");
+}
+
+#[test]
 fn what_cannot_be_used_is_told_with_nginxs_sentence() {
     let (site, ..) = site();
     site.secret("empty", "");

@@ -134,6 +134,22 @@ impl Client {
         }
     }
 
+    /// The same connection's client in its handshake, as far as that has come.
+    #[must_use]
+    pub fn in_handshake(&self, tls: ClientTls) -> Self {
+        Self {
+            loop_: Rc::clone(&self.loop_),
+            http: Rc::clone(&self.http),
+            listener: Arc::clone(&self.listener),
+            requests: self.requests.clone(),
+            proxied: self.proxied.clone(),
+            tls: OnceCell::from(Rc::new(tls)),
+            is_plain_on_tls: Cell::new(false),
+            entry: self.entry.clone(),
+            ..*self
+        }
+    }
+
     /// Records the client that a proxy named.
     pub fn set_proxied(&self, said: Box<ProxyProtocol>) {
         // There is only one header.

@@ -5,9 +5,11 @@
 //! `client_header_timeout`, however it is cut into pieces; what an unfinished one holds is bounded by the crate `tls`.
 
 mod counters;
+mod named;
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use logs::Level;
 use logs::wall_clock::Moment;
 use runtime::timing::poll_timing;
 use runtime::{Waiting, cpu_pool};
+use tls::certificates::Certificates;
 use tls::handshake::{Accepted, Complete, Handshake, NeedsInput};
 use tls::hello::FirstByte;
 use tls::verify::{Purpose, Trust, Verdict};
@@ -27,7 +30,7 @@ use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
 use crate::route::ServerId;
 use crate::settings::Settings;
-use crate::tls::{ClientTls, ServerTls};
+use crate::tls::{ClientTls, NamedCertificates, ServerTls};
 use crate::transport::http1::Link;
 
 pub use counters::METRICS;
@@ -74,7 +77,7 @@ pub async fn run(link: &mut Link, client: &Client) -> bool {
         client,
         settings,
         entry,
-        number: generation.number,
+        generation: &generation,
         until_ms: loop_clock::monotonic_ms() + timeout.duration().as_millis() as u64,
     };
     let shaken = place.wait_for(Waiting::New, pin!(endpoint.run())).await;
@@ -167,6 +170,8 @@ fn worked_here(waiting: NeedsInput) -> Worked {
 struct Offer {
     /// What its handshake uses; `None`: it is refused.
     handshakes: Option<Arc<configure::Server>>,
+    /// The certificates that are read now.
+    named: Option<Arc<NamedCertificates>>,
     /// Whether that is `ssl_reject_handshake`.
     rejects: bool,
 }
@@ -178,8 +183,7 @@ struct Endpoint<'a> {
     settings: &'a Settings,
     /// The entry of the listening table.
     entry: usize,
-    /// The number of the configuration.
-    number: u64,
+    generation: &'a Rc<Generation>,
     /// When the time for the handshake is over, in the loop's milliseconds.
     until_ms: u64,
 }
@@ -200,7 +204,17 @@ impl Endpoint<'_> {
         let Some(handshakes) = offer.handshakes else {
             return Err(self.refuse(accepted, offer.rejects).await);
         };
-        let (complete, verdict) = self.negotiate(accepted, handshakes).await?;
+        let mut certificates = None;
+        if let Some(named) = &offer.named {
+            let to_server = (self.generation, server);
+            let read = named::certificates(self.client, to_server, accepted.hello(), named);
+            // Boxed: few servers have such names.
+            certificates = Box::pin(read).await;
+            if certificates.is_none() {
+                return Err(self.refuse(accepted, false).await);
+            }
+        }
+        let (complete, verdict) = self.negotiate(accepted, handshakes, certificates).await?;
         Ok(self.finish(*complete, verdict, server))
     }
 
@@ -257,6 +271,7 @@ impl Endpoint<'_> {
         let handshakes = tls.and_then(|tls| tls.handshakes.clone());
         let offer = Offer {
             handshakes: handshakes.filter(|_| !rejects),
+            named: tls.and_then(|tls| tls.named.clone()),
             rejects,
         };
         (server, offer)
@@ -278,9 +293,11 @@ impl Endpoint<'_> {
         &mut self,
         accepted: Accepted,
         handshakes: Arc<configure::Server>,
+        certificates: Option<Arc<Certificates>>,
     ) -> Result<(Box<Complete>, Verdict), Fault> {
         let trust = handshakes.trust().cloned();
-        let choose = move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, None, outgoing);
+        let choose =
+            move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, certificates, outgoing);
         let mut worked = self.work(trust.clone(), choose).await?;
         loop {
             let mut waiting = match self.send_of(worked).await? {
@@ -336,7 +353,7 @@ impl Endpoint<'_> {
             facts: complete.facts,
             hello: complete.hello,
             verdict,
-            server: Cell::new((self.number, server)),
+            server: Cell::new((self.generation.number, server)),
             is_early: Cell::new(is_early),
         });
         outcome

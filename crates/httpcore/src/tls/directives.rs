@@ -40,12 +40,13 @@ directives! {
     pub struct TlsSettings in Server {
         /// Sets a file of PEM with the server's certificate and, behind it, the certificates between it and an authority. It may
         /// be repeated for keys of other kinds. `data:` in front of PEM takes the text itself. The master reads it, so that
-        /// the worker's user needs no right to it; relative names start at the configuration's directory.
+        /// the worker's user needs no right to it; relative names start at the configuration's directory. A name may have
+        /// variables (`$ssl_server_name`): then the worker reads the files in each handshake, in a pool.
         ssl_certificate: List<Placed<Template>> = none, [HTTP | SERVER] 1, syntax "file";
         /// Sets a file of PEM with the key of the certificate; the first one is the first certificate's, and so on. `data:` in
         /// front of PEM takes the text itself. `engine:` and `store:` are refused.
         ssl_certificate_key: List<Placed<Template>> = none, [HTTP | SERVER] 1, syntax "file";
-        /// Keeps certificates and keys whose names have variables.
+        /// Keeps certificates and keys whose names have variables. A key under a password is not kept.
         ssl_certificate_cache: OrOff<CertificateCache> = "off", [HTTP | SERVER] 1..=3;
         /// Sets a file with passwords of keys, one a line, which are tried in order.
         ssl_password_file: Option<Placed<PathText>> = none, [HTTP | SERVER] 1, syntax "file";

@@ -21,6 +21,7 @@ use tls::verify::Trust;
 
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::full_name;
+use super::named_certificates::NamedCertificates;
 use super::server_tls::ServerTls;
 use super::values::{OwnCache, SharedZone};
 use super::zones;
@@ -83,6 +84,7 @@ impl<'a> Making<'a> {
     ) -> Result<Option<ServerTls>, Error> {
         let made = ServerTls {
             handshakes: None,
+            named: None,
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,
         };
@@ -90,11 +92,13 @@ impl<'a> Making<'a> {
             let is_any = made.rejects || made.verify != VerifyClient::Off;
             return Ok(is_any.then_some(made));
         }
-        let options = self.options(settings, has_http2, scope)?;
+        let named = self.named(settings)?;
+        let options = self.options(settings, named.as_ref(), has_http2, scope)?;
         let server = Server::new(options).map_err(|error| at(settings, &error))?;
         self.warn_of_groups(settings, &server, scope);
         Ok(Some(ServerTls {
             handshakes: Some(Arc::new(server)),
+            named: named.map(Arc::new),
             ..made
         }))
     }
@@ -102,18 +106,22 @@ impl<'a> Making<'a> {
     fn options(
         &mut self,
         settings: &TlsSettings,
+        named: Option<&NamedCertificates>,
         has_http2: bool,
         scope: &mut Scope,
     ) -> Result<ServerOptions, Error> {
         let commands = self.commands(settings)?;
         let protocols = self.protocols(settings, scope)?;
-        let pairs = self.certificates(settings, &commands)?;
+        let pairs = match named {
+            None => self.certificates(settings, &commands)?,
+            Some(_) => Vec::new(),
+        };
         let judging = self.judging(settings)?;
         refuse_ocsp(settings)?;
         self.check_parameters(settings, scope)?;
         let (sessions, zone) = self.sessions(settings)?;
         let tickets = self.tickets(settings, zone.as_ref())?;
-        let context = context(&pairs, &judging.parts);
+        let context = context(&pairs, named, &judging.parts);
         let schemes = commands.signature_schemes.clone().unwrap_or_default();
         let text = |value: &Placed<Bytes>| String::from_utf8_lossy(&value.value).into_owned();
         Ok(ServerOptions {
@@ -179,6 +187,39 @@ impl<'a> Making<'a> {
         self.warn(settings.ssl_ecdh_curve.error(sentence), scope);
     }
 
+    /// The certificates that are read in each handshake; `None`: no name has a variable.
+    fn named(&self, settings: &TlsSettings) -> Result<Option<NamedCertificates>, Error> {
+        check_keys(settings)?;
+        let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+        let lines = certificates.iter().zip(keys.iter());
+        let lines = lines.map(|(certificate, key)| (&certificate.value, &key.value));
+        let is_fixed =
+            |line: (&Template, &Template)| line.0.literal().is_some() && line.1.literal().is_some();
+        if lines.clone().all(is_fixed) {
+            return Ok(None);
+        }
+        let lines: Vec<_> = lines
+            .map(|(certificate, key)| (certificate.clone(), key.clone()))
+            .collect();
+        let passwords = self.passwords(settings)?;
+        let commands = self.commands(settings)?;
+        if commands.certificate.is_some() {
+            let place = settings.ssl_conf_command.last();
+            let place = place.and_then(|line| line.place.as_ref());
+            let sentence =
+                "\"ssl_conf_command Certificate\" is not built beside certificates with variables";
+            return Err(placed(sentence.to_owned(), place));
+        }
+        let cache = settings.ssl_certificate_cache.on();
+        Ok(Some(NamedCertificates::new(
+            lines,
+            self.conf_prefix,
+            passwords,
+            &commands,
+            cache,
+        )))
+    }
+
     /// The certificates with their keys, at least one.
     fn certificates(
         &mut self,
@@ -186,23 +227,14 @@ impl<'a> Making<'a> {
         commands: &Commands,
     ) -> Result<Vec<Pair>, Error> {
         let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
-        let last = certificates
-            .last()
-            .filter(|_| keys.len() < certificates.len());
-        if let Some(last) = last {
-            let name = String::from_utf8_lossy(last.value.source());
-            let sentence =
-                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
-            return Err(last.error(sentence));
-        }
         let mut pairs = Vec::new();
         for (certificate, key) in certificates.iter().zip(keys.iter()) {
             if pairs.len() == CERTIFICATES_MAX {
                 let sentence = format!("more than {CERTIFICATES_MAX} certificates of a server");
                 return Err(certificate.error(sentence));
             }
-            let names = (literal(certificate)?, literal(key)?);
-            let pair = self.pair(settings, (&names.0, &names.1))?;
+            let names = (&certificate.value.source()[..], &key.value.source()[..]);
+            let pair = self.pair(settings, names)?;
             pairs.push(pair.map_err(|error| {
                 let is_about_key = matches!(
                     error,
@@ -371,10 +403,16 @@ impl<'a> Making<'a> {
     }
 }
 
-/// A name without variables.
-fn literal(line: &Placed<Template>) -> Result<Bytes, Error> {
-    let name = line.value.literal().cloned();
-    name.ok_or_else(|| line.error("certificates and keys with variables are not built yet"))
+/// Checks that every certificate has a key.
+fn check_keys(settings: &TlsSettings) -> Result<(), Error> {
+    let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+    let last = certificates.last();
+    let Some(last) = last.filter(|_| keys.len() < certificates.len()) else {
+        return Ok(());
+    };
+    let name = String::from_utf8_lossy(last.value.source());
+    let sentence = format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
+    Err(last.error(sentence))
 }
 
 fn refuse_ocsp(settings: &TlsSettings) -> Result<(), Error> {
@@ -396,9 +434,15 @@ fn sizes(settings: &TlsSettings) -> Sizes {
     }
 }
 
-fn context(pairs: &[Pair], parts: &[Vec<u8>]) -> Context {
+/// What sessions are made in: of certificates, or of their names where those have variables.
+fn context(pairs: &[Pair], named: Option<&NamedCertificates>, parts: &[Vec<u8>]) -> Context {
     let certificates = pairs.iter().filter_map(|pair| pair.cert.first());
-    let certificates: Vec<&[u8]> = certificates.map(|der| der.as_ref()).collect();
+    let names = named.map_or(&[][..], |named| &named.lines);
+    let names = names
+        .iter()
+        .map(|(certificate, _)| &certificate.source()[..]);
+    let certificates = certificates.map(|der| der.as_ref()).chain(names);
+    let certificates: Vec<&[u8]> = certificates.collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     sessions::context(PROTOCOL, &certificates, &parts)
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tls::configure;
 
 use super::directives::VerifyClient;
+use super::named_certificates::NamedCertificates;
 
 /// TLS of one `server` block.
 #[derive(Debug)]
 pub struct ServerTls {
     /// What its handshakes use; `None`: it has no certificate, so those of the default server of the address are used.
     pub handshakes: Option<Arc<configure::Server>>,
+    /// The certificates that are read in each handshake, where their names have variables.
+    pub named: Option<Arc<NamedCertificates>>,
     /// `ssl_reject_handshake`.
     pub rejects: bool,
     /// `ssl_verify_client`: whether its requests need a client's certificate.

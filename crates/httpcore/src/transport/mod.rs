@@ -127,6 +127,12 @@ impl Transport {
         }))
     }
 
+    /// The transport of what is no request and asks for the values of variables.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::None(Detached::new(Leave::default()))
+    }
+
     /// As [`Transport::detached`], for this request itself: what is shown of the transport stays the same.
     #[must_use]
     pub fn stand_in(&self) -> Self {
