@@ -186,3 +186,99 @@ fn a_server_that_leaves_finishes_what_it_has_begun() {
     assert_eq!(client.reply(stream).body.len(), 1 << 20);
     client.read_to_end();
 }
+
+#[test]
+fn old_forms_are_warned_of() {
+    let server = Server::start(
+        "http2_idle_timeout 3m; server { listen 127.0.0.1:%PORT% http2; http2_push off; location / { return 200 $http2; } }",
+    );
+    let (_, told) = server.site().run(&["-t"]);
+    for sentence in [
+        "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead",
+        "the \"http2_idle_timeout\" directive is obsolete, use the \"keepalive_timeout\" directive instead",
+        "the \"http2_push\" directive is obsolete, ignored",
+    ] {
+        assert!(told.contains(sentence), "{told}");
+    }
+    let mut client = server.connect_http2();
+    let stream = client.get("/");
+    assert_eq!(client.reply(stream).text(), "h2c");
+}
+
+#[test]
+fn a_body_ends_with_the_frame_that_says_so() {
+    let origin = Origin::start(|request| Answer::ok(&request.body));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; client_body_buffer_size 10;
+         location / {{ add_header In-File \"-$request_body_file\"; proxy_pass http://127.0.0.1:{}; }} }}",
+        origin.port()
+    ));
+    let mut client = server.connect_http2();
+    let stream = client.begin("POST", "/", &[("content-length", "10")], false);
+    client.body(stream, b"01234", false);
+    client.body(stream, b"56789", false);
+    client.body(stream, b"", true);
+    let reply = client.reply(stream);
+    assert_eq!(
+        (reply.text().as_str(), reply.header("in-file")),
+        ("0123456789", Some("-"))
+    );
+}
+
+#[test]
+fn a_flood_ends_its_connection_alone() {
+    let server = Server::start(BASE);
+    // PING, PRIORITY and SETTINGS frames, many more than are of use, and none of the answers read.
+    let ping = b"\0\0\x08\x06\0\0\0\0\0abcdefgh".as_slice();
+    let priority = b"\0\0\x05\x02\0\0\0\0\x05\0\0\0\0\x01";
+    let settings = b"\0\0\0\x04\0\0\0\0\0";
+    let empty = b"\0\0\0\0\0\0\0\0\x01";
+    for (frame, count) in [(ping, 70_000), (priority, 200), (settings, 200)] {
+        let mut client = server.connect_http2();
+        client.send(&frame.repeat(count));
+        client.read_to_end();
+        assert_eq!(client.goaway.expect("it was told").1.0, 11, "{frame:?}");
+    }
+    let mut client = server.connect_http2();
+    let stream = client.begin("POST", "/ret", &[], false);
+    client.send(&empty.repeat(200));
+    client.read_to_end();
+    assert_eq!(client.goaway.expect("it was told").1.0, 11);
+    let _ = client.reply(stream);
+    let mut client = server.connect_http2();
+    client.consumes = true;
+    let stream = client.get("/ret");
+    assert_eq!(client.reply(stream).status, 200);
+    server.wait_for("client sent too many frames without use", "the flood");
+}
+
+#[test]
+fn rapid_resets_end_their_connection() {
+    let origin = Origin::start(|_| Answer::ok("late"));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+        origin.port()
+    ));
+    let mut client = server.connect_http2();
+    client.read();
+    for _ in 0..150 {
+        let stream = client.get("/");
+        client.cancel(stream);
+    }
+    client.read_to_end();
+    assert_eq!(client.goaway.expect("it was told").1.0, 11);
+    server.wait_for("client had too many streams reset", "the resets");
+}
+
+#[test]
+fn connect_is_refused() {
+    let server = Server::start(BASE);
+    let mut client = server.connect_http2();
+    let stream = client.begin("CONNECT", "/", &[], true);
+    let reply = client.reply(stream);
+    assert!(
+        reply.status == 405 || reply.status == 400,
+        "{}",
+        reply.status
+    );
+}

@@ -224,7 +224,9 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
         wire::Error::Body(BodyFault::TooLarge { .. }) => {
             (Level::Error, Outcome::Failed(Failure::new(413)))
         }
-        wire::Error::Body(BodyFault::Framing) => (Level::Error, Outcome::Failed(Failure::new(400))),
+        wire::Error::Body(BodyFault::Framing | BodyFault::Malformed) => {
+            (Level::Error, Outcome::Failed(Failure::new(400)))
+        }
         // The client is not there to read a response.
         _ => (Level::Info, Outcome::Close(400)),
     };

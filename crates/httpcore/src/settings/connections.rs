@@ -8,6 +8,8 @@ use message::Method;
 
 use crate::user_agent::Browser;
 
+use super::http2::{Push, PushPreload};
+
 /// `keepalive_timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepaliveTimeout {
@@ -111,6 +113,10 @@ directives! {
         /// Sets the maximum size of the frames that a response's body is sent in over HTTP/2; they never get larger than
         /// 16k.
         http2_chunk_size: ChunkSize = "8k", [HTTP | SERVER | LOCATION] 1;
+        /// Obsolete and without effect: nothing is pushed.
+        http2_push: Option<Push> = none, [HTTP | SERVER | LOCATION] 1, syntax "uri | off";
+        /// Obsolete and without effect: nothing is pushed.
+        http2_push_preload: Option<PushPreload> = none, [HTTP | SERVER | LOCATION] FLAG, syntax "on | off";
     }
 }
 

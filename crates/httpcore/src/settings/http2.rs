@@ -24,7 +24,54 @@ directives! {
         http2_body_preread_size: Preread = "64k", [HTTP | SERVER] 1;
         /// Limits the number of bytes that are read of a connection at once; never more than 128k.
         http2_recv_buffer_size: Received = "256k", [HTTP] 1;
+        /// Obsolete and without effect: `keepalive_timeout` limits the time.
+        http2_idle_timeout: Option<IdleTimeout> = none, [HTTP | SERVER] 1, syntax "time";
+        /// Obsolete and without effect: nothing is pushed.
+        http2_max_concurrent_pushes: Option<MaxConcurrentPushes> = none, [HTTP | SERVER] 1, syntax "number";
+        /// Obsolete and without effect: `large_client_header_buffers` limits the size.
+        http2_max_field_size: Option<MaxFieldSize> = none, [HTTP | SERVER] 1, syntax "size";
+        /// Obsolete and without effect: `large_client_header_buffers` limits the size.
+        http2_max_header_size: Option<MaxHeaderSize> = none, [HTTP | SERVER] 1, syntax "size";
+        /// Obsolete and without effect: `keepalive_requests` limits the number.
+        http2_max_requests: Option<MaxRequests> = none, [HTTP | SERVER] 1, syntax "number";
+        /// Obsolete and without effect: `client_header_timeout` limits the time.
+        http2_recv_timeout: Option<ReceiveTimeout> = none, [HTTP | SERVER] 1, syntax "time";
     }
+}
+
+/// The values of directives that nginx has given up: each says so, and has no effect.
+macro_rules! obsolete {
+    ($($id:ident $sentence:literal)*) => {$(
+        #[doc = concat!("A directive without effect: ", $sentence, ".")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $id;
+
+        impl Value for $id {
+            const SYNTAX: &'static str = "value";
+
+            fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+                scope.warn(args[0].error(&Problem::new($sentence)));
+                Ok(Self)
+            }
+
+            // As nginx, it may stand several times.
+            fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+                *slot = Some(Self::parse(args, scope)?);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+obsolete! {
+    IdleTimeout "the \"http2_idle_timeout\" directive is obsolete, use the \"keepalive_timeout\" directive instead"
+    MaxConcurrentPushes "the \"http2_max_concurrent_pushes\" directive is obsolete, ignored"
+    MaxFieldSize "the \"http2_max_field_size\" directive is obsolete, use the \"large_client_header_buffers\" directive instead"
+    MaxHeaderSize "the \"http2_max_header_size\" directive is obsolete, use the \"large_client_header_buffers\" directive instead"
+    MaxRequests "the \"http2_max_requests\" directive is obsolete, use the \"keepalive_requests\" directive instead"
+    ReceiveTimeout "the \"http2_recv_timeout\" directive is obsolete, use the \"client_header_timeout\" directive instead"
+    Push "the \"http2_push\" directive is obsolete, ignored"
+    PushPreload "the \"http2_push_preload\" directive is obsolete, ignored"
 }
 
 impl Http2Settings {

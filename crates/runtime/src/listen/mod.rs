@@ -179,7 +179,8 @@ impl Listen {
         match (name, value) {
             ("default_server" | "default", None) => self.is_default = true,
             ("ssl", None) => self.protocols.has_ssl = true,
-            ("http2" | "quic", None) => return Err(not_built(name)),
+            ("http2", None) => self.protocols.has_http2 = true,
+            ("quic", None) => return Err(not_built(name)),
             ("bind", None) => self.is_set = true,
             ("reuseport", None) => (options.reuseport, self.is_set) = (true, true),
             ("deferred", None) => (options.deferred, self.is_set) = (true, true),
@@ -242,7 +243,6 @@ fn not_built(name: &str) -> String {
 /// The module of nginx that a parameter asks for.
 fn module_of(name: &str) -> &'static str {
     match name {
-        "http2" => "http_v2",
         "quic" => "http_v3",
         _ => "",
     }

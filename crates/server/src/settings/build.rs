@@ -318,6 +318,10 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
                     None => problem,
                 })
             })?;
+            if listen.protocols.has_http2 {
+                let sentence = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
+                scope.warn(line.error(&Problem::new(sentence)));
+            }
             server.listens.push((listen, line));
         } else if !read_level(&mut server.raw, &mut server.own, line, scope)? {
             server.lines.push(line);
@@ -367,9 +371,9 @@ fn finish_server(
     let settings = &mut unfinished.settings;
     let id = ServerId::try_from(settings.servers.len()).expect("SERVERS_MAX is far lower");
     let groups = ServerGroups::finish(ServerGroups::merge(server, block.raw), scope)?;
-    let tls = making
-        .server(&groups.tls, groups.http2.http2, scope)?
-        .map(Arc::new);
+    let mut listens = block.listens.iter();
+    let has_http2 = groups.http2.http2 || listens.any(|(listen, _)| listen.protocols.has_http2);
+    let tls = making.server(&groups.tls, has_http2, scope)?.map(Arc::new);
     let finished = Arc::unwrap_or_clone(groups.server);
     finished.check()?;
     listen_for(

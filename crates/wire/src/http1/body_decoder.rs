@@ -25,6 +25,9 @@ pub enum BodyFault {
     /// Not chunked as announced. Answered with 400.
     #[error("client sent invalid chunked body")]
     Framing,
+    /// Not as its head announced it (HTTP/2). Answered with 400.
+    #[error("client sent a body that is not as announced")]
+    Malformed,
     /// More than the limit. Answered with 413.
     #[error("client intended to send too large chunked body: {received}+{size} bytes")]
     TooLarge {

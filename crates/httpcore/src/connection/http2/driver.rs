@@ -430,6 +430,10 @@ impl<'a> Driver<'a> {
         };
         match wait {
             Wait::Frame => server.settings.client_header_timeout.duration(),
+            // As for the first request of an HTTP/1 connection.
+            Wait::Request if self.client.requests.get() == 0 => {
+                server.settings.client_header_timeout.duration()
+            }
             Wait::Request | Wait::Nothing => {
                 let location = generation.settings.location(server.location);
                 Duration::from_millis(location.settings.keepalive.keepalive_timeout.timeout_ms)

@@ -246,6 +246,12 @@ impl Http2Connection {
         Some(rest)
     }
 
+    /// Gives the client room for so many bytes of a body.
+    pub(super) fn widen(&self, key: StreamKey, window: u32) {
+        self.with_session(|session| session.widen(key, window));
+        self.wake_driver();
+    }
+
     /// Uses the session to send; returns the number of bytes that the output grew by.
     pub(super) fn send<T>(
         &self,

@@ -31,6 +31,9 @@ use super::{BodyStop, Extent, Piece, Unsent};
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
 
+/// The window of a stream whose body is being read, in bytes, unless `http2_body_preread_size` is more.
+const UPLOAD_WINDOW: u32 = 256 << 10;
+
 /// The mark of the end of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -47,8 +50,8 @@ pub struct Http2 {
     connection: Rc<Http2Connection>,
     key: StreamKey,
     timer: Timer,
-    /// Whether the length of the request's body was announced.
-    has_length: bool,
+    /// The announced length of the request's body in bytes.
+    length: Option<u64>,
     /// Maximum size of a request's body without an announced length, in bytes; 0: none.
     limit: u64,
     /// Bytes of the request's body that were read.
@@ -56,7 +59,8 @@ pub struct Http2 {
     /// Whether `100 Continue` was sent, or is not to be any more.
     is_invited: bool,
     is_persistent: bool,
-    has_body: bool,
+    /// Whether the client has the room of a body that is being read.
+    is_wide: bool,
     /// Maximum payload of a frame of the body, in bytes.
     frame_max: usize,
     end: Cell<End>,
@@ -72,12 +76,15 @@ impl Http2 {
             timer: connection.owner.wheel.timer(),
             connection,
             key,
-            has_length: matches!(head.framing, Framing::Length(_)),
+            length: match head.framing {
+                Framing::Length(length) => Some(length),
+                Framing::None | Framing::Chunked => None,
+            },
             limit: 0,
             received: 0,
             is_invited: false,
             is_persistent: true,
-            has_body: true,
+            is_wide: false,
             frame_max: PAYLOAD_MAX,
             end: Cell::new(End::Explicit),
             sent: Cell::new(0),
@@ -122,7 +129,7 @@ impl Http2 {
         let before = out.len();
         let rest = self.connection.read(self.key, out);
         let count = (out.len() - before) as u64;
-        if !self.has_length && self.limit != 0 && self.received + count > self.limit {
+        if self.length.is_none() && self.limit != 0 && self.received + count > self.limit {
             out.truncate(before);
             return Err(wire::Error::Body(BodyFault::TooLarge {
                 received: self.received,
@@ -132,8 +139,18 @@ impl Http2 {
         self.received += count;
         match rest {
             None => Err(wire::Error::Closed),
-            Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Framing)),
+            Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Malformed)),
             Some(rest) => Ok(count > 0 || rest == Rest::Nothing),
+        }
+    }
+
+    /// Gives the client more room for a body that is read now, unless it is short.
+    fn widen(&mut self) {
+        let is_long = self
+            .length
+            .is_none_or(|length| length > u64::from(UPLOAD_WINDOW) / 4);
+        if !std::mem::replace(&mut self.is_wide, true) && is_long {
+            self.connection.widen(self.key, UPLOAD_WINDOW);
         }
     }
 
@@ -142,14 +159,17 @@ impl Http2 {
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), wire::Error>> {
-        match self.read_into(out) {
-            Ok(false) => {
-                self.connection.watch(self.key, context);
-                Poll::Pending
-            }
-            Ok(true) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
+        self.widen();
+        let has_more = match self.read_into(out) {
+            Ok(has_more) => has_more,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        // The end may come behind the last byte: whoever reads that learns that it is the last one.
+        if has_more && (self.length != Some(self.received) || self.is_body_over()) {
+            return Poll::Ready(Ok(()));
         }
+        self.connection.watch(self.key, context);
+        Poll::Pending
     }
 
     pub(super) async fn read_body(
@@ -220,7 +240,6 @@ impl Http2 {
     /// The end of a body goes with its last byte, where its length is known, else with an empty frame or trailers.
     pub(super) fn frame(&mut self, response: &mut Response, extent: &Extent) -> bool {
         self.is_invited = true;
-        self.has_body = extent.has_body;
         self.frame_max = extent.frame_max;
         let length = match (&response.body, response.content_length) {
             _ if extent.has_trailers => None,

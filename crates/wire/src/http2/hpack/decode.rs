@@ -1,12 +1,13 @@
 //! Decodes header blocks into lines of a head (RFC 7541, 3 and 6).
 //!
 //! Each field is appended to the caller's buffer as `name: value CRLF`: from a table as one copy, from a literal
-//! straight out of its Huffman code. Not here: what the fields mean. Invariant: limits are counted while decoding, with
-//! 32 bytes for each field, so that a block never grows beyond them, whatever it refers to (CVE-2026-49975).
+//! straight out of its Huffman code. Not here: what the fields mean. Invariant: limits are counted while decoding,
+//! so that a block never grows beyond them, whatever it refers to (CVE-2026-49975); the number of fields is the caller's
+//! to limit.
 
 use message::Span;
 
-use super::dynamic_table::{DynamicTable, ENTRY_OVERHEAD, TABLE_SIZE_MAX};
+use super::dynamic_table::{DynamicTable, TABLE_SIZE_MAX};
 use super::static_table::{STATIC_LEN, STATIC_TABLE};
 use super::{HpackFault, huffman, integer};
 use crate::http2::field_class::{NameKind, is_value_valid};
@@ -16,8 +17,7 @@ use crate::http2::field_class::{NameKind, is_value_valid};
 pub struct BlockLimits {
     /// Maximum length in bytes of a name or value as it was sent (`large_client_header_buffers`, its size).
     pub string_max: usize,
-    /// Maximum sum in bytes of all names and values, and 32 for each field (`large_client_header_buffers`, number times
-    /// size).
+    /// Maximum sum in bytes of all names and values (`large_client_header_buffers`, number times size).
     pub block_max: usize,
 }
 
@@ -185,7 +185,7 @@ impl BlockDecoder<'_> {
     fn count(&mut self, len: usize) -> Result<(), HpackFault> {
         self.left = self
             .left
-            .checked_sub(len + ENTRY_OVERHEAD)
+            .checked_sub(len)
             .ok_or(HpackFault::BlockTooLarge)?;
         Ok(())
     }

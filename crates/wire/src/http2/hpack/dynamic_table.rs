@@ -12,7 +12,7 @@ use crate::http2::field_class::NameKind;
 /// never raised here.
 pub const TABLE_SIZE_MAX: usize = 4096;
 /// Bytes counted for an entry beside its name and value (RFC 7541, 4.1).
-pub const ENTRY_OVERHEAD: usize = 32;
+const ENTRY_OVERHEAD: usize = 32;
 /// Bytes of evicted lines that are left in place at least, before the rest is moved.
 const DEAD_MIN: usize = 512;
 
