@@ -326,6 +326,29 @@ fn redirects_are_rewritten() {
 }
 
 #[test]
+fn uwsgi_goes_over_tls() {
+    // The packet's parameters end with an empty line of ours.
+    let origin = origin(|request| {
+        let is_uwsgi = request.head.contains("REQUEST_URI");
+        let answer = format!("Status: 201 Created\r\n\r\n{is_uwsgi}");
+        TlsAnswer::Close(answer.into_bytes())
+    });
+    let text =
+        "uwsgi_param REQUEST_URI $request_uri; uwsgi_string \"\r\n\r\n\"; uwsgi_ssl_server_name on;
+         server { listen 127.0.0.1:%PORT%;
+            location / { uwsgi_pass suwsgi://%P%; uwsgi_ssl_name name.test; }
+            location /named { set $to suwsgi://%P%; uwsgi_pass $to; } }";
+    let address = format!("127.0.0.1:{}", origin.port());
+    let server = server(&origin, &[], &text.replace("%P%", &address));
+    for (path, name) in [("/", Some("name.test")), ("/named", None)] {
+        let reply = server.get(path);
+        assert_eq!((reply.status, &reply.text()[..]), (201, "true"), "{path}");
+        let shaken = origin.handshakes().pop();
+        assert_eq!(shaken.and_then(|one| one.name).as_deref(), name, "{path}");
+    }
+}
+
+#[test]
 fn wrong_configurations_are_refused() {
     let Pem { certificate, .. } = Authority::new("ca").issue("a");
     for (lines, said) in [

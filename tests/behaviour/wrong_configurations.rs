@@ -337,16 +337,6 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
             "let the TLS terminator in front speak it",
         ),
         (
-            "server { listen 127.0.0.1:%PORT%; location / { proxy_pass https://a; } }",
-            "https protocol requires SSL support",
-            "pass requests on without TLS",
-        ),
-        (
-            "server { location / { proxy_pass https://127.0.0.1; } }",
-            "https protocol requires SSL support",
-            "TLS to other servers is not built yet: pass requests on without TLS",
-        ),
-        (
             "server { location / { memcached_pass 127.0.0.1:11211; } }",
             "\"memcached_pass\" directive of nginx is not built yet",
             "keep its answers with \"proxy_cache\"",

@@ -283,7 +283,7 @@ fn named_certificates_are_kept_for_a_while() {
         files.write(&format!("{name}.key"), &made.key);
     }
     let (second, begun) = (Duration::from_secs(1), Instant::now());
-    let cache = CertificateCache::new(2, 100 * second, 10 * second);
+    let cache = CertificateCache::new(4, 100 * second, 10 * second);
     let fetch = |name: &str, after: u32| {
         let names = (format!("{name}.crt"), format!("{name}.key"));
         let now = begun + after * second;

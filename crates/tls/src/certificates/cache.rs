@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 /// A cache of pairs by the names of certificate and key.
 pub struct CertificateCache {
+    /// Maximum number of pairs.
     max: usize,
     inactive: Duration,
     valid: Duration,
@@ -30,11 +31,12 @@ struct Entry {
 }
 
 impl CertificateCache {
-    /// With the values of `max=`, `inactive=` and `valid=`. A `max` of 0 keeps nothing.
+    /// With the values of `max=`, `inactive=` and `valid=`. As in nginx, `max` counts certificates and keys, of which a
+    /// pair has one each; 0 keeps nothing.
     #[must_use]
     pub fn new(max: usize, inactive: Duration, valid: Duration) -> Self {
         Self {
-            max,
+            max: max.div_ceil(2),
             inactive,
             valid,
             entries: Mutex::default(),
@@ -72,7 +74,9 @@ impl CertificateCache {
             _ => Arc::new(keys::pair(certificate, key, passwords, file)?),
         };
         // A key under a password is not kept, as in nginx: whoever takes the password away takes the key away.
-        if passwords.is_empty() {
+        if !passwords.is_empty() && keys::is_encrypted(key, file) {
+            self.entries.lock().remove(&names);
+        } else {
             self.keep(names, Arc::clone(&pair), stamps, now);
         }
         Ok(pair)

@@ -197,6 +197,20 @@ pub fn private_key(
     key.ok_or_else(|| broken(fault))
 }
 
+/// Whether the private key that `name` stands for is under a password.
+pub(crate) fn is_encrypted(name: &str, file: ReadFile<'_>) -> bool {
+    let Ok(text) = source::read(Kind::Key, name, file) else {
+        return false;
+    };
+    let text = Zeroizing::new(text.into_owned());
+    let blocks = pem::blocks(&text).unwrap_or_default();
+    let mut keys = blocks
+        .iter()
+        .filter(|block| block.label.ends_with("PRIVATE KEY"));
+    keys.next()
+        .is_some_and(|key| key.label == "ENCRYPTED PRIVATE KEY" || is_traditional(key))
+}
+
 /// What a block may be under one password after the other.
 fn plain_keys(
     block: Block<'_>,
