@@ -28,6 +28,7 @@ mod films;
 mod freshness;
 mod gateways;
 mod geo;
+mod grpc;
 mod headers;
 mod headers_more;
 mod host;

@@ -23,6 +23,7 @@ mod client;
 mod exposition;
 pub mod gateway;
 mod http2;
+pub mod http2_origin;
 mod origin;
 mod port;
 mod reply;

@@ -118,12 +118,12 @@ fn what_is_not_there_is_named_with_its_line() {
     let (status, said) = site.run(&["-t"]);
     assert!(!status.success());
     assert!(said.contains("nginx.conf:4"), "{said}");
-    let text = "events { }\nhttp {\n    server {\n        location /grpc {\n            grpc_pass 127.0.0.1:9000;\n        }\n    }\n}\n";
+    let text = "events { }\nhttp {\n    server {\n        location /memcached {\n            memcached_pass 127.0.0.1:9000;\n        }\n    }\n}\n";
     site.configure(text);
     let (status, said) = site.run(&["-t"]);
     assert!(!status.success());
     assert!(
-        said.contains("\"grpc_pass\"") && said.contains("nginx.conf:5"),
+        said.contains("\"memcached_pass\"") && said.contains("nginx.conf:5"),
         "{said}"
     );
 }

@@ -121,6 +121,11 @@ pub trait Source<F> {
         false
     }
 
+    /// Whether it takes the body of its request while it is read.
+    fn takes_request(&self) -> bool {
+        false
+    }
+
     /// The trailers; asked for once, after the end.
     fn trailers(&mut self) -> Vec<Header> {
         Vec::new()

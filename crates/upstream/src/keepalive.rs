@@ -65,6 +65,7 @@ pub enum Protocol {
     Fastcgi,
     Uwsgi,
     Scgi,
+    Http2,
 }
 
 /// The properties that a kept connection must have to be used.

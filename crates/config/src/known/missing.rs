@@ -48,14 +48,6 @@ static ALL: &[Missing] = &[
         variables: &[],
     },
     Missing {
-        what: "gRPC",
-        instead: "pass gRPC on by a server that speaks HTTP/2 to clients and servers (Envoy, HAProxy, nginx), beside Freewheel",
-        asked_by: "",
-        modules: &["http_grpc"],
-        names: &[],
-        variables: &[],
-    },
-    Missing {
         what: "memcached",
         instead: "let the application ask it, or keep its answers with `proxy_cache`",
         asked_by: "",

@@ -230,6 +230,12 @@ impl Inside {
         !self.body.is_over()
     }
 
+    /// Whether the body takes that of its request while it is read.
+    #[must_use]
+    pub fn takes_request(&self) -> bool {
+        matches!(&self.body, Body::Stream(source) if source.takes_request())
+    }
+
     /// The trailers of the body, after its end.
     pub fn trailers(&mut self) -> Vec<Header> {
         match &mut self.body {
@@ -359,6 +365,10 @@ impl<T: Filter> Source<Rc<OpenFile>> for Filtered<T> {
 
     fn is_over(&self) -> bool {
         self.is_over && self.out.is_empty() && !self.inside.may_have_trailers()
+    }
+
+    fn takes_request(&self) -> bool {
+        self.inside.takes_request()
     }
 
     fn trailers(&mut self) -> Vec<Header> {

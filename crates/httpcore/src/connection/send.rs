@@ -20,6 +20,7 @@ use wire::turn;
 use crate::Response;
 use crate::connection::absolute_redirect;
 use crate::request::Request;
+use crate::request_body::{self, Leaving};
 use crate::transport::{Extent, Head, Piece, Unsent};
 
 use super::finish::After;
@@ -406,10 +407,18 @@ fn is_without_answer(delivery: Delivery, error: &BodyError) -> bool {
 /// The next piece of a body. A response that an upstream sends for this client alone is given up when the client
 /// leaves.
 async fn next_piece(
-    request: &Request,
+    request: &mut Request,
     delivery: Delivery,
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
+    if let Body::Stream(source) = &stream
+        && source.takes_request()
+    {
+        let next = poll_fn(|cx| stream.poll_next(cx));
+        // Boxed: it is rare.
+        let next = Box::pin(request_body::alongside(request, Leaving::Ends, next)).await;
+        return next.map_err(|_| Stop::Logged);
+    }
     let mut left = pin!(request.transport.peer_closed());
     poll_fn(|cx| match stream.poll_next(cx) {
         Poll::Ready(next) => Poll::Ready(Ok(next)),

@@ -20,6 +20,8 @@ pub(super) enum Stop {
     Body(BodyError),
     /// The client closed while the response waited for its source.
     Left,
+    /// The client left, or the rest of its request is malformed; that is logged.
+    Logged,
 }
 
 impl From<wire::Error> for Stop {
@@ -33,7 +35,7 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     let mut after = After::Close;
     let is_ours = !matches!(
         stop,
-        Stop::Client(_) | Stop::Left | Stop::Disk(disk::Error::Socket(_))
+        Stop::Client(_) | Stop::Left | Stop::Logged | Stop::Disk(disk::Error::Socket(_))
     );
     match stop {
         Stop::Client(wire::Error::Timeout) => {
@@ -67,6 +69,7 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
             out.push(b'"');
         }),
         Stop::Left => request_body::log_left(request),
+        Stop::Logged => {}
         Stop::Body(BodyError::Logged | BodyError::Invalid) => {}
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())

@@ -45,7 +45,7 @@ pub(crate) struct Attempt {
     /// The connection, once there is one. Boxed: it is large, and handed on to the response's body.
     pub exchange: Option<Exchange>,
     /// The rest of the body, where the server answered before it had read all of it.
-    rest: Option<Box<Pieces>>,
+    pub rest: Option<Box<Pieces>>,
 }
 
 /// The reason why an attempt failed.
@@ -80,7 +80,7 @@ impl Attempt {
             like: ConnectionKey {
                 address: peer.address.clone(),
                 options: upstream_request.options,
-                protocol: upstream_request.family.protocol(),
+                protocol: upstream_request.passing.protocol(),
                 tls: upstream_request.tls.as_deref().cloned(),
                 owner: upstream_request.context.location,
             },
@@ -120,7 +120,7 @@ impl Attempt {
             .value
             .bytes();
         let exchange = match upstream_request.family {
-            Family::Proxy => connection.begin(
+            Family::Proxy if !upstream_request.passing.is_http2() => connection.begin(
                 upstream_request.head.clone(),
                 upstream_request.framing,
                 upstream_request.asked,

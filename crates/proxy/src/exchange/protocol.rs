@@ -28,6 +28,10 @@ pub(super) fn begin(
     head_bytes_max: usize,
 ) -> Exchange {
     let head = upstream_request.head.clone();
+    if upstream_request.passing.is_http2() {
+        let (asked, framing) = (upstream_request.asked, upstream_request.framing);
+        return connection.begin_http2(asked, &head, framing, head_bytes_max);
+    }
     if upstream_request.family != Family::Fastcgi {
         let reader = AnswerReader::of_gateway(upstream_request.asked, head_bytes_max);
         return connection.begin_with(head, BodyWriter::new(upstream_request.framing), reader);
@@ -55,9 +59,10 @@ pub(super) fn is_whole_wanted(upstream_request: &UpstreamRequest, head: &Respons
         .own::<ProxyAnswers>()
         .proxy_limit_rate;
     let may_be_whole = match upstream_request.family {
+        _ if upstream_request.passing.is_http2() => true,
         Family::Proxy => matches!(head.framing, ResponseFraming::Length(_)),
         // Its end may have come with it, whatever the head says.
-        Family::Fastcgi => true,
+        Family::Fastcgi | Family::Grpc => true,
         Family::Uwsgi | Family::Scgi => false,
     };
     rate.is_none() && head.status >= 200 && may_be_whole

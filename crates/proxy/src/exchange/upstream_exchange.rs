@@ -222,7 +222,8 @@ impl UpstreamExchange {
             true => exchange.ready_piece(),
             false => Bytes::new(),
         };
-        if exchange.is_ended() {
+        // Trailers come behind the body of a stream.
+        if exchange.is_ended() && !exchange.has_trailers() {
             response_body::settle(&one.upstream_request, &exchange, &mut choice, &progress);
             response_body::keep(&one.upstream_request, exchange, one.like);
             let body = UpstreamBody::Whole(begun);
@@ -235,10 +236,13 @@ impl UpstreamExchange {
             noted.bytes_received = received;
             noted.response_ms = Some(header_ms);
         });
+        let is_http2 = one.upstream_request.passing.is_http2();
+        let rest = one.rest.filter(|_| is_http2);
         let stream = BodyStream::new(BodyStart {
             upstream_request: one.upstream_request,
             exchange,
             begun,
+            rest,
             choice,
             like: one.like,
             name: one.name,

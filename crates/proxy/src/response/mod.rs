@@ -15,4 +15,5 @@ pub(crate) mod store;
 mod temp_file;
 pub(crate) mod to_client;
 pub(crate) mod upgrade;
+mod upload;
 pub(crate) mod upstream_response;

@@ -22,9 +22,11 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::response::read_ahead::ReadAhead;
+use crate::response::upload::Upload;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::files;
 use httpcore::request::Request;
+use httpcore::request_body::Pieces;
 use upstream::ConnectionKey;
 use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 
@@ -35,6 +37,8 @@ pub(crate) struct BodyStream {
     /// The exchange, until it has ended.
     exchange: Option<Exchange>,
     trailers: Vec<Header>,
+    /// The rest of the request's body, which is sent while the response is received (HTTP/2).
+    upload: Option<Box<Upload>>,
     /// A piece that was taken and returned.
     begun: Bytes,
     /// `proxy_limit_rate`.
@@ -54,6 +58,8 @@ pub(crate) struct BodyStart {
     pub exchange: Exchange,
     /// The part of the body that was read already.
     pub begun: Bytes,
+    /// The rest of the request's body, if it is still sent.
+    pub rest: Option<Box<Pieces>>,
     /// The choice that holds the peer.
     pub choice: Choice,
     /// The key under which the connection may be kept.
@@ -136,6 +142,7 @@ impl BodyStream {
         let mut stream = BodyStream {
             exchange: Some(from.exchange),
             trailers: Vec::new(),
+            upload: from.rest.map(|rest| Box::new(Upload::new(rest))),
             begun: from.begun,
             limit: BodyRate::of(&from.upstream_request, from.upstream_request.limit_rate)
                 .map(Box::new),
@@ -215,7 +222,10 @@ impl BodyStream {
         };
         let settings = &self.attempt.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
-        let outcome = ready!(exchange.poll_piece_of(cx, timeout, read_max));
+        let outcome = match &mut self.upload {
+            None => ready!(exchange.poll_piece_of(cx, timeout, read_max)),
+            Some(upload) => ready!(upload.poll_beside(cx, exchange, timeout, read_max)),
+        };
         Poll::Ready(match outcome {
             Ok(Some(piece)) => {
                 self.end_if_over();
@@ -355,8 +365,7 @@ impl BodyStream {
         };
         self.attempt.settle(&exchange);
         let upstream_request = &self.attempt.upstream_request;
-        let settings = &upstream_request.passing.groups.proxy;
-        if settings.proxy_pass_trailers {
+        if upstream_request.passing.passes_trailers() {
             self.trailers = exchange.trailers();
             *upstream_request.state.trailers.borrow_mut() = self.trailers.clone();
         }
@@ -475,6 +484,10 @@ impl Source<Rc<OpenFile>> for BodyStream {
             && self.begun.is_empty()
             && self.trailers.is_empty()
             && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
+    }
+
+    fn takes_request(&self) -> bool {
+        self.exchange.is_some() && self.upload.as_ref().is_some_and(|upload| !upload.is_over())
     }
 
     fn trailers(&mut self) -> Vec<Header> {

@@ -132,7 +132,7 @@ fn copy(
         response: &mut response,
     };
     // A gateway's program speaks for this server, which names itself where the program does not.
-    if passing.family == Family::Proxy {
+    if matches!(passing.family, Family::Proxy | Family::Grpc) {
         copy.response.omits_server = !passing.hidden.has(b"Server", HeaderId::Server);
         copy.response.omits_date = !passing.hidden.has(b"Date", HeaderId::Date);
     }

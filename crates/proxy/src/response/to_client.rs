@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use message::{Body, ResponseHead};
+use message::{Body, ResponseHead, Source};
 use runtime::timing::yield_turn;
 
 use crate::response::response_head::{self, Origin};
@@ -13,6 +13,7 @@ use crate::response::upgrade::{SWITCHING, SwitchedUpstream};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
 use crate::response::{accel, response_body, store};
 use crate::settings::directives::ProxyAnswers;
+use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
@@ -77,7 +78,7 @@ fn flowing(
     head: &ResponseHead,
     mut stream: Box<response_body::BodyStream>,
 ) -> Body<Rc<disk::OpenFile>> {
-    if stream.is_over() {
+    if Source::is_over(&*stream) {
         return Body::Empty;
     }
     if head.status == SWITCHING {
@@ -85,7 +86,8 @@ fn flowing(
             SwitchedUpstream::of(*stream).map(|side| Box::new(side) as Box<dyn Tunnel>);
         return Body::Tunnel;
     }
-    if accel::is_buffered(request.location(), head) {
+    let is_streamed = stream.upstream_request().family == Family::Grpc;
+    if !is_streamed && accel::is_buffered(request.location(), head) {
         stream.buffer(request);
     }
     Body::Stream(stream)

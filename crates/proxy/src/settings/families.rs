@@ -1,5 +1,5 @@
-//! What the families of directives share: `fastcgi_…`, `uwsgi_…` and `scgi_…` have most of their directives in common
-//! with `proxy_…`.
+//! What the families of directives share: `fastcgi_…`, `uwsgi_…`, `scgi_…` and `grpc_…` have most of their directives in
+//! common with `proxy_…`.
 //!
 //! It is declared once, under the names of `proxy_…` ([`FamilySettings`]), and implemented once: where another family passes a
 //! location's requests on, that family's lines take the place of those of `proxy_…` when the location is built. Not
@@ -18,7 +18,7 @@ use crate::settings::cache_path::Zones;
 use crate::settings::caching::Caching;
 use crate::settings::directives::{ProxyAnswers, ProxyRewrites, RequestSettings};
 use crate::settings::family::{DECLARED, Family};
-use crate::settings::ssl::{ProxySsl, UwsgiSsl};
+use crate::settings::ssl::{GrpcSsl, ProxySsl, UwsgiSsl};
 use crate::settings::store::ProxyStore;
 use crate::settings::{proxy_pass, store};
 
@@ -63,6 +63,12 @@ const TEXTS: &[(&str, &str)] = &[
          without `http_502` and `http_504`.",
     ),
 ];
+
+/// The same of gRPC.
+const GRPC_TEXTS: &[(&str, &str)] = &[(
+    "hide_header",
+    "Removes a header field from responses. `Date`, `Server` and `X-Accel-…` are removed by default.",
+)];
 
 /// The lines of a family at one level, as far as they are shared.
 macro_rules! shared {
@@ -109,6 +115,8 @@ shared! {
     Uwsgi "uwsgi: directives shared with proxying"
     /// `scgi_…`.
     Scgi "SCGI: directives shared with proxying"
+    /// `grpc_…`.
+    Grpc "gRPC: directives shared with proxying"
 }
 
 fn set(
@@ -120,7 +128,8 @@ fn set(
     let Some(name) = family.declared(line.name.bytes()) else {
         return Ok(false);
     };
-    if matches!(&name[..], b"proxy_next_upstream" | b"proxy_cache_use_stale") {
+    let is_choice = matches!(&name[..], b"proxy_next_upstream" | b"proxy_cache_use_stale");
+    if is_choice && family != Family::Grpc {
         let alone = line
             .args
             .iter()
@@ -144,11 +153,19 @@ fn set(
 fn table(family: Family, title: &str) -> DirectiveTable {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let own = |entry: &DirectiveEntry| {
+        let texts = match family {
+            Family::Grpc => GRPC_TEXTS,
+            _ => TEXTS,
+        };
         let text = entry.name.strip_prefix(DECLARED).and_then(|rest| {
-            let mut texts = TEXTS.iter().filter(|(name, _)| *name == rest);
+            let mut texts = texts.iter().filter(|(name, _)| *name == rest);
             texts.next().map(|(_, text)| (*text).to_owned())
         });
-        let syntax = PROXY_ALONE
+        let left_out = match family {
+            Family::Grpc => &[][..],
+            _ => &PROXY_ALONE[..],
+        };
+        let syntax = left_out
             .iter()
             .fold(entry.syntax.to_owned(), |syntax, one| {
                 syntax.replace(&format!(" | {one}"), "")
@@ -174,7 +191,14 @@ fn table(family: Family, title: &str) -> DirectiveTable {
             family.prefix()
         )),
         level: InheritanceLevel::Location,
-        entries: tables.flat_map(|table| &table.entries).map(own).collect(),
+        entries: tables
+            .flat_map(|table| &table.entries)
+            .filter(|entry| {
+                let rest = entry.name.strip_prefix(DECLARED);
+                rest.is_none_or(|rest| family.has(rest.as_bytes()))
+            })
+            .map(own)
+            .collect(),
     }
 }
 
@@ -209,7 +233,9 @@ pub struct FamilyDependent<'a> {
     pub fastcgi: &'a Fastcgi,
     pub uwsgi: &'a Uwsgi,
     pub scgi: &'a Scgi,
+    pub grpc: &'a Grpc,
     pub uwsgi_ssl: &'a UwsgiSsl,
+    pub grpc_ssl: &'a GrpcSsl,
 }
 
 /// Replaces the lines of `proxy_…` by those of the family that passes the location's requests on, and checks those that
@@ -236,22 +262,35 @@ pub fn settle(
             Family::Fastcgi => &policies.fastcgi.0,
             Family::Uwsgi => &policies.uwsgi.0,
             Family::Scgi => &policies.scgi.0,
+            Family::Grpc => &policies.grpc.0,
         };
         check(family, &said.answers, &said.store, &said.caching)?;
         zones.check(family, &said.caching)?;
         if chosen == Some(family) {
-            let policy = said.clone();
+            let mut policy = said.clone();
+            if family == Family::Grpc {
+                stream(&mut policy);
+            }
             warn_of_key(family, &policy.caching, scope);
             *policies.asking = policy.asking;
             *policies.answers = policy.answers;
             *policies.store = policy.store;
             *policies.caching = policy.caching;
-            *policies.ssl = Arc::clone(&policies.uwsgi_ssl.0.ssl);
+            *policies.ssl = match family {
+                Family::Grpc => Arc::clone(&policies.grpc_ssl.0.ssl),
+                _ => Arc::clone(&policies.uwsgi_ssl.0.ssl),
+            };
             // A gateway's response is its own: nothing in it is rewritten.
             *policies.rewrites = Arc::new(ProxyRewrites::finish(Default::default(), scope)?);
         }
     }
     Ok(())
+}
+
+/// gRPC streams both ways, as in nginx, which has no directives for it.
+fn stream(policy: &mut FamilySettings) {
+    Arc::make_mut(&mut policy.asking).proxy_request_buffering = false;
+    Arc::make_mut(&mut policy.answers).proxy_buffering = false;
 }
 
 /// Without a key all answers would be the same one; nginx says so, too.
@@ -268,6 +307,9 @@ fn check(
     store: &ProxyStore,
     caching: &Caching,
 ) -> Result<(), Error> {
-    proxy_pass::check_buffers(family, answers)?;
+    // gRPC has one buffer.
+    if family != Family::Grpc {
+        proxy_pass::check_buffers(family, answers)?;
+    }
     store::check(family, store, caching)
 }

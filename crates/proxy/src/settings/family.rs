@@ -6,6 +6,8 @@ use config::Word;
 use config::default_paths;
 use upstream::Protocol;
 
+use crate::settings::grpc;
+
 /// What the names of the shared directives begin with where they are declared.
 pub(crate) const DECLARED: &str = "proxy_";
 
@@ -20,11 +22,13 @@ pub enum Family {
     Uwsgi,
     /// `scgi_pass`.
     Scgi,
+    /// `grpc_pass`: gRPC, over HTTP/2.
+    Grpc,
 }
 
 impl Family {
     /// The families that share the lines of `proxy_…`.
-    pub const OTHERS: [Family; 3] = [Family::Fastcgi, Family::Uwsgi, Family::Scgi];
+    pub const OTHERS: [Family; 4] = [Family::Fastcgi, Family::Uwsgi, Family::Scgi, Family::Grpc];
 
     /// The prefix of its directives.
     #[must_use]
@@ -34,6 +38,7 @@ impl Family {
             Self::Fastcgi => "fastcgi_",
             Self::Uwsgi => "uwsgi_",
             Self::Scgi => "scgi_",
+            Self::Grpc => "grpc_",
         }
     }
 
@@ -50,7 +55,8 @@ impl Family {
     #[must_use]
     pub const fn temp_path(self) -> &'static str {
         match self {
-            Self::Proxy => default_paths::PROXY_TEMP,
+            // gRPC has no such files.
+            Self::Proxy | Self::Grpc => default_paths::PROXY_TEMP,
             Self::Fastcgi => default_paths::FASTCGI_TEMP,
             Self::Uwsgi => default_paths::UWSGI_TEMP,
             Self::Scgi => default_paths::SCGI_TEMP,
@@ -67,6 +73,8 @@ impl Family {
             (Self::Uwsgi, false) => "uwsgi://",
             (Self::Uwsgi, true) => "suwsgi://",
             (Self::Scgi, _) => "scgi://",
+            (Self::Grpc, false) => "grpc://",
+            (Self::Grpc, true) => "grpcs://",
         }
     }
 
@@ -78,7 +86,14 @@ impl Family {
             Self::Fastcgi => Protocol::Fastcgi,
             Self::Uwsgi => Protocol::Uwsgi,
             Self::Scgi => Protocol::Scgi,
+            Self::Grpc => Protocol::Http2,
         }
+    }
+
+    /// Whether it has the shared directive with this name behind the prefix.
+    pub(crate) fn has(self, rest: &[u8]) -> bool {
+        let is_tls = || rest.starts_with(b"ssl_");
+        self != Self::Grpc || is_tls() || grpc::SHARED.iter().any(|name| name.as_bytes() == rest)
     }
 
     /// A text about `proxy_…` directives, rewritten for its own.
@@ -90,6 +105,9 @@ impl Family {
     /// The declared name of one of its directives; None: it is none of them.
     pub(crate) fn declared(self, name: &[u8]) -> Option<Vec<u8>> {
         let rest = name.strip_prefix(self.prefix().as_bytes())?;
+        if !self.has(rest) {
+            return None;
+        }
         Some([DECLARED.as_bytes(), rest].concat())
     }
 }

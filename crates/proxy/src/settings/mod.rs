@@ -1,6 +1,6 @@
 //! What a location says about passing requests on: the directives, and what is made of them once.
 //!
-//! * `directives`: of `proxy_pass`; `gateways`: those that FastCGI, uwsgi and SCGI have alone; `families`: those
+//! * `directives`: of `proxy_pass`; `gateways`, `grpc`: those that FastCGI, uwsgi, SCGI and gRPC have alone; `families`: those
 //!   that all share, under the names of each; `ssl`: of TLS to servers; `caching`, `store`: of a cache or of stored files; `cache_path`:
 //!   the caches of a configuration.
 //! * `url`, `bind`, `proxy_redirect`, `cookie_flags`: the values of some of them.
@@ -16,6 +16,7 @@ pub mod directives;
 pub mod families;
 pub mod family;
 pub mod gateways;
+pub mod grpc;
 pub(crate) mod header_set;
 pub(crate) mod params;
 pub mod peer_tls;

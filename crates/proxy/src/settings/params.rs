@@ -63,7 +63,7 @@ impl Params {
                 (ParamsFormat::Uwsgi { modifiers, behind }, &own.uwsgi_param)
             }
             Family::Scgi => (ParamsFormat::Scgi, &settings.own::<ScgiPass>().scgi_param),
-            Family::Fastcgi | Family::Proxy => {
+            Family::Fastcgi | Family::Proxy | Family::Grpc => {
                 let own = settings.own::<FastcgiPass>();
                 let packing = ParamsFormat::Fastcgi {
                     keeps_connection: own.fastcgi_keep_conn,

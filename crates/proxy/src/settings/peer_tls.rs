@@ -34,7 +34,7 @@ pub struct PeerTlsMaking {
     conf_prefix: PathBuf,
     file: Box<FileReading>,
     /// What was made already, by the address of the settings, which are kept so that it stays theirs.
-    made: HashMap<usize, (Arc<ProxySsl>, Arc<PeerTls>)>,
+    made: HashMap<(usize, bool), (Arc<ProxySsl>, Arc<PeerTls>)>,
     /// By the names of both files and the depth.
     trusts: HashMap<(String, Option<String>, u64), Arc<Trust>>,
     /// Warnings that were given: what locations inherit is told once.
@@ -45,6 +45,7 @@ pub struct PeerTlsMaking {
 struct Named<'s> {
     family: Family,
     settings: &'s ProxySsl,
+    is_http2: bool,
 }
 
 /// What decides about a connection, beside names and flags: the bytes of files.
@@ -64,21 +65,28 @@ impl PeerTlsMaking {
         }
     }
 
-    /// What handshakes use under these settings. Warnings go to `scope`.
+    /// What handshakes use under these settings of a family; with HTTP/2 its name is offered (ALPN). Warnings go to `scope`.
     ///
     /// # Errors
     /// nginx's sentence, at the place of the directive, or without one where a directive is missing.
     pub fn make(
         &mut self,
-        family: Family,
+        (family, is_http2): (Family, bool),
         settings: &Arc<ProxySsl>,
         scope: &mut Scope,
     ) -> Result<Arc<PeerTls>, Error> {
-        let address = Arc::as_ptr(settings) as usize;
+        let address = (Arc::as_ptr(settings) as usize, is_http2);
         if let Some((_, made)) = self.made.get(&address) {
             return Ok(Arc::clone(made));
         }
-        let made = Arc::new(self.made_of(&Named { family, settings }, scope)?);
+        let made = {
+            let named = Named {
+                family,
+                settings,
+                is_http2,
+            };
+            Arc::new(self.made_of(&named, scope)?)
+        };
         let kept = (Arc::clone(settings), Arc::clone(&made));
         self.made.insert(address, kept);
         Ok(made)
@@ -95,13 +103,21 @@ impl PeerTlsMaking {
             commands: commands(settings)?,
             certificate,
             sends_name: settings.proxy_ssl_server_name,
+            alpn: match named.is_http2 {
+                true => vec![b"h2".to_vec()],
+                false => Vec::new(),
+            },
             ..ClientOptions::default()
         };
         let trust = self.trust(named, &mut files)?;
         let identity = (
             format!("{:?} {}", options.protocols, options.ciphers),
             format!("{:?}", options.commands),
-            (settings.proxy_ssl_server_name, settings.proxy_ssl_verify),
+            (
+                settings.proxy_ssl_server_name,
+                settings.proxy_ssl_verify,
+                named.is_http2,
+            ),
             settings.proxy_ssl_verify_depth.0,
             files.0.finish(),
         );
@@ -145,7 +161,9 @@ impl PeerTlsMaking {
     /// The own certificate, read now, or what reads it for each connection.
     fn certificate(
         &self,
-        Named { family, settings }: &Named<'_>,
+        Named {
+            family, settings, ..
+        }: &Named<'_>,
         passwords: Vec<Password>,
         files: &mut FilesHash,
     ) -> Result<(Option<Pair>, Option<RequestCertificates>), Error> {
@@ -173,7 +191,9 @@ impl PeerTlsMaking {
 
     fn protocols(
         &mut self,
-        Named { family, settings }: &Named<'_>,
+        Named {
+            family, settings, ..
+        }: &Named<'_>,
         scope: &mut Scope,
     ) -> Result<Protocols, Error> {
         let names = &settings.proxy_ssl_protocols;
@@ -202,7 +222,9 @@ impl PeerTlsMaking {
     /// What servers' certificates have to come from.
     fn trust(
         &mut self,
-        Named { family, settings }: &Named<'_>,
+        Named {
+            family, settings, ..
+        }: &Named<'_>,
         files: &mut FilesHash,
     ) -> Result<Option<Arc<Trust>>, Error> {
         if !settings.proxy_ssl_verify {

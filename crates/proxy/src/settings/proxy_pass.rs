@@ -13,14 +13,16 @@ use crate::settings::caching::Caching;
 use crate::settings::directives::{Proxy, ProxyAnswers, ProxyRewrites, RequestSettings, SetHeader};
 use crate::settings::family::Family;
 use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use crate::settings::grpc::GrpcPass;
 use crate::settings::header_set::HeaderSet;
 use crate::settings::params::Params;
 use crate::settings::proxy_redirect::{Redirect, Rule};
 use crate::settings::ssl::ProxySsl;
 use crate::settings::store::ProxyStore;
-use crate::settings::url::{ProxyPassUrl, Url};
+use crate::settings::url::{Host, ProxyPassUrl, Url};
 use httpcore::route::LocationKind;
 use httpcore::settings::Location;
+use upstream::Protocol;
 use upstream::peer_tls::PeerTls;
 use upstream::{Upstream, Upstreams};
 
@@ -50,6 +52,17 @@ const HIDDEN_LINES: &[HeaderId] = &[
     HeaderId::Date,
     HeaderId::Server,
     HeaderId::XPad,
+    HeaderId::XAccelExpires,
+    HeaderId::XAccelRedirect,
+    HeaderId::XAccelLimitRate,
+    HeaderId::XAccelBuffering,
+    HeaderId::XAccelCharset,
+];
+
+/// The same for gRPC.
+const HIDDEN_OF_GRPC: &[HeaderId] = &[
+    HeaderId::Date,
+    HeaderId::Server,
     HeaderId::XAccelExpires,
     HeaderId::XAccelRedirect,
     HeaderId::XAccelLimitRate,
@@ -106,6 +119,8 @@ pub struct PassSettings {
     pub host: Option<Template>,
     /// The other header lines that are sent.
     pub lines: Vec<SetHeader>,
+    /// Whether one of the lines is `TE`, perhaps an empty one.
+    pub sets_te: bool,
     /// The client's header lines that are not passed on.
     pub replaced: HeaderSet,
     /// Those that are not passed on where the response may be cached.
@@ -152,11 +167,12 @@ fn to(family: Family, settings: &dyn Groups) -> Option<&Placed<Template>> {
         Family::Fastcgi => settings.own::<FastcgiPass>().fastcgi_pass.as_ref(),
         Family::Uwsgi => settings.own::<UwsgiPass>().uwsgi_pass.as_ref(),
         Family::Scgi => settings.own::<ScgiPass>().scgi_pass.as_ref(),
+        Family::Grpc => settings.own::<GrpcPass>().grpc_pass.as_ref(),
     }
 }
 
 /// Makes the directives of a location ready; `None` where it does not pass requests on. `tls` makes what handshakes with
-/// servers use, where there are any.
+/// servers use, where there are any; it is told whether that is HTTP/2.
 ///
 /// # Errors
 /// The error, at its place: a server that is not found, buffers that do not fit together.
@@ -166,7 +182,7 @@ pub fn build(
     kind: Option<&LocationKind>,
     name: &Bytes,
     upstreams: &mut Upstreams,
-    tls: impl FnOnce(Family, &Arc<ProxySsl>) -> Result<Arc<PeerTls>, Error>,
+    tls: impl FnOnce((Family, bool), &Arc<ProxySsl>) -> Result<Arc<PeerTls>, Error>,
 ) -> Result<Option<PassSettings>, Error> {
     let passing = match family {
         None => None,
@@ -178,10 +194,15 @@ pub fn build(
     };
     let may_have_tls = match (&passing.target, passing.family) {
         (PassTarget::Fixed { url, .. }, _) => url.has_tls,
-        (PassTarget::Made(_), family) => matches!(family, Family::Proxy | Family::Uwsgi),
+        (PassTarget::Made(_), family) => {
+            matches!(family, Family::Proxy | Family::Uwsgi | Family::Grpc)
+        }
     };
     if may_have_tls {
-        passing.tls = Some(tls(passing.family, &passing.groups.ssl)?);
+        passing.tls = Some(tls(
+            (passing.family, passing.is_http2()),
+            &passing.groups.ssl,
+        )?);
     }
     Ok(Some(passing))
 }
@@ -207,39 +228,58 @@ fn of_gateway(
             PassTarget::Fixed { url, upstream }
         }
     };
-    Ok(Some(PassSettings {
+    let is_grpc = family == Family::Grpc;
+    let replaced = || match is_grpc {
+        true => HeaderSet::of(OWN_LINES),
+        false => HeaderSet::default(),
+    };
+    let mut passing = PassSettings {
         family,
         groups,
-        params: Some(Box::new(Params::new(family, settings))),
+        params: (!is_grpc).then(|| Box::new(Params::new(family, settings))),
         target,
         tls: None,
         prefix_len: 0,
         host: None,
         lines: Vec::new(),
-        replaced: HeaderSet::default(),
-        replaced_for_cache: HeaderSet::default(),
+        sets_te: false,
+        replaced: replaced(),
+        replaced_for_cache: replaced(),
         hidden: hidden(family, settings.own::<ProxyAnswers>()),
         redirects: Vec::new(),
-    }))
+    };
+    if is_grpc {
+        for line in &settings.own::<GrpcPass>().grpc_set_header.0 {
+            passing.add_line(line);
+        }
+    }
+    Ok(Some(passing))
 }
 
 /// Parses the address of a gateway's line.
 fn place(family: Family, whole: &[u8]) -> Result<Url, String> {
     let is = |scheme: &[u8]| {
         let start = whole.get(..scheme.len());
-        family == Family::Uwsgi && start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
-    let has_tls = is(b"suwsgi://");
-    let scheme: &[u8] = match has_tls {
-        true => b"suwsgi://",
-        false if is(b"uwsgi://") => b"uwsgi://",
-        false => b"",
+    let schemes: [&[u8]; 2] = match family {
+        Family::Uwsgi => [b"suwsgi://", b"uwsgi://"],
+        Family::Grpc => [b"grpcs://", b"grpc://"],
+        Family::Proxy | Family::Fastcgi | Family::Scgi => [b"", b""],
     };
+    let scheme = schemes.into_iter().find(|scheme| is(scheme));
+    let scheme = scheme.unwrap_or_default();
+    let has_tls = !scheme.is_empty() && scheme == schemes[0];
     let url = Url::of_place(&whole[scheme.len()..])?;
-    // There is no `$proxy_host`.
+    // There is no `$proxy_host`. What gRPC has as `:authority` is the whole place.
+    let host_header = match (family, &url.host) {
+        (Family::Grpc, Host::Inet { .. }) => url.place().into(),
+        (Family::Grpc, Host::Unix(_)) => url.host_header.clone(),
+        _ => Bytes::new(),
+    };
     Ok(Url {
         has_tls,
-        host_header: Bytes::new(),
+        host_header,
         port_text: Bytes::new(),
         ..url
     })
@@ -287,6 +327,7 @@ fn of_proxy(
         prefix_len: if is_prefix { name.len() } else { 0 },
         host: None,
         lines: Vec::new(),
+        sets_te: false,
         replaced: HeaderSet::of(OWN_LINES),
         replaced_for_cache: HeaderSet::of(OWN_LINES),
         hidden: hidden(Family::Proxy, settings.own::<ProxyAnswers>()),
@@ -306,6 +347,26 @@ fn of_proxy(
 }
 
 impl PassSettings {
+    /// Whether HTTP/2 is spoken with its servers.
+    #[must_use]
+    pub fn is_http2(&self) -> bool {
+        self.family == Family::Grpc
+    }
+
+    /// Whether trailers of responses are passed on: of gRPC they always are.
+    pub(crate) fn passes_trailers(&self) -> bool {
+        self.family == Family::Grpc || self.groups.proxy.proxy_pass_trailers
+    }
+
+    /// What is spoken with its servers.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match self.is_http2() {
+            true => Protocol::Http2,
+            false => self.family.protocol(),
+        }
+    }
+
     /// Whether the configuration itself asks for ranges (`proxy_set_header Range $slice_range`). Then a 206 is the
     /// expected response.
     #[must_use]
@@ -329,6 +390,7 @@ impl PassSettings {
     }
 
     fn add_line(&mut self, line: &SetHeader) {
+        self.sets_te |= line.name.eq_ignore_ascii_case(b"TE");
         self.replaced.add(&line.name);
         self.replaced_for_cache.add(&line.name);
         if line.name.eq_ignore_ascii_case(b"Host") {
@@ -372,6 +434,7 @@ fn redirects(
 fn hidden(family: Family, settings: &ProxyAnswers) -> HeaderSet {
     let mut hidden = match family {
         Family::Proxy => HeaderSet::of(HIDDEN_LINES),
+        Family::Grpc => HeaderSet::of(HIDDEN_OF_GRPC),
         Family::Fastcgi | Family::Uwsgi | Family::Scgi => HeaderSet::of(HIDDEN_OF_GATEWAYS),
     };
     if matches!(family, Family::Fastcgi | Family::Scgi) {

@@ -1,4 +1,5 @@
-//! The directives of TLS to servers: `proxy_ssl_…`, and `uwsgi_ssl_…`, which are the same under other names.
+//! The directives of TLS to servers: `proxy_ssl_…`, and `uwsgi_ssl_…` and `grpc_ssl_…`, which are the same under
+//! other names.
 //!
 //! Not here: what becomes of their values (`peer_tls`).
 
@@ -61,38 +62,52 @@ sections! {
     }
 }
 
-/// `uwsgi_ssl_…`.
-#[derive(Debug, Clone)]
-pub struct UwsgiSsl(pub SslPolicy);
+/// The lines of a family.
+macro_rules! shared {
+    ($($(#[$meta:meta])* $Shared:ident $family:ident)*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone)]
+            pub struct $Shared(pub SslPolicy);
 
-config::own!(UwsgiSsl);
+            config::own!($Shared);
 
-impl Section for UwsgiSsl {
-    type Raw = <SslPolicy as Section>::Raw;
+            impl Section for $Shared {
+                type Raw = <SslPolicy as Section>::Raw;
 
-    fn tables() -> Vec<&'static DirectiveTable> {
-        static TABLE: OnceLock<&'static DirectiveTable> = OnceLock::new();
-        vec![TABLE.get_or_init(|| Box::leak(Box::new(table(Family::Uwsgi))))]
-    }
+                fn tables() -> Vec<&'static DirectiveTable> {
+                    static TABLE: OnceLock<&'static DirectiveTable> = OnceLock::new();
+                    vec![TABLE.get_or_init(|| Box::leak(Box::new(table(Family::$family))))]
+                }
 
-    fn set(raw: &mut Self::Raw, line: &Directive, scope: &mut Scope) -> Result<bool, Error> {
-        let Some(name) = Family::Uwsgi.declared(line.name.bytes()) else {
-            return Ok(false);
-        };
-        (raw.ssl).take_in(|raw| ProxySsl::set_as(raw, &name, line, scope))
-    }
+                fn set(raw: &mut Self::Raw, line: &Directive, scope: &mut Scope) -> Result<bool, Error> {
+                    let Some(name) = Family::$family.declared(line.name.bytes()) else {
+                        return Ok(false);
+                    };
+                    (raw.ssl).take_in(|raw| ProxySsl::set_as(raw, &name, line, scope))
+                }
 
-    fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
-        SslPolicy::merge(parent, child)
-    }
+                fn merge(parent: &Self::Raw, child: Self::Raw) -> Self::Raw {
+                    SslPolicy::merge(parent, child)
+                }
 
-    fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
-        SslPolicy::fill(raw, scope)
-    }
+                fn fill(raw: &mut Self::Raw, scope: &mut Scope) -> Result<(), Error> {
+                    SslPolicy::fill(raw, scope)
+                }
 
-    fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
-        SslPolicy::finish(raw, scope).map(Self)
-    }
+                fn finish(raw: Self::Raw, scope: &mut Scope) -> Result<Self, Error> {
+                    SslPolicy::finish(raw, scope).map(Self)
+                }
+            }
+        )*
+    };
+}
+
+shared! {
+    /// `uwsgi_ssl_…`.
+    UwsgiSsl Uwsgi
+    /// `grpc_ssl_…`.
+    GrpcSsl Grpc
 }
 
 /// The directives under a family's names.

@@ -64,7 +64,7 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
         }
         _ => {}
     }
-    let Some(state) = request.states.get::<UpstreamState>() else {
+    let Some(state) = of_http(request) else {
         return false;
     };
     let host = state.host.borrow();
@@ -80,13 +80,20 @@ fn target(request: &Request) -> Option<&PassTarget> {
     passing.map(|passing| &passing.target)
 }
 
+/// The state, unless its host is that of another family.
+fn of_http(request: &Request) -> Option<&UpstreamState> {
+    let passing = request.location().made::<PassSettings>();
+    let is_other = passing.is_some_and(|passing| passing.family != Family::Proxy);
+    (request.states.get::<UpstreamState>()).filter(|_| !is_other)
+}
+
 /// `$proxy_port`, if the host is known. For a unix socket it is set, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
     if let Some(PassTarget::Fixed { url, .. }) = target(request) {
         out.extend_from_slice(&url.port_text);
         return true;
     }
-    let Some(state) = request.states.get::<UpstreamState>() else {
+    let Some(state) = of_http(request) else {
         return false;
     };
     out.extend_from_slice(&state.port.borrow());

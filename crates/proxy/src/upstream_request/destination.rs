@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use logs::Level;
 
+use crate::settings::family::Family;
 use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::{self, Url, with_slash};
 use crate::state::upstream_state;
@@ -52,7 +53,7 @@ pub fn destination(request: &mut Request, passing: &PassSettings) -> Result<Dest
             let url = passing.url(&whole).map_err(|why| refuse(request, &why))?;
             upstream_state::begin(request, &url);
             let upstreams = request.settings().made::<Upstreams>();
-            if passing.params.is_some()
+            if passing.family != Family::Proxy
                 && let url::Host::Inet { name, port: None } = &url.host
                 && upstreams.find(name, None).is_none()
             {

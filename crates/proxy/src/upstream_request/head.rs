@@ -7,6 +7,7 @@ use logs::Level;
 use message::escape::Escape;
 use message::{Framing, HeaderId, HopByHop};
 use wire::http1::request_writer::{self, Outgoing};
+use wire::http2::head_writer::{self, OutgoingRequest};
 
 use crate::settings::directives::HttpVersion;
 use crate::settings::params::Params;
@@ -68,6 +69,49 @@ impl HeadWriter<'_> {
         outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
         let start = method.len() + 1;
         Ok((start..start + target.len(), method.len()))
+    }
+
+    /// Appends the fields of a request over HTTP/2, encoded; returns whether its method is HEAD.
+    pub(crate) fn write_http2(&self, has_tls: bool, out: &mut Vec<u8>) -> Result<bool, Failure> {
+        let request = self.request;
+        let (method, target) = (self.method(), self.target());
+        let authority = self.host(false).unwrap_or_default();
+        let outgoing = OutgoingRequest {
+            method: &method,
+            is_https: has_tls,
+            authority: &authority,
+            path: &target,
+            framing: self.framing,
+        };
+        let replaced = match self.variation.is_cacheable {
+            true => &self.passing.replaced_for_cache,
+            false => &self.passing.replaced,
+        };
+        let asking = &self.passing.groups.asking;
+        let hop_by_hop = HopByHop::new(request.head.get_each(HeaderId::Connection));
+        let lines = request.head.iter();
+        let lines = lines.filter(|(name, _, id)| {
+            asking.proxy_pass_request_headers
+                && !replaced.has(name, *id)
+                && !hop_by_hop.contains(name, *id)
+        });
+        let own = self.own_lines();
+        let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
+        let trailers = self.takes_trailers();
+        let trailers = trailers.then_some((&b"te"[..], &b"trailers"[..]));
+        let lines = lines.map(|(name, value, _)| (name, value));
+        let fields = trailers.into_iter().chain(own).chain(lines);
+        let outcome = head_writer::request(out, &outgoing, fields);
+        outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
+        Ok(method.eq_ignore_ascii_case(b"HEAD"))
+    }
+
+    /// Whether the client takes trailers, and no line says otherwise to the server.
+    fn takes_trailers(&self) -> bool {
+        let is_trailers = |token: &[u8]| token.trim_ascii().eq_ignore_ascii_case(b"trailers");
+        let mut values = self.request.head.get_each(HeaderId::Te);
+        !self.passing.sets_te
+            && values.any(|value| value.split(|byte| *byte == b',').any(is_trailers))
     }
 
     /// Appends a gateway's equivalent of a head.

@@ -90,17 +90,7 @@ impl UpstreamRequest {
             variation,
             framing: body.framing(),
         };
-        let (head, uri, is_head) = match &passing.params {
-            None => {
-                let (head, (uri, method_len)) = head_buffers::written(|out| writer.write(out))?;
-                let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
-                (head, uri, is_head)
-            }
-            Some(params) => {
-                let (head, ()) = head_buffers::written(|out| writer.write_params(params, out))?;
-                (head, 0..0, request.method == Method::Head)
-            }
-        };
+        let (head, uri, is_head) = written(&writer, passing, to)?;
         let settings = &passing.groups.asking;
         let rate = &passing.groups.answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
@@ -118,8 +108,8 @@ impl UpstreamRequest {
             framing: body.framing(),
             asked: match (is_head, asks_upgrade) {
                 (true, _) => RequestKind::Head,
-                (false, true) => RequestKind::Upgrade,
-                (false, false) => RequestKind::Plain,
+                (false, true) if !passing.is_http2() => RequestKind::Upgrade,
+                (false, _) => RequestKind::Plain,
             },
             body,
             method: request.method,
@@ -187,6 +177,30 @@ impl UpstreamRequest {
     }
 }
 
+/// The head or its equivalent, the place of the URI in it, and whether the method is HEAD.
+fn written(
+    writer: &HeadWriter<'_>,
+    passing: &PassSettings,
+    to: &Destination,
+) -> Result<(Bytes, std::ops::Range<usize>, bool), Failure> {
+    match &passing.params {
+        None if passing.is_http2() => {
+            let has_tls = to.tls_host.is_some();
+            let (head, is_head) = head_buffers::written(|out| writer.write_http2(has_tls, out))?;
+            Ok((head, 0..0, is_head))
+        }
+        None => {
+            let (head, (uri, method_len)) = head_buffers::written(|out| writer.write(out))?;
+            let is_head = head[..method_len].eq_ignore_ascii_case(b"HEAD");
+            Ok((head, uri, is_head))
+        }
+        Some(params) => {
+            let (head, ()) = head_buffers::written(|out| writer.write_params(params, out))?;
+            Ok((head, 0..0, writer.request.method == Method::Head))
+        }
+    }
+}
+
 /// The size of a kernel buffer; 0: the default.
 pub fn buffer(size: Option<config::Size>) -> u32 {
     size.map_or(0, |size| u32::try_from(size.0).unwrap_or(u32::MAX))
@@ -245,7 +259,7 @@ async fn outbound(request: &mut Request, passing: &PassSettings) -> Result<Reque
     }
     let knows_no_chunks = || match family {
         Family::Proxy => settings.proxy.proxy_http_version == HttpVersion::Http10,
-        Family::Fastcgi => false,
+        Family::Fastcgi | Family::Grpc => false,
         Family::Uwsgi | Family::Scgi => true,
     };
     // Without chunks the length must be known first.

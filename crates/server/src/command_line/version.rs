@@ -129,10 +129,10 @@ mod tests {
         let modules = modules();
         assert!(modules["http_fastcgi"] && modules["http_uwsgi"] && modules["http_scgi"]);
         assert!(modules["http_slice"] && modules["http_map"] && modules["http_proxy"]);
-        assert!(modules["http_ssl"] && !modules["http_grpc"] && !modules["http_degradation"]);
+        assert!(modules["http_ssl"] && modules["http_grpc"] && !modules["http_degradation"]);
         let text = configure();
         assert!(text.contains(" --with-http_slice_module "), "{text}");
-        assert!(text.contains(" --without-http_grpc_module "), "{text}");
+        assert!(text.contains(" --without-http_memcached_module "), "{text}");
         assert!(text.contains(" --with-http_ssl_module "), "{text}");
         assert!(!text.contains("http_map"), "{text}");
     }

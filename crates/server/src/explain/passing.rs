@@ -19,6 +19,7 @@ use proxy::upstream_request::gateway_params;
 use proxy::upstream_request::request::UpstreamRequest;
 use proxy::upstream_request::variation::Variation;
 use upstream::Upstream;
+use wire::http2::hpack::{BlockLimits, Decoder};
 
 use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;
@@ -52,6 +53,7 @@ pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report
     }
     let variation = Variation::default();
     match UpstreamRequest::new(request, &passing, &to, &variation, RequestBody::None) {
+        Ok(order) if passing.is_http2() => tell_fields(&order, report),
         Ok(order) if family == Family::Proxy => tell_order(&order, report),
         Ok(_) => report.say("asks", tell_params(request, &passing)),
         Err(failure) => return report.say("status", failure.status.to_string()),
@@ -78,7 +80,7 @@ pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report
     );
     report.by(&set);
     let sent = match family {
-        Family::Proxy => "proxy_set_header".to_owned(),
+        Family::Proxy | Family::Grpc => family.renamed("proxy_set_header"),
         family => family.renamed("proxy_param"),
     };
     tell_hidden(&chain, &sent, lines, report);
@@ -139,6 +141,15 @@ fn tell_params(request: &Request, passing: &PassSettings) -> String {
 fn tell_order(order: &Rc<UpstreamRequest>, report: &mut Report) {
     let head = shown_lines(&order.head);
     report.say("asks", head);
+}
+
+/// The fields of a request over HTTP/2.
+fn tell_fields(order: &Rc<UpstreamRequest>, report: &mut Report) {
+    let (mut decoder, mut lines) = (Decoder::default(), Vec::new());
+    let mut fields = decoder.block(&order.head, &BlockLimits::default());
+    // What was just encoded can be decoded.
+    while let Ok(Some(_)) = fields.next(&mut lines) {}
+    report.say("asks", shown_lines(&lines));
 }
 
 fn shown_lines(head: &[u8]) -> String {

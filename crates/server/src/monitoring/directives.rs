@@ -15,6 +15,7 @@ use httpcore::variables::append::number;
 use modules::content::empty_gif::EmptyGif;
 use proxy::settings::directives::Proxy;
 use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::grpc::GrpcPass;
 
 directives! {
     /// Metrics and status pages.
@@ -113,6 +114,11 @@ pub(crate) fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
             settings.own::<ScgiPass>().scgi_pass.is_some(),
             None,
             "scgi_pass",
+        ),
+        (
+            settings.own::<GrpcPass>().grpc_pass.is_some(),
+            None,
+            "grpc_pass",
         ),
     ];
     let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);

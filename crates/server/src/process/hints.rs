@@ -68,7 +68,13 @@ const KINDS: &[Kind] = &[
     Kind {
         sentence: ("host not found in upstream \"", "\""),
         named_by: (
-            &["proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass"],
+            &[
+                "proxy_pass",
+                "fastcgi_pass",
+                "uwsgi_pass",
+                "scgi_pass",
+                "grpc_pass",
+            ],
             "",
         ),
         declared_by: ("upstream", ""),

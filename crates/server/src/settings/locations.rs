@@ -305,6 +305,8 @@ fn policies(settings: &mut LocationSettings) -> FamilyDependent<'_> {
         uwsgi: &settings.uwsgi,
         scgi: &settings.scgi,
         uwsgi_ssl: &settings.uwsgi_ssl,
+        grpc: &settings.grpc,
+        grpc_ssl: &settings.grpc_ssl,
     }
 }
 

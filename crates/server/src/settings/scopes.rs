@@ -195,6 +195,7 @@ fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
         || says!(raw.fastcgi_pass.fastcgi_pass)
         || says!(raw.uwsgi_pass.uwsgi_pass)
         || says!(raw.scgi_pass.scgi_pass)
+        || says!(raw.grpc_pass.grpc_pass)
         || says!(raw.tunnelling.tunnel_pass)
     {
         return true;
@@ -203,6 +204,7 @@ fn inherit_content(raw: &mut Raw, outer: &Raw) -> bool {
     take_over!(raw.fastcgi_pass.fastcgi_pass, outer);
     take_over!(raw.uwsgi_pass.uwsgi_pass, outer);
     take_over!(raw.scgi_pass.scgi_pass, outer);
+    take_over!(raw.grpc_pass.grpc_pass, outer);
     take_over!(raw.tunnelling.tunnel_pass, outer);
     raw.status = outer.status.clone();
     raw.empty_gif = outer.empty_gif.clone();

@@ -69,14 +69,11 @@ use modules::limits::limit_conn::LimitConn;
 use modules::limits::limit_req::LimitReq;
 use modules::limits::{limit_conn, limit_req};
 use modules::{browser, referer, secure_link};
-use proxy::settings::cache_path::Zones;
-use proxy::settings::caching::Caching;
 use proxy::settings::directives::{Hints, Proxy, ProxyAnswers, ProxyRewrites, RequestSettings};
-use proxy::settings::families::{Fastcgi, Scgi, Uwsgi};
-use proxy::settings::gateways;
-use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
-use proxy::settings::ssl::{ProxySsl, UwsgiSsl};
-use proxy::settings::store::ProxyStore;
+use proxy::settings::families::{Fastcgi, Grpc, Scgi, Uwsgi};
+use proxy::settings::gateways::{self, FastcgiPass, ScgiPass, UwsgiPass};
+use proxy::settings::ssl::{GrpcSsl, ProxySsl, UwsgiSsl};
+use proxy::settings::{cache_path::Zones, caching::Caching, grpc::GrpcPass, store::ProxyStore};
 use proxy::tunnel_pass::Tunnelling;
 use upstream::resolver::Resolving;
 
@@ -164,6 +161,12 @@ sections! {
         scgi_pass: ScgiPass,
         /// [`Scgi`].
         scgi: Scgi,
+        /// [`GrpcPass`].
+        grpc_pass: GrpcPass,
+        /// [`Grpc`].
+        grpc: Grpc,
+        /// [`GrpcSsl`].
+        grpc_ssl: GrpcSsl,
         /// [`Tunnelling`].
         tunnelling: Tunnelling,
         /// [`RealIp`].

@@ -68,6 +68,29 @@ impl BodyWriter {
         }
     }
 
+    /// Counts a piece of a body whose framing is written elsewhere (HTTP/2).
+    ///
+    /// # Errors
+    /// The body is longer than announced; no byte of the piece may be sent.
+    pub(crate) fn count(&mut self, len: u64) -> Result<(), RequestFault> {
+        self.written = self.written.saturating_add(len);
+        match self.announced() {
+            Some(announced) if self.written > announced => Err(self.mismatch(announced)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a body whose framing is written elsewhere.
+    ///
+    /// # Errors
+    /// As [`BodyWriter::end`].
+    pub(crate) fn check_end(&self) -> Result<(), RequestFault> {
+        match self.announced() {
+            Some(announced) if self.written != announced => Err(self.mismatch(announced)),
+            _ => Ok(()),
+        }
+    }
+
     /// Ends the body: appends the framing that says so.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! One request to an upstream and its response, whatever carries them.
 //!
-//! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`). A stream of a connection that several
-//! exchanges share (HTTP/2) becomes another variant: its end gives no connection back. Not here: the choice of the
+//! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`); HTTP/2 has a stream, with one stream on a
+//! connection at a time (`own::http2`). Not here: the choice of the
 //! server, the content of the request, and the reaction to a failure. Invariant: the enum is closed, and each operation
 //! is a match.
 
@@ -23,12 +23,14 @@ use crate::stream::Stream;
 pub use answer_reader::{AnswerReader, INTERIM_HEADS_MAX, RequestKind};
 pub use body_writer::BodyWriter;
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
-pub use own::{OwnExchange, UpstreamConnection};
+pub use own::{Http2Exchange, OwnExchange, UpstreamConnection};
 
 /// A request and its response.
 pub enum Exchange {
     /// On a connection that they have for themselves.
     Own(Box<OwnExchange>),
+    /// On a stream of HTTP/2.
+    Http2(Http2Exchange),
 }
 
 impl Exchange {
@@ -38,6 +40,7 @@ impl Exchange {
     pub async fn answer_begins(&self) {
         match self {
             Self::Own(own) => own.answer_begins().await,
+            Self::Http2(http2) => http2.answer_begins().await,
         }
     }
 
@@ -46,6 +49,7 @@ impl Exchange {
     pub async fn more_comes(&self) {
         match self {
             Self::Own(own) => own.more_comes().await,
+            Self::Http2(http2) => http2.more_comes().await,
         }
     }
 
@@ -57,6 +61,7 @@ impl Exchange {
     pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
         match self {
             Self::Own(own) => own.answer_comes(timeout).await,
+            Self::Http2(http2) => http2.answer_comes(timeout).await,
         }
     }
 
@@ -68,6 +73,7 @@ impl Exchange {
     pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
         match self {
             Self::Own(own) => own.head(timeout).await,
+            Self::Http2(http2) => http2.head(timeout).await,
         }
     }
 
@@ -83,6 +89,7 @@ impl Exchange {
     ) -> Result<Option<AnswerHead>, ExchangeError> {
         match self {
             Self::Own(own) => own.head_or_room(timeout).await,
+            Self::Http2(http2) => http2.head_or_room(timeout).await,
         }
     }
 
@@ -94,6 +101,9 @@ impl Exchange {
     pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
         match self {
             Self::Own(own) => own.piece(timeout).await,
+            Self::Http2(http2) => {
+                std::future::poll_fn(|cx| http2.poll_piece_of(cx, timeout, usize::MAX)).await
+            }
         }
     }
 
@@ -106,6 +116,7 @@ impl Exchange {
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         match self {
             Self::Own(own) => own.poll_piece(cx, timeout),
+            Self::Http2(http2) => http2.poll_piece_of(cx, timeout, usize::MAX),
         }
     }
 
@@ -119,6 +130,7 @@ impl Exchange {
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         match self {
             Self::Own(own) => own.poll_piece_of(cx, timeout, read_max),
+            Self::Http2(http2) => http2.poll_piece_of(cx, timeout, read_max),
         }
     }
 
@@ -127,6 +139,7 @@ impl Exchange {
     pub fn ready_piece(&mut self) -> Bytes {
         match self {
             Self::Own(own) => own.ready_piece(),
+            Self::Http2(http2) => http2.ready_piece(),
         }
     }
 
@@ -135,6 +148,7 @@ impl Exchange {
     pub fn is_ended(&self) -> bool {
         match self {
             Self::Own(own) => own.is_ended(),
+            Self::Http2(http2) => http2.is_ended(),
         }
     }
 
@@ -143,6 +157,16 @@ impl Exchange {
     pub fn trailers(&self) -> Vec<Header> {
         match self {
             Self::Own(own) => own.trailers(),
+            Self::Http2(http2) => http2.trailers(),
+        }
+    }
+
+    /// Whether trailers have come, over HTTP/2.
+    #[inline]
+    pub fn has_trailers(&self) -> bool {
+        match self {
+            Self::Own(_) => false,
+            Self::Http2(http2) => http2.has_trailers(),
         }
     }
 
@@ -154,6 +178,7 @@ impl Exchange {
     pub fn queue_piece(&mut self, piece: Bytes) -> Result<(), RequestFault> {
         match self {
             Self::Own(own) => own.queue_piece(piece),
+            Self::Http2(http2) => http2.queue_piece(piece),
         }
     }
 
@@ -165,6 +190,7 @@ impl Exchange {
     pub fn end_body(&mut self, trailers: &[Header]) -> Result<(), RequestFault> {
         match self {
             Self::Own(own) => own.end_body(trailers),
+            Self::Http2(http2) => http2.end_body(),
         }
     }
 
@@ -176,6 +202,7 @@ impl Exchange {
     pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
         match self {
             Self::Own(own) => own.flush(timeout).await,
+            Self::Http2(http2) => http2.flush(timeout).await,
         }
     }
 
@@ -184,6 +211,7 @@ impl Exchange {
     pub fn takes_more(&self) -> bool {
         match self {
             Self::Own(own) => own.takes_more(),
+            Self::Http2(http2) => http2.takes_more(),
         }
     }
 
@@ -192,6 +220,7 @@ impl Exchange {
     pub fn is_sent(&self) -> bool {
         match self {
             Self::Own(own) => own.is_sent(),
+            Self::Http2(http2) => http2.is_sent(),
         }
     }
 
@@ -201,6 +230,16 @@ impl Exchange {
     pub fn finish(self) -> Option<UpstreamConnection> {
         match self {
             Self::Own(own) => own.finish(),
+            Self::Http2(http2) => http2.finish(),
+        }
+    }
+
+    /// Whether more of the request body may be queued: what was is sent.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        match self {
+            Self::Own(own) => own.has_room(),
+            Self::Http2(http2) => http2.has_room(),
         }
     }
 
@@ -209,6 +248,7 @@ impl Exchange {
     pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
         match self {
             Self::Own(own) => own.into_tunnel(),
+            Self::Http2(http2) => http2.into_tunnel(),
         }
     }
 
@@ -217,6 +257,7 @@ impl Exchange {
     pub fn sent(&self) -> u64 {
         match self {
             Self::Own(own) => own.sent(),
+            Self::Http2(http2) => http2.sent(),
         }
     }
 
@@ -225,6 +266,7 @@ impl Exchange {
     pub fn beside_head(&self) -> u64 {
         match self {
             Self::Own(own) => own.beside_head(),
+            Self::Http2(_) => 0,
         }
     }
 
@@ -233,6 +275,7 @@ impl Exchange {
     pub fn received(&self) -> u64 {
         match self {
             Self::Own(own) => own.received(),
+            Self::Http2(http2) => http2.received(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! comes before the request was sent completely is seen at once; [`OwnExchange::finish`] returns the connection only if
 //! there is no doubt about its state.
 
+mod http2;
 mod sending;
 
 use std::collections::VecDeque;
@@ -21,11 +22,14 @@ use message::{Framing, Header};
 use super::{AnswerHead, AnswerReader, BodyWriter, Exchange, ExchangeError, RequestKind};
 use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
+use crate::http2::Session;
 use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::tls_layer::TlsLayer;
 use crate::turn;
+
+pub use http2::Http2Exchange;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
 /// on the connection.
@@ -59,6 +63,8 @@ pub struct OwnExchange {
     is_waiting: bool,
     sent: u64,
     received: u64,
+    /// Between the requests of a connection of HTTP/2.
+    session: Option<Box<Session>>,
 }
 
 impl UpstreamConnection {
@@ -87,6 +93,7 @@ impl UpstreamConnection {
             is_waiting: false,
             sent: 0,
             received: 0,
+            session: None,
         }))
     }
 

@@ -93,12 +93,17 @@ impl OwnExchange {
         !self.has_stopped
     }
 
+    /// Whether everything that was queued is sent.
+    pub fn has_room(&self) -> bool {
+        self.is_all_written()
+    }
+
     /// Whether the kernel has taken the complete request.
     pub fn is_sent(&self) -> bool {
         self.is_body_queued && self.is_all_written()
     }
 
-    fn push(&mut self, bytes: Bytes) {
+    pub(super) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.queue.push_back(bytes);
         }
