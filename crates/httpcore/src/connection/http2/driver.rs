@@ -68,6 +68,7 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
         is_write_armed: false,
         is_leaving: false,
         opened: Vec::new(),
+        generation: None,
     };
     let mut idle = None;
     let finish = poll_fn(|context| driver.poll::<R>(&mut idle, context)).await;
@@ -130,6 +131,8 @@ struct Driver<'a> {
     /// Whether GOAWAY was sent.
     is_leaving: bool,
     opened: Vec<Opened>,
+    /// The configuration of the last requests, and the entry in its listening table; an idle connection has none.
+    generation: Option<(Rc<Generation>, usize)>,
 }
 
 impl<'a> Driver<'a> {
@@ -218,9 +221,7 @@ impl<'a> Driver<'a> {
     }
 
     fn take_events(&mut self, bytes: &[u8], now_ms: u64) -> Option<Rc<Generation>> {
-        let generation = self.client.http.generation();
-        // A reload may have taken its address away.
-        let entry = self.client.entry(&generation)?;
+        let (generation, entry) = self.generation()?;
         let default = self.client.default_server(&generation)?;
         let mut opened = std::mem::take(&mut self.opened);
         let mut input = Input {
@@ -243,6 +244,17 @@ impl<'a> Driver<'a> {
             self.unread = bytes[used..].to_vec();
         }
         Some(generation)
+    }
+
+    /// The configuration for what begins now, and the connection's entry in its listening table: where a reload has taken
+    /// its address away, the one before, for what is going on.
+    fn generation(&mut self) -> Option<(Rc<Generation>, usize)> {
+        let generation = self.client.http.generation();
+        match self.client.entry(&generation) {
+            Some(entry) => self.generation = Some((generation, entry)),
+            None => self.leave(),
+        }
+        self.generation.clone()
     }
 
     /// Has the requests answered that were opened.
@@ -392,6 +404,7 @@ impl<'a> Driver<'a> {
             }
             self.timer.arm(self.timeout(now));
             self.unread.shrink_to_fit();
+            self.generation = None;
             self.connection
                 .with_session(|session| session.release_buffers());
             let waiting = match self.client.requests.get() {

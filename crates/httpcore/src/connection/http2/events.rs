@@ -19,6 +19,9 @@ use super::request::Opened;
 /// The action of all log lines of a connection.
 const ACTION: &str = "while processing HTTP/2 connection";
 
+/// The status of a request to a server that does not speak the protocol of its connection.
+const MISDIRECTED: u16 = 421;
+
 /// The reason why the input was not used to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pause {
@@ -67,7 +70,7 @@ impl Input<'_> {
                 Event::Request(key, head, is_whole) => {
                     self.connection.open(key, is_whole);
                     let server = self.server(head.host().is_some(), chosen.take());
-                    let start = Started::Fresh;
+                    let start = self.start(key, server);
                     self.opened.push(Opened {
                         key,
                         head,
@@ -110,6 +113,23 @@ impl Input<'_> {
                 .map(|named| named.server),
         };
         server.unwrap_or(self.default)
+    }
+
+    /// A request is answered, unless its server speaks no HTTP/2.
+    fn start(&self, key: StreamKey, server: ServerId) -> Started {
+        let settings = &self.generation.settings;
+        let of_address = settings.listens.entries()[self.entry].protocols;
+        if of_address.has_http2 || settings.server(server).http2.http2 {
+            return Started::Fresh;
+        }
+        self.connection.with_session(|session| session.discard(key));
+        self.connection.end_body(key, Rest::Nothing);
+        let why = "client attempted to request the server name for which the negotiated protocol is disabled";
+        Started::Refused {
+            status: MISDIRECTED,
+            why: why.to_owned(),
+            must_linger: false,
+        }
     }
 
     fn refused(

@@ -34,6 +34,9 @@ pub(crate) use connection::Rest;
 /// The window of a stream whose body is being read, in bytes, unless `http2_body_preread_size` is more.
 const UPLOAD_WINDOW: u32 = 256 << 10;
 
+/// The status of a response that HTTP/2 does not have.
+const SWITCHING: u16 = 101;
+
 /// The mark of the end of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -96,7 +99,12 @@ impl Http2 {
     }
 
     pub(super) async fn peer_closed(&self) {
-        poll_fn(|context| match self.connection.is_gone(self.key) {
+        // Once the response is sent, the stream is closed, and its slot another's.
+        let is_gone = || match self.end.get() {
+            End::Sent => self.connection.is_closed(),
+            End::After(_) | End::Explicit => self.connection.is_gone(self.key),
+        };
+        poll_fn(|context| match is_gone() {
             true => Poll::Ready(()),
             false => {
                 self.connection.watch(self.key, context);
@@ -258,6 +266,10 @@ impl Http2 {
     pub(super) fn send_now(&mut self, piece: &Piece<'_>) -> Result<Unsent, wire::Error> {
         let mut unsent = Unsent::default();
         if let Some(head) = &piece.head {
+            if head.response.status == SWITCHING {
+                // RFC 9113, 8.6: there is no such response.
+                return Err(wire::Error::Closed);
+            }
             let is_all = self.end.get() == End::After(0);
             let key = self.key;
             let sent = self.connection.send(|session| {
