@@ -212,7 +212,7 @@ fn msie(request: &Request) -> Option<Bytes> {
     })
 }
 
-/// What holds at a location.
+/// The settings in effect at a location.
 #[derive(Debug, Clone)]
 pub struct Browser {
     settings: Browsers,
@@ -300,7 +300,7 @@ impl Browser {
     }
 }
 
-/// What follows a browser's name in a `User-Agent`; `None` where it is not there, or nothing follows.
+/// The text after a browser's name in a `User-Agent`; `None`: the name is missing, or nothing follows it.
 fn version_of<'a>(agent: &'a [u8], (_, skipped, text, add): &Mask) -> Option<&'a [u8]> {
     let rest = agent.get(*skipped..)?;
     let at = memmem::find(rest, text)?;

@@ -24,7 +24,7 @@ blocks! {
 /// `map`.
 pub const BLOCK: VariableBlock = VariableBlock { name: "map", read };
 
-/// What a block says.
+/// A block as it was read.
 #[derive(Debug)]
 struct Lines {
     source: Template,

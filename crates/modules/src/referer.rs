@@ -35,7 +35,7 @@ blocks! {
     }
 }
 
-/// What one level says.
+/// The directives of one level.
 #[derive(Debug, Clone, Default)]
 pub struct Raw {
     names: Option<Arc<Written>>,
@@ -55,7 +55,7 @@ struct Written {
     names: Vec<(Bytes, Bytes)>,
 }
 
-/// What holds at a location.
+/// The settings in effect at a location.
 #[derive(Debug, Clone, Default)]
 pub struct Referers {
     raw: Raw,

@@ -29,7 +29,7 @@ directives! {
     }
 }
 
-/// What holds at a location.
+/// The settings in effect at a location.
 #[derive(Debug, Clone)]
 pub struct SecureLink {
     links: Links,

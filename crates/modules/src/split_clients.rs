@@ -43,7 +43,7 @@ pub enum Problem {
     TooMany,
 }
 
-/// What a block says.
+/// A block as it was read.
 #[derive(Debug)]
 struct Lines {
     source: Template,

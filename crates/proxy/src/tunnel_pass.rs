@@ -34,7 +34,7 @@ use crate::upstream_request::{request, resolve};
 
 const CONNECTING: &str = "connecting to upstream";
 const BAD_GATEWAY: u16 = 502;
-/// What a line without an argument stands for.
+/// The value of a line without an argument.
 const AS_ASKED: &[u8] = b"tunnel_pass $host:$request_port;";
 
 /// The argument of `tunnel_pass`.

@@ -1,4 +1,4 @@
-//! What is counted of a connection at the moment when its end can be seen.
+//! The counters of a connection at the moment when its client sees its end.
 //!
 //! The sockets here close with a delay (SO_LINGER, socket(7)): the loop stays inside close(2) while the client does not
 //! read, so whatever is counted then is what another client would find that has seen the end.

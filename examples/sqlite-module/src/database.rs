@@ -12,16 +12,16 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use serde_json::{Map, Value};
 
-/// Rows of one answer.
+/// Maximum number of rows in one answer.
 const ROWS_MAX: usize = 10_000;
-/// Connections that are kept open though no query uses them.
+/// Maximum number of idle connections that are kept open.
 const IDLE_MAX: usize = 64;
-/// How long a query waits for a writer.
+/// Maximum time that a query waits for a writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// What `sleep()` sleeps at most.
+/// Maximum time of `sleep()`, in milliseconds.
 const SLEEP_MAX_MS: u64 = 60_000;
 
-/// Why there are no rows.
+/// A query that failed.
 #[derive(Debug)]
 pub enum Error {
     /// SQLite says so.
@@ -61,7 +61,7 @@ impl Database {
     /// The rows of the query with these values. **Blocks.**
     ///
     /// # Errors
-    /// What SQLite says, or more than [`ROWS_MAX`] rows.
+    /// An error of SQLite, or more than [`ROWS_MAX`] rows.
     pub fn rows(&self, values: &[String]) -> Result<Found, Error> {
         let kept = self.idle().pop();
         let connection = kept.map_or_else(|| self.open(), Ok)?;

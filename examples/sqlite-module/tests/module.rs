@@ -24,7 +24,7 @@ fn start(main: &str, http: &str) -> Server {
     Server::start_on(site(), main, &format!("sqlite_database shop.db;\n{http}"))
 }
 
-/// What `-t` says of a configuration.
+/// The output of `-t` for a configuration.
 fn refusal(main: &str, http: &str) -> String {
     let site = site();
     site.configure(&format!("{main}\nevents {{ }}\nhttp {{ {http} }}"));

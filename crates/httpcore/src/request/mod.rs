@@ -114,10 +114,8 @@ pub struct Request {
     pub method: Method,
     /// The current URI, decoded and normalised.
     pub uri: Bytes,
-    /// The current arguments, raw.
-    pub args: Bytes,
-    /// Whether there are arguments, perhaps empty ones: logs tell these from none.
-    pub has_args: bool,
+    /// The current arguments, raw; logs tell empty ones from none ([`Request::args`] does not).
+    pub args: Option<Bytes>,
     /// The server chosen for it.
     pub server: ServerId,
     /// The location chosen, at first the server's own.
@@ -214,8 +212,7 @@ impl Request {
         moment: u64,
     ) -> Box<Self> {
         let uri = bytes_of(&head, head.uri());
-        let args = bytes_of(&head, head.args());
-        let has_args = !args.is_empty();
+        let args = Some(bytes_of(&head, head.args())).filter(|args| !args.is_empty());
         let location = generation.settings.server(server).location;
         let head_length = u64::from(head.length);
         let new = Self {
@@ -227,7 +224,6 @@ impl Request {
             method: head.method,
             uri,
             args,
-            has_args,
             server,
             location,
             is_internal: false,
@@ -327,6 +323,12 @@ impl Request {
             && !keepalive.keepalive_disable.include(self.method, agent)
     }
 
+    /// The current arguments, raw; empty if there are none.
+    #[must_use]
+    pub fn args(&self) -> &[u8] {
+        self.args.as_deref().unwrap_or_default()
+    }
+
     /// Follows an internal redirect.
     pub fn redirect(&mut self, target: Target) -> Arrival {
         self.is_internal = true;
@@ -335,8 +337,8 @@ impl Request {
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;
-                self.has_args |= !args.is_empty();
-                self.args = args;
+                let has_args = self.args.is_some() || !args.is_empty();
+                self.args = has_args.then_some(args);
                 self.uri_origin = UriOrigin::Changed;
                 self.add_uri_to_alias = false;
                 let own = self.server().location;

@@ -39,8 +39,7 @@ impl Request {
         );
         child.method = Method::Get;
         child.uri = uri;
-        child.has_args = !args.is_empty();
-        child.args = args;
+        child.args = Some(args).filter(|args| !args.is_empty());
         child.is_internal = true;
         child.uri_origin = UriOrigin::Changed;
         child.head_length = 0;
@@ -98,11 +97,11 @@ impl Request {
     pub fn twin(&self) -> Box<Self> {
         let body = self.body.body().cloned();
         let body = body.unwrap_or(RequestBody::None);
-        let mut twin = self.child(self.uri.clone(), self.args.clone(), body);
+        let mut twin = self.child(self.uri.clone(), Bytes::new(), body);
         if let (Some(twins), Some(own)) = (&mut twin.parent, &self.parent) {
             twins.depth = own.depth;
         }
-        twin.has_args = self.has_args;
+        twin.args = self.args.clone();
         twin.method = self.method;
         twin.location = self.location;
         twin.is_internal = self.is_internal;

@@ -76,7 +76,11 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
                 request.method = Method::Get;
             }
             let (uri, args) = split_args(&target);
-            request.has_args = page.target.literal().is_none() || target.contains(&b'?');
+            if page.target.literal().is_none() || target.contains(&b'?') {
+                request.args.get_or_insert_default();
+            } else {
+                request.args = None;
+            }
             request.keep_lines(failure);
             Cover::Redirect(Target::Uri(uri, args))
         }

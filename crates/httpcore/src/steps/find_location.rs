@@ -40,9 +40,9 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
 /// 301 from `/a` to the prefix location `/a/`.
 fn add_slash(request: &Request) -> Outcome {
     let mut target = Escape::Uri.apply(&request.location().name);
-    if !request.args.is_empty() {
+    if !request.args().is_empty() {
         target.push(b'?');
-        target.extend_from_slice(&request.args);
+        target.extend_from_slice(request.args());
     }
     Outcome::Failed(Failure::redirect(301, Bytes::from(target)))
 }

@@ -25,7 +25,7 @@ crate::variables! {
     /// The host of the request line, else of the `Host` field, else the server's name; lower case, without port.
     "host" => fresh(host);
     /// `?` if the URI has arguments, otherwise empty.
-    "is_args" => fresh(|request, out| put(if request.args.is_empty() { b"" } else { b"?" }, out));
+    "is_args" => fresh(|request, out| put(if request.args().is_empty() { b"" } else { b"?" }, out));
     /// `:` if `$request_port` is not empty, otherwise empty.
     "is_request_port" => fresh(|request, out| put(request.head.port.map_or(b"", |_| b":"), out));
     /// `p` when the request was pipelined, else `.`.
@@ -68,12 +68,11 @@ crate::variables! {
 }
 
 fn args(request: &Request, out: &mut Vec<u8>) -> bool {
-    request.has_args && put(&request.args, out)
+    request.args.as_ref().is_some_and(|args| put(args, out))
 }
 
 fn set_args(request: &mut Request, value: Bytes) {
-    request.args = value;
-    request.has_args = true;
+    request.args = Some(value);
     request.uri_origin = request.uri_origin.changed();
 }
 
@@ -144,7 +143,7 @@ fn body_file(request: &Request, out: &mut Vec<u8>) -> bool {
 
 /// An argument without a name is none.
 fn arg(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    !name.is_empty() && uris::arg(&request.args, name).is_some_and(|value| put(value, out))
+    !name.is_empty() && uris::arg(request.args(), name).is_some_and(|value| put(value, out))
 }
 
 fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {

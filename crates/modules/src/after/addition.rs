@@ -61,7 +61,7 @@ pub fn decide(request: &Request, settings: &Addition, response: &mut Response) -
     applies
 }
 
-/// What its sub-requests are counted as.
+/// The kind that its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("addition");
 
 /// How they are shown.

@@ -46,7 +46,7 @@ impl Value for Line {
 }
 
 config::choices! {
-    /// What a level does with the lines of the one around it.
+    /// The way a level inherits the lines of the one around it.
     pub enum Inheritance {
         /// They count where the level has none of its own.
         On = "on",

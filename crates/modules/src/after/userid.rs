@@ -47,7 +47,7 @@ impl Use {
 /// `userid`, and the variable that demands new cookies.
 #[derive(Debug, Clone, Copy)]
 pub struct Mode {
-    /// What is done.
+    /// The action.
     pub what: Use,
     /// `$uid_reset`, where cookies are set.
     reset: Option<VariableIndex>,

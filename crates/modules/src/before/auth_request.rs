@@ -72,7 +72,7 @@ pub fn is_on(location: &Location) -> bool {
     location.own::<AuthRequest>().auth_request.is_some()
 }
 
-/// What its sub-requests are counted as.
+/// The kind that its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("auth_request");
 
 /// How they are shown.

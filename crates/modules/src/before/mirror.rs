@@ -77,7 +77,7 @@ pub fn is_on(location: &Location) -> bool {
     location.own::<Mirroring>().mirror.is_any()
 }
 
-/// What its sub-requests are counted as.
+/// The kind that its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("mirror");
 
 /// How they are shown.
@@ -104,7 +104,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
         },
     };
     for uri in &settings.mirror.0 {
-        let args = request.args.clone();
+        let args = request.args.clone().unwrap_or_default();
         let Ok(child) = subrequest::make(request, uri.clone(), args, body.clone()) else {
             return Some(Outcome::Failed(Failure::new(500)));
         };

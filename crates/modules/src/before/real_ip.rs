@@ -136,7 +136,7 @@ fn count(request: &Request, came: HeaderOutcome) {
 }
 
 label_values! {
-    /// What came of a header in which a trusted proxy names its client.
+    /// The outcome of a header in which a trusted proxy names its client.
     enum HeaderOutcome {
         /// The client's address was replaced.
         Replaced = "replaced",

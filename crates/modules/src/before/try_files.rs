@@ -114,7 +114,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
                 Outcome::Redirect(Target::Named(target))
             } else {
                 let (uri, args) = split_args(&target);
-                request.has_args = true;
+                request.args.get_or_insert_default();
                 Outcome::Redirect(Target::Uri(uri, args))
             }
         }

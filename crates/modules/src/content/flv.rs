@@ -13,7 +13,7 @@ use httpcore::settings::given::Given;
 
 use super::static_files;
 
-/// What every film begins with: version 1, sound and pictures, no tag before the first.
+/// The header of every film: version 1, audio and video, no tag before the first.
 const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 directives! {
@@ -38,7 +38,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
         Err(instead) => return instead,
     };
     let size = file.meta().len;
-    let start = uri::arg(&request.args, b"start").and_then(number);
+    let start = uri::arg(request.args(), b"start").and_then(number);
     let Some(start) = start.filter(|start| (1..size).contains(start)) else {
         return Some(match static_files::of_file(request, &file, &mapped).await {
             Ok(response) => Outcome::Answer(response),

@@ -76,7 +76,10 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
     for name in names {
         let name = request.evaluate(name);
         if name.starts_with(b"/") {
-            return Some(Outcome::Redirect(Target::Uri(name, request.args.clone())));
+            return Some(Outcome::Redirect(Target::Uri(
+                name,
+                request.args.clone().unwrap_or_default(),
+            )));
         }
         if let Err(failure) = path::map(request, &mut mapped) {
             return Some(Outcome::Failed(failure));
@@ -88,7 +91,7 @@ pub async fn make(request: &mut Request) -> Option<Outcome> {
                 let uri = [&request.uri[..], &name].concat();
                 return Some(Outcome::Redirect(Target::Uri(
                     uri.into(),
-                    request.args.clone(),
+                    request.args.clone().unwrap_or_default(),
                 )));
             }
             Ok(false) => {}

@@ -37,7 +37,7 @@ pub async fn make(request: &Request) -> Option<Outcome> {
             let uri = [&request.uri[..], &name?].concat();
             Some(Outcome::Redirect(Target::Uri(
                 uri.into(),
-                request.args.clone(),
+                request.args.clone().unwrap_or_default(),
             )))
         }
         Err(failure) => Some(Outcome::Failed(failure)),

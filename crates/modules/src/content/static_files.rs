@@ -146,9 +146,9 @@ async fn read(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result
 fn add_slash(request: &Request) -> Failure {
     let mut target = Escape::Uri.apply(&request.uri);
     target.push(b'/');
-    if !request.args.is_empty() {
+    if !request.args().is_empty() {
         target.push(b'?');
-        target.extend_from_slice(&request.args);
+        target.extend_from_slice(request.args());
     }
     Failure::redirect(301, Bytes::from(target))
 }

@@ -28,7 +28,7 @@ use spans::Spans;
 
 /// Maximum number of proxies of one block.
 pub const PROXIES_MAX: usize = 65_536;
-/// What stands for an address that there is none of: a unix socket's client, a variable that holds no address.
+/// The address that stands for a missing one: a client of a unix socket, a variable that holds no address.
 const NOWHERE: u32 = u32::MAX;
 
 blocks! {

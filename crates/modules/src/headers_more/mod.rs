@@ -46,7 +46,7 @@ pub struct Command {
     types: Vec<Bytes>,
     /// The statuses that it is for; none: all.
     statuses: Vec<u16>,
-    /// What is done.
+    /// The action.
     changes: Vec<Change>,
 }
 

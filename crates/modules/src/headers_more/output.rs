@@ -149,7 +149,7 @@ fn set_last_modified(response: &mut Response, value: Bytes) {
     }
 }
 
-/// What says that ranges may be had says it if they may.
+/// Sets `Accept-Ranges`: `bytes` is left to the step for ranges, any other value refuses them.
 fn set_accept_ranges(response: &mut Response, value: Bytes) {
     if !value.eq_ignore_ascii_case(b"bytes") || response.ranges == Ranges::Refused {
         response.refuse_ranges();

@@ -36,7 +36,7 @@ impl<V: KeyState> Keys<V> {
         })
     }
 
-    /// What is counted of it.
+    /// Its counters.
     #[must_use]
     pub fn figures(&self) -> &LimitFigures {
         &self.figures

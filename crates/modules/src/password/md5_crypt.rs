@@ -4,9 +4,9 @@ use md5::{Digest, Md5};
 
 use super::DIGITS;
 
-/// What begins the form of crypt(3).
+/// Prefix of the form of crypt(3).
 pub(super) const MD5: &[u8] = b"$1$";
-/// What begins Apache's.
+/// Prefix of Apache's form.
 pub(super) const APR1: &[u8] = b"$apr1$";
 
 const SALT_MAX: usize = 8;

@@ -112,7 +112,7 @@ fn known(verified: Result<(), sha_crypt::password_hash::Error>) -> Result<bool, 
     }
 }
 
-/// What stands behind `$5$` or `$6$` asks for no more rounds than are allowed.
+/// Refuses more rounds than are allowed, in the text after `$5$` or `$6$`.
 fn check_rounds(rest: &[u8]) -> Result<(), Unreadable> {
     let Some(rounds) = rest.strip_prefix(b"rounds=") else {
         return Ok(());

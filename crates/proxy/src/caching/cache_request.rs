@@ -31,7 +31,7 @@ use httpcore::settings::Location;
 
 /// A request's lookup in a cache; see the module.
 pub struct CacheRequest<'a> {
-    /// What its location makes of its directives.
+    /// Its location's settings.
     pub passing: &'a PassSettings,
     /// The cache.
     pub cache: &'a Arc<Cache>,

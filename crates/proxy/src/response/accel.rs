@@ -107,8 +107,8 @@ pub fn follow(
     let Some(target) = redirect.target else {
         return Outcome::Failed(Failure::new(404));
     };
-    if let Target::Uri(_, args) = &target {
-        request.has_args = !args.is_empty();
+    if let Target::Uri(..) = &target {
+        request.args = None;
         if request.method != Method::Head {
             request.method = Method::Get;
         }

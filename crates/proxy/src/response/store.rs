@@ -133,7 +133,7 @@ async fn carry(
         let bytes = match piece {
             Ok(bytes) => bytes,
             Err(error) => {
-                let _ = pieces.send(Piece::Broken(error)).await; // nobody need be there
+                let _ = pieces.send(Piece::Broken(error)).await; // The receiver may be gone.
                 return;
             }
         };
@@ -146,7 +146,7 @@ async fn carry(
             return;
         }
     }
-    let _ = pieces.send(Piece::End(stream.trailers())).await; // nobody need be there
+    let _ = pieces.send(Piece::End(stream.trailers())).await; // The receiver may be gone.
     drop(pieces);
     saving.finish().await;
 }

@@ -26,7 +26,7 @@ use crate::settings::{proxy_pass, store};
 const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
 
 sections! {
-    /// What the families share.
+    /// The settings that the families share.
     pub struct FamilySettings {
         /// [`RequestSettings`].
         pub asking: RequestSettings,

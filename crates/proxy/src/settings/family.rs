@@ -8,7 +8,7 @@ use upstream::Protocol;
 
 use crate::settings::grpc;
 
-/// What the names of the shared directives begin with where they are declared.
+/// Prefix of the shared directives where they are declared.
 pub(crate) const DECLARED: &str = "proxy_";
 
 /// The families of directives that pass requests on.
@@ -78,7 +78,7 @@ impl Family {
         }
     }
 
-    /// What is spoken with its servers.
+    /// The protocol of its servers.
     #[must_use]
     pub const fn protocol(self) -> Protocol {
         match self {

@@ -1,4 +1,4 @@
-//! What a location says about passing requests on: the directives, and what is made of them once.
+//! The settings of a location that passes requests on: the directives, and the values that are made of them once.
 //!
 //! * `directives`: of `proxy_pass`; `gateways`, `grpc`: those that FastCGI, uwsgi, SCGI and gRPC have alone; `families`: those
 //!   that all share, under the names of each; `ssl`: of TLS to servers; `caching`, `store`: of a cache or of stored files; `cache_path`:

@@ -48,7 +48,7 @@ struct Named<'s> {
     is_http2: bool,
 }
 
-/// What decides about a connection, beside names and flags: the bytes of files.
+/// The bytes of files that decide about a connection, beside names and flags.
 #[derive(Default)]
 struct FilesHash(std::hash::DefaultHasher);
 

@@ -1,4 +1,4 @@
-//! What a request remembers of being passed on, for the variables and the logs: data, and no judgement.
+//! A request's state of being passed on, for variables and logs: data without decisions.
 
 pub mod cache_state;
 pub(crate) mod upstream_state;

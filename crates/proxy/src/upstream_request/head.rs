@@ -208,9 +208,9 @@ pub(crate) fn append_target(
     } else {
         escape_breaks(rest, out);
     }
-    if !request.args.is_empty() {
+    if !request.args().is_empty() {
         out.push(b'?');
-        escape_breaks(&request.args, out);
+        escape_breaks(request.args(), out);
     }
 }
 

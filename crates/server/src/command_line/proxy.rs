@@ -30,7 +30,7 @@ struct Arguments {
     /// The directories of the cache, one for each disk. They are made if they are not there.
     #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
     cache: Vec<PathBuf>,
-    /// What each directory holds at most.
+    /// Maximum size of each directory.
     #[arg(long, value_name = "SIZE", default_value = "10g")]
     max_size: String,
     /// How long an answer of status 200, 301 or 302 is fresh that does not say so itself, such as 10m. Unless it is said, such an answer is not stored.

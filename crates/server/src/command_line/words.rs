@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::version;
 
-/// What each word means elsewhere, and how that is said here.
+/// Commands that users of other servers type, and the one that does the same here.
 const MEANT: &[(&[&str], &str)] = &[
     (
         &["run", "start", "daemon", "up", "server", "listen", "web"],
@@ -54,7 +54,7 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What there is.
+/// The commands.
 const COMMANDS: &str = "Commands:
   freewheel [-c FILE]             starts the server
   freewheel -t                    tests the configuration

@@ -31,7 +31,7 @@ pub(crate) struct Document {
     pub plain: Bytes,
     /// Compressed.
     pub gzip: Bytes,
-    /// What it may do: `Content-Security-Policy`.
+    /// Its permissions: `Content-Security-Policy`.
     pub policy: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! What the steps found, in words: a report for each, with the lines of the configuration that caused it.
+//! The results of the steps in words: a report for each, with the lines of the configuration that caused it.
 //!
 //! Not here: when they are asked ([`super::observer`]).
 
@@ -19,7 +19,7 @@ use super::lines::Lines;
 use super::report::{Report, shown};
 use crate::explain::lines;
 
-/// What is said of a step, where there is more to say than whether it lets a request pass.
+/// The texts for a step that says more than whether a request passes.
 pub(super) fn told(step: &str) -> Option<&'static Told> {
     tables::TOLD.iter().find(|told| told.step == step)
 }
@@ -69,7 +69,7 @@ pub(super) fn tell_location(request: &Request, lines: &Lines<'_>, report: &mut R
 }
 
 /// A URI with its arguments.
-pub(super) fn with_args(uri: &Bytes, args: &Bytes) -> String {
+pub(super) fn with_args(uri: &Bytes, args: &[u8]) -> String {
     match args.is_empty() {
         true => shown(uri),
         false => format!("{}?{}", shown(uri), shown(args)),

@@ -95,7 +95,10 @@ impl Observe for &Observer<'_, '_> {
 
     fn lets(self, step: &'static str, request: &mut Request) -> bool {
         let seen = &mut *self.seen.borrow_mut();
-        seen.uri = (request.uri.clone(), request.args.clone());
+        seen.uri = (
+            request.uri.clone(),
+            request.args.clone().unwrap_or_default(),
+        );
         let Some(told) = findings::told(step) else {
             return true;
         };
@@ -164,7 +167,10 @@ impl Observe for &Observer<'_, '_> {
                 lines::instructions(block, &mut seen.instructions);
             }
         }
-        seen.uri = (request.uri.clone(), request.args.clone());
+        seen.uri = (
+            request.uri.clone(),
+            request.args.clone().unwrap_or_default(),
+        );
         let line = seen.instructions.get(at);
         seen.values = line.map(|line| values::before(request, self.lines, line));
     }
@@ -175,13 +181,13 @@ impl Observe for &Observer<'_, '_> {
         let (Some(line), Some(before)) = (line, seen.values.take()) else {
             return;
         };
-        let is_new = seen.uri.0 != request.uri || seen.uri.1 != request.args;
+        let is_new = seen.uri.0 != request.uri || seen.uri.1 != request.args();
         let text = match &line.name.bytes()[..] {
             _ if obeyed.has_answered => "answers".to_owned(),
             b"if" if obeyed.next == obeyed.at + 1 => "holds".to_owned(),
             b"if" => "does not hold".to_owned(),
             _ if is_new => {
-                let uri = findings::with_args(&request.uri, &request.args);
+                let uri = findings::with_args(&request.uri, request.args());
                 format!("the URI is now {uri}")
             }
             b"rewrite" => UNCHANGED.to_owned(),

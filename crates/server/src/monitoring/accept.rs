@@ -56,7 +56,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What is no number is no wish for less.
+/// The quality; text that is no number counts as 1.
 fn quality(text: &[u8]) -> u16 {
     let number = std::str::from_utf8(text)
         .ok()

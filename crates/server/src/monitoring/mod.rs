@@ -1,4 +1,4 @@
-//! What a worker shows of itself: all metrics together, at the request of a client.
+//! The metrics of a worker, gathered at the request of a client.
 //!
 //! * `gather`: makes a [`Page`](runtime::metrics::Page) of all metrics as they are now.
 //! * [`families`]: the list of all families; `docs/metrics.md` is made of it.
@@ -35,7 +35,7 @@ use thread::Thread;
 
 slotted!(PARTS: Monitoring);
 
-/// What metrics are gathered of, beside the loops.
+/// The sources of metrics beside the loops.
 #[derive(Debug)]
 pub struct Monitoring {
     sources: OnceLock<Sources>,
@@ -52,7 +52,7 @@ pub struct Monitoring {
     thread: Thread,
 }
 
-/// What a worker has once.
+/// The sources that a worker has once.
 #[derive(Debug)]
 struct Sources {
     logs: Logs,

@@ -15,7 +15,7 @@ families! {
 }
 
 families! {
-    /// What else the kernel counts of the process.
+    /// Other counters of the kernel for the process.
     pub(super) PROCESS;
     PROCESS_DESCRIPTORS Gauge "freewheel_process_descriptors" "" ["state"] "Descriptors of the worker: open, and their limit (max).";
     PROCESS_THREADS Gauge "freewheel_process_threads" "" [] "Threads of the worker.";

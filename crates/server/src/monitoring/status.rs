@@ -31,7 +31,7 @@ pub(crate) async fn make(request: &Request, shown: Shown) -> Outcome {
             let text = stub(&sums::all(&ledger));
             return answer("text/plain", vec![text.into()]);
         }
-        Shown::Dashboard if request.args == "stream" => return stream(request),
+        Shown::Dashboard if request.args() == b"stream" => return stream(request),
         Shown::Dashboard => return page(request),
         Shown::Json => (PageFormat::Json, "application/json"),
         Shown::Metrics => {
@@ -72,7 +72,7 @@ fn page(request: &Request) -> Outcome {
     Outcome::Answer(response)
 }
 
-/// What the page is told.
+/// The event stream of the dashboard.
 fn stream(request: &Request) -> Outcome {
     let mut response = Response::boxed(200);
     if request.method != Method::Head {

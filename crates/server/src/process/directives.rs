@@ -347,7 +347,7 @@ impl Value for Module {
     }
 }
 
-/// What the processes need to know of a configuration.
+/// The part of a configuration that the processes need.
 #[derive(Debug, Clone)]
 pub struct Main {
     /// Outside of every block.

@@ -29,7 +29,7 @@ const LAST: u8 = 1;
 /// One message.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// What kind.
+    /// Its kind.
     pub kind: u8,
     /// Its bytes.
     pub body: Vec<u8>,

@@ -11,13 +11,13 @@
 pub(crate) mod bundle;
 pub(crate) mod directives;
 pub(crate) mod directories;
-pub(crate) mod figures;
 pub(crate) mod frame;
 pub(crate) mod hints;
 mod hold;
 pub mod load;
 pub(crate) mod log_files;
 pub(crate) mod master;
+pub(crate) mod metrics_log;
 pub(crate) mod obstacles;
 pub(crate) mod pid;
 mod pinned;

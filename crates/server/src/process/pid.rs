@@ -38,7 +38,7 @@ impl PidFile {
 
     fn try_write(path: &Path) -> Result<Self, Refusal> {
         let opened = trust::open(path, OFlags::WRONLY | OFlags::CREATE, MODE)?;
-        // Only now it is known to be no file of somebody else's.
+        // Not truncated before: only now it is certain that no other user put the file there.
         let mut file = File::from(opened);
         file.set_len(0)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes())?;

@@ -64,7 +64,7 @@ fn is_small(parts: &[Range<usize>], limit: u64) -> bool {
     bytes as u64 <= limit / WHOLE_SHARE
 }
 
-/// What is mapped from files, code first.
+/// The mappings of files, code first.
 fn of_files(maps: &str) -> Vec<Range<usize>> {
     let lines = maps.lines().take(MAPPINGS_MAX);
     let mut found: Vec<(bool, Range<usize>)> = lines.filter_map(of_file).collect();

@@ -62,7 +62,7 @@ impl Master {
     /// Reads the configuration anew and gets everything that it needs, without touching what there is.
     ///
     /// # Errors
-    /// What there is to tell of why it cannot be served.
+    /// The lines that say why it cannot be served.
     pub(crate) fn prepare(&self) -> Result<Candidate, Unready> {
         let options = &self.options;
         let is_single = self.current.kept.settings.is_some();

@@ -101,8 +101,8 @@ fn obey(
                 Signal::SIGUSR1 => {
                     note(received, "reopening logs");
                     reopen(&mut master, logs);
-                    super::figures::tell(ledger, disk, logs);
-                    super::figures::tell_caches(&caches.all());
+                    super::metrics_log::write(ledger, disk, logs);
+                    super::metrics_log::write_caches(&caches.all());
                 }
                 Signal::SIGUSR2 => note(received, "ignoring: an upgrade is not built yet"),
                 _ => {}

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Bound {
     /// The address.
     pub address: Address,
-    /// What they were bound with.
+    /// The options that they were bound with.
     pub options: SocketOptions,
     /// One per loop with TCP (more after a reload with fewer loops); one with a unix address.
     pub sockets: Vec<Arc<OwnedFd>>,

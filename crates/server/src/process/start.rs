@@ -406,7 +406,7 @@ fn daemonise() -> io::Result<Daemon> {
         Forked::Child => {
             drop(told);
             nix::unistd::setsid()?;
-            // As nginx: what is made has the permissions that the configuration says, whoever started it.
+            // As nginx: files get the permissions that the configuration says, whatever the umask of the shell.
             rustix::process::umask(rustix::fs::Mode::empty());
             let null: OwnedFd = std::fs::OpenOptions::new()
                 .read(true)

@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long workers may take to obey TERM before they get KILL, as in nginx.
 pub(super) const TERM_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a worker is for.
+/// The stage of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It has a bundle and has not served it yet.

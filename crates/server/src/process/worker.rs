@@ -257,7 +257,7 @@ impl Worker {
             .receive()
             .map_err(|error| format!("recvmsg() failed ({error})"))?;
         let Some(frame) = frame else {
-            // Without a master nobody could stop or reload this worker, and a new master could not bind.
+            // Without a master this worker could not be stopped or reloaded, and a new master could not bind.
             error_log(Level::Alert, format_args!("the master process has gone"));
             return Ok(WorkerEvent::Quits);
         };
@@ -271,10 +271,10 @@ impl Worker {
                 let stderr = self.stderr.as_deref();
                 super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
                 if let (Some(server), Some(disk)) = (&self.server, &self.disk) {
-                    super::figures::tell(server.ledger(), disk, &self.logs);
+                    super::metrics_log::write(server.ledger(), disk, &self.logs);
                 }
                 if let Some(caches) = &self.caches {
-                    super::figures::tell_caches(&caches.all());
+                    super::metrics_log::write_caches(&caches.all());
                 }
             }
             other => error_log(

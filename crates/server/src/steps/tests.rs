@@ -107,7 +107,7 @@ impl Site {
         Request::new(transport, client, generation, head, server)
     }
 
-    /// What a client with these lines has in the end.
+    /// The client after the answer to a request with these lines.
     async fn answer(&self, lines: &str, client: TestClient) -> Box<TestClient> {
         let mut request = self.request(lines, client);
         let response = respond(&mut request).await;

@@ -69,7 +69,7 @@ pub fn is_slice(request: &Request) -> bool {
     start_of(request).is_some()
 }
 
-/// What the requests for slices, but for the first one, are counted as.
+/// The kind that the sub-requests for slices are counted as; the first slice needs none.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("slice");
 
 /// How they are shown.

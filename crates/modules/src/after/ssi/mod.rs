@@ -52,7 +52,7 @@ pub fn is_on(location: &Location) -> bool {
     location.own::<Ssi>().ssi
 }
 
-/// What its sub-requests are counted as.
+/// The kind that its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("ssi");
 
 /// How they are shown.

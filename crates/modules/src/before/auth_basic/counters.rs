@@ -25,7 +25,7 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 };
 
 label_values! {
-    /// What was found about a password.
+    /// The outcome of checking a password.
     pub enum Password {
         /// It is right.
         Right = "right",

@@ -92,9 +92,9 @@ impl Rewrite {
         template::evaluate_quoted(&self.uri, request, quoting(request), &mut made);
         let (mut url, read) = unescape(&made, Unescape::Redirect);
         url.extend_from_slice(&made[read..]);
-        if self.keeps_args && !request.args.is_empty() {
+        if self.keeps_args && !request.args().is_empty() {
             url.push(if self.args.is_some() { b'&' } else { b'?' });
-            url.extend_from_slice(&request.args);
+            url.extend_from_slice(request.args());
         }
         url.into()
     }
@@ -108,20 +108,19 @@ impl Rewrite {
         template::evaluate_quoted(&self.uri, request, Quoting::Plain, &mut uri);
         match &self.args {
             None if self.keeps_args => {}
-            None => request.args = Bytes::new(),
+            None => request.args = request.args.as_ref().map(|_| Bytes::new()),
             Some(template) => {
                 let mut args = Vec::with_capacity(128);
                 template::evaluate_quoted(template, request, quoting(request), &mut args);
-                if self.keeps_args && !request.args.is_empty() {
+                if self.keeps_args && !request.args().is_empty() {
                     args.push(b'&');
-                    args.extend_from_slice(&request.args);
+                    args.extend_from_slice(request.args());
                 }
-                request.args = args.into();
-                request.has_args = true;
+                request.args = Some(args.into());
             }
         }
         request.uri = uri.into();
-        if request.is_too_long(&request.uri) || request.is_too_long(&request.args) {
+        if request.is_too_long(&request.uri) || request.is_too_long(request.args()) {
             return Err(Failure::new(500));
         }
         if is_logged {
@@ -168,7 +167,7 @@ fn log_data(request: &Request) {
         out.extend_from_slice(b"rewritten data: \"");
         out.extend_from_slice(&request.uri);
         out.extend_from_slice(b"\", args: \"");
-        out.extend_from_slice(&request.args);
+        out.extend_from_slice(request.args());
         out.push(b'"');
     });
 }

@@ -36,7 +36,7 @@ impl Kind {
 pub(crate) struct Entry {
     /// The name, without a slash.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Last modification, in seconds since the epoch.
     pub mtime: i64,

@@ -145,7 +145,7 @@ fn entry(entry: &disk::DirEntry) -> Entry {
 
 /// The argument `callback`, if it is the name of a function.
 fn callback(request: &Request) -> Result<Option<Bytes>, Failure> {
-    let Some(name) = uri::arg(&request.args, b"callback").filter(|name| !name.is_empty()) else {
+    let Some(name) = uri::arg(request.args(), b"callback").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
     let is_name = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_' || *c == b'.';

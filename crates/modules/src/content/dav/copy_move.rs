@@ -195,7 +195,7 @@ fn lies_in(path: &[u8], directory: &[u8]) -> bool {
         .is_some_and(|rest| directory == b"/" || rest.starts_with(b"/"))
 }
 
-/// What is in the way and may be replaced.
+/// The existing file or directory that the copy may replace.
 async fn clear_for(
     request: &Request,
     wanted: &Wanted,

@@ -161,7 +161,7 @@ fn refuse(request: &Request, status: u16, sentence: &str) -> Failure {
     Failure::new(status)
 }
 
-/// What a failed call means for a request, and its log line; `missing` is the status where there is no such path.
+/// Logs a failed call and returns its failure; `missing` is the status where there is no such path.
 fn failure(request: &Request, error: &disk::Error, path: &[u8], missing: u16) -> Failure {
     if let disk::Error::Overflow(overflow) = error {
         return files::overflowed(request, overflow);

@@ -11,12 +11,12 @@ const MORE_PER_TRACK: usize = 128;
 /// Samples start at 0 in the first edit, at normal speed.
 const ELST_SIZE: u32 = 36;
 
-/// What is sent instead of the file.
+/// The response in the place of the whole file.
 #[derive(Debug)]
 pub struct CutMovie {
     /// The new head: `ftyp`, `moov`, and the beginning of `mdat`.
     pub head: Vec<u8>,
-    /// What follows of the file.
+    /// The range of the file that follows the head.
     pub data: Range<u64>,
 }
 
@@ -213,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// What began at `start` begins behind the head now.
+    /// Data that began at `start` begins behind the head now.
     fn move_chunks(&mut self, start: u64) {
         let by = (self.out.len() as u64).wrapping_sub(start);
         for (rows, is_wide) in std::mem::take(&mut self.chunks) {

@@ -133,7 +133,7 @@ fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
 
 /// The part that the arguments ask for; `None`: the whole file, unchanged.
 fn wish(request: &Request) -> Option<CutRequest> {
-    let time = |name: &[u8]| uri::arg(&request.args, name).and_then(milliseconds);
+    let time = |name: &[u8]| uri::arg(request.args(), name).and_then(milliseconds);
     let (start, end) = (time(b"start"), time(b"end").filter(|end| *end > 0));
     let start_ms = start.or(end.map(|_| 0))?;
     let settings = request.location().own::<Mp4>();

@@ -247,7 +247,7 @@ fn table(
     })
 }
 
-/// What `mvhd`, `tkhd` and `mdhd` say of time.
+/// The time fields of `mvhd`, `tkhd` and `mdhd`.
 struct TimeHeader {
     timescale: u32,
     duration: u64,

@@ -446,7 +446,7 @@ impl<'a> TrackCut<'a> {
         Ok(())
     }
 
-    /// What lies `size` bytes behind the beginning of a chunk.
+    /// The offset `size` bytes behind the beginning of a chunk.
     fn place(&self, at: usize, size: u64) -> Result<u64, Fault> {
         let begin = match self.track.is_wide {
             true => get_64(self.moov, at),

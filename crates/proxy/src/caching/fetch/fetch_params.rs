@@ -1,4 +1,4 @@
-//! What a fetch is asked for, and what comes of it.
+//! The parameters of a fetch, and its result.
 
 use cache::Key;
 use cache::fill::FillKey;

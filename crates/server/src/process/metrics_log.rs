@@ -1,4 +1,4 @@
-//! The worker's figures as lines of the error log, on USR1: of the loops, the pools, the caches, the logs.
+//! The worker's metrics as lines of the error log, on USR1: of the loops, the pools, the caches, the logs.
 //!
 //! Not here: counting. Invariant: writing them costs the loops nothing.
 
@@ -14,7 +14,7 @@ use proxy::caching::caches::open_cache::Cache;
 use proxy::state::cache_state::Status;
 
 /// Writes everything.
-pub(crate) fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
+pub(crate) fn write(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
     for (index, sum) in sums::by_number(ledger) {
         tell_loop(index, &sum);
     }
@@ -34,7 +34,7 @@ pub(crate) fn tell(ledger: &Ledger, disk: &Arc<Disk>, logs: &Logs) {
 }
 
 /// Writes what the caches have done.
-pub(crate) fn tell_caches(caches: &[Arc<Cache>]) {
+pub(crate) fn write_caches(caches: &[Arc<Cache>]) {
     caches.iter().for_each(|cache| tell_cache(cache));
 }
 
