@@ -13,6 +13,10 @@ use config::default_paths::{self, CONFIGURATION, ERROR_LOG, PREFIX};
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";
 
+/// The OpenSSL whose cipher strings, commands and messages are followed. Programs that write configurations of TLS ask
+/// `-V` for it (certbot, for one).
+const OPENSSL: &str = "3.0.0";
+
 /// Modules that nginx has only when asked, as its documentation names them but for `ngx_` and `_module`.
 const OPTIONAL: &[&str] = &[
     "http_addition",
@@ -73,8 +77,9 @@ pub(super) fn version() -> String {
 /// `-V`, after [`version`].
 #[must_use]
 pub(super) fn configure() -> String {
-    let mut text = String::from(
-        "built with rustls and aws-lc-rs\nTLS SNI support enabled\nconfigure arguments:",
+    let mut text = format!(
+        "built with OpenSSL {OPENSSL} (its words alone: TLS is by rustls and aws-lc-rs)\n\
+         TLS SNI support enabled\nconfigure arguments:"
     );
     text.push_str(&default_paths::arguments());
     for (module, is_built) in modules() {
