@@ -282,3 +282,14 @@ fn connect_is_refused() {
         reply.status
     );
 }
+
+#[test]
+fn a_server_that_speaks_no_http_2_is_not_reached_by_it() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; location / { return 200 ok; } }
+         server { listen 127.0.0.1:%PORT%; server_name localhost; location / { return 200 secret; } }",
+    );
+    let mut client = server.connect_http2();
+    let stream = client.get("/");
+    assert_eq!(client.reply(stream).status, 421);
+}
