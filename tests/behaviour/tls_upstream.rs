@@ -82,6 +82,35 @@ fn connections_are_kept_and_sessions_taken_up() {
 }
 
 #[test]
+fn a_reload_keeps_connections_and_handshakes_are_counted() {
+    let authority = Authority::new("ca");
+    let origin = TlsOrigin::start(&authority.issue("origin.test"), None, |_| {
+        TlsAnswer::ok("x")
+    });
+    let text = "upstream kept { server %A%; keepalive 4; }
+         proxy_ssl_verify on; proxy_ssl_trusted_certificate ca.pem;
+         server { listen 127.0.0.1:%PORT%; proxy_ssl_name origin.test;
+            location / { proxy_pass https://kept; }
+            location /other { proxy_ssl_name other.test; proxy_pass https://kept; }
+            location = /metrics { metrics; } }";
+    let text = text.replace("%A%", &origin.url()["https://".len()..]);
+    let server = server(&origin, &[("ca.pem", &authority.pem())], &text);
+    assert_eq!(server.get("/").text(), "x");
+    server.reload(&text);
+    assert_eq!(server.get("/").text(), "x");
+    assert_eq!(origin.handshakes().len(), 1);
+    // A connection that was accepted for one name is not for another.
+    assert_eq!(server.get("/other").status, 502);
+    let metrics = server.get("/metrics").text();
+    for line in [
+        "freewheel_upstream_tls_handshakes_total{outcome=\"full\"} 1",
+        "freewheel_upstream_tls_handshakes_total{outcome=\"untrusted\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[test]
 fn a_server_is_told_its_name_only_where_that_is_wanted() {
     let origin = origin(|request| TlsAnswer::ok(request.header("Host").unwrap_or_default()));
     let port = origin.port();

@@ -19,5 +19,6 @@ pub mod pass;
 pub mod response;
 pub mod settings;
 pub mod state;
+pub mod tls_metrics;
 pub mod tunnel_pass;
 pub mod upstream_request;

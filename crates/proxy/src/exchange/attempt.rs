@@ -15,6 +15,7 @@ use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use crate::exchange::protocol;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
+use crate::tls_metrics;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
@@ -223,7 +224,9 @@ impl Attempt {
         if let Some(order) = &self.like.tls {
             let left = timeout.saturating_sub(Duration::from_millis(self.elapsed_ms()));
             let shaken = peer_tls::handshake(&mut connection, address, order, left, loop_);
-            shaken.await.map_err(AttemptError::Tls)?;
+            let ended = shaken.await;
+            tls_metrics::count(loop_, &ended);
+            ended.map_err(AttemptError::Tls)?;
         }
         Ok(connection)
     }

@@ -42,7 +42,7 @@ pub struct PeerTlsMaking {
 }
 
 /// One family's settings, under their names in messages.
-struct Named<'s> {
+struct FamilySsl<'s> {
     family: Family,
     settings: &'s ProxySsl,
     is_http2: bool,
@@ -80,7 +80,7 @@ impl PeerTlsMaking {
             return Ok(Arc::clone(made));
         }
         let made = {
-            let named = Named {
+            let named = FamilySsl {
                 family,
                 settings,
                 is_http2,
@@ -92,7 +92,7 @@ impl PeerTlsMaking {
         Ok(made)
     }
 
-    fn made_of(&mut self, named: &Named<'_>, scope: &mut Scope) -> Result<PeerTls, Error> {
+    fn made_of(&mut self, named: &FamilySsl<'_>, scope: &mut Scope) -> Result<PeerTls, Error> {
         let settings = named.settings;
         let mut files = FilesHash::default();
         let passwords = self.passwords(settings)?;
@@ -161,9 +161,9 @@ impl PeerTlsMaking {
     /// The own certificate, read now, or what reads it for each connection.
     fn certificate(
         &self,
-        Named {
+        FamilySsl {
             family, settings, ..
-        }: &Named<'_>,
+        }: &FamilySsl<'_>,
         passwords: Vec<Password>,
         files: &mut FilesHash,
     ) -> Result<(Option<Pair>, Option<RequestCertificates>), Error> {
@@ -191,9 +191,9 @@ impl PeerTlsMaking {
 
     fn protocols(
         &mut self,
-        Named {
+        FamilySsl {
             family, settings, ..
-        }: &Named<'_>,
+        }: &FamilySsl<'_>,
         scope: &mut Scope,
     ) -> Result<Protocols, Error> {
         let names = &settings.proxy_ssl_protocols;
@@ -222,9 +222,9 @@ impl PeerTlsMaking {
     /// What servers' certificates have to come from.
     fn trust(
         &mut self,
-        Named {
+        FamilySsl {
             family, settings, ..
-        }: &Named<'_>,
+        }: &FamilySsl<'_>,
         files: &mut FilesHash,
     ) -> Result<Option<Arc<Trust>>, Error> {
         if !settings.proxy_ssl_verify {

@@ -25,7 +25,7 @@ const WHOLE: usize = 10_000;
 #[derive(Debug, Parser)]
 #[command(name = "freewheel proxy", bin_name = "freewheel proxy")]
 struct Arguments {
-    /// The origin: http://HOST[:PORT][/URI], or HOST[:PORT].
+    /// The origin: http[s]://HOST[:PORT][/URI], or HOST[:PORT].
     origin: String,
     /// The directories of the cache, one for each disk. They are made if they are not there.
     #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
@@ -85,10 +85,36 @@ fn origin(text: &str) -> Result<String, String> {
     let origin = match text.split_once("://") {
         None => format!("http://{text}"),
         Some(("http", rest)) if !rest.is_empty() => text.to_owned(),
-        Some(("https", _)) => return Err(format!("{text}: TLS is not built yet")),
-        Some(_) => return Err(format!("{text}: an origin begins with http://")),
+        Some(("https", rest)) if !rest.is_empty() => text.to_owned(),
+        Some(_) => return Err(format!("{text}: an origin begins with http:// or https://")),
     };
     quoted(Path::new(&origin))
+}
+
+/// Files in which distributions keep the authorities that they trust.
+const AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// The lines for an origin that speaks TLS: its certificate has to come from an authority of this machine.
+fn tls(origin: &str) -> Result<String, String> {
+    if !origin.contains("https://") {
+        return Ok(String::new());
+    }
+    let mut known = AUTHORITIES.iter().filter(|path| Path::new(path).exists());
+    let file = known.next().ok_or_else(|| {
+        let names = AUTHORITIES.join(", ");
+        format!("{origin}: its certificate cannot be judged, since there is none of {names}")
+    })?;
+    Ok(format!(
+        "
+            proxy_ssl_server_name on;
+            proxy_ssl_verify on;
+            proxy_ssl_verify_depth 5;
+            proxy_ssl_trusted_certificate {file};"
+    ))
 }
 
 /// The configuration's parts for each directory.
@@ -186,6 +212,7 @@ fn configuration(
 ) -> Result<String, String> {
     let (zone, dashboard) = (dashboard.zone(), dashboard.server());
     let origin = origin(&arguments.origin)?;
+    let tls = tls(&origin)?;
     let pid = quoted(pid)?;
     let listen = quoted(Path::new(&arguments.listen))?;
     let log = made::log();
@@ -219,7 +246,7 @@ http {{
         listen {listen};
 {zone}
         location / {{
-            proxy_pass {origin};
+            proxy_pass {origin};{tls}
             proxy_cache cache{suffix};
             aio threads=disk{suffix};
 
@@ -281,7 +308,6 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for line in [
-            ["proxy", "https://a", "--cache", "/a", "--max-size", "1g"],
             ["proxy", "ftp://a", "--cache", "/a", "--max-size", "1g"],
             ["proxy", "a", "--cache", "/a", "--max-size", "much"],
             ["proxy", "a", "--cache", "/a", "--valid", "soon"],

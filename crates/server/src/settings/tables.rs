@@ -555,6 +555,7 @@ const METRICS: &[&ModuleMetrics] = &[
     &post_action::METRICS,
     &proxy_protocol::METRICS,
     &tls_handshake::METRICS,
+    &proxy::tls_metrics::METRICS,
     &real_ip::METRICS,
 ];
 

@@ -63,6 +63,15 @@ impl From<io::Error> for TlsError {
     }
 }
 
+/// How a handshake came to its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeKind {
+    /// They are new.
+    Full,
+    /// An old session was taken up.
+    Resumed,
+}
+
 /// Puts TLS on a connection that was just opened, in at most `timeout`.
 ///
 /// # Errors
@@ -73,14 +82,17 @@ pub async fn handshake(
     order: &TlsOrder,
     timeout: Duration,
     loop_: &Rc<Loop>,
-) -> Result<(), TlsError> {
+) -> Result<HandshakeKind, TlsError> {
     let mut timer = loop_.wire.wheel.timer();
     let run = run(connection.stream(), peer, order, loop_);
     let connected = timer.guard(timeout, run).await;
     let connected = connected.unwrap_or(Err(TlsError::Timeout))?;
     let layer = TlsLayer::new(connected.traffic, connected.rest, Vec::new());
     connection.begin_tls(layer);
-    Ok(())
+    Ok(match connected.facts.is_resumed {
+        true => HandshakeKind::Resumed,
+        false => HandshakeKind::Full,
+    })
 }
 
 async fn run(
@@ -93,7 +105,7 @@ async fn run(
     let now_ms = wire::loop_clock::monotonic_ms();
     let sessions = order.tls.sessions.as_ref();
     let sessions = sessions.map(|sessions| sessions.of(peer, now_ms));
-    let first = First {
+    let first = HelloStep {
         client,
         sessions,
         name: Arc::clone(&order.name),
@@ -131,13 +143,13 @@ async fn client(order: &TlsOrder, loop_: &Rc<Loop>) -> Result<Arc<Client>, TlsEr
 }
 
 /// What a handshake begins with.
-struct First {
+struct HelloStep {
     client: Arc<Client>,
     sessions: Option<PeerSessions>,
     name: Arc<str>,
 }
 
-impl First {
+impl HelloStep {
     fn step(self, outgoing: &mut Vec<u8>) -> Result<Connecting, TlsError> {
         let begun = ClientNeedsInput::new(&self.client, &self.name, self.sessions.as_ref())?;
         Ok(begun.step(outgoing)?)
@@ -145,7 +157,7 @@ impl First {
 }
 
 /// What is left of a step.
-struct Worked {
+struct StepOutcome {
     outcome: Result<Connecting, TlsError>,
     outgoing: Vec<u8>,
 }
@@ -155,7 +167,7 @@ async fn work(
     order: &TlsOrder,
     loop_: &Rc<Loop>,
     step: impl FnOnce(&mut Vec<u8>) -> Result<Connecting, TlsError> + Send + 'static,
-) -> Result<Worked, TlsError> {
+) -> Result<StepOutcome, TlsError> {
     let order = order.clone();
     let work = move || {
         let mut outgoing = Vec::new();
@@ -163,7 +175,7 @@ async fn work(
             judge(&connecting, &order)?;
             Ok(connecting)
         });
-        Worked { outcome, outgoing }
+        StepOutcome { outcome, outgoing }
     };
     let worked = cpu_pool::run_handshake(Arc::clone(loop_.disk.disk()), work).await;
     worked.map_err(TlsError::Overflow)

@@ -14,7 +14,7 @@ use tls::configure::Client;
 use tls::verify::Trust;
 
 pub use certificates::RequestCertificates;
-pub use handshake::{TlsError, handshake};
+pub use handshake::{HandshakeKind, TlsError, handshake};
 use sessions::Sessions;
 
 /// What handshakes with peers use.
