@@ -203,7 +203,7 @@ fn certificates_may_be_named_by_variables() {
          server { listen 127.0.0.1:%PORT% ssl; ssl_certificate html/$ssl_server_name.crt; ssl_certificate_key $key;
              return 200 \"$ssl_server_name $ssl_session_reused\"; }
          server { listen 127.0.0.1:%PORT1% ssl; ssl_certificate html/$ssl_server_name.crt; ssl_certificate_key $key;
-             ssl_certificate_cache max=2 valid=1m; return 200 kept; }",
+             ssl_certificate_cache max=4 valid=1m; return 200 kept; }",
     );
     let client = TlsClient::new(None);
     let get = |port, name| client.get(server.site().port(port), name, "/");
@@ -272,6 +272,10 @@ fn what_cannot_be_used_is_told_with_nginxs_sentence() {
         (
             "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_verify_client on;",
             "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_stapling on; ssl_certificate_compression on;",
+            "\"ssl_stapling\" is incompatible with \"ssl_certificate_compression\"",
         ),
         (
             "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_session_cache shared:x;",

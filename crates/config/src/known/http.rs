@@ -300,10 +300,10 @@ rows! {
         "ssl_session_ticket_key": [HTTP | SERVER] 1;
         "ssl_session_tickets": [HTTP | SERVER] FLAG;
         "ssl_session_timeout": [HTTP | SERVER] 1;
-        "ssl_stapling": [HTTP | SERVER] FLAG => NO_STAPLING;
-        "ssl_stapling_file": [HTTP | SERVER] 1 => NO_STAPLING;
-        "ssl_stapling_responder": [HTTP | SERVER] 1 => NO_STAPLING;
-        "ssl_stapling_verify": [HTTP | SERVER] FLAG => NO_STAPLING;
+        "ssl_stapling": [HTTP | SERVER] FLAG;
+        "ssl_stapling_file": [HTTP | SERVER] 1;
+        "ssl_stapling_responder": [HTTP | SERVER] 1;
+        "ssl_stapling_verify": [HTTP | SERVER] FLAG;
         "ssl_trusted_certificate": [HTTP | SERVER] 1;
         "ssl_verify_client": [HTTP | SERVER] 1;
         "ssl_verify_depth": [HTTP | SERVER] 1;

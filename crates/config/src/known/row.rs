@@ -65,9 +65,6 @@ pub(super) const NO_KQUEUE: Fate =
     Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
 pub(super) const NO_HTTP2: Fate =
     Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
-pub(super) const NO_STAPLING: Fate = Fate::Ignored(
-    "stapling is not built yet: clients get no OCSP response with the certificate, and may ask its responder themselves",
-);
 pub(super) const NO_ECH: Fate = Fate::Refused(
     "the TLS library has no Encrypted Client Hello for servers (https://github.com/rustls/rustls/issues/1980)",
 );

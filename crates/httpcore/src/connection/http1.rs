@@ -101,7 +101,13 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
-        Some(timeout) => (place.enter(Waiting::Kept), timeout),
+        Some(timeout) => {
+            // What comes from here on comes behind the handshake.
+            if let Some(tls) = client.tls() {
+                tls.is_early.set(false);
+            }
+            (place.enter(Waiting::Kept), timeout)
+        }
         None => match first_timeout(client) {
             Some(timeout) => (place.enter(Waiting::New), timeout),
             None => return false,

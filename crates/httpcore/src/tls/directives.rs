@@ -92,6 +92,15 @@ directives! {
         ssl_ocsp_responder: Option<Placed<Bytes>> = none, [HTTP | SERVER] 1, syntax "url";
         /// Keeps what responders say of clients' certificates.
         ssl_ocsp_cache: OrOff<OcspCache> = "off", [HTTP | SERVER] 1;
+        /// Sends an OCSP response with certificates: that of `ssl_stapling_file`. Responses are not fetched yet: without the file
+        /// a warning says so, and clients get none.
+        ssl_stapling: Placed<Flag> = "off", [HTTP | SERVER] FLAG;
+        /// Sets a file with the OCSP response to send, in the DER format. It is sent as it is.
+        ssl_stapling_file: Option<Placed<PathText>> = none, [HTTP | SERVER] 1, syntax "file";
+        /// Sets the responder that responses are fetched from, which is not built yet.
+        ssl_stapling_responder: Option<Placed<Bytes>> = none, [HTTP | SERVER] 1, syntax "url";
+        /// Verifies responses that are fetched, which is not built yet.
+        ssl_stapling_verify: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes requests that come before the handshake is over (TLS 1.3). Such a request cannot be played again here, as each
         /// session is taken up once; `$ssl_early_data` marks it.
         ssl_early_data: Flag = "off", [HTTP | SERVER] FLAG;

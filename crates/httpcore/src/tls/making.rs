@@ -18,6 +18,7 @@ use tls::suites::Protocols;
 use tls::suites::conf_command::Commands;
 use tls::traffic::Sizes;
 use tls::verify::Trust;
+use tls::x509::certificate::Certificate;
 
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::full_name;
@@ -122,6 +123,7 @@ impl<'a> Making<'a> {
         let (sessions, zone) = self.sessions(settings)?;
         let tickets = self.tickets(settings, zone.as_ref())?;
         let context = context(&pairs, named, &judging.parts);
+        let response = self.response(settings, scope)?;
         let schemes = commands.signature_schemes.clone().unwrap_or_default();
         let text = |value: &Placed<Bytes>| String::from_utf8_lossy(&value.value).into_owned();
         Ok(ServerOptions {
@@ -130,7 +132,10 @@ impl<'a> Making<'a> {
             prefers_server: settings.ssl_prefer_server_ciphers,
             groups: text(&settings.ssl_ecdh_curve),
             commands,
-            certificates: Arc::new(Certificates::with_schemes(pairs, schemes)),
+            certificates: Arc::new(stapled(
+                Certificates::with_schemes(pairs, schemes),
+                response,
+            )),
             client: judging.client,
             sessions,
             tickets,
@@ -330,7 +335,7 @@ impl<'a> Making<'a> {
         parts.extend(list);
         let all = told.iter().chain(&trusted).cloned();
         let trust = Arc::new(Trust::new(all, lists, depth));
-        let authorities = told;
+        let authorities = by_names(told);
         Ok(Judging {
             client: Some(ClientVerification { trust, authorities }),
             parts,
@@ -346,6 +351,32 @@ impl<'a> Making<'a> {
             "\"ssl_dhparam\" is ignored, because no finite-field Diffie-Hellman is offered";
         self.warn(line.error(sentence), scope);
         Ok(())
+    }
+
+    /// The OCSP response that is sent with certificates.
+    fn response(
+        &mut self,
+        settings: &TlsSettings,
+        scope: &mut Scope,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let line = &settings.ssl_stapling;
+        if !line.value {
+            return Ok(None);
+        }
+        if settings.ssl_certificate_compression.value {
+            let sentence = "\"ssl_stapling\" is incompatible with \"ssl_certificate_compression\"";
+            return Err(line.error(sentence));
+        }
+        if settings.ssl_stapling_file.is_none() {
+            let sentence = "\"ssl_stapling\" is ignored, because responses are not fetched yet: \
+                            \"ssl_stapling_file\" is built";
+            self.warn(line.error(sentence), scope);
+            return Ok(None);
+        }
+        self.read(settings.ssl_stapling_file.as_ref(), |path, file| {
+            let read = file(path).map_err(|error| tls::Error::file("open", path, &error));
+            read.map(Some)
+        })
     }
 
     /// The sessions that are kept, and the zone that they are kept in.
@@ -432,6 +463,26 @@ fn sizes(settings: &TlsSettings) -> Sizes {
         None => Sizes::default(),
         Some(size) => Sizes::Fixed(size.bytes()),
     }
+}
+
+/// Certificates with this response.
+fn stapled(certificates: Certificates, response: Option<Vec<u8>>) -> Certificates {
+    for pair in certificates.pairs() {
+        if let (Some(response), Some(der)) = (&response, pair.cert.first()) {
+            certificates.staple(der, Some(response.clone()));
+        }
+    }
+    certificates
+}
+
+/// Certificates each of another subject: clients are told of a name once.
+fn by_names<T: AsRef<[u8]>>(mut certificates: Vec<T>) -> Vec<T> {
+    let mut known = HashSet::new();
+    certificates.retain(|der| {
+        let certificate = Certificate::read(der.as_ref());
+        known.insert(certificate.map(|certificate| certificate.subject.to_vec()))
+    });
+    certificates
 }
 
 /// What sessions are made in: of certificates, or of their names where those have variables.
