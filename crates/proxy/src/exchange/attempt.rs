@@ -192,6 +192,13 @@ impl Attempt {
                 },
             };
             let queued = match piece {
+                // The end goes with the last piece.
+                Some(piece) if pieces.is_over() => {
+                    self.rest = None;
+                    exchange
+                        .queue_piece(piece)
+                        .and_then(|()| exchange.end_body(&[]))
+                }
                 Some(piece) => exchange.queue_piece(piece),
                 None => {
                     self.rest = None;

@@ -27,11 +27,12 @@ pub(super) fn begin(
     connection: UpstreamConnection,
     head_bytes_max: usize,
 ) -> Exchange {
-    let head = upstream_request.head.clone();
     if upstream_request.passing.is_http2() {
         let (asked, framing) = (upstream_request.asked, upstream_request.framing);
-        return connection.begin_http2(asked, &head, framing, head_bytes_max);
+        let fields = upstream_request.fields();
+        return connection.begin_http2(asked, fields, framing, head_bytes_max);
     }
+    let head = upstream_request.head.clone();
     if upstream_request.family != Family::Fastcgi {
         let reader = AnswerReader::of_gateway(upstream_request.asked, head_bytes_max);
         return connection.begin_with(head, BodyWriter::new(upstream_request.framing), reader);

@@ -81,7 +81,11 @@ impl Upload {
         match piece {
             Ok(Some(piece)) => {
                 exchange.queue_piece(piece)?;
-                *self = Upload::Full(pieces);
+                // The end goes with the last piece.
+                match pieces.is_over() {
+                    true => exchange.end_body(&[])?,
+                    false => *self = Upload::Full(pieces),
+                }
             }
             Ok(None) => exchange.end_body(&[])?,
             // The server waits for the rest in vain, until the response's reader gives up.

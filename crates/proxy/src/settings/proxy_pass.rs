@@ -10,7 +10,9 @@ use config::{Error, Groups, Placed, Template, TextOrigin, TextPlace};
 use message::HeaderId;
 
 use crate::settings::caching::Caching;
-use crate::settings::directives::{Proxy, ProxyAnswers, ProxyRewrites, RequestSettings, SetHeader};
+use crate::settings::directives::{
+    HttpVersion, Proxy, ProxyAnswers, ProxyRewrites, RequestSettings, SetHeader,
+};
 use crate::settings::family::Family;
 use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::settings::grpc::GrpcPass;
@@ -350,7 +352,12 @@ impl PassSettings {
     /// Whether HTTP/2 is spoken with its servers.
     #[must_use]
     pub fn is_http2(&self) -> bool {
-        self.family == Family::Grpc
+        let version = self.groups.proxy.proxy_http_version;
+        match self.family {
+            Family::Grpc => true,
+            Family::Proxy => version == HttpVersion::Http2,
+            Family::Fastcgi | Family::Uwsgi | Family::Scgi => false,
+        }
     }
 
     /// Whether trailers of responses are passed on: of gRPC they always are.

@@ -10,6 +10,7 @@ use wire::http1::request_writer::{self, Outgoing};
 use wire::http2::head_writer::{self, OutgoingRequest};
 
 use crate::settings::directives::HttpVersion;
+use crate::settings::family::Family;
 use crate::settings::params::Params;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
@@ -71,8 +72,13 @@ impl HeadWriter<'_> {
         Ok((start..start + target.len(), method.len()))
     }
 
-    /// Appends the fields of a request over HTTP/2, encoded; returns whether its method is HEAD.
-    pub(crate) fn write_http2(&self, has_tls: bool, out: &mut Vec<u8>) -> Result<bool, Failure> {
+    /// Appends the fields of a request over HTTP/2, encoded, and behind them the URI for logs, which gRPC's do not show.
+    /// Returns the URI's position, and whether the method is HEAD.
+    pub(crate) fn write_http2(
+        &self,
+        has_tls: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(std::ops::Range<usize>, bool), Failure> {
         let request = self.request;
         let (method, target) = (self.method(), self.target());
         let authority = self.host(false).unwrap_or_default();
@@ -103,14 +109,19 @@ impl HeadWriter<'_> {
         let fields = trailers.into_iter().chain(own).chain(lines);
         let outcome = head_writer::request(out, &outgoing, fields);
         outcome.map_err(|fault| self.refuse(&fault.to_string()))?;
-        Ok(method.eq_ignore_ascii_case(b"HEAD"))
+        let end = out.len();
+        if self.passing.family == Family::Proxy {
+            out.extend_from_slice(&target);
+        }
+        Ok((end..out.len(), method.eq_ignore_ascii_case(b"HEAD")))
     }
 
     /// Whether the client takes trailers, and no line says otherwise to the server.
     fn takes_trailers(&self) -> bool {
         let is_trailers = |token: &[u8]| token.trim_ascii().eq_ignore_ascii_case(b"trailers");
         let mut values = self.request.head.get_each(HeaderId::Te);
-        !self.passing.sets_te
+        self.passing.family == Family::Grpc
+            && !self.passing.sets_te
             && values.any(|value| value.split(|byte| *byte == b',').any(is_trailers))
     }
 

@@ -48,7 +48,7 @@ pub struct UpstreamRequest {
     pub asker: Asker,
     /// Its head, including the empty line, or its equivalent.
     pub head: Bytes,
-    /// Position of the URI in the head; none, where it has none.
+    /// Position of the URI in the head (of HTTP/2: behind its fields); none, where it has none.
     uri: std::ops::Range<usize>,
     /// The framing of its body.
     pub framing: Framing,
@@ -170,6 +170,12 @@ impl UpstreamRequest {
         }));
     }
 
+    /// The encoded fields of a request over HTTP/2.
+    #[must_use]
+    pub fn fields(&self) -> &[u8] {
+        &self.head[..self.head.len() - self.uri.len()]
+    }
+
     /// The URI as it is sent; empty where none is.
     #[must_use]
     pub fn uri(&self) -> &[u8] {
@@ -186,8 +192,9 @@ fn written(
     match &passing.params {
         None if passing.is_http2() => {
             let has_tls = to.tls_host.is_some();
-            let (head, is_head) = head_buffers::written(|out| writer.write_http2(has_tls, out))?;
-            Ok((head, 0..0, is_head))
+            let (head, (uri, is_head)) =
+                head_buffers::written(|out| writer.write_http2(has_tls, out))?;
+            Ok((head, uri, is_head))
         }
         None => {
             let (head, (uri, method_len)) = head_buffers::written(|out| writer.write(out))?;

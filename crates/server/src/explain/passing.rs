@@ -146,7 +146,7 @@ fn tell_order(order: &Rc<UpstreamRequest>, report: &mut Report) {
 /// The fields of a request over HTTP/2.
 fn tell_fields(order: &Rc<UpstreamRequest>, report: &mut Report) {
     let (mut decoder, mut lines) = (Decoder::default(), Vec::new());
-    let mut fields = decoder.block(&order.head, &BlockLimits::default());
+    let mut fields = decoder.block(order.fields(), &BlockLimits::default());
     // What was just encoded can be decoded.
     while let Ok(Some(_)) = fields.next(&mut lines) {}
     report.say("asks", shown_lines(&lines));

@@ -48,13 +48,23 @@ pub struct DecodedLine {
 #[derive(Debug, Default)]
 pub struct Decoder {
     table: DynamicTable,
+    is_of_upstream: bool,
 }
 
 impl Decoder {
+    /// The decoder of a connection to an upstream, which may pad a Huffman string by a needless octet, as in nginx.
+    pub fn of_upstream() -> Decoder {
+        Decoder {
+            is_of_upstream: true,
+            ..Decoder::default()
+        }
+    }
+
     /// Starts on a whole block. It must be decoded to its end, or the connection be closed.
     pub fn block<'a>(&'a mut self, block: &'a [u8], limits: &BlockLimits) -> BlockDecoder<'a> {
         BlockDecoder {
             table: &mut self.table,
+            is_of_upstream: self.is_of_upstream,
             rest: block,
             string_max: limits.string_max,
             left: limits.block_max,
@@ -67,6 +77,7 @@ impl Decoder {
 #[derive(Debug)]
 pub struct BlockDecoder<'a> {
     table: &'a mut DynamicTable,
+    is_of_upstream: bool,
     rest: &'a [u8],
     string_max: usize,
     /// Bytes left of `block_max`.
@@ -176,7 +187,10 @@ impl BlockDecoder<'_> {
             .ok_or(HpackFault::Truncated)?;
         self.rest = rest;
         if first & 0x80 != 0 {
-            return huffman::decode(text, out);
+            return match self.is_of_upstream {
+                true => huffman::decode_padded(text, out, huffman::UPSTREAM_PADDING_MAX),
+                false => huffman::decode(text, out),
+            };
         }
         out.extend_from_slice(text);
         Ok(())

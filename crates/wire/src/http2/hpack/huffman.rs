@@ -30,6 +30,11 @@ static LENGTHS: [u8; 256] = [
 /// Length in bits of the longest code (and of EOS, which is all ones).
 const LONGEST: usize = 30;
 
+/// Maximum padding of a string in bits (RFC 7541, 5.2).
+const PADDING_MAX: u32 = 7;
+/// The same of an upstream, as in nginx: a needless octet.
+pub(super) const UPSTREAM_PADDING_MAX: u32 = 15;
+
 /// Codes and orders that follow from the lengths.
 struct Code {
     /// The code of each symbol, its last bit lowest.
@@ -190,16 +195,25 @@ impl BitReader<'_> {
 /// # Errors
 /// EOS within the string, or padding that is not fewer than eight ones.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackFault> {
+    decode_padded(input, out, PADDING_MAX)
+}
+
+/// As [`decode`], with at most this many bits of padding.
+pub(super) fn decode_padded(
+    input: &[u8],
+    out: &mut Vec<u8>,
+    padding_max: u32,
+) -> Result<(), HpackFault> {
     let start = out.len();
     // The shortest code has five bits; the eight bytes that are written at once may go beyond.
     out.resize(start + input.len() * 8 / 5 + SYMBOLS_AT_ONCE, 0);
-    let decoded = decode_into(input, &mut out[start..]);
+    let decoded = decode_into(input, &mut out[start..], padding_max);
     out.truncate(start + decoded.unwrap_or(0));
     decoded.map(|_| ())
 }
 
 /// Decodes into `out`, which is long enough; returns the number of bytes.
-fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
+fn decode_into(input: &[u8], out: &mut [u8], padding_max: u32) -> Result<usize, HpackFault> {
     let mut reader = BitReader {
         rest: input,
         bits: 0,
@@ -211,8 +225,8 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
         let (symbol, length) = match SHORT[(reader.bits >> 56) as usize] {
             0 => match reader.long() {
                 Some(found) => found,
-                // What is left is the beginning of EOS, and no whole octet of it.
-                None if reader.count < 8 => return Ok(at),
+                // What is left is the beginning of EOS, and no more of it than may be.
+                None if reader.count <= padding_max => return Ok(at),
                 None => return Err(HpackFault::Huffman),
             },
             _ if reader.count >= 48 => {

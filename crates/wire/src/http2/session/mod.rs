@@ -234,7 +234,10 @@ impl Session {
                 Role::Client => Phase::Settings,
             },
             now_ms: 0,
-            decoder: Decoder::default(),
+            decoder: match role {
+                Role::Server => Decoder::default(),
+                Role::Client => Decoder::of_upstream(),
+            },
             encoder: Encoder::default(),
             streams: Streams::default(),
             scheduler: Scheduler::default(),
