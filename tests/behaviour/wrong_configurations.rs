@@ -332,9 +332,9 @@ fn what_is_not_built_is_told_with_what_does_its_work_until_then() {
     let site = Site::new();
     for (http, sentence, until_then) in [
         (
-            "server { listen 127.0.0.1:%PORT% ssl http2; }",
-            "the \"http2\" parameter requires ngx_http_v2_module, which is not built yet",
-            "let the TLS terminator in front speak it",
+            "server { listen 127.0.0.1:%PORT% quic; }",
+            "the \"quic\" parameter requires ngx_http_v3_module, which is not built yet",
+            "HTTP/3",
         ),
         (
             "server { location / { memcached_pass 127.0.0.1:11211; } }",

@@ -56,14 +56,6 @@ static ALL: &[Missing] = &[
         variables: &["memcached_key"],
     },
     Missing {
-        what: "HTTP/2 to clients",
-        instead: "let the TLS terminator in front speak it; `http2 off` is taken",
-        asked_by: "",
-        modules: &["http_v2"],
-        names: &[],
-        variables: &["http2"],
-    },
-    Missing {
         what: "HTTP/3",
         instead: "let the server in front speak it; switches that are `off` are taken",
         asked_by: "",

@@ -401,7 +401,7 @@ mod tests {
             "invalid ipv6only flags \"maybe\""
         );
         assert!(
-            refused("443 http2").starts_with("the \"http2\" parameter requires ngx_http_v2_module")
+            refused("443 quic").starts_with("the \"quic\" parameter requires ngx_http_v3_module")
         );
     }
 }

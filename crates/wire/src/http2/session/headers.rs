@@ -104,15 +104,20 @@ impl Session {
         skipped.map(|_| ()).map_err(broken)
     }
 
+    /// Decodes a block that came too late.
+    fn glitch_of<'a>(&mut self, block: &[u8]) -> Outcome<'a> {
+        self.skip_block(block)?;
+        self.glitch()
+    }
+
     /// A block on a stream that is not live, and was (RFC 9113, 5.1).
     fn late_block<'a>(&mut self, id: u32, block: &[u8]) -> Outcome<'a> {
         match self.streams.closed(id) {
             Some(Closed::ByPeer) => Err(Fault::Connection(Reason::ClosedStream)),
             // It was on its way when we reset the stream.
-            Some(Closed::ByUs) => {
-                self.skip_block(block)?;
-                self.glitch()
-            }
+            Some(Closed::ByUs) => self.glitch_of(block),
+            // A client's streams are all its own, those too that it has forgotten.
+            None if self.role == Role::Client => self.glitch_of(block),
             None => Err(Fault::Connection(Reason::StreamIdentifier)),
         }
     }
