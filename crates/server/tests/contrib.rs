@@ -27,7 +27,7 @@ fn text(name: &str) -> String {
 fn names(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.match_indices("freewheel_").map(|(at, _)| {
         let rest = &text[at..];
-        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
         rest.split_at(end.unwrap_or(rest.len()))
     })
 }

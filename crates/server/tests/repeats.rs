@@ -30,7 +30,7 @@ const PORTS: [(&str, &str); 3] = [
     ("%PORT3%", "18973"),
 ];
 /// The families that have the directives of `proxy_`.
-const FAMILIES: [&str; 3] = ["fastcgi_", "uwsgi_", "scgi_"];
+const FAMILIES: [&str; 4] = ["fastcgi_", "uwsgi_", "scgi_", "grpc_"];
 /// Left out, each with its reason.
 const LEFT_OUT: [(&str, &str); 1] = [("load_module", "the peer would need the file")];
 /// What stands in every configuration, for lines that name it.

@@ -190,9 +190,9 @@ fn limits_count_while_decoding() {
         Err(HpackFault::FieldTooLarge),
         "before its bytes are there"
     );
-    // 7 + 3 + 32 = 42 bytes each.
-    assert_eq!(decoded(b"\x82\x82").unwrap().len(), 2);
-    assert_eq!(decoded(b"\x82\x82\x82"), Err(HpackFault::BlockTooLarge));
+    // 7 + 3 bytes each.
+    assert_eq!(decoded(&[0x82; 10]).unwrap().len(), 10);
+    assert_eq!(decoded(&[0x82; 11]), Err(HpackFault::BlockTooLarge));
     // A bomb: one byte for each field, of a large entry.
     let mut bomb = b"\x40\x01a\x0a0123456789".to_vec();
     bomb.extend([0xbe; 5000]);
@@ -231,7 +231,7 @@ fn encoded_fields() {
         assert_eq!((&name[..], &value[..]), wanted);
     }
     let mut secret = Vec::new();
-    encode::field(&mut secret, b"set-cookie", b"a=b");
+    encode::field(&mut secret, b"authorization", b"Basic YTpi");
     assert_eq!(secret[0] & 0xf0, 0x10, "never indexed");
 }
 

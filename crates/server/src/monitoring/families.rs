@@ -77,7 +77,7 @@ mod tests {
             assert!(!family.name.ends_with("_total"), "{}", family.name);
             assert!(family.help.ends_with('.'), "{}", family.name);
             assert!(family.kind != Kind::Histogram || family.unit == "seconds");
-            let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             assert!(family.name.chars().all(is_plain), "{}", family.name);
         }
     }
