@@ -265,18 +265,17 @@ impl Client {
     #[must_use]
     pub fn default_server(&self, generation: &Generation) -> Option<ServerId> {
         let entry = self.entry(generation)?;
-        let Some(tls) = self.tls() else {
-            return Some(generation.settings.listens.entries()[entry].default);
-        };
-        let (number, server) = tls.server.get();
-        if number == generation.number {
-            return Some(server);
+        Some(self.default_server_at(generation, entry))
+    }
+
+    /// As [`Client::default_server`], for a caller that has looked up the entry of the listening table.
+    #[inline]
+    #[must_use]
+    pub fn default_server_at(&self, generation: &Generation, entry: usize) -> ServerId {
+        match self.tls() {
+            None => generation.settings.listens.entries()[entry].default,
+            Some(tls) => server_of_handshake(tls, generation, entry),
         }
-        let name = tls.hello.server_name.as_deref();
-        let server = generation.settings.server_of_name(entry, name);
-        let server = server.unwrap_or(generation.settings.listens.entries()[entry].default);
-        tls.server.set((generation.number, server));
-        Some(server)
     }
 
     /// Logs a line about the connection, outside any request, to the error logs of its server.
@@ -325,6 +324,19 @@ impl Client {
                 context.append(out);
             });
     }
+}
+
+/// The server of the name that a client asked for in its handshake.
+fn server_of_handshake(tls: &ClientTls, generation: &Generation, entry: usize) -> ServerId {
+    let (number, server) = tls.server.get();
+    if number == generation.number {
+        return server;
+    }
+    let name = tls.hello.server_name.as_deref();
+    let server = generation.settings.server_of_name(entry, name);
+    let server = server.unwrap_or(generation.settings.listens.entries()[entry].default);
+    tls.server.set((generation.number, server));
+    server
 }
 
 /// Appends an address without its port.

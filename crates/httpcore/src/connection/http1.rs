@@ -265,7 +265,7 @@ pub async fn read(
     let settings = &generation.settings;
     let entry = client.entry(generation).ok_or(WireError::Closed)?;
     let names = &settings.names[entry];
-    let default = client.default_server(generation).ok_or(WireError::Closed)?;
+    let default = client.default_server_at(generation, entry);
     let first = settings.server(default);
     let mut chosen: Option<ServerId> = None;
     let mut choose = |host: &[u8]| -> Option<HeadLimits> {
