@@ -80,6 +80,24 @@ fn a_server_without_a_certificate_shows_the_default_ones_and_one_that_rejects_sh
     assert!(refused.contains("UnrecognisedName"), "{refused}");
 }
 
+#[test]
+fn a_default_server_that_rejects_shows_its_certificate_for_others() {
+    let (site, a, _) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE} ssl_reject_handshake on; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name b.example; return 200 b; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    let client = TlsClient::new(None);
+    let seen = client.get(port, "b.example", "/").unwrap();
+    assert!(seen.is_shown(&a) && seen.reply.text() == "b");
+    for name in ["a.example", "unknown.example"] {
+        let refused = client.get(port, name, "/").unwrap_err();
+        assert!(refused.contains("UnrecognisedName"), "{refused}");
+    }
+}
+
 const CLIENTS: &str = "
     server { listen 127.0.0.1:%PORT% ssl; server_name a.example; ssl_certificate a.crt; ssl_certificate_key a.key;
         ssl_verify_client optional; ssl_client_certificate c.crt;

@@ -265,9 +265,10 @@ impl Endpoint<'_> {
         let named = self.settings.server_of_name(self.entry, name);
         let server = named.unwrap_or(default);
         let tls_of = |id| self.settings.server(id).tls.as_deref();
-        let own = tls_of(server).filter(|tls: &&ServerTls| tls.rejects || tls.handshakes.is_some());
-        let tls = own.or_else(|| tls_of(default));
-        let rejects = tls.is_some_and(|tls| tls.rejects);
+        let own = tls_of(server);
+        let rejects = own.is_some_and(|tls| tls.rejects);
+        let has_certificate = |tls: &&ServerTls| tls.handshakes.is_some();
+        let tls = own.filter(has_certificate).or_else(|| tls_of(default));
         let handshakes = tls.and_then(|tls| tls.handshakes.clone());
         let offer = Offer {
             handshakes: handshakes.filter(|_| !rejects),
