@@ -98,6 +98,12 @@ impl Socket {
         })
     }
 
+    /// Writes the last bytes, as far as the socket takes them, whether the task's turn is over or not: there is no next
+    /// one.
+    pub(crate) fn write_last(&self, bytes: &[u8]) {
+        let _ = send(self, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
     /// Writes as much as the socket takes, to be sent together with the next write (MSG_MORE).
     ///
     /// # Errors

@@ -203,7 +203,7 @@ impl TlsLayer {
         state.unsent = Unsent::default();
         state.traffic.close(&mut last);
         // A peer that takes nothing is not told.
-        let _ = socket.try_write(&last);
+        socket.write_last(&last);
     }
 }
 

@@ -157,3 +157,20 @@ fn an_end_is_seen_behind_unread_bytes() {
         assert_eq!(read_some(&stream, &mut buffer).await.unwrap(), 0);
     });
 }
+
+#[test]
+fn the_end_is_told_also_when_the_turn_is_over() {
+    run(async {
+        let (stream, mut client, mut theirs) = pair(TLS13);
+        write_all(&stream, b"whole").await;
+        wire::turn::begin(0);
+        wire::turn::spend(wire::turn::TURN_BYTES as usize);
+        assert!(!wire::turn::may_go_on());
+        stream.close_notify();
+        drop(stream);
+        let mut got = Vec::new();
+        let mut tls = rustls::Stream::new(&mut client, &mut theirs);
+        tls.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"whole");
+    });
+}
