@@ -1,7 +1,7 @@
 //! An HTTP/2 connection: many requests at a time, each in a task of its own, and one driver that reads and writes.
 //!
 //! Not here: frames and states (`wire::http2`), a stream as its request sees it ([`crate::transport::http2`]), how a request
-//! is answered ([`super::answer`]). Invariant: only the driver touches the socket, and what the requests of one turn have
+//! is answered (`connection::answer`). Invariant: only the driver touches the socket, and what the requests of one turn have
 //! to send leaves in one write.
 
 mod detect;
