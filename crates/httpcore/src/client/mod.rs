@@ -121,16 +121,8 @@ impl Client {
     #[must_use]
     pub fn behind(&self, peer: SocketAddr) -> Self {
         Self {
-            loop_: Rc::clone(&self.loop_),
-            http: Rc::clone(&self.http),
             peer: Some(peer),
-            listener: Arc::clone(&self.listener),
-            requests: self.requests.clone(),
-            proxied: self.proxied.clone(),
-            tls: self.tls.clone(),
-            is_plain_on_tls: self.is_plain_on_tls.clone(),
-            entry: self.entry.clone(),
-            ..*self
+            ..self.copied()
         }
     }
 
@@ -138,13 +130,21 @@ impl Client {
     #[must_use]
     pub fn in_handshake(&self, tls: ClientTls) -> Self {
         Self {
+            tls: OnceCell::from(Rc::new(tls)),
+            is_plain_on_tls: Cell::new(false),
+            ..self.copied()
+        }
+    }
+
+    fn copied(&self) -> Self {
+        Self {
             loop_: Rc::clone(&self.loop_),
             http: Rc::clone(&self.http),
             listener: Arc::clone(&self.listener),
             requests: self.requests.clone(),
             proxied: self.proxied.clone(),
-            tls: OnceCell::from(Rc::new(tls)),
-            is_plain_on_tls: Cell::new(false),
+            tls: self.tls.clone(),
+            is_plain_on_tls: self.is_plain_on_tls.clone(),
             entry: self.entry.clone(),
             ..*self
         }

@@ -286,9 +286,7 @@ impl<'a> Making<'a> {
             return Ok(Vec::new());
         };
         let path = self.name(&line.value.0);
-        let contents = (self.file)(&path);
-        let contents = contents.map_err(|error| tls::Error::file("open", &path, &error));
-        let read = contents.and_then(|contents| keys::passwords::read(&path, &contents));
+        let read = keys::passwords::of_file(&path, self.file);
         read.map_err(|error| line.error(error.to_string()))
     }
 

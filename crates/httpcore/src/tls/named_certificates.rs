@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use config::Template;
 use tls::certificates::{CertificateCache, Certificates, Pair, StampOf};
@@ -40,18 +40,12 @@ impl NamedCertificates {
         commands: &Commands,
         cache: Option<&values::CertificateCache>,
     ) -> Self {
-        let seconds =
-            |of: fn(&values::CertificateCache) -> u64| Duration::from_secs(cache.map_or(0, of));
         Self {
             lines,
             conf_prefix: conf_prefix.to_owned(),
             passwords,
             commands: commands.clone(),
-            cache: CertificateCache::new(
-                cache.map_or(0, |cache| cache.max),
-                seconds(|cache| cache.inactive_seconds),
-                seconds(|cache| cache.valid_seconds),
-            ),
+            cache: values::CertificateCache::made(cache),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Values of directives `ssl_…` that no other group has.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use config::{Append, Problem, Scope, TextPlace, Value, Word, parse_sec, parse_size};
 use tls::suites::Protocols;
@@ -107,6 +109,17 @@ impl Value for CertificateCache {
 }
 
 impl CertificateCache {
+    /// The cache that a directive asks for; `None`: one that keeps nothing.
+    #[must_use]
+    pub fn made(directive: Option<&Self>) -> tls::certificates::CertificateCache {
+        let seconds = |of: fn(&Self) -> u64| Duration::from_secs(directive.map_or(0, of));
+        tls::certificates::CertificateCache::new(
+            directive.map_or(0, |cache| cache.max),
+            seconds(|cache| cache.inactive_seconds),
+            seconds(|cache| cache.valid_seconds),
+        )
+    }
+
     fn take(&mut self, word: &[u8]) -> Option<()> {
         if let Some(max) = word.strip_prefix(b"max=") {
             let max = std::str::from_utf8(max).ok()?.parse().ok();

@@ -8,14 +8,13 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use config::{Error, PathText, Placed, Scope, Template, TextPlace};
 use hashbrown::{HashMap, HashSet};
 use httpcore::tls::full_name;
 use httpcore::tls::values::CertificateCache;
-use tls::certificates::{CertificateCache as KeptCertificates, Pair};
+use tls::certificates::Pair;
 use tls::configure::{Client, ClientOptions};
 use tls::keys::{self, Password};
 use tls::suites::Protocols;
@@ -153,8 +152,7 @@ impl PeerTlsMaking {
             return Ok(Vec::new());
         };
         let name = self.name(&named.value.0);
-        let contents = (self.file)(&name).map_err(|error| tls::Error::file("open", &name, &error));
-        let passwords = contents.and_then(|contents| keys::passwords::read(&name, &contents));
+        let passwords = keys::passwords::of_file(&name, &*self.file);
         passwords.map_err(|error| named.error(error.to_string()))
     }
 
@@ -180,7 +178,7 @@ impl PeerTlsMaking {
         };
         let (Some(one), Some(other)) = (certificate.value.literal(), key.value.literal()) else {
             let cache = settings.proxy_ssl_certificate_cache.on();
-            let cache = kept_certificates(cache);
+            let cache = CertificateCache::made(cache);
             return Ok((None, Some(RequestCertificates { cache, passwords })));
         };
         let (one, other) = (self.noted(one, files), self.noted(other, files));
@@ -259,17 +257,6 @@ impl PeerTlsMaking {
 }
 
 /// Certificates whose names have variables, kept as the directive says.
-fn kept_certificates(cache: Option<&CertificateCache>) -> KeptCertificates {
-    match cache {
-        None => KeptCertificates::new(0, Duration::ZERO, Duration::ZERO),
-        Some(cache) => KeptCertificates::new(
-            cache.max,
-            Duration::from_secs(cache.inactive_seconds),
-            Duration::from_secs(cache.valid_seconds),
-        ),
-    }
-}
-
 fn commands(settings: &ProxySsl) -> Result<Commands, Error> {
     let mut commands = Commands::default();
     for line in settings.proxy_ssl_conf_command.iter() {

@@ -5,10 +5,12 @@
 
 pub mod cache;
 mod compression;
+mod files_read;
 mod slot;
 mod watch;
 
 pub use cache::CertificateCache;
 pub(crate) use compression::COMPRESSORS;
+pub use files_read::{Contents, FilesRead};
 pub use slot::{CERTIFICATES_MAX, Certificates, Pair};
 pub use watch::{Outcome, Stamp, StampOf, Watched};

@@ -19,6 +19,18 @@ pub struct Stamp {
     pub size: u64,
 }
 
+impl Stamp {
+    /// Of a file whose inode changed at this time (seconds and nanoseconds since 1970: `ctime`).
+    #[must_use]
+    pub fn new((seconds, nanoseconds): (i64, u32), inode: u64, size: u64) -> Self {
+        Self {
+            changed_ns: i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds),
+            inode,
+            size,
+        }
+    }
+}
+
 /// Asks for the stamp of a file; `None`: it cannot be looked at.
 pub type StampOf<'a> = &'a dyn Fn(&str) -> Option<Stamp>;
 

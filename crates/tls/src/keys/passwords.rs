@@ -3,6 +3,7 @@
 //! Not here: reading the file.
 
 use crate::Error;
+use crate::keys::ReadFile;
 use zeroize::Zeroizing;
 
 /// Maximum length of a line in bytes.
@@ -12,6 +13,15 @@ pub const PASSWORDS_MAX: usize = 1000;
 
 /// A password's bytes; overwritten when dropped.
 pub type Password = Zeroizing<Vec<u8>>;
+
+/// The passwords of the file at `path`.
+///
+/// # Errors
+/// The file cannot be read; the errors of [`read`].
+pub fn of_file(path: &str, file: ReadFile<'_>) -> Result<Vec<Password>, Error> {
+    let contents = file(path).map_err(|error| Error::file("open", path, &error))?;
+    read(path, &contents)
+}
 
 /// The passwords of a file's contents: lines without their ends, empty ones left out. An empty file is one empty
 /// password.

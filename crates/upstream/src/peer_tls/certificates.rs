@@ -1,19 +1,17 @@
 //! Own certificates whose names are made of variables: read when a connection is opened, by the pool that reads files.
 //!
-//! Invariant: a loop opens no file.
+//! Invariant: a loop opens no file, and a file is read whole or not at all.
 
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use disk::pool::{Lane, Overflow};
 use runtime::Loop;
-use tls::certificates::{CertificateCache, Pair, Stamp};
-use tls::keys::Password;
+use tls::certificates::{CertificateCache, Contents, FilesRead, Pair, Stamp};
+use tls::keys::{self, Password};
 
 /// Maximum size in bytes of a file with a certificate or key that is read for a request.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Where certificates come from that are named by variables.
 pub struct RequestCertificates {
@@ -41,11 +39,19 @@ impl RequestCertificates {
         if let Some(pair) = self.cache.find(&names.0, &names.1, now) {
             return Ok(pair);
         }
+        let mut read = FilesRead::default();
+        for path in [&names.0, &names.1]
+            .into_iter()
+            .filter_map(|name| keys::path(name))
+        {
+            read.insert(path, contents(path, loop_).await?);
+        }
         let (own, names) = (Arc::clone(self), Arc::clone(names));
         let work = move || {
+            let stamp = |path: &str| read.stamp(path);
+            let file = |path: &str| read.contents(path);
             let names = (&names.0[..], &names.1[..]);
-            let how: (tls::certificates::StampOf<'_>, tls::keys::ReadFile<'_>) = (&stamp, &read);
-            own.cache.fetch(names, &own.passwords, how, now)
+            own.cache.fetch(names, &own.passwords, (&stamp, &file), now)
         };
         let pool = loop_.disk.disk().default_pool();
         let outcome = pool.run(Lane::Read, work).await;
@@ -55,21 +61,19 @@ impl RequestCertificates {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "called by a thread of the pool")]
-fn read(path: &str) -> io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-#[expect(clippy::disallowed_methods, reason = "called by a thread of the pool")]
-fn stamp(path: &str) -> Option<Stamp> {
-    let found = std::fs::metadata(path).ok()?;
-    Some(Stamp {
-        changed_ns: i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec()),
-        inode: found.ino(),
-        size: found.size(),
+async fn contents(path: &str, loop_: &Loop) -> Result<Contents, NoCertificate> {
+    let pool = loop_.disk.disk().default_pool();
+    let read = loop_
+        .disk
+        .read_front(path.as_bytes(), FILE_BYTES_MAX, &pool)
+        .await;
+    Ok(match read {
+        Ok((_, meta)) if meta.len > FILE_BYTES_MAX as u64 => Err(disk::Errno::FBIG.raw_os_error()),
+        Ok((bytes, meta)) => {
+            let stamp = Stamp::new((meta.ctime, meta.ctime_nsec), meta.ino, meta.len);
+            Ok((bytes.to_vec(), stamp))
+        }
+        Err(disk::Error::Overflow(overflow)) => return Err(NoCertificate::Overflow(overflow)),
+        Err(error) => Err(error.errno().unwrap_or(disk::Errno::IO).raw_os_error()),
     })
 }

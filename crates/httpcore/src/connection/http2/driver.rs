@@ -416,11 +416,13 @@ impl<'a> Driver<'a> {
         let Some(entry) = idle else {
             return Poll::Pending;
         };
-        if entry.poll_close(context).is_ready() {
-            return self.give_way();
+        let must_close = entry.poll_close(context).is_ready();
+        if !must_close {
+            ready!(self.timer.poll_expired(context));
         }
-        ready!(self.timer.poll_expired(context));
-        if now == Wait::Frame {
+        // GOAWAY is not written in a turn that is over.
+        ready!(turn::poll_go_on(context));
+        if !must_close && now == Wait::Frame {
             events::log_end(self.client, "client timed out (110: Connection timed out)");
         }
         self.give_way()

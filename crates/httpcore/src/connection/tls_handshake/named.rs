@@ -4,17 +4,15 @@
 //! handshakes. Invariant: a file is read whole or not at all.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use disk::READ_MAX;
-use hashbrown::HashMap;
 use logs::Level;
 use logs::template::expand;
 use message::RequestHead;
 use runtime::cpu_pool;
-use tls::certificates::{Certificates, Pair, Stamp};
+use tls::certificates::{Certificates, Contents, FilesRead, Pair, Stamp};
 use tls::handshake::Facts;
 use tls::hello::Hello;
 use tls::verify::Verdict;
@@ -29,9 +27,6 @@ use crate::transport::Transport;
 
 /// Maximum size of a file of certificates or of a key in bytes.
 const FILE_BYTES_MAX: u64 = READ_MAX as u64;
-
-/// What was read of a file; the number of the system's error.
-type Contents = Result<(Vec<u8>, Stamp), i32>;
 
 /// The certificates for a handshake; `None`: one cannot be used, which the log says.
 pub(super) async fn certificates(
@@ -86,21 +81,16 @@ async fn pair(
     if let Some(pair) = named.find(&certificate, &key) {
         return Ok(pair);
     }
-    let mut read = HashMap::new();
+    let mut read = FilesRead::default();
     for name in [&certificate, &key] {
         if let Some(path) = tls::keys::path(name) {
-            read.insert(path.to_owned(), contents(request, path).await);
+            read.insert(path, contents(request, path).await);
         }
     }
     let named = Arc::clone(named);
     let work = move || {
-        let missing = || Err(disk::Errno::NOENT.raw_os_error());
-        let of = |path: &str| read.get(path).cloned().unwrap_or_else(missing);
-        let stamp = |path: &str| of(path).ok().map(|(_, stamp)| stamp);
-        let file = |path: &str| {
-            let contents = of(path).map(|(bytes, _)| bytes);
-            contents.map_err(io::Error::from_raw_os_error)
-        };
+        let stamp = |path: &str| read.stamp(path);
+        let file = |path: &str| read.contents(path);
         named.fetch((&certificate, &key), &stamp, &file)
     };
     let disk = Arc::clone(request.client.loop_.disk.disk());
@@ -124,11 +114,6 @@ async fn contents(request: &Request, path: &str) -> Contents {
     }
     let bytes = disk.read(&file, 0, READ_MAX, &access).await;
     let bytes = bytes.map_err(failed)?;
-    let seconds = i128::from(meta.ctime) * 1_000_000_000;
-    let stamp = Stamp {
-        changed_ns: seconds + i128::from(meta.ctime_nsec),
-        inode: meta.ino,
-        size: meta.len,
-    };
+    let stamp = Stamp::new((meta.ctime, meta.ctime_nsec), meta.ino, meta.len);
     Ok((bytes.to_vec(), stamp))
 }

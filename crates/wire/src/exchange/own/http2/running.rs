@@ -179,7 +179,7 @@ impl Running {
         while self.head.is_none() && self.own.fault.is_none() {
             let (taken, event) = self.session.receive(&input[used..], now_ms, &mut |_| None);
             used += taken;
-            if matches!(event, Event::Partial) {
+            if matches!(event, Event::Partial | Event::TurnEnds) {
                 break;
             }
             self.note(event);
