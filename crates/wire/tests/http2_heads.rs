@@ -338,9 +338,10 @@ proptest! {
         let decoded = decode_with(&all, &context(true));
         match (parse_head(text.as_bytes(), &HeadLimits::default()), decoded) {
             (ParsedRequest::Complete(one, _), DecodedRequest::Head(two, _)) => prop_assert_eq!(shown(&one), shown(&two)),
+            // HTTP/1 skips more than one space, and reads what follows a blank as the version: another path.
+            _ if path.contains(' ') || path.is_empty() => {}
             (ParsedRequest::Refused(one), DecodedRequest::Refused(two, _)) => prop_assert_eq!(one.status, two.status),
-            // HTTP/1 skips more than one space, and reads what follows a blank as the version.
-            (one, two) => prop_assert!(path.contains(' ') || path.is_empty(), "{one:?} {two:?}"),
+            (one, two) => prop_assert!(false, "{one:?} {two:?}"),
         }
     }
 }
