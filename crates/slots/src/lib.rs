@@ -12,11 +12,13 @@ pub use shared_table::SharedTable;
 use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The types that have a place in the same kind of table, and so share its numbers.
 #[derive(Debug)]
 pub struct Family {
-    given: AtomicU32,
+    /// How many numbers are given.
+    given: Mutex<u32>,
 }
 
 impl Family {
@@ -24,7 +26,7 @@ impl Family {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            given: AtomicU32::new(0),
+            given: Mutex::new(0),
         }
     }
 }
@@ -63,14 +65,20 @@ impl Slot {
         }
     }
 
+    /// Gives the slot its number, unless another thread just did: no number of a family is lost, as tables are as large as
+    /// the family.
     #[cold]
     fn number_now(&self) -> usize {
-        let next = self.family.given.fetch_add(1, Ordering::Relaxed) + 1;
-        let set = self
-            .number
-            .compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
-        // Of two threads one gives the number; that of the other stays unused.
-        set.map_or_else(|given| given as usize - 1, |_| next as usize - 1)
+        let mut given = self
+            .family
+            .given
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.number.load(Ordering::Relaxed) == 0 {
+            *given += 1;
+            self.number.store(*given, Ordering::Relaxed);
+        }
+        self.number.load(Ordering::Relaxed) as usize - 1
     }
 }
 
@@ -184,16 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_keeps_its_number_whichever_thread_asks_first() {
+    fn threads_that_ask_first_at_once_use_one_number() {
         static MANY: Family = Family::new();
         struct One;
-        slotted!(MANY: One);
-        let threads: Vec<_> = (0..8)
-            .map(|_| std::thread::spawn(|| One::slot().index()))
-            .collect();
-        let first = One::slot().index();
-        for thread in threads {
-            assert_eq!(thread.join().expect("does not panic"), first);
-        }
+        struct Two;
+        slotted!(MANY: One, Two);
+        let together = std::sync::Barrier::new(8);
+        let numbers: Vec<_> = std::thread::scope(|scope| {
+            let ask = || {
+                together.wait();
+                (One::slot().index(), Two::slot().index())
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            threads
+                .into_iter()
+                .map(|t| t.join().expect("does not panic"))
+                .collect()
+        });
+        let (one, two) = numbers[0];
+        assert!(numbers.iter().all(|&pair| pair == (one, two)));
+        assert_eq!((one + two, one * two), (1, 0), "numbers 0 and 1, none lost");
     }
 }
