@@ -11,6 +11,7 @@ mod functions;
 mod origin;
 mod server;
 mod steps;
+mod wakes;
 
 use crate::{flag, option};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! A thread of another process in single steps, counted.
 
 use super::clock::{Clock, READING};
-use nix::libc::{SYS_epoll_pwait, SYS_epoll_wait, user_regs_struct};
+use super::wakes::{Wake, Wakes};
+use nix::libc::user_regs_struct;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -12,10 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A thread that sleeps in a system call, and still does after so long, is done.
 const IDLE: Duration = Duration::from_millis(6);
+/// Maximum time until it sleeps: some hundred times of what a request takes in single steps.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Counts until the thread ends.
 pub struct Steps {
@@ -36,10 +39,10 @@ impl Steps {
     /// Takes hold of the thread.
     pub fn of(process: Pid, thread: Pid) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
-        let clock = Clock::of(process)?;
         let traced = Traced {
             thread,
-            clock,
+            clock: Clock::of(process)?,
+            wakes: Wakes::of(process)?,
             before: None,
             has_events: true,
             shared: Arc::clone(&shared),
@@ -66,12 +69,11 @@ impl Steps {
 
     /// How many it makes for what is asked, until the thread waits again. Its clock stands still meanwhile.
     pub fn count_during(&self, ask: impl FnOnce() -> Result<(), String>) -> Result<u64, String> {
-        let before = self.when_idle();
+        let before = self.when_idle()?;
         self.shared.is_still.store(true, Ordering::Release);
-        let asked = ask();
-        let count = self.when_idle() - before;
+        let after = ask().and_then(|()| self.when_idle());
         self.shared.is_still.store(false, Ordering::Release);
-        asked.map(|()| count)
+        Ok(after? - before)
     }
 
     /// The steps of the last request that was counted, by their address.
@@ -80,18 +82,23 @@ impl Steps {
     }
 
     /// The count, once the thread waits. That it makes no step says nothing on a busy machine, where it may wait for a processor.
-    fn when_idle(&self) -> u64 {
+    fn when_idle(&self) -> Result<u64, String> {
         let count = || self.shared.count.load(Ordering::Acquire);
-        loop {
+        let until = Instant::now() + IDLE_MAX;
+        while Instant::now() < until {
             let seen = self.is_asleep().then(count);
             thread::sleep(IDLE);
             if let Some(seen) = seen
                 && self.is_asleep()
                 && count() == seen
             {
-                return seen;
+                return Ok(seen);
             }
         }
+        let seconds = IDLE_MAX.as_secs();
+        Err(format!(
+            "the loop's thread did not come to rest within {seconds} s: nothing is counted"
+        ))
     }
 
     /// Does it sleep in a system call (proc(5): state S), neither stopped between two steps nor about to run? One that has ended does, too.
@@ -118,6 +125,7 @@ fn one_processor(thread: Pid) -> nix::Result<()> {
 struct Traced {
     thread: Pid,
     clock: Clock,
+    wakes: Wakes,
     /// Its registers before the last step.
     before: Option<user_regs_struct>,
     /// Did it last wake up for events? What a timer has it do is not the request's.
@@ -148,10 +156,19 @@ impl Traced {
     /// A step was made.
     fn count(&mut self) -> nix::Result<()> {
         let registers = ptrace::getregs(self.thread)?;
-        let woken = self
-            .before
-            .and_then(|before| has_waited(&before, &registers));
-        self.has_events = woken.unwrap_or(self.has_events);
+        let before = self.before.as_ref();
+        let wake = before.and_then(|before| self.wakes.find(self.thread, before, &registers));
+        if let Some(Wake {
+            has_events,
+            is_by_timer,
+        }) = wake
+        {
+            self.has_events = has_events;
+            // The kernel's time goes on. A thread whose clock did not would ask for the same time again and again.
+            if is_by_timer {
+                self.clock.hold(false);
+            }
+        }
         self.before = Some(registers);
         self.clock
             .hold(self.shared.is_still.load(Ordering::Acquire));
@@ -166,12 +183,4 @@ impl Traced {
         }
         Ok(())
     }
-}
-
-/// Where the step was a wait for events: were there any?
-fn has_waited(before: &user_regs_struct, after: &user_regs_struct) -> Option<bool> {
-    // A system call leaves the address behind it in rcx (syscall instruction, Intel SDM), its result in rax.
-    let is_call = after.rcx == after.rip && before.rip + 2 == after.rip;
-    let is_wait = [SYS_epoll_wait, SYS_epoll_pwait].contains(&(before.rax.cast_signed()));
-    (is_call && is_wait).then(|| after.rax.cast_signed() > 0)
 }
