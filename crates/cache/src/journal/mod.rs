@@ -31,7 +31,7 @@ use disk::{BatchStep, Errno, Local, Lock, Output, Pool};
 use files::{JournalFiles, begin_log, boot_id, free_some, log_name, recover};
 use frame::FrameBatch;
 use hashbrown::HashSet;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::Notify;
@@ -48,6 +48,8 @@ pub(crate) const LOG_BYTES_OF_ENTRY: u64 = 128;
 pub(crate) const LOG_BYTES_MIN: u64 = 1 << 20;
 /// Number of logs above which they are compacted: each start begins one.
 pub(crate) const LOGS_MAX: usize = 8;
+/// Interval at which it is checked whether a compaction has ended, before a directory is given up.
+const COMPACTING_TICK: std::time::Duration = std::time::Duration::from_millis(5);
 /// Maximum of records of one ticket.
 pub(crate) const TICKET_RECORDS_MAX: usize = 16;
 /// Maximum of deferred records (of changes already made) that a ticket takes beside its own.
@@ -68,7 +70,8 @@ struct JournalInner {
     state: Mutex<JournalState>,
     /// Notified when a ticket was dropped.
     dropped: Notify,
-    _lock: Lock,
+    /// `None` once the directory was given up.
+    lock: Mutex<Option<Lock>>,
 }
 
 #[derive(Debug)]
@@ -97,6 +100,8 @@ struct JournalState {
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
+    /// Is the directory given up, so that nothing is written any more?
+    is_sealed: bool,
     /// Blocks of foreign files.
     foreign: u64,
     boot: [u8; 16],
@@ -211,6 +216,7 @@ impl Journal {
                 later: Vec::new(),
                 old: files.names(&folder),
                 is_walked,
+                is_sealed: false,
                 foreign: recovered.foreign_blocks,
                 boot,
                 is_compacting: false,
@@ -221,7 +227,7 @@ impl Journal {
             folder,
             pool: pool.clone(),
             dropped: Notify::new(),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         let journal = Self(Arc::new(inner));
         let opened = JournalRecord::Opened {
@@ -236,10 +242,24 @@ impl Journal {
     }
 
     /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that the caller's job appends.
-    pub(crate) fn ticket(&self, records: &[JournalRecord]) -> Ticket {
+    ///
+    /// # Errors
+    /// [`Error::InUse`] after [`Journal::give_up`]: the change must not be made.
+    pub(crate) fn ticket(&self, records: &[JournalRecord]) -> Result<Ticket, Error> {
+        let state = self.0.state.lock();
+        if state.is_sealed {
+            return Err(Error::InUse);
+        }
+        Ok(self.ticket_in(state, records))
+    }
+
+    fn ticket_in(
+        &self,
+        mut state: MutexGuard<'_, JournalState>,
+        records: &[JournalRecord],
+    ) -> Ticket {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = FrameBatch::default();
-        let mut state = self.0.state.lock();
         let more = state.later.len().saturating_sub(LATER_MAX);
         state
             .later
@@ -274,7 +294,7 @@ impl Journal {
         local: &Local,
         records: &[JournalRecord],
     ) -> Result<(), Error> {
-        let ticket = self.ticket(records);
+        let ticket = self.ticket(records)?;
         Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
     }
 
@@ -355,7 +375,7 @@ impl Journal {
     /// # Errors
     /// [`Error::Disk`]: the next start compares once more.
     pub(crate) async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
-        let ticket = self.ticket(&[JournalRecord::Purged { number }]);
+        let ticket = self.ticket(&[JournalRecord::Purged { number }])?;
         let steps = vec![BatchStep::Sync(ticket.log.clone()), ticket.step()];
         Ok(local.change(steps, &self.0.pool).await?)
     }
@@ -393,6 +413,40 @@ impl Journal {
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.0.state.lock();
         state.log_bytes + state.snapshot_bytes
+    }
+
+    /// Gives the directory to the next process that asks for it: from now on this one writes nothing there. Returns once
+    /// no write is on its way and the lock is free. If the returned future is dropped before that, the lock is kept
+    /// until this process ends, and nothing is written either.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the last records are not written. As after a crash of this process, nothing is lost.
+    pub(crate) async fn give_up(&self, local: &Local) -> Result<(), Error> {
+        while std::mem::replace(&mut self.0.state.lock().is_compacting, true) {
+            // No other one begins: this is the last.
+            tokio::time::sleep(COMPACTING_TICK).await;
+        }
+        let writers = {
+            let mut state = self.0.state.lock();
+            state.is_sealed = true;
+            std::mem::take(&mut state.writers)
+        };
+        self.wait_for(&writers).await;
+        let mut done = Ok(());
+        while done.is_ok() && !self.0.state.lock().later.is_empty() {
+            done = self.write_last(local, &[]).await;
+        }
+        if done.is_ok() {
+            done = self.write_last(local, &[JournalRecord::Closed]).await;
+        }
+        self.0.lock.lock().take();
+        done
+    }
+
+    /// Writes records after the last ticket.
+    async fn write_last(&self, local: &Local, records: &[JournalRecord]) -> Result<(), Error> {
+        let ticket = self.ticket_in(self.0.state.lock(), records);
+        Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
     }
 
     /// Compacts the journal and records that it is closed. To be called when no ticket is out and none will be

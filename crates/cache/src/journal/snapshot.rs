@@ -143,7 +143,7 @@ impl Journal {
     }
 
     /// Waits until no ticket for the old log is left: only then does the index have all changes in it.
-    async fn wait_for(&self, writers: &Arc<()>) {
+    pub(super) async fn wait_for(&self, writers: &Arc<()>) {
         loop {
             let dropped = self.0.dropped.notified();
             if Arc::strong_count(writers) == 1 {

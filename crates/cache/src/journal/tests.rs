@@ -232,7 +232,7 @@ fn a_compaction_waits_for_tickets_of_the_old_log() {
         let (journal, _, index) = open(&local, dir.path(), &pool).await;
         journal.walked(&local, 0).await.unwrap();
         let index = Arc::new(index);
-        let late = journal.ticket(&[put(1, 1, "")]);
+        let late = journal.ticket(&[put(1, 1, "")]).unwrap();
         let compaction = {
             let (journal, local, index) = (journal.clone(), local.clone(), index.clone());
             tokio::task::spawn_local(async move { journal.compact(&local, &index).await })

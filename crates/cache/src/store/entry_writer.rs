@@ -358,7 +358,7 @@ impl EntryWriter {
         let mut put = store
             .0
             .journal
-            .ticket(&[JournalRecord::Put { known, vary }]);
+            .ticket(&[JournalRecord::Put { known, vary }])?;
         let done = match self.output.get().cloned() {
             None => self.place(local, finished, &mut put).await,
             Some(output) => {

@@ -26,7 +26,7 @@ mod written_body;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
 pub use lookup::{Hit, LookupOutcome, Miss};
 pub use renew::Renewal;
-pub use verify::Checks;
+pub use verify::{Checks, verify_blocks};
 pub use walk::DirectoryWalk;
 pub use written_body::WrittenBody;
 
@@ -291,6 +291,16 @@ impl Store {
     /// [`Error::Disk`]; nothing is lost.
     pub async fn close(&self, local: &Local) -> Result<(), Error> {
         self.0.journal.clone().close(local, &self.0.index).await
+    }
+
+    /// Gives the directory to the next process that asks for it. Entries that were found can be read further; what would
+    /// change the directory fails with [`Error::InUse`] from now on. Returns once the lock is free. No sweep or walk may
+    /// be running.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; nothing is lost.
+    pub async fn give_up(&self, local: &Local) -> Result<(), Error> {
+        self.0.journal.give_up(local).await
     }
 
     /// The path of a key's entry.

@@ -211,7 +211,7 @@ impl Store {
                 });
                 self.0.journal.ticket(&gone.collect::<Vec<_>>())
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         steps.extend(tickets.iter().map(Ticket::step));
         Ok(local.change(steps, &self.0.settings.pool).await?)
     }

@@ -36,7 +36,7 @@ impl Store {
         let ticket = self
             .0
             .journal
-            .ticket(&[JournalRecord::Renew { key, tag, lifetime }]);
+            .ticket(&[JournalRecord::Renew { key, tag, lifetime }])?;
         if !self.0.index.renew(&key, tag, lifetime) {
             return Ok(());
         }
@@ -102,7 +102,10 @@ impl Store {
             ..hit.known
         };
         let vary = entry.vary().clone();
-        let put = self.0.journal.ticket(&[JournalRecord::Put { known, vary }]);
+        let put = self
+            .0
+            .journal
+            .ticket(&[JournalRecord::Put { known, vary }])?;
         let path = self.path(&known.key).into();
         let steps = vec![put.step(), BatchStep::Patch { path, now, then }];
         let done = local.change(steps, &self.0.settings.pool).await;

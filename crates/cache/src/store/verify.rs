@@ -55,7 +55,7 @@ impl Store {
         if checks.is_done() {
             return Ok(());
         }
-        let done = self.verify_blocks(local, access, hit, checks, range).await;
+        let done = verify_blocks(local, access, hit, checks, range).await;
         if let Err(Error::Fault(_)) = done {
             self.drop_hit(local, hit).await?;
         } else if checks.is_done() {
@@ -64,34 +64,38 @@ impl Store {
         }
         done
     }
+}
 
-    async fn verify_blocks(
-        &self,
-        local: &Local,
-        access: &Access<'_>,
-        hit: &Hit,
-        checks: &mut Checks,
-        range: &Range<u64>,
-    ) -> Result<(), Error> {
-        let entry = &hit.entry;
-        if checks.table.is_none() {
-            let bytes = read(local, access, hit, entry.table()).await?;
-            checks.table = Some(ChecksumTable::decode(&bytes, entry)?);
-        }
-        for index in entry.blocks_of(range) {
-            if checks.done.get(index as usize) != Some(&false) {
-                continue;
-            }
-            let block = read(local, access, hit, entry.block(index)).await?;
-            let table = checks.table.as_ref();
-            table.map_or(Err(EntryFault::Damaged("table")), |table| {
-                table.verify(index, &block)
-            })?;
-            checks.done[index as usize] = true;
-            checks.left -= 1;
-        }
-        Ok(())
+/// Verifies the blocks that a range of a body touches and that were not verified yet. Nothing follows from that: for
+/// entries of another process.
+///
+/// # Errors
+/// [`Error::Fault`]: a block is damaged, no byte of the range may be sent. [`Error::Disk`].
+pub async fn verify_blocks(
+    local: &Local,
+    access: &Access<'_>,
+    hit: &Hit,
+    checks: &mut Checks,
+    range: &Range<u64>,
+) -> Result<(), Error> {
+    let entry = &hit.entry;
+    if checks.table.is_none() {
+        let bytes = read(local, access, hit, entry.table()).await?;
+        checks.table = Some(ChecksumTable::decode(&bytes, entry)?);
     }
+    for index in entry.blocks_of(range) {
+        if checks.done.get(index as usize) != Some(&false) {
+            continue;
+        }
+        let block = read(local, access, hit, entry.block(index)).await?;
+        let table = checks.table.as_ref();
+        table.map_or(Err(EntryFault::Damaged("table")), |table| {
+            table.verify(index, &block)
+        })?;
+        checks.done[index as usize] = true;
+        checks.left -= 1;
+    }
+    Ok(())
 }
 
 /// Reads a range of the entry; fewer bytes if the file was truncated since it was opened.

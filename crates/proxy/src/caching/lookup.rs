@@ -95,7 +95,7 @@ async fn through(
     if is_plain && let Some(outcome) = hot_entries::answer(request, rules, cache, &key_text) {
         return Some(outcome);
     }
-    let Some(store) = cache.opened().await else {
+    let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
         return match is_plain && cache.is_taken() {
             true => {
                 Box::pin(foreign_cache::answer(

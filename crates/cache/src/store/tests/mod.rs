@@ -2,6 +2,7 @@
 
 mod faults;
 mod fills;
+mod handover;
 mod publish_order;
 mod purges;
 

@@ -1,7 +1,7 @@
 //! The cache manager: the thread that opens a worker's caches, walks those without a journal, and sweeps them.
 //!
 //! One thread serves all caches, with a task for each one, so a disk that hangs delays only its own cache. All work on
-//! files is done in the cache's pool. Invariant: one sweep or walk of a cache at a time.
+//! files is done in the cache's pool. Invariant: one sweep, walk or giving up of a cache at a time.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -23,6 +23,12 @@ use crate::caching::caches::open_cache::{Cache, store_settings};
 
 /// How often a cache that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a cache is tried that another process has: it may leave at any moment.
+const TAKEN_RETRY: Duration = Duration::from_millis(50);
+/// Maximum time that fills get to be stored, before a cache is left to another process.
+const LAST_FILLS: Duration = Duration::from_millis(500);
+/// Interval at which it is checked whether they are.
+const LAST_FILLS_TICK: Duration = Duration::from_millis(5);
 /// How often a cache is swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -30,6 +36,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 enum Command {
     /// Open a cache and maintain it.
     Keep(Weak<Cache>),
+    /// Leave them to another process.
+    GiveUp(Vec<Arc<Cache>>),
     /// Compact their journals, then report.
     Close(Vec<Arc<Cache>>, std::sync::mpsc::Sender<()>),
 }
@@ -44,6 +52,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Keep(_) => "Keep",
+            Self::GiveUp(_) => "GiveUp",
             Self::Close(..) => "Close",
         })
     }
@@ -83,6 +92,11 @@ impl CacheManager {
         let _ = self.commands.send(Command::Keep(Arc::downgrade(cache)));
     }
 
+    /// Leaves caches to another process.
+    pub(super) fn give_up(&self, caches: Vec<Arc<Cache>>) {
+        let _ = self.commands.send(Command::GiveUp(caches));
+    }
+
     /// Compacts journals; waits at most this long.
     pub(super) fn close(&self, caches: Vec<Arc<Cache>>, patience: Duration) {
         let (done, is_done) = std::sync::mpsc::channel();
@@ -100,6 +114,11 @@ async fn obey(disk: &Arc<Disk>, mut commands: UnboundedReceiver<Command>) {
             Command::Keep(cache) => {
                 tokio::task::spawn_local(keep(local, cache));
             }
+            Command::GiveUp(caches) => {
+                for cache in caches {
+                    tokio::task::spawn_local(give_up(local.clone(), cache));
+                }
+            }
             Command::Close(caches, done) => {
                 tokio::task::spawn_local(close(local, caches, done));
             }
@@ -107,13 +126,41 @@ async fn obey(disk: &Arc<Disk>, mut commands: UnboundedReceiver<Command>) {
     }
 }
 
+/// Leaves a cache to another process. One that is not open yet is not opened any more.
+async fn give_up(local: Local, cache: Arc<Cache>) {
+    let begun = Instant::now();
+    cache.set_given_up();
+    let Some(store) = cache.former_store() else {
+        return;
+    };
+    while !cache.fills.is_empty() && begun.elapsed() < LAST_FILLS {
+        sleep(LAST_FILLS_TICK).await;
+    }
+    let _turn = cache.upkeep.lock().await;
+    let given = store.give_up(&local).await;
+    if let Err(error) = given {
+        cache.tell("its journal cannot be ended", &error);
+    }
+    let directory = cache.zone.directory.escape_ascii();
+    error_log(
+        Level::Notice,
+        format_args!(
+            "cache \"{directory}\": {} entries left to another process",
+            store.index().len()
+        ),
+    );
+}
+
 async fn close(local: Local, caches: Vec<Arc<Cache>>, done: std::sync::mpsc::Sender<()>) {
     let mut tasks = Vec::new();
-    for store in caches.iter().filter_map(|cache| cache.store().cloned()) {
+    for cache in caches {
         let local = local.clone();
         tasks.push(tokio::task::spawn_local(async move {
-            // Nothing is lost: the next start reads the log.
-            let _ = store.close(&local).await;
+            let _turn = cache.upkeep.lock().await;
+            // None: it was given up. Where this fails, nothing is lost: the next start reads the log.
+            if let Some(store) = cache.store() {
+                let _ = store.close(&local).await;
+            }
         }));
     }
     for task in tasks {
@@ -143,13 +190,20 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
     let mut has_told = false;
     loop {
         let cache = kept.upgrade()?;
+        if cache.is_given_up() {
+            return None;
+        }
         if !has_told {
             tell_proof(local, &cache).await;
         }
         let settings = store_settings(&cache.zone, local.disk());
         let directory = cache.zone.directory.clone();
         let opened = Store::open(local, settings).await;
-        cache.set_taken(matches!(opened, Err(Error::InUse)));
+        let is_taken = matches!(opened, Err(Error::InUse));
+        if cache.is_given_up() {
+            return None;
+        }
+        cache.set_taken(is_taken);
         match opened {
             Ok((store, recovered)) => {
                 error_log(
@@ -172,7 +226,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
             Err(Error::InUse) => error_log(
                 Level::Warn,
                 format_args!(
-                    "cache \"{}\" is in use by another process: what is small and fresh is read, nothing is stored until that one leaves",
+                    "cache \"{}\" is in use by another process: what is stored and fresh is read, nothing is stored until that one leaves",
                     directory.escape_ascii()
                 ),
             ),
@@ -180,7 +234,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
         }
         has_told = true;
         drop(cache);
-        sleep(RETRY).await;
+        sleep(if is_taken { TAKEN_RETRY } else { RETRY }).await;
     }
 }
 
@@ -206,6 +260,10 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
     let mut begun = Instant::now();
     loop {
         let Some(cache) = kept.upgrade() else { return };
+        let upkeep = cache.upkeep.lock().await;
+        if cache.is_given_up() {
+            return;
+        }
         let pace = cache.zone.loader;
         match walk.step(local, &access, Moment::now().second()).await {
             Ok(true) => break,
@@ -216,6 +274,7 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
                 sleep(RETRY).await;
             }
         }
+        drop(upkeep);
         drop(cache);
         sleep(pace.sleep).await;
         begun = Instant::now();
@@ -235,6 +294,10 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
 /// Sweeps once, and returns when to do it again. None: the cache is no longer referenced.
 async fn sweep(local: &Local, kept: &Weak<Cache>, store: &Store) -> Option<Duration> {
     let cache = kept.upgrade()?;
+    let _turn = cache.upkeep.lock().await;
+    if cache.is_given_up() {
+        return None;
+    }
     let pace = cache.zone.manager;
     let now = Moment::now().second();
     match store.sweep(local, now, pace.files).await {

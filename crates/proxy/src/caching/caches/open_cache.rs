@@ -14,6 +14,7 @@ use disk::Disk;
 use logs::Level;
 use runtime::{Kind, Loop, spawn};
 use tokio::sync::Notify;
+use wire::Wheel;
 
 use crate::caching::caches::counters::CacheCounters;
 use crate::caching::caches::disk_errors::DiskErrors;
@@ -36,9 +37,12 @@ pub struct Cache {
     pub backpressure: WriteBackpressure,
     /// The errors of its disk.
     disk_errors: DiskErrors,
+    /// Held by what changes the directory without a request.
+    pub(crate) upkeep: tokio::sync::Mutex<()>,
     store: OnceLock<Store>,
     is_open: Notify,
     is_taken: AtomicBool,
+    is_given_up: AtomicBool,
     since: Instant,
 }
 
@@ -50,9 +54,11 @@ impl Cache {
             counters: CacheCounters::default(),
             backpressure: WriteBackpressure::default(),
             disk_errors: DiskErrors::default(),
+            upkeep: tokio::sync::Mutex::default(),
             store: OnceLock::new(),
             is_open: Notify::new(),
             is_taken: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             since: Instant::now(),
         }
     }
@@ -92,14 +98,32 @@ impl Cache {
         }));
     }
 
-    /// Its store, if it is open.
+    /// Its store, if it is open and was not given up.
     #[must_use]
     pub fn store(&self) -> Option<&Store> {
+        self.store.get().filter(|_| !self.is_given_up())
+    }
+
+    /// Its store, also after it was given up: for what began before that.
+    #[must_use]
+    pub(crate) fn former_store(&self) -> Option<&Store> {
         self.store.get()
     }
 
+    /// Whether it was left to another process.
+    #[must_use]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Relaxed)
+    }
+
+    /// Leaves it to another process: requests from now on are answered as if it always belonged to that.
+    pub(crate) fn set_given_up(&self) {
+        self.is_given_up.store(true, Relaxed);
+        self.set_taken(true);
+    }
+
     /// Its store; waits a short time while it is being opened. None: this request has no cache.
-    pub async fn opened(&self) -> Option<&Store> {
+    pub async fn opened(&self, wheel: &Rc<Wheel>) -> Option<&Store> {
         loop {
             let opened = self.is_open.notified();
             if let Some(store) = self.store() {
@@ -109,7 +133,7 @@ impl Cache {
                 return None;
             }
             let left = OPENING_PATIENCE.checked_sub(self.since.elapsed())?;
-            if tokio::time::timeout(left, opened).await.is_err() {
+            if wheel.timeout(left, opened).await.is_err() {
                 return None;
             }
         }

@@ -116,6 +116,14 @@ impl Registry {
             .collect()
     }
 
+    /// Leaves the directories to another process, which waits for them: at once, but for fills that end soon. Does not
+    /// wait itself.
+    pub fn give_up(&self) {
+        if let Some(manager) = self.manager.get() {
+            manager.give_up(self.all());
+        }
+    }
+
     /// Compacts every cache's journal, after the last write; waits at most this long (a disk may hang).
     pub fn close(&self, patience: Duration) {
         if let Some(manager) = self.manager.get() {

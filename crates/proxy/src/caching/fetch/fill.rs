@@ -199,7 +199,7 @@ impl FillContext {
 
     fn store(&self) -> &Store {
         self.cache
-            .store()
+            .former_store()
             .expect("there was no fill before it was open")
     }
 
@@ -350,6 +350,7 @@ impl FillContext {
             cache: Arc::clone(&self.cache),
             store: self.store().clone(),
             local: self.loop_.disk.clone(),
+            wheel: Rc::clone(&self.loop_.wire.wheel),
             body,
             head: Arc::clone(&head),
             key,

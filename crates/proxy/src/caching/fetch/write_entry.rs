@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever the disk does, the followers get the answer.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use cache::{Error, Key, Lifetime, Store};
 use disk::Local;
 use disk::memory::{Charge, Holder, charge};
 use message::ResponseHead;
+use wire::Wheel;
 
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::write_backpressure::WritePermit;
@@ -32,6 +34,8 @@ pub(super) struct EntryToWrite {
     pub store: Store,
     /// The loop's part of the disk layer.
     pub local: Local,
+    /// The loop's timeouts.
+    pub wheel: Rc<Wheel>,
     /// The body.
     pub body: BodySource,
     /// The head.
@@ -129,6 +133,7 @@ pub(super) async fn run(mut saving: EntryToWrite) {
     }
     let EntryToWrite {
         local,
+        wheel,
         body,
         permit,
         ..
@@ -136,18 +141,18 @@ pub(super) async fn run(mut saving: EntryToWrite) {
     drop(permit);
     let fill = body.fill().clone();
     drop(body);
-    Box::pin(wait_for_readers(&fill)).await;
+    Box::pin(wait_for_readers(&fill, &wheel)).await;
     // A sweep removes what is left of it.
     let _ = Box::pin(writing.abandon(&local)).await;
 }
 
 /// Slow followers read the file for as long as they need.
-async fn wait_for_readers(fill: &Fill) {
+async fn wait_for_readers(fill: &Fill, wheel: &Rc<Wheel>) {
     for _ in 0..LOOKS_MAX {
         if !fill.is_file_needed() {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        wheel.sleep(LOOK).await;
     }
 }
 
@@ -212,7 +217,9 @@ impl EntryToWrite {
     }
 
     fn tell(&self, error: &Error) {
-        if !matches!(error, Error::Purged | Error::Superseded) {
+        let is_expected = matches!(error, Error::Purged | Error::Superseded)
+            || self.cache.is_given_up() && matches!(error, Error::InUse);
+        if !is_expected {
             self.cache.tell("an answer is not stored", error);
         }
     }

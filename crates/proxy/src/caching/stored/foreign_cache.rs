@@ -2,15 +2,17 @@
 //! instance.
 //!
 //! There is no index, so the entry's file is looked for by its name. Not here: writing, which only the owner does.
-//! Invariant: the whole entry is verified at each use; entries that are large, stale or another variant are asked for
-//! at the origin.
+//! Invariant: the whole entry is verified at each use, a large one while it is sent; stale ones are asked for at the
+//! origin.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::freshness::Rules;
-use cache::{Entry, Key, variant};
-use disk::READ_MAX;
+use cache::store::Hit;
+use cache::{Entry, Key, KnownKey, variant};
+use disk::{OpenFile, READ_MAX};
 use logs::wall_clock::Moment;
 use message::Body;
 
@@ -18,6 +20,7 @@ use crate::caching::cache_request;
 use crate::caching::cache_request::{lines, local};
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::age::with_age;
+use crate::caching::stored::verify;
 use crate::response::response_head;
 use crate::response::response_head::Origin;
 use crate::settings::proxy_pass::PassSettings;
@@ -26,7 +29,7 @@ use crate::state::cache_state::Status;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
-/// Answers with a small fresh entry, where requests cannot influence that. None: the request is to be passed on.
+/// Answers with a fresh entry, where requests cannot influence that. None: the request is to be passed on.
 pub(crate) async fn answer(
     request: &mut Request,
     passing: &PassSettings,
@@ -34,9 +37,9 @@ pub(crate) async fn answer(
     cache: &Arc<Cache>,
     key_text: &Bytes,
 ) -> Option<Outcome> {
-    let (entry, whole) = find(request, cache, key_text).await?;
+    let found = find(request, cache, key_text).await?;
     let now = Moment::now().second();
-    let lifetime = entry.lifetime();
+    let lifetime = found.entry().lifetime();
     if !rules.is_fresh(lifetime, now) {
         return None;
     }
@@ -44,30 +47,70 @@ pub(crate) async fn answer(
     let state = cache_state::of(request);
     state.status = Some(Status::Hit);
     state.age = Some(age);
-    let range = entry.body();
-    let body = whole.slice(range.start as usize..range.end as usize);
-    let head = Box::new(entry.head().clone());
-    let outcome = response_head::shape(request, passing, head, Body::bytes(body), Origin::Cache);
+    let head = Box::new(found.entry().head().clone());
+    let body = found.body(request, cache);
+    let outcome = response_head::shape(request, passing, head, body, Origin::Cache);
     Some(with_age(outcome, age))
 }
 
-/// The complete entry of a key.
-async fn find(request: &Request, cache: &Cache, key_text: &Bytes) -> Option<(Entry, Bytes)> {
+/// An entry of the other process.
+enum Found {
+    /// A small one, all of which was read and verified.
+    Whole(Box<Entry>, Bytes),
+    /// A large one, to be verified while it is sent.
+    Large(Hit),
+}
+
+impl Found {
+    fn entry(&self) -> &Entry {
+        match self {
+            Self::Whole(entry, _) => entry,
+            Self::Large(hit) => &hit.entry,
+        }
+    }
+
+    fn body(self, request: &Request, cache: &Arc<Cache>) -> Body<Rc<OpenFile>> {
+        match self {
+            Self::Whole(entry, whole) => {
+                let range = entry.body();
+                Body::bytes(whole.slice(range.start as usize..range.end as usize))
+            }
+            Self::Large(hit) => verify::foreign_body(request, cache, hit),
+        }
+    }
+}
+
+/// The entry of a key, in the variant that the request asks for.
+async fn find(request: &Request, cache: &Cache, key_text: &Bytes) -> Option<Found> {
     let main = Key::of(key_text);
-    let path = main.path(cache.zone.levels);
+    let is_it = |found: &Found| found.entry().key_text() == key_text;
+    let first = open(request, cache, &main).await.filter(is_it)?;
+    let Some(own) = first.entry().variant() else {
+        return Some(first);
+    };
+    let wanted = variant(main, first.entry().vary(), lines(request));
+    if wanted == own {
+        return Some(first);
+    }
+    let other = open(request, cache, &wanted).await.filter(is_it)?;
+    (other.entry().variant() == Some(wanted)).then_some(other)
+}
+
+/// The entry in the file of a key.
+async fn open(request: &Request, cache: &Cache, key: &Key) -> Option<Found> {
+    let path = key.path(cache.zone.levels);
     let path = [&cache.zone.directory[..], b"/", path.as_bytes()].concat();
     let access = cache_request::access(request).ok()?;
     let file = local(request).open(&path, &access).await.ok()?;
-    let len = usize::try_from(file.meta().len).ok()?;
-    if len > READ_MAX {
-        return None;
-    }
-    let whole = local(request).read(&file, 0, len, &access).await.ok()?;
-    let entry = Entry::decode_whole(&whole).ok()?;
-    let is_it = entry.key() == main && entry.key_text() == key_text;
-    let is_variant = match entry.variant() {
-        None => true,
-        Some(own) => variant(main, entry.vary(), lines(request)) == own,
+    let len = file.meta().len;
+    let front = usize::try_from(len).unwrap_or(usize::MAX).min(READ_MAX);
+    let front = local(request).read(&file, 0, front, &access).await.ok()?;
+    let found = if front.len() as u64 == len {
+        Found::Whole(Box::new(Entry::decode_whole(&front).ok()?), front)
+    } else {
+        let entry = Rc::new(Entry::decode(&front, len).ok()?);
+        let known = KnownKey::seen(*key, Moment::now().second());
+        Found::Large(Hit { entry, file, known })
     };
-    (is_it && is_variant).then_some((entry, whole))
+    (found.entry().key() == *key).then_some(found)
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use cache::Store;
-use cache::store::{Checks, Hit};
+use cache::store::{Checks, Hit, verify_blocks};
 use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, FileRange, Source};
 
 use crate::caching::cache_request::{CacheRequest, local};
-use crate::caching::caches::open_cache::Cache;
+use crate::caching::caches::open_cache::{Cache, store_settings};
 use httpcore::files;
 use httpcore::request::Request;
 
@@ -34,7 +34,8 @@ type Verifying = Pin<Box<dyn Future<Output = (Box<Verifier>, Result<(), cache::E
 
 struct Verifier {
     cache: Arc<Cache>,
-    store: Store,
+    /// The store that the entry is in; `None`: it is another process's.
+    store: Option<Store>,
     local: Local,
     pool: Pool,
     hit: Hit,
@@ -52,16 +53,11 @@ impl Verifier {
             noatime: true,
             ..Access::new(&this.pool)
         };
-        let done = this
-            .store
-            .verify(
-                &this.local,
-                &access,
-                &this.hit,
-                &mut this.checks,
-                &(from..to),
-            )
-            .await;
+        let (local, hit, checks, range) = (&this.local, &this.hit, &mut this.checks, from..to);
+        let done = match &this.store {
+            Some(store) => store.verify(local, &access, hit, checks, &range).await,
+            None => verify_blocks(local, &access, hit, checks, &range).await,
+        };
         (self, done)
     }
 }
@@ -74,16 +70,34 @@ pub(super) fn body(
     hit: Hit,
     checks: Checks,
 ) -> Body<Rc<OpenFile>> {
-    let range = hit.entry.body();
     let pool = files::pool(request).cloned();
-    let verifier = Verifier {
+    made(Verifier {
         cache: Arc::clone(cache_request.cache),
-        store: cache_request.store.clone(),
+        store: Some(cache_request.store.clone()),
         local: local(request).clone(),
         pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
         checks,
         hit,
-    };
+    })
+}
+
+/// The complete body of an entry of another process.
+#[must_use]
+pub(super) fn foreign_body(request: &Request, cache: &Arc<Cache>, hit: Hit) -> Body<Rc<OpenFile>> {
+    let pool = files::pool(request).cloned();
+    let local = local(request).clone();
+    made(Verifier {
+        cache: Arc::clone(cache),
+        store: None,
+        pool: pool.unwrap_or_else(|_| store_settings(&cache.zone, local.disk()).pool),
+        local,
+        checks: Checks::of(&hit),
+        hit,
+    })
+}
+
+fn made(verifier: Verifier) -> Body<Rc<OpenFile>> {
+    let range = verifier.hit.entry.body();
     Body::Stream(Box::new(VerifiedBody {
         file: Rc::clone(&verifier.hit.file),
         verifier: Some(Box::new(verifier)),
