@@ -9,7 +9,7 @@ use crate::metrics::counters::{LoopCounters, OPERATIONS, Operation, OperationCou
 use crate::pool;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ const GUARDS_SHARE: usize = 16;
 const SWEEP_STEP: usize = 64;
 
 impl Local {
-    /// Makes a loop's part, and starts its tasks: one delivers the wake-ups from the pools, one sweeps what is kept.
-    /// Call it once per loop, inside the loop's `LocalRuntime` (or a `LocalSet`) with tokio's time enabled.
+    /// Makes a loop's part, and starts the task that delivers the wake-ups from the pools. Call it once per loop, inside
+    /// the loop's `LocalRuntime` (or a `LocalSet`), and then [`Local::sweep`] at intervals.
     #[must_use]
     pub fn new(disk: &Arc<Disk>) -> Local {
         tokio::task::spawn_local(pool::deliver());
@@ -59,8 +59,13 @@ impl Local {
             scarcity: Cell::new(disk.scarcity()),
             passing: RefCell::default(),
         });
-        tokio::task::spawn_local(sweep_now_and_then(Rc::downgrade(&inner)));
         Local(inner)
+    }
+
+    /// Drops files that were not requested since the last sweep or have changed, guards without an open file, and idle
+    /// mappings. To be called every [`SWEEP_EVERY`].
+    pub async fn sweep(&self) {
+        self.0.sweep().await;
     }
 
     /// The part that all loops share.
@@ -127,18 +132,8 @@ impl Local {
     }
 }
 
-async fn sweep_now_and_then(loops: Weak<LocalInner>) {
-    loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        let Some(inner) = loops.upgrade() else { return };
-        inner.sweep().await;
-    }
-}
-
 impl LocalInner {
-    /// Drops files that were not requested since the last sweep or have changed, guards without an open file, and idle
-    /// mappings.
-    pub(crate) async fn sweep(&self) {
+    async fn sweep(&self) {
         let mut from = 0;
         while self.files.borrow_mut().sweep(from, SWEEP_STEP) {
             from += SWEEP_STEP;

@@ -49,7 +49,7 @@ pub use figures::Figures;
 pub use level::Level;
 pub use line::{ERROR_LINE_BYTES, ErrorContext, append_failed, append_os_error};
 pub use named::OpenLogFileCache;
-pub use ring::{Feed, RING_BYTES, ROOM_WAIT, SETTLE_WAIT};
+pub use ring::{Feed, RING_BYTES, ROOM_WAIT, SETTLE_WAIT, Sleep};
 pub use sink::{Buffer, Sink, Target};
 
 use crate::wall_clock::{Clock, refresh_zone};
@@ -161,8 +161,8 @@ impl Logs {
 
     /// A loop's way to the logs. The loop spawns its [`Feed::run`].
     #[must_use]
-    pub fn feed(&self, clock: Rc<Clock>) -> Feed {
-        Feed::new(Arc::clone(&self.ring), clock)
+    pub fn feed(&self, clock: Rc<Clock>, sleep: Sleep) -> Feed {
+        Feed::new(Arc::clone(&self.ring), clock, sleep)
     }
 
     /// Writes a line to the error logs of the process, from any thread; never waits.

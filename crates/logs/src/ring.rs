@@ -6,7 +6,8 @@
 //! for a disk here: the lock is held for a few moves of pointers only.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -303,11 +304,30 @@ impl Queue {
     }
 }
 
+type Wait = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The way of a loop to wait for a time.
+pub struct Sleep(Box<dyn Fn(Duration) -> Wait>);
+
+impl Sleep {
+    /// A wait by this function.
+    pub fn by<F: Future<Output = ()> + 'static>(sleep: impl Fn(Duration) -> F + 'static) -> Self {
+        Self(Box::new(move |time| Box::pin(sleep(time))))
+    }
+}
+
+impl std::fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sleep")
+    }
+}
+
 /// One loop's end of the ring. Lives on its loop; requests and connections reach it through their `Rc` handles.
 #[derive(Debug)]
 pub struct Feed {
     ring: Arc<Ring>,
     clock: Rc<Clock>,
+    sleep: Sleep,
     process: line::Process,
     local: RefCell<Batch>,
     /// Lines are built here; taken out meanwhile, so that a variable's evaluation may itself log.
@@ -320,10 +340,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(ring: Arc<Ring>, clock: Rc<Clock>) -> Self {
+    pub(super) fn new(ring: Arc<Ring>, clock: Rc<Clock>, sleep: Sleep) -> Self {
         Self {
             ring,
             clock,
+            sleep,
             process: line::Process::current(),
             local: RefCell::default(),
             scratch: RefCell::default(),
@@ -367,13 +388,13 @@ impl Feed {
             return true;
         }
         let start = Instant::now();
-        let found = tokio::time::timeout(ROOM_WAIT, async {
+        let found = self.within(ROOM_WAIT, async {
             while !self.has_room() {
                 self.progress(self.refused.get().unwrap_or_default() + 1)
                     .await;
             }
         });
-        let found = found.await.is_ok();
+        let found = found.await;
         let mut queue = self.ring.queue.lock();
         queue.figures.waited(start.elapsed());
         if !found {
@@ -435,6 +456,15 @@ impl Feed {
         self.scratch.replace(line);
     }
 
+    /// Whether a wait ends in time.
+    async fn within(&self, time: Duration, wait: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = wait => true,
+            () = self.sleep.0(time) => false,
+        }
+    }
+
     /// Waits until the lines fed so far are in their files (buffered logs aside), so that a client that sees the
     /// connection close finds them there, as with nginx. Returns at once when the log thread is busy gathering (a
     /// loaded server), and after [`SETTLE_WAIT`].
@@ -442,7 +472,7 @@ impl Feed {
         if self.hand_over() {
             let last = self.last.get();
             // A timeout is no failure: the line comes later.
-            let _ = tokio::time::timeout(SETTLE_WAIT, self.progress(last)).await;
+            self.within(SETTLE_WAIT, self.progress(last)).await;
         }
     }
 

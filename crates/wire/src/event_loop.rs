@@ -23,7 +23,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Creates the state. Spawn `loop_.wheel.clone().run()` on the same runtime.
+    /// Creates the state. Spawn [`Wheel::run`] of its wheel on the same runtime.
     pub fn new() -> Rc<Loop> {
         Rc::new(Loop {
             wheel: Wheel::new(),

@@ -3,8 +3,7 @@
 //! Four levels of 64 slots (1 ms, 64 ms, 4 s, 4 min wide). Re-arming for later only writes the new deadline: the entry
 //! stays in its slot and is inserted again when that slot expires, so a keep-alive connection costs one store per
 //! request and one move per slot. Deadlines of 4 s and more are rounded up to 64 ms. Invariant: every armed entry is in
-//! a slot that expires at or before its deadline. One task per loop drives the wheel; while nothing is armed it sleeps
-//! without a timer.
+//! a slot that expires at or before its deadline. One task per loop drives the wheel, by a timer of the kernel.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,6 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::kernel_timer::KernelTimer;
 use crate::loop_clock;
 
 const LEVELS: usize = 4;
@@ -106,15 +106,14 @@ impl Wheel {
         self.timer().guard(duration, future).await
     }
 
-    /// Drives the wheel; never returns.
-    pub async fn run(self: Rc<Self>) {
+    /// Drives the wheel by a timer of the kernel; never returns.
+    pub async fn run(self: Rc<Self>, mut timer: KernelTimer) {
         loop {
-            let now = loop_clock::monotonic_ms();
-            self.turn(now);
+            self.turn(loop_clock::monotonic_ms());
             let next = self.0.borrow().next_slot();
-            let mut sleep = pin!(
-                (next != NEVER).then(|| tokio::time::sleep(Duration::from_millis(next - now)))
-            );
+            if next != NEVER {
+                timer.set(next);
+            }
             self.0.borrow_mut().driver_wakes_at = next;
             poll_fn(|cx| {
                 let mut slots = self.0.borrow_mut();
@@ -129,10 +128,7 @@ impl Wheel {
                     slots.driver = Some(cx.waker().clone());
                 }
                 drop(slots);
-                match sleep.as_mut().as_pin_mut() {
-                    Some(sleep) => sleep.poll(cx),
-                    None => Poll::Pending,
-                }
+                timer.poll_expired(cx)
             })
             .await;
         }
@@ -487,13 +483,13 @@ mod tests {
     #[test]
     fn futures_end_or_time_out() {
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
+            .enable_io()
             .build()
             .unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
             let wheel = Wheel::new();
-            let driver = tokio::task::spawn_local(wheel.clone().run());
+            let driver = tokio::task::spawn_local(wheel.clone().run(KernelTimer::new().unwrap()));
             assert_eq!(
                 wheel.timeout(Duration::from_secs(60), async { 7 }).await,
                 Ok(7)

@@ -67,10 +67,10 @@ fn a_kept_file_is_closed_when_idle_and_a_deleted_one_at_the_next_sweep() {
             if deleted {
                 std::fs::remove_file(&path).unwrap();
             } else {
-                local.0.sweep().await;
+                local.sweep().await;
                 assert_eq!(open_on(&path), 1, "it was asked for since");
             }
-            local.0.sweep().await;
+            local.sweep().await;
             until_closed(&path).await;
         }
     });

@@ -55,7 +55,10 @@ impl Fixture {
             .build()
             .unwrap();
         let tasks = tokio::task::LocalSet::new();
-        let feed = Rc::new(self.logs.feed(Rc::new(Clock::new())));
+        let feed = Rc::new(
+            self.logs
+                .feed(Rc::new(Clock::new()), Sleep::by(tokio::time::sleep)),
+        );
         tasks.spawn_local(Rc::clone(&feed).run());
         tasks.block_on(&runtime, work(feed))
     }

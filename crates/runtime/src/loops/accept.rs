@@ -75,23 +75,22 @@ fn accept(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> 
     )]
     let watched = AsyncFd::with_interest(Arc::clone(&source.socket), Interest::READABLE)?;
     let host = Rc::clone(host);
+    let wheel = Rc::clone(&host.loop_.wire.wheel);
     Ok(spawn(Kind::Accept, async move {
         loop {
             let Ok(mut ready) = watched.readable().await else {
                 return;
             };
             if !host.service.may_accept(&source.listener) {
-                tokio::time::sleep(TURN).await;
+                wheel.sleep(TURN).await;
                 continue;
             }
             match take_batch(&host, &source) {
                 Batch::Full => tokio::task::yield_now().await,
-                Batch::NoMemory => tokio::time::sleep(SCARCE_PAUSE).await,
+                Batch::NoMemory => wheel.sleep(SCARCE_PAUSE).await,
                 Batch::Empty => ready.clear_ready(),
-                Batch::NoDescriptors if host.loop_.give_descriptors() => {
-                    tokio::time::sleep(TURN).await
-                }
-                Batch::NoDescriptors => tokio::time::sleep(PAUSE).await,
+                Batch::NoDescriptors if host.loop_.give_descriptors() => wheel.sleep(TURN).await,
+                Batch::NoDescriptors => wheel.sleep(PAUSE).await,
             }
         }
     }))

@@ -20,6 +20,7 @@ use logs::process_log::{Level, error_log};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
+use wire::KernelTimer;
 
 use super::accept::{self, Source};
 use super::{Accepted, Configuration, Ledger, Loop, LoopHandle, ServingLoop, Shared, Stage, Start};
@@ -313,10 +314,13 @@ fn run(
     malloc_arena::reserve();
     let runtime = Builder::new_current_thread()
         .enable_io()
-        .enable_time()
         .build_local(Default::default());
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
+    let made = runtime.and_then(|runtime| {
+        let timer = runtime.block_on(async { KernelTimer::new() })?;
+        Ok((runtime, timer))
+    });
+    let (runtime, timer) = match made {
+        Ok(made) => made,
         Err(error) => {
             let _ = started.send(Err(error));
             return;
@@ -333,7 +337,7 @@ fn run(
     poll_timing::enter(Arc::clone(&figures));
     let _ = started.send(Ok(()));
     runtime.block_on(timed(Kind::Control, async move {
-        let loop_ = Loop::new(index, handle, connections_max, &shared, figures);
+        let loop_ = Loop::new(index, handle, connections_max, &shared, figures, timer);
         let service = start(&loop_, number, configuration);
         let host = ServingLoop {
             loop_: Rc::clone(&loop_),
@@ -342,7 +346,7 @@ fn run(
         obey(Rc::new(host), commands).await;
         // The log lines of the last requests must not be lost.
         while !loop_.feed.hand_over() {
-            tokio::time::sleep(LEAVING_TICK).await;
+            loop_.wire.wheel.sleep(LEAVING_TICK).await;
         }
     }));
 }
@@ -358,7 +362,7 @@ async fn obey(host: Rc<ServingLoop>, mut commands: UnboundedReceiver<Command>) {
         carry_out(&host, &mut watches, command);
     }
     while loop_.is_busy() {
-        let next = tokio::time::timeout(LEAVING_TICK, commands.recv());
+        let next = loop_.wire.wheel.timeout(LEAVING_TICK, commands.recv());
         if let Ok(Some(command)) = next.await {
             carry_out(&host, &mut watches, command);
         }

@@ -25,17 +25,20 @@ pub mod sums;
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use disk::Disk;
 use logs::wall_clock::Clock;
-use logs::{Feed, Logs};
+use logs::{Feed, Logs, Sleep};
+use wire::{KernelTimer, Wheel};
 
 use crate::listen::Address;
 use crate::timing::{Kind, LoopFigures, poll_timing, spawn};
@@ -203,15 +206,19 @@ impl Loop {
         connections_max: u32,
         shared: &Shared,
         figures: Arc<LoopFigures>,
+        timer: KernelTimer,
     ) -> Rc<Self> {
+        let wire = wire::Loop::new();
+        let wheel = Rc::clone(&wire.wheel);
+        let sleep = Sleep::by(move |time| sleep(Rc::clone(&wheel), time));
         let loop_ = Rc::new(Self {
             index,
             idle: IdleList::default(),
             figures,
             ledger: Arc::clone(&shared.ledger),
             disk: disk::Local::new(&shared.disk),
-            wire: wire::Loop::new(),
-            feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()))),
+            wire,
+            feed: Rc::new(shared.logs.feed(Rc::new(Clock::new()), sleep)),
             state: slots::Table::default(),
             spares: RefCell::default(),
             spare_memory: RefCell::default(),
@@ -226,14 +233,19 @@ impl Loop {
                 used: RANDOM_BYTES,
             }),
         });
-        drop(spawn(Kind::Timers, Rc::clone(&loop_.wire.wheel).run()));
+        let driven = Rc::clone(&loop_.wire.wheel).run(timer);
+        drop(spawn(Kind::Timers, driven));
+        drop(spawn(Kind::Sweep, sweep(Rc::downgrade(&loop_))));
         drop(spawn(Kind::Log, Rc::clone(&loop_.feed).run()));
         loop_
     }
 
     /// A loop on this thread that belongs to no worker, to evaluate a request without serving it (`--explain-url`).
-    #[must_use]
-    pub fn alone(shared: &Shared) -> Rc<Self> {
+    ///
+    /// # Errors
+    /// There is no descriptor or no memory left.
+    pub fn alone(shared: &Shared) -> io::Result<Rc<Self>> {
+        let timer = KernelTimer::new()?;
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
         let handle = Arc::new(LoopHandle {
             connections: AtomicU32::new(0),
@@ -242,7 +254,7 @@ impl Loop {
         });
         let figures = shared.ledger.begin_loop(0);
         poll_timing::enter(Arc::clone(&figures));
-        Self::new(0, handle, 1, shared, figures)
+        Ok(Self::new(0, handle, 1, shared, figures, timer))
     }
 
     /// 16 random bytes, from getrandom(2), which waits only before the kernel has its first entropy.
@@ -341,6 +353,21 @@ impl Loop {
     /// Whether there is work that must be finished before the loop ends.
     fn is_busy(&self) -> bool {
         self.connections() > 0 || self.errands.get() > 0
+    }
+}
+
+/// Waits on a loop's wheel.
+async fn sleep(wheel: Rc<Wheel>, time: Duration) {
+    wheel.sleep(time).await;
+}
+
+/// Sweeps the loop's part of the disk layer at intervals, as long as the loop lives.
+async fn sweep(loop_: Weak<Loop>) {
+    while let Some(wheel) = loop_.upgrade().map(|loop_| Rc::clone(&loop_.wire.wheel)) {
+        wheel.sleep(disk::SWEEP_EVERY).await;
+        if let Some(loop_) = loop_.upgrade() {
+            loop_.disk.sweep().await;
+        }
     }
 }
 

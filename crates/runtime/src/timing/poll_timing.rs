@@ -79,6 +79,8 @@ thread_local! {
     /// The last tick that is counted.
     static TICK: Cell<u64> = const { Cell::new(0) };
     static MOMENT: Cell<u64> = const { Cell::new(0) };
+    /// Tasks that this thread has woken and not polled since.
+    static READY: Cell<usize> = const { Cell::new(0) };
     /// The task that yields.
     static YIELDED: RefCell<Option<Yielded>> = const { RefCell::new(None) };
     static FIGURES: RefCell<Option<Arc<LoopFigures>>> = const { RefCell::new(None) };
@@ -98,6 +100,12 @@ pub fn moment() -> u64 {
         return wire::loop_clock::monotonic_ns();
     }
     MOMENT.get()
+}
+
+/// Whether tasks are ready besides the one that is polled; where nothing is counted, always.
+#[inline]
+pub(super) fn are_others_ready() -> bool {
+    !ARE_COUNTED || READY.get() > 0
 }
 
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
@@ -154,6 +162,7 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
         .with_borrow(Option::clone)
         .expect("tasks are spawned on loop threads");
     let owner = LOOP.get();
+    READY.set(READY.get() + 1);
     let stamp = Arc::new(Stamp {
         owner,
         woken_at: AtomicU64::new(stamp_of_wake(owner)),
@@ -210,6 +219,31 @@ impl Stamp {
         is_in_a_poll && (WITHIN.get() > turn::TURN_NS || self.turn_ns() > turn::share_ns())
     }
 
+    /// Called when the task is woken and was not before.
+    #[inline]
+    fn set(&self, stamp: u64) {
+        if is_own(stamp) {
+            self.woken_at.store(stamp, Ordering::Relaxed);
+            READY.set(READY.get() + 1);
+            return;
+        }
+        // It replaces no stamp of the loop's own, which is counted. It may get lost against a poll that starts now: that
+        // costs one sample.
+        let (order, wakes) = (Ordering::Relaxed, &self.woken_at);
+        let _ = wakes.compare_exchange(0, stamp, order, order);
+    }
+
+    /// Takes the stamp of its last wake; 0: there is none.
+    #[inline]
+    fn take(&self, next: u64) -> u64 {
+        let woken_at = self.woken_at.load(Ordering::Relaxed);
+        self.woken_at.store(next, Ordering::Relaxed);
+        if is_own(woken_at) {
+            READY.set(READY.get().saturating_sub(1));
+        }
+        woken_at
+    }
+
     fn mark(self: &Arc<Self>) {
         let before = self.woken_at.load(Ordering::Relaxed);
         if before == GONE {
@@ -218,10 +252,9 @@ impl Stamp {
         if before == 0 && self.is_put_off() {
             return turn::put_off(&Waker::from(Arc::clone(self)));
         }
-        // A wake by another thread may get lost against a poll that starts now: that costs one sample.
         let stamp = stamp_of_wake(self.owner);
         if before == 0 {
-            self.woken_at.store(stamp, Ordering::Relaxed);
+            self.set(stamp);
         }
         if let Some(task) = self.task.get() {
             task.wake_by_ref();
@@ -454,7 +487,7 @@ impl<F> Timed<F> {
 
 impl<F> Drop for Timed<F> {
     fn drop(&mut self) {
-        self.stamp.woken_at.store(GONE, Ordering::Relaxed);
+        self.stamp.take(GONE);
         if self.has_yielded() {
             end_yielded();
         }
@@ -475,8 +508,7 @@ impl<F: Future> Future for Timed<F> {
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
         // The runtime keeps one waker per task: otherwise a wake could go astray.
         debug_assert!(task.will_wake(context.waker()));
-        let woken_at = this.stamp.woken_at.load(Ordering::Relaxed);
-        this.stamp.woken_at.store(0, Ordering::Relaxed);
+        let woken_at = this.stamp.take(0);
         let mut goes_on = false;
         if READING.get() == Reading::Yielded {
             goes_on = this.has_yielded();

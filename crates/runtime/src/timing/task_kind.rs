@@ -13,6 +13,8 @@ pub enum Kind {
     Timers,
     /// Hands lines to the log thread.
     Log,
+    /// Drops what the disk layer keeps and no request asked for.
+    Sweep,
     /// Closes idle connections to upstreams.
     Upstream,
     /// A task of a module, by its name.
@@ -24,7 +26,7 @@ impl Kind {
     pub(super) fn is_vital(self) -> bool {
         match self {
             Self::Accept | Self::Control | Self::Timers | Self::Log => true,
-            Self::Connection | Self::Upstream | Self::Module(_) => false,
+            Self::Connection | Self::Sweep | Self::Upstream | Self::Module(_) => false,
         }
     }
 
@@ -35,6 +37,7 @@ impl Kind {
             Self::Accept => "accept",
             Self::Connection => "connection",
             Self::Control => "control",
+            Self::Sweep => "sweep",
             Self::Upstream => "upstream",
             Self::Timers => "timers",
             Self::Log => "log",

@@ -81,11 +81,10 @@ pub(crate) fn explain(loaded: &Loaded, question: &Question) -> Result<String, St
     let shared = Shared { logs, disk, ledger };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
-        .enable_time()
         .build_local(tokio::runtime::LocalOptions::default())
         .map_err(fault)?;
     runtime.block_on(async {
-        let loop_ = Loop::alone(&shared);
+        let loop_ = Loop::alone(&shared).map_err(fault)?;
         let generation = Generation::new(1, Arc::clone(&loaded.settings));
         Steps::install(&loop_);
         let http = HttpLoop::new(&loop_, generation, status_zone::zones(&shared.ledger));

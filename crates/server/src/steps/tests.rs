@@ -70,11 +70,10 @@ fn on_a_loop(lines: &str, work: impl AsyncFnOnce(Site)) {
     define_pools(&loaded.main.processes, &shared.disk);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
-        .enable_time()
         .build_local(tokio::runtime::LocalOptions::default())
         .unwrap();
     runtime.block_on(async {
-        let loop_ = Loop::alone(&shared);
+        let loop_ = Loop::alone(&shared).unwrap();
         let generation = Generation::new(1, Arc::clone(&loaded.settings));
         let zones = status_zone::zones(&shared.ledger);
         Steps::install(&loop_);
