@@ -336,23 +336,22 @@ impl Locations {
                     if candidate.name.len() == uri.len() {
                         return Fixed::Prefix(prefix);
                     }
-                    return self.add_slash(uri).unwrap_or(Fixed::Prefix(prefix));
+                    return self.add_slash(uri, after).unwrap_or(Fixed::Prefix(prefix));
                 }
             }
             at = candidate.parent.map(|p| p as usize);
         }
-        self.add_slash(uri).unwrap_or(Fixed::Nothing)
+        self.add_slash(uri, after).unwrap_or(Fixed::Nothing)
     }
 
-    fn add_slash(&self, uri: &[u8]) -> Option<Fixed> {
-        let order = |c: &Candidate| {
-            c.name
-                .iter()
-                .copied()
-                .cmp(uri.iter().copied().chain([b'/']))
+    /// The location of the URI with a slash behind it, which stands `after` all that are not greater than the URI.
+    fn add_slash(&self, uri: &[u8], after: usize) -> Option<Fixed> {
+        let order = |c: &Candidate| match c.name.strip_prefix(uri) {
+            Some(rest) => rest.cmp(b"/"),
+            None => (*c.name).cmp(uri),
         };
-        let at = self.candidates.binary_search_by(order).ok()?;
-        let candidate = &self.candidates[at];
+        let greater = &self.candidates[after..];
+        let candidate = &greater[greater.binary_search_by(order).ok()?];
         let prefix = candidate.prefix.filter(|p| p.auto_redirect);
         if prefix.is_none() && !candidate.redirects {
             return None;

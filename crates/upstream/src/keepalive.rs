@@ -4,6 +4,7 @@
 //! bytes, and is within every limit. It may die all the same, which its user must expect.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use runtime::listen::address::Address;
 use wire::UpstreamConnection;
@@ -78,7 +79,7 @@ pub struct ConnectionKey {
     /// What is spoken on it.
     pub protocol: Protocol,
     /// TLS on it, and with which name, certificate and trust; `None`: it is in clear.
-    pub tls: Option<TlsOrder>,
+    pub tls: Option<Rc<TlsOrder>>,
     /// Number of the place in the configuration that asks, or that opened it. Matters only with `local`.
     pub owner: u32,
 }
@@ -188,7 +189,6 @@ impl KeepaliveLimits {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::rc::Rc;
 
     use super::*;
 

@@ -82,7 +82,7 @@ impl Attempt {
                 address: peer.address.clone(),
                 options: upstream_request.options,
                 protocol: upstream_request.passing.protocol(),
-                tls: upstream_request.tls.as_deref().cloned(),
+                tls: upstream_request.tls.clone(),
                 owner: upstream_request.context.location,
             },
             begun_ms: wire::loop_clock::monotonic_ms(),

@@ -60,8 +60,8 @@ pub struct UpstreamRequest {
     pub method: Method,
     /// The source address and options of connections.
     pub options: ConnectOptions,
-    /// TLS on connections; `None`: they are in clear. Boxed: most requests have none.
-    pub tls: Option<Box<TlsOrder>>,
+    /// TLS on connections; `None`: they are in clear.
+    pub tls: Option<Rc<TlsOrder>>,
     /// Its session, with sticky sessions.
     pub session: Option<StickySession>,
     /// `proxy_limit_rate` in bytes per second; 0: no limit.

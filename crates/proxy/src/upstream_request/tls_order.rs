@@ -2,6 +2,7 @@
 //!
 //! Not here: handshakes (`upstream::peer_tls`).
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use upstream::peer_tls::TlsOrder;
 use crate::settings::proxy_pass::PassSettings;
 
 /// The order for connections to `host`; `None`: its location has no TLS.
-pub(super) fn of(request: &Request, passing: &PassSettings, host: &Bytes) -> Option<Box<TlsOrder>> {
+pub(super) fn of(request: &Request, passing: &PassSettings, host: &Bytes) -> Option<Rc<TlsOrder>> {
     let tls = Arc::clone(passing.tls.as_ref()?);
     let ssl = &passing.groups.ssl;
     let name = match (tls.needs_name(), &ssl.proxy_ssl_name) {
@@ -24,7 +25,7 @@ pub(super) fn of(request: &Request, passing: &PassSettings, host: &Bytes) -> Opt
         (Some(certificate), Some(key)) => names(request, [&certificate.value, &key.value]),
         _ => None,
     };
-    Some(Box::new(TlsOrder {
+    Some(Rc::new(TlsOrder {
         tls,
         name: String::from_utf8_lossy(without_port(&name)).into(),
         certificate,

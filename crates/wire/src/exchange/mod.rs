@@ -1,7 +1,7 @@
 //! One request to an upstream and its response, whatever carries them.
 //!
 //! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`); HTTP/2 has a stream, with one stream on a
-//! connection at a time (`own::http2`). Not here: the choice of the
+//! connection at a time (`own::http2`); its futures are boxed, so that the others need no room for them. Not here: the choice of the
 //! server, the content of the request, and the reaction to a failure. Invariant: the enum is closed, and each operation
 //! is a match.
 
@@ -40,7 +40,7 @@ impl Exchange {
     pub async fn answer_begins(&self) {
         match self {
             Self::Own(own) => own.answer_begins().await,
-            Self::Http2(http2) => http2.answer_begins().await,
+            Self::Http2(http2) => Box::pin(http2.answer_begins()).await,
         }
     }
 
@@ -49,7 +49,7 @@ impl Exchange {
     pub async fn more_comes(&self) {
         match self {
             Self::Own(own) => own.more_comes().await,
-            Self::Http2(http2) => http2.more_comes().await,
+            Self::Http2(http2) => Box::pin(http2.more_comes()).await,
         }
     }
 
@@ -61,7 +61,7 @@ impl Exchange {
     pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
         match self {
             Self::Own(own) => own.answer_comes(timeout).await,
-            Self::Http2(http2) => http2.answer_comes(timeout).await,
+            Self::Http2(http2) => Box::pin(http2.answer_comes(timeout)).await,
         }
     }
 
@@ -73,7 +73,7 @@ impl Exchange {
     pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, ExchangeError> {
         match self {
             Self::Own(own) => own.head(timeout).await,
-            Self::Http2(http2) => http2.head(timeout).await,
+            Self::Http2(http2) => Box::pin(http2.head(timeout)).await,
         }
     }
 
@@ -89,7 +89,7 @@ impl Exchange {
     ) -> Result<Option<AnswerHead>, ExchangeError> {
         match self {
             Self::Own(own) => own.head_or_room(timeout).await,
-            Self::Http2(http2) => http2.head_or_room(timeout).await,
+            Self::Http2(http2) => Box::pin(http2.head_or_room(timeout)).await,
         }
     }
 
@@ -202,7 +202,7 @@ impl Exchange {
     pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
         match self {
             Self::Own(own) => own.flush(timeout).await,
-            Self::Http2(http2) => http2.flush(timeout).await,
+            Self::Http2(http2) => Box::pin(http2.flush(timeout)).await,
         }
     }
 
