@@ -343,3 +343,77 @@ fn what_is_not_offered_is_told_once() {
         assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
     }
 }
+
+#[test]
+fn all_files_that_cannot_be_used_are_told_at_once() {
+    if is_nginx() {
+        return;
+    }
+    let (site, ..) = site();
+    site.secret("empty", "");
+    let upstream = "proxy_pass https://127.0.0.1:1; proxy_ssl_certificate no2.crt; proxy_ssl_certificate_key a.key;
+proxy_ssl_verify on; proxy_ssl_trusted_certificate no3.crt;";
+    site.configure(&format!(
+        "events {{ }} http {{
+server {{ listen 127.0.0.1:%PORT% ssl; server_name a;
+ssl_certificate no.crt; ssl_certificate_key a.key;
+ssl_certificate a.crt;
+ssl_certificate_key b.key;
+ssl_verify_client on; ssl_client_certificate empty;
+location / {{ {upstream} }} }}
+server {{ listen 127.0.0.1:%PORT% ssl; server_name b;
+ssl_certificate a.crt; ssl_certificate_key empty;
+ssl_session_ticket_key empty; }} }}"
+    ));
+    let (status, said) = site.run(&["-t"]);
+    assert_eq!(status.code(), Some(1), "{said}");
+    let told: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("[emerg]"))
+        .collect();
+    let wanted = [
+        ("no.crt\": BIO_new_file() failed", 3),
+        (
+            "b.key\") failed (SSL: error:05800074:x509 certificate routines::key values mismatch)",
+            5,
+        ),
+        ("empty\": PEM_read_bio_X509_AUX() failed", 6),
+        ("no2.crt\": BIO_new_file() failed", 7),
+        ("no3.crt\": BIO_new_file() failed", 8),
+        ("empty\": PEM_read_bio_PrivateKey() failed", 10),
+        ("empty\" must be 48 or 80 bytes", 11),
+    ];
+    for (sentence, line) in wanted {
+        let place = site.fill(&format!(" in %DIR%/nginx.conf:{line}"));
+        let is_it = |told: &&&str| told.contains(sentence) && told.ends_with(&place);
+        assert!(
+            told.iter().any(|told| is_it(&told)),
+            "{sentence} {line}: {said}"
+        );
+    }
+    assert_eq!(told.len(), wanted.len(), "{said}");
+}
+
+#[test]
+fn certificates_that_have_expired_are_warned_of() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    Certificate::between("a.example", (2001, 2002)).write(&site, "a");
+    Certificate::between("b.example", (2990, 2999)).write(&site, "b");
+    site.configure(
+        "events { } http { server { listen 127.0.0.1:%PORT% ssl; server_name a;
+         ssl_certificate a.crt; ssl_certificate_key a.key; }
+         server { listen 127.0.0.1:%PORT% ssl; server_name b;
+         ssl_certificate b.crt; ssl_certificate_key b.key; } }",
+    );
+    let (status, said) = site.run(&["-t"]);
+    assert!(status.success(), "{said}");
+    for told in [
+        "a.crt\" expired on Jan  1 00:00:00 2002 GMT in",
+        "b.crt\" is not valid before Jan  1 00:00:00 2990 GMT in",
+    ] {
+        assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
+    }
+}

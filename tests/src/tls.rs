@@ -7,10 +7,10 @@ use crate::client::PATIENCE;
 use crate::reply::{Reply, split_reply};
 use crate::site::Site;
 use any_certificate::Any;
-use rcgen::{CertificateParams, DnType, KeyPair};
+use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
@@ -29,8 +29,18 @@ impl Certificate {
     /// # Panics
     /// The name is none.
     pub fn of(name: &str) -> Certificate {
+        Self::between(name, (1975, 4096))
+    }
+
+    /// The same, valid from the first day of a year to that of another one.
+    ///
+    /// # Panics
+    /// The name is none.
+    pub fn between(name: &str, (first, last): (i32, i32)) -> Certificate {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(first, 1, 1);
+        params.not_after = date_time_ymd(last, 1, 1);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("a certificate");
         Certificate {
@@ -101,25 +111,37 @@ impl TlsClient {
     /// The handshake or the connection failed.
     pub fn get_of(&self, port: u16, name: &str, host: &str, path: &str) -> Result<Seen, String> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
-        let session = ClientConnection::new(Arc::clone(&self.0), name);
-        let mut session = session.map_err(|error| error.to_string())?;
-        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a time that is not 0");
-        let mut stream = rustls::Stream::new(&mut session, &mut socket);
+        let mut stream = self.connect(port, name)?;
         let sent = stream.write_all(request.as_bytes());
         sent.map_err(|error| error.to_string())?;
         let mut bytes = Vec::new();
         let read = stream.read_to_end(&mut bytes);
         read.map_err(|error| error.to_string())?;
         let reply = split_reply(&bytes, false, true).ok_or("no answer")?.0;
-        let shown = session.peer_certificates().and_then(<[_]>::first);
+        let shown = stream.conn.peer_certificates().and_then(<[_]>::first);
         Ok(Seen {
             reply,
             certificate: shown.map(|der| der.to_vec()).unwrap_or_default(),
         })
+    }
+
+    /// A connection, whose handshake begins with the first byte.
+    ///
+    /// # Errors
+    /// The name is none.
+    pub fn connect(
+        &self,
+        port: u16,
+        name: &str,
+    ) -> Result<StreamOwned<ClientConnection, TcpStream>, String> {
+        let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
+        let session = ClientConnection::new(Arc::clone(&self.0), name);
+        let session = session.map_err(|error| error.to_string())?;
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time that is not 0");
+        Ok(StreamOwned::new(session, socket))
     }
 }
 

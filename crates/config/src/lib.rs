@@ -123,7 +123,7 @@ pub use table::context::Context;
 pub use table::{DirectiveEntry, DirectiveTable, Inherit, InheritanceLevel};
 #[doc(hidden)]
 pub use value::choice::not_one_of;
-pub use value::scope::{Assignable, Scope, VARIABLES_MAX, Variable, VariableIndex};
+pub use value::scope::{Assignable, FAULTS_MAX, Scope, VARIABLES_MAX, Variable, VariableIndex};
 pub use value::template::{Template, TemplatePart};
 pub use value::{
     Append, Bufs, DirectiveSlot, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff,

@@ -161,6 +161,19 @@ pub(crate) fn cannot_open(path: &str, error: &io::Error) -> String {
 }
 
 impl Error {
+    /// Whether a key is at fault, or that it is not its certificate's.
+    #[must_use]
+    pub fn is_about_key(&self) -> bool {
+        matches!(
+            self,
+            Self::KeyMismatch { .. }
+                | Self::Load {
+                    kind: Kind::Key,
+                    ..
+                }
+        )
+    }
+
     /// A system call that failed on a file.
     #[must_use]
     pub fn file(call: &'static str, path: &str, error: &io::Error) -> Self {

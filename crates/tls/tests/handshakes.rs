@@ -514,6 +514,28 @@ fn values_that_leave_nothing_have_nginxs_sentences() {
     );
 }
 
+#[test]
+fn a_client_that_no_certificate_fits_is_told_so() {
+    let provider = rustls::crypto::CryptoProvider {
+        cipher_suites: vec![
+            rustls::crypto::aws_lc_rs::cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ],
+        ..rustls::crypto::aws_lc_rs::default_provider()
+    };
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(TLS12)
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Any))
+        .with_no_client_auth();
+    let mut client = client(config, "example.org");
+    assert!(handshake(&server(&ECDSA), &mut client, 10_000).is_err());
+    assert_eq!(
+        client.process_new_packets().unwrap_err(),
+        rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure)
+    );
+}
+
 /// Whether each step of a handshake behind the ClientHello is work.
 fn work_of(server: &Server, client: &mut rustls::ClientConnection) -> Vec<bool> {
     let mut work = Vec::new();
@@ -528,18 +550,28 @@ fn work_of(server: &Server, client: &mut rustls::ClientConnection) -> Vec<bool> 
                 needs.step(&mut outgoing).unwrap()
             }
             Handshake::Accepted(accepted) => accepted.choose(server, None, &mut outgoing).unwrap(),
-            Handshake::Complete(_) => return work,
+            Handshake::Complete(_) => {
+                give(client, &outgoing).unwrap();
+                return work;
+            }
         }
     }
 }
 
 #[test]
-fn only_the_last_step_of_tls13_is_no_work() {
-    let server = server(&ECDSA);
+fn the_last_step_of_tls13_and_of_old_sessions_is_no_work() {
+    let server = Server::new(ServerOptions {
+        sessions: Some(Arc::new(Sessions::new(100_000, Duration::from_secs(60)))),
+        ..options(&ECDSA)
+    })
+    .unwrap();
     let mut fast = client(client_config(TLS13, None), "example.org");
     assert_eq!(work_of(&server, &mut fast), [false, false]);
-    let mut old = client(client_config(TLS12, None), "example.org");
+    let config = client_config(TLS12, None);
+    let mut old = client(config.clone(), "example.org");
     assert_eq!(work_of(&server, &mut old), [false, true]);
+    let mut again = client(config, "example.org");
+    assert_eq!(work_of(&server, &mut again), [false, false], "resumed");
     // Another key share is asked for first.
     let other = Server::new(ServerOptions {
         groups: "secp384r1".to_owned(),

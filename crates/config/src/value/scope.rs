@@ -45,12 +45,16 @@ pub enum Assignable {
     Request,
 }
 
-/// Variable names and warnings, collected while values are parsed.
+/// Maximum number of errors that are told of one configuration.
+pub const FAULTS_MAX: usize = 64;
+
+/// Variable names, warnings and faults, collected while values are parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     variables: Vec<Variable>,
     by_name: HashMap<String, VariableIndex>,
     warnings: Vec<Error>,
+    faults: Vec<Error>,
     defined: HashMap<VariableIndex, DefinedVariable>,
     built_in: HashMap<&'static str, Assignable>,
 }
@@ -196,5 +200,28 @@ impl Scope {
     /// Takes the warnings recorded so far.
     pub fn take_warnings(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// Records an error that refuses the configuration and does not hinder the search for others, each sentence at one
+    /// place once; at most [`FAULTS_MAX`].
+    pub fn fault(&mut self, error: Error) {
+        let is_new = || {
+            let told = error.to_string();
+            self.faults.iter().all(|known| known.to_string() != told)
+        };
+        if self.faults.len() < FAULTS_MAX && is_new() {
+            self.faults.push(error);
+        }
+    }
+
+    /// Whether an error is recorded.
+    #[must_use]
+    pub fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    /// Takes the errors recorded so far.
+    pub fn take_faults(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.faults)
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::{Error, PathText, Placed, Scope, Template, TextPlace};
 use hashbrown::{HashMap, HashSet};
+use logs::wall_clock::Moment;
 use tls::certificates::{CERTIFICATES_MAX, Certificates, Pair};
 use tls::configure::{ClientVerification, Server, ServerOptions};
 use tls::keys::{self, Password, ReadFile};
@@ -19,6 +20,7 @@ use tls::suites::conf_command::Commands;
 use tls::traffic::Sizes;
 use tls::verify::Trust;
 use tls::x509::certificate::Certificate;
+use tls::x509::time;
 
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::full_name;
@@ -73,7 +75,8 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// The TLS of a server; `None`: it has none. Warnings go to `scope`.
+    /// The TLS of a server; `None`: it has none. Warnings go to `scope`, and so do faults of files, so that all of a
+    /// configuration's are told at once; a server with one comes without handshakes.
     ///
     /// # Errors
     /// nginx's sentence, at the place of the directive.
@@ -94,7 +97,9 @@ impl<'a> Making<'a> {
             return Ok(is_any.then_some(made));
         }
         let named = self.named(settings)?;
-        let options = self.options(settings, named.as_ref(), has_http2, scope)?;
+        let Some(options) = self.options(settings, named.as_ref(), has_http2, scope)? else {
+            return Ok(Some(made));
+        };
         let server = Server::new(options).map_err(|error| at(settings, &error))?;
         self.warn_of_groups(settings, &server, scope);
         Ok(Some(ServerTls {
@@ -104,38 +109,43 @@ impl<'a> Making<'a> {
         }))
     }
 
+    /// The values that a server's handshakes are made of; `None`: a file cannot be used.
     fn options(
         &mut self,
         settings: &TlsSettings,
         named: Option<&NamedCertificates>,
         has_http2: bool,
         scope: &mut Scope,
-    ) -> Result<ServerOptions, Error> {
+    ) -> Result<Option<ServerOptions>, Error> {
         let commands = self.commands(settings)?;
         let protocols = self.protocols(settings, scope)?;
         let pairs = match named {
-            None => self.certificates(settings, &commands)?,
-            Some(_) => Vec::new(),
+            None => self.certificates(settings, &commands, scope)?,
+            Some(_) => Some(Vec::new()),
         };
-        let judging = self.judging(settings)?;
+        let judging = self.judging(settings, scope)?;
         refuse_ocsp(settings)?;
-        self.check_parameters(settings, scope)?;
+        let checked = self.check_parameters(settings, scope);
+        let checked = sound(checked, scope);
         let (sessions, zone) = self.sessions(settings)?;
-        let tickets = self.tickets(settings, zone.as_ref())?;
+        let tickets = sound(self.tickets(settings, zone.as_ref()), scope);
+        let response = sound(self.response(settings, scope)?, scope);
+        let (Some(pairs), Some(judging), Some(()), Some(tickets), Some(response)) =
+            (pairs, judging, checked, tickets, response)
+        else {
+            return Ok(None);
+        };
         let context = context(&pairs, named, &judging.parts);
-        let response = self.response(settings, scope)?;
         let schemes = commands.signature_schemes.clone().unwrap_or_default();
+        let certificates = Certificates::with_schemes(pairs, schemes);
         let text = |value: &Placed<Bytes>| String::from_utf8_lossy(&value.value).into_owned();
-        Ok(ServerOptions {
+        Ok(Some(ServerOptions {
             protocols,
             ciphers: text(&settings.ssl_ciphers),
             prefers_server: settings.ssl_prefer_server_ciphers,
             groups: text(&settings.ssl_ecdh_curve),
             commands,
-            certificates: Arc::new(stapled(
-                Certificates::with_schemes(pairs, schemes),
-                response,
-            )),
+            certificates: Arc::new(stapled(certificates, response)),
             client: judging.client,
             sessions,
             tickets,
@@ -145,7 +155,7 @@ impl<'a> Making<'a> {
             compresses_certificates: settings.ssl_certificate_compression.value,
             has_early_data: settings.ssl_early_data,
             sizes: sizes(settings),
-        })
+        }))
     }
 
     fn name(&self, name: &[u8]) -> String {
@@ -225,60 +235,84 @@ impl<'a> Making<'a> {
         )))
     }
 
-    /// The certificates with their keys, at least one.
+    /// The certificates with their keys, at least one; `None`: one cannot be used.
     fn certificates(
         &mut self,
         settings: &TlsSettings,
         commands: &Commands,
-    ) -> Result<Vec<Pair>, Error> {
+        scope: &mut Scope,
+    ) -> Result<Option<Vec<Pair>>, Error> {
         let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+        if certificates.len() > CERTIFICATES_MAX {
+            let sentence = format!("more than {CERTIFICATES_MAX} certificates of a server");
+            return Err(certificates[CERTIFICATES_MAX].error(sentence));
+        }
+        let Some(passwords) = sound(self.passwords(settings), scope) else {
+            return Ok(None);
+        };
         let mut pairs = Vec::new();
         for (certificate, key) in certificates.iter().zip(keys.iter()) {
-            if pairs.len() == CERTIFICATES_MAX {
-                let sentence = format!("more than {CERTIFICATES_MAX} certificates of a server");
-                return Err(certificate.error(sentence));
-            }
             let names = (&certificate.value.source()[..], &key.value.source()[..]);
-            let pair = self.pair(settings, names)?;
-            pairs.push(pair.map_err(|error| {
-                let is_about_key = matches!(
-                    error,
-                    tls::Error::KeyMismatch { .. }
-                        | tls::Error::Load {
-                            kind: tls::Kind::Key,
-                            ..
-                        }
-                );
-                let line = if is_about_key { key } else { certificate };
+            let pair = self.pair(settings, names, &passwords);
+            let pair = pair.map_err(|error| {
+                let line = if error.is_about_key() {
+                    key
+                } else {
+                    certificate
+                };
                 line.error(error.to_string())
-            })?);
+            });
+            if let Ok(pair) = &pair {
+                self.warn_of_dates(pair, certificate, scope);
+            }
+            pairs.push(sound(pair, scope));
         }
         if let Some(certificate) = &commands.certificate {
             let key = commands.private_key.as_ref().unwrap_or(certificate);
-            let pair = self.pair(settings, (certificate.as_bytes(), key.as_bytes()))?;
-            pairs.push(pair.map_err(|error| at(settings, &error))?);
+            let names = (certificate.as_bytes(), key.as_bytes());
+            let pair = self.pair(settings, names, &passwords);
+            pairs.push(sound(pair.map_err(|error| at(settings, &error)), scope));
         }
-        Ok(pairs)
+        Ok(pairs.into_iter().collect())
+    }
+
+    /// Warns of a certificate that clients refuse because of the time.
+    fn warn_of_dates(&mut self, pair: &Pair, line: &Placed<Template>, scope: &mut Scope) {
+        let first = pair.cert.first().and_then(|der| Certificate::read(der));
+        let now = Moment::now().second();
+        let what = first.and_then(|first| match first {
+            _ if now > first.not_after => {
+                Some(format!("expired on {}", time::text(first.not_after)))
+            }
+            _ if now < first.not_before => Some(format!(
+                "is not valid before {}",
+                time::text(first.not_before)
+            )),
+            _ => None,
+        });
+        if let Some(what) = what {
+            let name = self.name(line.value.source());
+            let sentence = format!("certificate \"{}\" {what}", shown_name(&name));
+            self.warn(line.error(sentence), scope);
+        }
     }
 
     fn pair(
         &mut self,
         settings: &TlsSettings,
         (certificate, key): (&[u8], &[u8]),
-    ) -> Result<Result<Pair, tls::Error>, Error> {
-        let passwords = self.passwords(settings)?;
+        passwords: &[Password],
+    ) -> Result<Pair, tls::Error> {
         let file = settings.ssl_password_file.as_ref();
         let file = file.map(|file| self.name(&file.value.0));
         let (certificate, key) = (self.name(certificate), self.name(key));
         let names = (certificate.clone(), key.clone(), file);
         if let Some(pair) = self.pairs.get(&names) {
-            return Ok(Ok(Arc::clone(pair)));
+            return Ok(Arc::clone(pair));
         }
-        let read = keys::pair(&certificate, &key, &passwords, self.file).map(Arc::new);
-        if let Ok(pair) = &read {
-            self.pairs.insert(names, Arc::clone(pair));
-        }
-        Ok(read)
+        let pair = Arc::new(keys::pair(&certificate, &key, passwords, self.file)?);
+        self.pairs.insert(names, Arc::clone(&pair));
+        Ok(pair)
     }
 
     fn passwords(&self, settings: &TlsSettings) -> Result<Vec<Password>, Error> {
@@ -303,7 +337,8 @@ impl<'a> Making<'a> {
         value.map_err(|error| line.error(error.to_string()))
     }
 
-    fn judging(&self, settings: &TlsSettings) -> Result<Judging, Error> {
+    /// What clients' certificates are judged by; `None`: a file cannot be used.
+    fn judging(&self, settings: &TlsSettings, scope: &mut Scope) -> Result<Option<Judging>, Error> {
         let mode = settings.ssl_verify_client.value;
         let told = settings.ssl_client_certificate.as_ref();
         let trusted = settings.ssl_trusted_certificate.as_ref();
@@ -314,16 +349,24 @@ impl<'a> Making<'a> {
             ));
         }
         let told = told.filter(|_| mode != VerifyClient::Off);
-        let told = self.read(told, |name, file| keys::trusted(name, file))?;
-        let trusted = self.read(trusted, |name, file| keys::trusted(name, file))?;
+        let told = self.read(told, |name, file| keys::trusted(name, file));
+        let trusted = self.read(trusted, |name, file| keys::trusted(name, file));
         let lists = self.read(settings.ssl_crl.as_ref(), |name, file| {
             keys::revocations(name, file)
-        })?;
+        });
+        let read = (
+            sound(told, scope),
+            sound(trusted, scope),
+            sound(lists, scope),
+        );
+        let (Some(told), Some(trusted), Some(lists)) = read else {
+            return Ok(None);
+        };
         if mode == VerifyClient::Off {
-            return Ok(Judging {
+            return Ok(Some(Judging {
                 client: None,
                 parts: Vec::new(),
-            });
+            }));
         }
         let depth = usize::try_from(settings.ssl_verify_depth.0).unwrap_or(usize::MAX);
         let list = settings.ssl_crl.as_ref();
@@ -334,10 +377,10 @@ impl<'a> Making<'a> {
         let all = told.iter().chain(&trusted).cloned();
         let trust = Arc::new(Trust::new(all, lists, depth));
         let authorities = by_names(told);
-        Ok(Judging {
+        Ok(Some(Judging {
             client: Some(ClientVerification { trust, authorities }),
             parts,
-        })
+        }))
     }
 
     fn check_parameters(&mut self, settings: &TlsSettings, scope: &mut Scope) -> Result<(), Error> {
@@ -351,15 +394,15 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// The OCSP response that is sent with certificates.
+    /// The OCSP response that is sent with certificates; inside, the fault of its file.
     fn response(
         &mut self,
         settings: &TlsSettings,
         scope: &mut Scope,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Result<Option<Vec<u8>>, Error>, Error> {
         let line = &settings.ssl_stapling;
         if !line.value {
-            return Ok(None);
+            return Ok(Ok(None));
         }
         if settings.ssl_certificate_compression.value {
             let sentence = "\"ssl_stapling\" is incompatible with \"ssl_certificate_compression\"";
@@ -369,12 +412,14 @@ impl<'a> Making<'a> {
             let sentence = "\"ssl_stapling\" is ignored, because responses are not fetched yet: \
                             \"ssl_stapling_file\" is built";
             self.warn(line.error(sentence), scope);
-            return Ok(None);
+            return Ok(Ok(None));
         }
-        self.read(settings.ssl_stapling_file.as_ref(), |path, file| {
-            let read = file(path).map_err(|error| tls::Error::file("open", path, &error));
-            read.map(Some)
-        })
+        Ok(
+            self.read(settings.ssl_stapling_file.as_ref(), |path, file| {
+                let read = file(path).map_err(|error| tls::Error::file("open", path, &error));
+                read.map(Some)
+            }),
+        )
     }
 
     /// The sessions that are kept, and the zone that they are kept in.
@@ -429,6 +474,20 @@ impl<'a> Making<'a> {
         };
         let tickets = tickets.map_err(told)?;
         Ok(settings.ssl_session_tickets.then_some(tickets))
+    }
+}
+
+/// The value; its fault is noted, and the search for others goes on.
+fn sound<T>(outcome: Result<T, Error>, scope: &mut Scope) -> Option<T> {
+    outcome.map_err(|fault| scope.fault(fault)).ok()
+}
+
+/// A certificate's name in a message: text of the configuration is not repeated.
+fn shown_name(name: &str) -> &str {
+    if name.starts_with("data:") {
+        "data:"
+    } else {
+        name
     }
 }
 

@@ -94,8 +94,10 @@ impl PeerTlsMaking {
     fn made_of(&mut self, named: &FamilySsl<'_>, scope: &mut Scope) -> Result<PeerTls, Error> {
         let settings = named.settings;
         let mut files = FilesHash::default();
-        let passwords = self.passwords(settings)?;
-        let (certificate, certificates) = self.certificate(named, passwords, &mut files)?;
+        // A file at fault refuses the configuration as a whole, so what stands in its place is never used.
+        let passwords = sound(self.passwords(settings), scope).unwrap_or_default();
+        let own = self.certificate(named, passwords, &mut files);
+        let (certificate, certificates) = sound(own, scope).unwrap_or_default();
         let options = ClientOptions {
             protocols: self.protocols(named, scope)?,
             ciphers: text(&settings.proxy_ssl_ciphers.value),
@@ -108,7 +110,12 @@ impl PeerTlsMaking {
             },
             ..ClientOptions::default()
         };
-        let trust = self.trust(named, &mut files)?;
+        let trust = self.trust(named, &mut files);
+        let trust = match trust {
+            // Where a directive is missing, the level is at fault, not a file.
+            Err(error) if settings.proxy_ssl_trusted_certificate.is_none() => return Err(error),
+            trust => sound(trust, scope).flatten(),
+        };
         let identity = (
             format!("{:?} {}", options.protocols, options.ciphers),
             format!("{:?}", options.commands),
@@ -183,7 +190,14 @@ impl PeerTlsMaking {
         };
         let (one, other) = (self.noted(one, files), self.noted(other, files));
         let pair = keys::pair(&one, &other, &passwords, &*self.file);
-        let pair = pair.map_err(|error| certificate.error(error.to_string()))?;
+        let pair = pair.map_err(|error| {
+            let line = if error.is_about_key() {
+                key
+            } else {
+                certificate
+            };
+            line.error(error.to_string())
+        })?;
         Ok((Some(Arc::new(pair)), None))
     }
 
@@ -256,7 +270,11 @@ impl PeerTlsMaking {
     }
 }
 
-/// Certificates whose names have variables, kept as the directive says.
+/// The value; its fault is noted, and the search for others goes on.
+fn sound<T>(outcome: Result<T, Error>, scope: &mut Scope) -> Option<T> {
+    outcome.map_err(|fault| scope.fault(fault)).ok()
+}
+
 fn commands(settings: &ProxySsl) -> Result<Commands, Error> {
     let mut commands = Commands::default();
     for line in settings.proxy_ssl_conf_command.iter() {

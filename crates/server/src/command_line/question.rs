@@ -70,7 +70,9 @@ pub(super) fn answer(options: &Options, question: &Question) -> ExitCode {
     ) {
         Ok(loaded) => loaded,
         Err(refused) => {
-            eprint!("{}", refused.error.render(std::io::stderr().is_terminal()));
+            for error in refused.errors() {
+                eprint!("{}", error.render(std::io::stderr().is_terminal()));
+            }
             return ExitCode::FAILURE;
         }
     };

@@ -71,33 +71,65 @@ impl Loaded {
     }
 }
 
-/// The reason why a configuration cannot be served.
+/// The reasons why a configuration cannot be served.
 #[derive(Debug)]
 pub struct Refused {
-    /// The error.
+    /// The first error.
     pub error: Error,
+    /// Further ones: files that cannot be used are all told at once.
+    pub others: Vec<Error>,
     /// The warnings that came before it.
     pub warnings: Vec<Error>,
+}
+
+impl Refused {
+    /// All errors, in order.
+    pub fn errors(&self) -> impl Iterator<Item = &Error> {
+        std::iter::once(&self.error).chain(&self.others)
+    }
+
+    /// All errors as one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let all: Vec<_> = self.errors().map(ToString::to_string).collect();
+        all.join("; ")
+    }
 }
 
 /// Reads, checks and builds a configuration.
 ///
 /// # Errors
-/// The first error, at its place.
+/// The first error, at its place; where files of certificates and keys are at fault, all of these.
 pub fn load(
     origin: &Origin,
     circumstances: &Circumstances,
     source: &mut dyn TextSource,
     modules: Modules,
 ) -> Result<Loaded, Box<Refused>> {
-    let refused = |error, warnings| Box::new(Refused { error, warnings });
+    let refused = |error, others, warnings| {
+        Box::new(Refused {
+            error,
+            others,
+            warnings,
+        })
+    };
     let grammar = Grammar::new(super::tables_with(modules));
     let (tree, mut warnings) =
         config::load_checked(&origin.root, origin.globals.as_deref(), source, &grammar)
-            .map_err(|error| refused(error, Vec::new()))?;
+            .map_err(|error| refused(error, Vec::new(), Vec::new()))?;
     let mut scope = Scope::new();
     let built = build(&tree, &mut scope, origin, circumstances, modules);
     warnings.extend(scope.take_warnings());
+    let mut faults = scope.take_faults();
+    let built = match (built, faults.is_empty()) {
+        (Ok(built), true) => Ok(built),
+        (Ok(_), false) => Err(faults.remove(0)),
+        (Err(error), true) => Err(error),
+        (Err(error), false) => {
+            faults.push(error);
+            Err(faults.remove(0))
+        }
+    };
     match built {
         Ok((main, settings)) => Ok(Loaded {
             tree,
@@ -112,10 +144,12 @@ pub fn load(
             circumstances: circumstances.clone(),
         }),
         Err(error) => {
-            let error = hints::add(error, &tree).advised();
+            let advised = |error| hints::add(error, &tree).advised();
+            let error = advised(error);
+            let faults = faults.into_iter().map(advised).collect();
             // A hint that the error has already is not repeated as a warning.
             warnings.retain(|warning| warning.hint().is_none() || warning.hint() != error.hint());
-            Err(refused(error, warnings))
+            Err(refused(error, faults, warnings))
         }
     }
 }

@@ -134,7 +134,7 @@ fn needs_new_process(old: &Processes, new: &Processes) -> bool {
 
 /// For the command's process, which has no log of its own yet.
 impl Options {
-    fn read_again(&self) -> Result<Loaded, String> {
+    fn read_again(&self) -> Result<Loaded, Unready> {
         match super::load::load(
             &self.origin,
             &Circumstances::here(),
@@ -155,7 +155,12 @@ impl Options {
                 }
                 Ok(loaded)
             }
-            Err(refused) => Err(refused.error.to_string()),
+            Err(refused) => {
+                for error in refused.errors() {
+                    error_log(Level::Emerg, format_args!("{error}"));
+                }
+                Err(Unready::Told)
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ impl Options {
             }
             Err(refused) => {
                 self.warn(&refused.warnings, purpose);
-                self.tell(std::slice::from_ref(&refused.error));
+                self.tell(refused.errors());
                 Err(Told)
             }
         }
@@ -114,7 +114,7 @@ impl Options {
         }
     }
 
-    fn tell(&self, errors: &[config::Error]) {
+    fn tell<'e>(&self, errors: impl IntoIterator<Item = &'e config::Error>) {
         for error in errors {
             let is_warning = error.severity() == config::Severity::Warn;
             if !(is_warning && self.is_quiet) {
@@ -149,7 +149,7 @@ impl Options {
     }
 
     fn refuse(&self, error: config::Error) -> Told {
-        self.tell(&[error]);
+        self.tell([&error]);
         Told
     }
 }

@@ -319,7 +319,7 @@ impl Worker {
                     modules,
                 );
                 let outcome = loaded
-                    .map_err(|refused| refused.error.to_string())
+                    .map_err(|refused| refused.sentence())
                     .and_then(|loaded| equip(loaded, &bundle, &logs));
                 if let (Ok(equipped), Some(former)) = (&outcome, former) {
                     equipped.settings.made::<Upstreams>().follow(former.made());

@@ -356,7 +356,10 @@ fn finish_http(
         let inherited = (&http.server, &outer);
         finish_server(block, inherited, &mut making, unfinished, scope)?;
     }
-    check_certificates(&unfinished.settings)?;
+    // A server whose files are at fault has no certificate.
+    if !scope.has_faults() {
+        check_certificates(&unfinished.settings)?;
+    }
     enter_names(&mut unfinished.settings, scope);
     Ok(())
 }

@@ -14,6 +14,11 @@ const ALERT_CALLS_MAX: usize = 8;
 const MESSAGE_TOO_LONG: (u32, &str) = (152, "excessive message size");
 const INTERNAL: (u32, &str) = (68, "internal error");
 
+/// The alert that rustls sends where no certificate fits (access_denied), and the one of RFC 8446, 4.4.2.2 and OpenSSL
+/// (handshake_failure).
+const NO_CERTIFICATE: [u8; 4] = [0, 2, 2, 49];
+const HANDSHAKE_FAILURE: u8 = 40;
+
 /// A handshake under way.
 pub(crate) struct Machine<C> {
     connection: C,
@@ -28,6 +33,15 @@ pub(crate) struct Machine<C> {
 pub(crate) enum Progress {
     NeedsInput,
     Complete,
+}
+
+/// Changes the alert at the end, if it is rustls' for a client that no certificate fits. Nothing is sealed by then.
+fn name_no_certificate(outgoing: &mut [u8]) {
+    if outgoing.ends_with(&NO_CERTIFICATE)
+        && let Some(alert) = outgoing.last_mut()
+    {
+        *alert = HANDSHAKE_FAILURE;
+    }
 }
 
 /// A finished handshake.
@@ -79,6 +93,12 @@ impl<C: Connection> Machine<C> {
         version == Some(rustls::ProtocolVersion::TLSv1_3)
     }
 
+    /// Whether an old session is taken up.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = self.connection.state().handshake_kind();
+        kind == Some(rustls::HandshakeKind::Resumed)
+    }
+
     /// Works until more bytes are needed, or until the end.
     pub(crate) fn step(&mut self, outgoing: &mut Vec<u8>) -> Result<Progress, Failure> {
         loop {
@@ -99,6 +119,7 @@ impl<C: Connection> Machine<C> {
                 Event::Closed => return Err(Failure::closed()),
                 Event::Failed(error) => {
                     self.flush_alert(outgoing);
+                    name_no_certificate(outgoing);
                     return Err(Failure::handshake(&error));
                 }
                 // Our own data may be sent before the peer's last word has come.

@@ -74,8 +74,25 @@ impl List {
         let is_separator = |c: char| matches!(c, ':' | ' ' | ';' | ',');
         string
             .split(is_separator)
-            .filter(|word| !word.is_empty())
-            .try_for_each(|word| self.word(word))
+            .filter(|item| !item.is_empty())
+            .try_for_each(|item| self.item(item))
+    }
+
+    /// What stands between two separators: mostly a word. `!` and `@` begin another one (`!RSA!aNULL`), which is left out
+    /// behind a command and behind a word that names nothing.
+    fn item(&mut self, item: &str) -> Option<()> {
+        let mut rest = item;
+        while let Some(first) = rest.chars().next() {
+            let end = rest[first.len_utf8()..].find(['!', '@']);
+            let (word, next) = rest.split_at(end.map_or(rest.len(), |end| end + first.len_utf8()));
+            self.word(word)?;
+            let names = word.trim_start_matches(['-', '!', '+']);
+            if word.starts_with('@') || !ciphers().iter().any(|cipher| is_meant(cipher, names)) {
+                break;
+            }
+            rest = next;
+        }
+        Some(())
     }
 
     fn word(&mut self, word: &str) -> Option<()> {
@@ -256,6 +273,15 @@ mod tests {
                 .all(|name| !name.starts_with("ADH"))
         );
         assert!(names("DEFAULT:!kRSA", "").len() < names("DEFAULT", "").len());
+        assert_eq!(
+            names("EECDH:!RSA!aNULL!CHACHA20", ""),
+            names("EECDH:!RSA:!aNULL:!CHACHA20", "")
+        );
+        assert_eq!(
+            names("EECDH:!nothing!CHACHA20", ""),
+            names("EECDH", ""),
+            "nothing is read behind a word that names nothing"
+        );
     }
 
     #[test]
