@@ -1,6 +1,8 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
 use blackbox::{Answer, Origin, Server};
+use wire::http2::hpack::encode;
+use wire::http2::{Session, SessionConfig};
 
 const BASE: &str = "server { listen 127.0.0.1:%PORT%; http2 on;
     location /ret { return 200 \"$http2 $server_protocol $connection_requests\"; } location / { } }";
@@ -27,6 +29,41 @@ fn both_protocols_are_spoken_at_one_address() {
     assert_eq!(client.reply(other).text(), "h2c HTTP/2.0 2");
     assert_eq!(client.reply(none).status, 404);
     assert_eq!(client.reply(none).reset, None);
+}
+
+/// What is read together with the preface is not left for the next read.
+#[test]
+fn a_request_that_comes_with_the_preface_is_answered() {
+    let server = Server::start(BASE);
+    let mut session = Session::client(SessionConfig::default());
+    let request = session.open(b"GET", true, |out| {
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/ret"),
+            (":authority", "a"),
+        ] {
+            encode::field(out, name.as_bytes(), value.as_bytes());
+        }
+    });
+    assert!(request.is_ok());
+    let mut connection = server.connect();
+    connection.send(session.output());
+    connection.until("h2c HTTP/2.0 1");
+}
+
+/// Its bodies are not waited for.
+#[test]
+fn a_connection_that_is_closed_ends_its_uploads() {
+    let server = Server::start(
+        "client_body_timeout 1h;
+         server { listen 127.0.0.1:%PORT%; http2 on; location / { proxy_pass http://127.0.0.1:1; } }",
+    );
+    let mut client = server.connect_http2();
+    client.begin("POST", "/", &[], false);
+    client.read();
+    drop(client);
+    assert!(server.access_log(1).contains("\"POST / HTTP/2.0\" 400 0"));
 }
 
 #[test]

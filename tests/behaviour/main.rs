@@ -33,6 +33,7 @@ mod headers;
 mod headers_more;
 mod host;
 mod http2;
+mod http2_floods;
 mod large;
 mod limits;
 mod listen;

@@ -1,9 +1,14 @@
 //! The worker's memory: what `memory_budget` bounds, what is given up where there is too little, and that everybody is served all the same.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use blackbox::{Answer, Exposition, Origin, PATIENCE, Server, is_nginx};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBuf;
+
+use blackbox::tls::{Certificate, TlsClient};
+use blackbox::{Answer, Exposition, Origin, PATIENCE, Server, Site, is_nginx};
 
 const FILE_BYTES: usize = 60_000;
 const MIB: f64 = (1 << 20) as f64;
@@ -257,6 +262,65 @@ fn bodies_of_requests_are_counted_while_they_are_there() {
     wait_for(&server, "given back", |all| {
         held(all, "request_bodies") == 0.0
     });
+}
+
+/// A large answer over TLS and one over HTTP/2, whose clients read nothing, and the figures.
+const SLOW: &str = "server { listen 127.0.0.1:%PORT% sndbuf=16k; http2 on;
+         location / { } location = /metrics { metrics; } }
+     server { listen 127.0.0.1:%PORT1% ssl sndbuf=16k; ssl_certificate a.crt; ssl_certificate_key a.key; location / { } }";
+
+#[test]
+fn tls_and_http2_are_in_the_budget_and_hold_less_where_memory_is_scarce() {
+    if is_nginx() {
+        return;
+    }
+    const CLIENTS: usize = 4;
+    let site = Site::new();
+    Certificate::of("a.example").write(&site, "a");
+    let server = Server::start_on(site, "", SLOW);
+    server.file("large", vec![7; 16 << 20]);
+    let before = figures(&server);
+    assert_eq!(held(&before, "http2"), 0.0);
+    let request = "GET /large HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let slow = |server: &Server| {
+        let tls = |_| {
+            let client = TlsClient::new(None).connect(server.site().port(1), "a.example");
+            let mut client = client.expect("it is a name");
+            setsockopt(&client.sock, RcvBuf, &1).expect("any size is rounded up");
+            let sent = client.write_all(request.as_bytes());
+            sent.expect("the server takes a request");
+            client
+        };
+        let over_tls: Vec<_> = (0..CLIENTS).map(tls).collect();
+        let over_http2: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = server.connect_http2_with_window(8 << 20);
+                setsockopt(client.stream(), RcvBuf, &1).expect("any size is rounded up");
+                let stream = client.get("/large");
+                client.read_until(stream, 1);
+                client
+            })
+            .collect();
+        (over_tls, over_http2)
+    };
+    let clients = slow(&server);
+    let least = (CLIENTS * (16 << 10)) as f64;
+    let all = wait_for(&server, "unsent frames and records", |all| {
+        held(all, "http2") >= 4.0 * least && held(all, "tls") >= held(&before, "tls") + 16_384.0
+    });
+    let wide = (held(&all, "http2"), held(&all, "tls"));
+    drop(clients);
+    wait_for(&server, "the end", |all| held(all, "http2") == 0.0);
+
+    server.reload_with("memory_budget 1m;", SLOW);
+    wait_for(&server, "scarce", |all| scarcity(all) == 5.0);
+    let _clients = slow(&server);
+    let all = wait_for(&server, "unsent frames", |all| held(all, "http2") >= least);
+    // Of each a record or a frame, and what is left of the connection.
+    let most = (CLIENTS * (16 << 10) * 2 + (96 << 10)) as f64;
+    let found = (held(&all, "http2"), held(&all, "tls"));
+    assert!(found.0 <= most && found.1 <= most, "{found:?} of {wide:?}");
+    assert!(found.0 < wide.0 / 2.0, "{found:?} of {wide:?}");
 }
 
 #[test]

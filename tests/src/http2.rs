@@ -127,7 +127,8 @@ impl Http2Client {
             if is_over {
                 return;
             }
-            if !self.read() {
+            // Only without room: the server has nothing to say while there is some.
+            if sent == 0 && !self.read() {
                 return;
             }
         }
@@ -249,8 +250,11 @@ impl Http2Client {
                 }
                 Event::GoAway(last, code) => self.goaway = Some((last, code)),
                 Event::Closed(reason) => panic!("the server {reason}"),
-                Event::Request(..) | Event::Refused(..) | Event::Malformed(..) | Event::Pong(_) => {
-                }
+                Event::Request(..)
+                | Event::Unopened(..)
+                | Event::Refused(..)
+                | Event::Malformed(..)
+                | Event::Pong(_) => {}
             }
             if let Some((key, count)) = consumed.filter(|_| self.consumes) {
                 self.session.consume(key, count);

@@ -84,6 +84,13 @@ impl Server {
         Http2Client::new(TcpStream::connect(address).expect("the server listens"))
     }
 
+    /// The same, with this window for each answer, in bytes.
+    pub fn connect_http2_with_window(&self, window: u32) -> Http2Client {
+        let address = (Ipv4Addr::LOCALHOST, self.site.port(0));
+        let stream = TcpStream::connect(address).expect("the server listens");
+        Http2Client::with_window(stream, window)
+    }
+
     /// Sends bytes over a new connection and returns all that comes until the server closes.
     pub fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         text_of(&self.connect().send(bytes).rest())

@@ -2,12 +2,15 @@
 //!
 //! Not here: handshakes, and what a record is (crate `tls`). Invariants: a byte is said to be written once its record, or
 //! a proportional part of all that was sealed with it, is in the kernel, so that nothing has to be flushed later; an idle
-//! connection keeps no buffer; at most [`BATCH_MAX`] bytes are sealed at once.
+//! connection keeps no buffer; at most [`BATCH_MAX`] bytes are sealed at once, fewer where memory is scarce. All of it is
+//! counted ([`Holder::Tls`]).
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use disk::memory::level::level;
+use disk::memory::{self, Charge, Holder, MemoryLevel, charge};
 use tls::traffic::{SEALED_BYTES_MAX, Traffic};
 
 use crate::loop_clock;
@@ -15,20 +18,64 @@ use crate::socket::Socket;
 
 /// Maximum number of bytes that are sealed at once, for a peer that takes them.
 const BATCH_MAX: usize = 256 * 1024;
-/// The same for a peer that did not take all of the last ones.
+/// The same where the budget is tight.
+const BATCH_TIGHT: usize = 64 * 1024;
+/// The same for a peer that did not take all of the last ones, and while memory is scarce.
 const BATCH_MIN: usize = 16 * 1024;
 /// Size in bytes of the buffer that a thread reads into where its caller's is too small for a record.
 const SCRATCH: usize = 64 * 1024;
 /// Number of opened bytes after which the end of the stream is not looked for any more before they are read.
 const AHEAD_MAX: usize = 16 * 1024;
-/// Capacity in bytes that a thread keeps of the buffer that it seals into.
-const SEALED_KEPT: usize = BATCH_MAX + BATCH_MAX / 8;
+/// Bytes of a connection beside its buffers: the state below, two keys, and what the next keys are made of
+/// (`bench/tls`).
+const CONNECTION_BYTES: usize = 2 << 10;
 /// Time without a write, in milliseconds, after which records begin small again.
 const REST_MS: u64 = 1000;
 
 thread_local! {
-    static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH]);
-    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static INCOMING: RefCell<(Vec<u8>, Charge)> = RefCell::new((vec![0; SCRATCH], charge(Holder::Tls, SCRATCH)));
+    static SEALED: Cell<Option<Sealed>> = const { Cell::new(None) };
+}
+
+/// The buffer that a thread seals into.
+struct Sealed {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Sealed {
+    /// The thread's own, empty.
+    fn take() -> Self {
+        let made = || Sealed {
+            bytes: Vec::new(),
+            charge: charge(Holder::Tls, 0),
+        };
+        SEALED.take().unwrap_or_else(made)
+    }
+
+    /// Keeps it for the next records, as far as there is memory.
+    fn put_back(mut self) {
+        let batch = batch_max();
+        self.bytes.clear();
+        self.bytes.shrink_to(batch + batch / 8);
+        self.charge.set(self.bytes.capacity());
+        SEALED.set(Some(self));
+    }
+}
+
+/// Maximum number of bytes that are sealed at once now: those that the socket does not take stay in memory.
+fn batch_max() -> usize {
+    match level() {
+        MemoryLevel::None | MemoryLevel::Copies | MemoryLevel::Buffers => {
+            match memory::is_tight(memory::budget()) {
+                true => BATCH_TIGHT,
+                false => BATCH_MAX,
+            }
+        }
+        MemoryLevel::Windows | MemoryLevel::Files | MemoryLevel::Fills | MemoryLevel::Accept => {
+            BATCH_MIN
+        }
+    }
 }
 
 /// TLS on a socket.
@@ -56,6 +103,7 @@ struct State {
     /// Whether the peer's end came without close_notify.
     is_cut_off: bool,
     is_broken_off: bool,
+    charge: Charge,
 }
 
 /// Sealed bytes that the socket has not taken yet.
@@ -105,6 +153,7 @@ impl TlsLayer {
                 is_closed: false,
                 is_cut_off: false,
                 is_broken_off: false,
+                charge: charge(Holder::Tls, CONNECTION_BYTES),
             }),
         }
     }
@@ -124,17 +173,9 @@ impl TlsLayer {
     /// As [`Socket::try_read`], of opened bytes.
     pub(crate) fn try_read(&self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.borrow_mut();
-        if !state.plain.is_empty() {
-            return Ok(take_front(&mut state.plain, buffer));
-        }
-        if buffer.len() >= 2 * SEALED_BYTES_MAX {
-            return state.read(socket, buffer);
-        }
-        INCOMING.with_borrow_mut(|scratch| {
-            let count = state.read(socket, scratch)?;
-            state.plain.extend_from_slice(&scratch[..count]);
-            Ok(take_front(&mut state.plain, buffer))
-        })
+        let outcome = state.read_into(socket, buffer);
+        state.count();
+        outcome
     }
 
     /// Ready when the peer has said that nothing follows, or is gone. What comes before is opened and kept for the next
@@ -151,11 +192,12 @@ impl TlsLayer {
             if !has_record(&state.incomplete) && ready!(socket.poll_event(cx)).is_err() {
                 return Poll::Ready(());
             }
-            let outcome = INCOMING.with_borrow_mut(|scratch| {
+            let outcome = INCOMING.with_borrow_mut(|(scratch, _)| {
                 let count = state.read(socket, scratch)?;
                 state.plain.extend_from_slice(&scratch[..count]);
                 Ok::<_, io::Error>(())
             });
+            state.count();
             match outcome {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     return Poll::Ready(());
@@ -169,23 +211,9 @@ impl TlsLayer {
     /// first byte that was not written.
     pub(crate) fn try_write(&self, socket: &Socket, parts: &[&[u8]]) -> io::Result<usize> {
         let state = &mut *self.state.borrow_mut();
-        let wanted: usize = parts.iter().map(|part| part.len()).sum();
-        if !state.unsent.is_empty() {
-            let outcome = state.flush(socket);
-            let told = state.unsent.tell(wanted);
-            let is_over = state.unsent.told == state.unsent.plain;
-            if state.unsent.taken == state.unsent.bytes.len() && is_over {
-                state.unsent = Unsent::default();
-            }
-            if told > 0 {
-                return Ok(told);
-            }
-            outcome?;
-            if !state.unsent.is_empty() {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-        }
-        state.seal(socket, parts, wanted)
+        let outcome = state.write(socket, parts);
+        state.count();
+        outcome
     }
 
     /// Lets the end look cut off.
@@ -208,6 +236,48 @@ impl TlsLayer {
 }
 
 impl State {
+    /// Counts the memory of the connection.
+    fn count(&mut self) {
+        let buffers =
+            self.incomplete.capacity() + self.plain.capacity() + self.unsent.bytes.capacity();
+        self.charge.set(CONNECTION_BYTES + buffers);
+    }
+
+    fn read_into(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.plain.is_empty() {
+            return Ok(take_front(&mut self.plain, buffer));
+        }
+        if buffer.len() >= 2 * SEALED_BYTES_MAX {
+            return self.read(socket, buffer);
+        }
+        INCOMING.with_borrow_mut(|(scratch, _)| {
+            let count = self.read(socket, scratch)?;
+            self.plain.extend_from_slice(&scratch[..count]);
+            Ok(take_front(&mut self.plain, buffer))
+        })
+    }
+
+    /// Sends what waits, or seals and sends more.
+    fn write(&mut self, socket: &Socket, parts: &[&[u8]]) -> io::Result<usize> {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        if !self.unsent.is_empty() {
+            let outcome = self.flush(socket);
+            let told = self.unsent.tell(wanted);
+            let is_over = self.unsent.told == self.unsent.plain;
+            if self.unsent.taken == self.unsent.bytes.len() && is_over {
+                self.unsent = Unsent::default();
+            }
+            if told > 0 {
+                return Ok(told);
+            }
+            outcome?;
+            if !self.unsent.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        self.seal(socket, parts, wanted)
+    }
+
     /// Reads once and opens the whole records, in place. `buffer` has room for two records.
     fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         if self.is_closed {
@@ -264,10 +334,9 @@ impl State {
             self.traffic.rest();
         }
         self.written_ms = now;
-        let plain = wanted.min(self.batch);
-        let mut out = SEALED.take();
-        out.clear();
-        out.shrink_to(SEALED_KEPT);
+        let plain = wanted.min(self.batch).min(batch_max());
+        let mut buffer = Sealed::take();
+        let out = &mut buffer.bytes;
         out.reserve(self.traffic.sealed_bytes(plain));
         let mut room = plain;
         let cut = parts.iter().map(|part| {
@@ -276,11 +345,11 @@ impl State {
             &part[..taken]
         });
         let cut: smallvec::SmallVec<[&[u8]; 8]> = cut.collect();
-        let sealed = self.traffic.seal(&cut, &mut out);
+        let sealed = self.traffic.seal(&cut, out);
         let outcome = sealed
             .map_err(|failure| io::Error::new(io::ErrorKind::InvalidData, failure))
-            .and_then(|()| self.send(socket, &out, plain));
-        SEALED.set(out);
+            .and_then(|()| self.send(socket, out, plain));
+        buffer.put_back();
         outcome
     }
 

@@ -31,12 +31,16 @@ pub enum Holder {
     Answers,
     /// Connections of clients.
     Connections,
+    /// TLS on connections: keys, records that were not sent or not read, and the buffers of threads.
+    Tls,
+    /// HTTP/2 connections: frames that were not sent, bodies that were not read.
+    Http2,
     /// Indexes of caches.
     Index,
 }
 
 /// All of them, in the order in which they are shown.
-pub const HOLDERS: [Holder; 11] = [
+pub const HOLDERS: [Holder; 13] = [
     Holder::Copies,
     Holder::Bodies,
     Holder::Windows,
@@ -47,6 +51,8 @@ pub const HOLDERS: [Holder; 11] = [
     Holder::Files,
     Holder::Answers,
     Holder::Connections,
+    Holder::Tls,
+    Holder::Http2,
     Holder::Index,
 ];
 
@@ -65,6 +71,8 @@ impl Holder {
             Holder::Files => "files",
             Holder::Answers => "answers",
             Holder::Connections => "connections",
+            Holder::Tls => "tls",
+            Holder::Http2 => "http2",
             Holder::Index => "index",
         }
     }

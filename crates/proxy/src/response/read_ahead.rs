@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use disk::OpenFile;
-use disk::memory::{Charge, Holder, charge};
+use disk::memory::level::level;
+use disk::memory::{self, Charge, Holder, MemoryLevel, charge};
 use message::{BodyError, Chunk, FileRange};
 use wire::{Timer, turn};
 
@@ -36,6 +37,15 @@ const BEYOND_OF_LOOP_MAX: usize = 8 << 20;
 thread_local! {
     /// Bytes that the responses of this loop keep beyond `proxy_buffers`.
     static BEYOND: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes that all responses of a loop may keep beyond `proxy_buffers` now.
+fn beyond_of_loop() -> usize {
+    if level() >= MemoryLevel::Windows {
+        return 0;
+    }
+    let share = usize::try_from(memory::buffers_of_a_loop()).unwrap_or(usize::MAX);
+    share.min(BEYOND_OF_LOOP_MAX)
 }
 
 type FileChunk = Chunk<Rc<OpenFile>>;
@@ -198,7 +208,7 @@ impl ReadAhead {
     fn room(&self) -> usize {
         let kept = self.unsaved.len() + self.tail.len();
         let more = match self.spool.is_writing() {
-            true => BEYOND_MAX.min(self.beyond + BEYOND_OF_LOOP_MAX.saturating_sub(BEYOND.get())),
+            true => BEYOND_MAX.min(self.beyond + beyond_of_loop().saturating_sub(BEYOND.get())),
             false => 0,
         };
         (self.memory + more).saturating_sub(kept)

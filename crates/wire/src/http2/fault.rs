@@ -113,6 +113,7 @@ reasons! {
     UnexpectedData PROTOCOL_ERROR "sent DATA where no body may be"
     InterimEnd PROTOCOL_ERROR "ended a stream with an interim response"
     TooManyStreams REFUSED_STREAM "exceeded the number of concurrent streams"
+    TooManyAtOnce REFUSED_STREAM "sent too many streams at once"
     TooManyRefused NO_ERROR "sent too many refused streams"
     TooManyResets ENHANCE_YOUR_CALM "had too many streams reset"
     TooManyGlitches ENHANCE_YOUR_CALM "sent too many frames without use"
@@ -120,7 +121,7 @@ reasons! {
     TooManyUpdates ENHANCE_YOUR_CALM "sent too many WINDOW_UPDATE frames"
     TooManyAnswers ENHANCE_YOUR_CALM "asked for control frames without reading them"
     Flood NO_ERROR "sent far more bytes than payload"
-    Stalled CANCEL "kept a stream's window closed"
+    TimedOut PROTOCOL_ERROR "timed out within a frame"
 }
 
 impl fmt::Display for Reason {

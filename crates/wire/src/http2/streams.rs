@@ -68,8 +68,6 @@ pub(super) struct Stream {
     pub(super) reset_after: Option<ErrorCode>,
     /// Whether a response has no body, whatever its length (to HEAD).
     pub(super) is_head_request: bool,
-    /// When it last could send, in milliseconds.
-    pub(super) moved_ms: u64,
 }
 
 /// How a stream was closed.
@@ -220,7 +218,6 @@ mod tests {
             sink: Sink::Caller,
             reset_after: None,
             is_head_request: false,
-            moved_ms: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a peer may do how often: the table of attacks, each at its limit.
 
 use wire::http2::session::PREFACE;
-use wire::http2::{ErrorCode, Event, Session, SessionConfig};
+use wire::http2::{Event, Reason, Session, SessionConfig};
 
 use super::peer::*;
 
@@ -102,7 +102,8 @@ fn streams_in_one_turn_and_in_one_read() {
         [bytes, get(2 * n + 1), rst(2 * n + 1)].concat()
     });
     let events = peer.give(&input);
-    assert_eq!(events.len(), 8, "four requests and their resets");
+    assert_eq!(events.len(), 10, "four requests and their resets");
+    assert_eq!(events[8], "9 unopened TooManyAtOnce");
     assert_eq!(
         peer.read(),
         [
@@ -185,10 +186,27 @@ fn a_window_that_stays_closed() {
     let key = peer.answer_head(1);
     peer.session.set_ready(key, true);
     assert_eq!(peer.session.next_sender(), None);
-    peer.session.begin_turn(59_999);
-    assert_eq!(peer.session.stalled(60_000), None);
-    peer.session.begin_turn(60_000);
-    assert_eq!(peer.session.stalled(60_000), Some(key));
-    peer.session.reset(key, ErrorCode::CANCEL);
-    assert_eq!(peer.session.stalled(60_000), None);
+    assert!(peer.session.is_stalled(key, 60_000, 60_000));
+    // The stream's window is open, that of the connection is not.
+    peer.give(&setting(4, 100_000));
+    let sent = peer.session.data(key, &[0; 70_000], false);
+    assert_eq!(sent, Ok(65_535));
+    assert!(!peer.session.is_stalled(key, 59_999, 60_000));
+    assert!(peer.session.is_stalled(key, 60_000, 60_000));
+    peer.give(&window_update(0, 1));
+    assert!(
+        !peer.session.is_stalled(key, 60_000, 60_000),
+        "others go before"
+    );
+}
+
+#[test]
+fn a_block_without_an_end() {
+    let mut peer = Peer::server();
+    assert!(!peer.session.is_in_block());
+    peer.give(&frame(1, 1, 1, b""));
+    assert!(peer.session.is_in_block());
+    peer.session.end(Reason::TimedOut);
+    assert_eq!(peer.read(), ["GOAWAY 0 PROTOCOL_ERROR"]);
+    assert!(peer.session.is_done());
 }

@@ -95,6 +95,7 @@ impl Peer {
                 self.keys.push(key);
                 format!("{} refused {} {reason:?}", key.id(), refusal.status)
             }
+            Event::Unopened(id, reason) => format!("{id} unopened {reason:?}"),
             Event::Response(key, head, is_end) => {
                 format!("{} {}{}", key.id(), head.status, end(is_end))
             }

@@ -102,7 +102,7 @@ fn section_5_1_2_concurrent_streams() {
     for id in 0..128 {
         assert_eq!(peer.give(&get(2 * id + 1)).len(), 1);
     }
-    assert!(peer.give(&get(257)).is_empty());
+    assert_eq!(peer.give(&get(257)), ["257 unopened TooManyStreams"]);
     assert_eq!(peer.read(), ["257 RST_STREAM REFUSED_STREAM"]);
     peer.answer(1, 200);
     assert_eq!(peer.give(&get(259)), ["259 GET / HTTP/2.0 end"]);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use runtime::{Idle, Seat, Waiting};
-use wire::http2::SessionConfig;
+use wire::http2::{Reason, SessionConfig};
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
@@ -26,6 +26,8 @@ use super::request::{self, Opened};
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
+/// The log's sentence for a client that does not send or take what it should.
+const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +45,10 @@ enum Wait {
     Nothing,
     /// The next request.
     Request,
-    /// The rest of a frame.
+    /// The rest of a frame, or of a header block.
     Frame,
+    /// The rest of a header block, while requests are being answered.
+    Block,
 }
 
 /// Serves a connection to its end.
@@ -58,9 +62,10 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
     let mut driver = Driver {
         connection: &connection,
         client,
+        // What was read with the preface may be all that comes.
+        has_paused: !unread.is_empty(),
         unread,
         read_max,
-        has_paused: false,
         is_broken: false,
         timer: owner.wheel.timer(),
         waits: Wait::Nothing,
@@ -71,7 +76,12 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
         generation: None,
     };
     let mut idle = None;
-    let finish = poll_fn(|context| driver.poll::<R>(&mut idle, context)).await;
+    let polled = poll_fn(|context| {
+        let polled = driver.poll::<R>(&mut idle, context);
+        connection.count();
+        polled
+    });
+    let finish = polled.await;
     drop(idle);
     connection.close();
     if finish == Finish::Orderly && lingers(client) {
@@ -370,8 +380,7 @@ impl<'a> Driver<'a> {
         match self.write_timer.poll_expired(context) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {
-                let text = "client timed out (110: Connection timed out)";
-                events::log_end(self.client, text);
+                events::log_end(self.client, TIMED_OUT);
                 self.reset_if_wanted();
                 Err(Finish::AtOnce)
             }
@@ -388,13 +397,7 @@ impl<'a> Driver<'a> {
 
     /// Waits for the client while no request is being answered, in the list of idle connections.
     fn wait(&mut self, idle: &mut Option<Idle<'a>>, context: &mut Context<'_>) -> Poll<Finish> {
-        let live = self.connection.with_session(|session| session.live());
-        let now = match live {
-            _ if self.has_paused => Wait::Nothing,
-            0 if self.unread.is_empty() => Wait::Request,
-            0 => Wait::Frame,
-            _ => Wait::Nothing,
-        };
+        let now = self.waits_for();
         if now != self.waits {
             self.waits = now;
             self.timer.disarm();
@@ -403,29 +406,62 @@ impl<'a> Driver<'a> {
                 return Poll::Pending;
             }
             self.timer.arm(self.timeout(now));
-            self.unread.shrink_to_fit();
-            self.generation = None;
-            self.connection
-                .with_session(|session| session.release_buffers());
-            let waiting = match self.client.requests.get() {
-                0 => Waiting::New,
-                _ => Waiting::Kept,
-            };
-            *idle = Some(self.connection.place.enter(waiting));
+            if now != Wait::Block {
+                *idle = Some(self.enter_idle());
+            }
         }
-        let Some(entry) = idle else {
+        if now == Wait::Nothing {
             return Poll::Pending;
-        };
-        let must_close = entry.poll_close(context).is_ready();
+        }
+        let entry = idle.as_mut();
+        let must_close = entry.is_some_and(|entry| entry.poll_close(context).is_ready());
         if !must_close {
             ready!(self.timer.poll_expired(context));
         }
         // GOAWAY is not written in a turn that is over.
         ready!(turn::poll_go_on(context));
-        if !must_close && now == Wait::Frame {
-            events::log_end(self.client, "client timed out (110: Connection timed out)");
+        if !must_close && now != Wait::Request {
+            self.time_out();
         }
         self.give_way()
+    }
+
+    /// What of the client's is waited for.
+    fn waits_for(&self) -> Wait {
+        let (live, is_in_block) = self
+            .connection
+            .with_session(|session| (session.live(), session.is_in_block()));
+        match live {
+            _ if self.has_paused => Wait::Nothing,
+            0 if self.unread.is_empty() && !is_in_block => Wait::Request,
+            0 => Wait::Frame,
+            _ if is_in_block => Wait::Block,
+            _ => Wait::Nothing,
+        }
+    }
+
+    /// Enters the list of idle connections, without what such a connection needs not.
+    fn enter_idle(&mut self) -> Idle<'a> {
+        self.unread.shrink_to_fit();
+        self.generation = None;
+        self.connection
+            .with_session(|session| session.release_buffers());
+        self.connection
+            .place
+            .enter(match self.client.requests.get() {
+                0 => Waiting::New,
+                _ => Waiting::Kept,
+            })
+    }
+
+    /// The client has begun a frame or a header block, and not ended it in time.
+    fn time_out(&mut self) {
+        let reason = Reason::TimedOut;
+        self.connection.with_session(|session| session.end(reason));
+        self.is_leaving = true;
+        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        counters.faults[reason as usize].add(1);
+        events::log_end(self.client, TIMED_OUT);
     }
 
     /// Ends an idle connection: the client is told so, as far as the socket takes it.
@@ -444,7 +480,7 @@ impl<'a> Driver<'a> {
             return Duration::ZERO;
         };
         match wait {
-            Wait::Frame => server.settings.client_header_timeout.duration(),
+            Wait::Frame | Wait::Block => server.settings.client_header_timeout.duration(),
             // As for the first request of an HTTP/1 connection.
             Wait::Request if self.client.requests.get() == 0 => {
                 server.settings.client_header_timeout.duration()

@@ -78,11 +78,15 @@ impl Input<'_> {
                         start,
                     });
                 }
-                Event::Refused(key, refusal, _) => {
+                Event::Refused(key, refusal, reason) => {
+                    // It is reset behind its answer.
+                    let is_reset = reason.is_malformed();
+                    self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
                     self.connection.open(key, true);
                     let opened = self.refused(key, refusal, chosen.take());
                     self.opened.push(opened);
                 }
+                Event::Unopened(id, reason) => self.unopened(id, reason),
                 Event::Data(key, data, is_last) => {
                     wire::turn::spend(data.len());
                     self.connection.take_data(key, data, is_last);
@@ -90,6 +94,7 @@ impl Input<'_> {
                 // Nothing here asks for trailers.
                 Event::Trailers(key, _) => self.connection.end_body(key, Rest::Nothing),
                 Event::Malformed(key, reason) => {
+                    self.counters().resets[Reset::Fault as usize].add(1);
                     self.tell(reason);
                     self.connection.end_body(key, Rest::Malformed);
                 }
@@ -158,8 +163,17 @@ impl Input<'_> {
         }
     }
 
+    fn unopened(&self, id: u32, reason: Reason) {
+        self.counters().resets[Reset::Refused as usize].add(1);
+        self.log(&format!("client {reason}, stream {id} is refused"));
+    }
+
+    fn counters(&self) -> &Http2Counters {
+        self.client.loop_.figures.of::<Http2Counters>()
+    }
+
     fn reset(&self, key: StreamKey, cause: ResetCause) {
-        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        let counters = self.counters();
         match cause {
             ResetCause::Peer(code) => {
                 counters.resets[Reset::Client as usize].add(1);
@@ -181,8 +195,7 @@ impl Input<'_> {
     }
 
     fn broken(&self, reason: Reason) {
-        let counters = self.client.loop_.figures.of::<Http2Counters>();
-        counters.faults[reason as usize].add(1);
+        self.counters().faults[reason as usize].add(1);
         match reason {
             Reason::Flood => self.log("http2 flood detected"),
             Reason::Preface => self.log("invalid connection preface"),

@@ -9,12 +9,18 @@ use wire::http2::Reason;
 use crate::handler::metrics::ModuleMetrics;
 
 label_values! {
-    /// Who reset a stream.
+    /// Who reset a stream, and why.
     pub(super) enum Reset {
         /// The client.
         Client = "client",
         /// We, for a fault of the client's.
         Fault = "fault",
+        /// We, before anything was done of it: more streams than the client may open.
+        Refused = "refused",
+        /// We: the client did not take the response, or did not send its request.
+        TimedOut = "timeout",
+        /// We: the response broke off.
+        Broken = "broken",
     }
 }
 
@@ -52,7 +58,7 @@ families! {
     CONNECTIONS Counter "freewheel_http2_connections" "" [] "HTTP/2 connections of clients.";
     STREAMS Counter "freewheel_http2_streams" "" [] "Streams that clients have opened.";
     OPEN Gauge "freewheel_http2_streams_open" "" [] "Streams whose request is being answered.";
-    RESETS Counter "freewheel_http2_resets" "" ["by"] "Streams that were reset before they ended: by the client, or by the server for a fault of the client's.";
+    RESETS Counter "freewheel_http2_resets" "" ["by"] "Streams that were reset before they ended: by the client, or by the server for a fault of the client's (fault), since the client had opened too many (refused), had not taken the response or sent its request in time (timeout), or since the response broke off (broken).";
     GOAWAYS Counter "freewheel_http2_goaways" "" ["reason"] "GOAWAY frames sent: without an error (end), or for a fault of the client's, by its name.";
 }
 

@@ -16,9 +16,9 @@ use crate::request::Request;
 use crate::responder::Responder;
 use crate::route::ServerId;
 use crate::transport::Transport;
-use crate::transport::http2::{Http2, Http2Connection};
+use crate::transport::http2::{Ending, Http2, Http2Connection};
 
-use super::figures::Http2Counters;
+use super::figures::{Http2Counters, Reset};
 
 /// A request whose head has come.
 pub(super) struct Opened {
@@ -67,7 +67,8 @@ async fn answer<R: Responder>(
 ) {
     // The worker waits for it, also where the connection has ended.
     let _errand = client.loop_.begin_errand();
-    let counters = client.loop_.figures.of::<Http2Counters>();
+    let loop_ = Rc::clone(&client.loop_);
+    let counters = loop_.figures.of::<Http2Counters>();
     counters.streams[0].add(1);
     counters.open[0].add(1);
     let _open = OpenStream(Rc::clone(&client));
@@ -83,4 +84,12 @@ async fn answer<R: Responder>(
     request.capture_server_name();
     let after = answer::answer::<R>(&mut request, opened.start).await;
     finish::finish::<R>(&mut request, after).await;
+    if let Transport::Http2(stream) = &request.transport {
+        let by = match stream.ending() {
+            Ending::Whole | Ending::Gone => return,
+            Ending::TimedOut => Reset::TimedOut,
+            Ending::Broken => Reset::Broken,
+        };
+        counters.resets[by as usize].add(1);
+    }
 }

@@ -7,12 +7,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use disk::memory::{Charge, Holder, MemoryLevel, charge, level::level};
 use runtime::IdleEntry;
 use wire::http2::priority::SLOTS_MAX;
 use wire::http2::session::StreamGone;
 use wire::http2::{ErrorCode, Session, SessionConfig, StreamKey};
 use wire::{Stream, turn};
 
+/// Bytes of a connection beside its buffers: the session, its tables, and the driver (`bench/memory` over HTTP/2).
+const CONNECTION_BYTES: usize = 3 << 10;
 /// Capacity in bytes that the buffer of a body keeps for the next stream in its slot.
 const BODY_KEPT: usize = 4 << 10;
 
@@ -47,6 +50,7 @@ struct State {
     granted: Option<StreamKey>,
     /// The task of the driver.
     driver: Option<Waker>,
+    charge: Charge,
 }
 
 /// An HTTP/2 connection as its streams see it.
@@ -79,6 +83,7 @@ impl Http2Connection {
                 slots: Vec::new(),
                 granted: None,
                 driver: None,
+                charge: charge(Holder::Http2, CONNECTION_BYTES),
             }),
             is_closed: Cell::new(false),
         })
@@ -87,6 +92,14 @@ impl Http2Connection {
     /// Uses the session, which nothing else may do meanwhile.
     pub(crate) fn with_session<T>(&self, use_it: impl FnOnce(&mut Session) -> T) -> T {
         use_it(&mut self.state.borrow_mut().session)
+    }
+
+    /// Counts the memory of the connection.
+    pub(crate) fn count(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let slots = state.slots.capacity() * size_of::<Slot>();
+        let held = state.session.held() + slots;
+        state.charge.set(CONNECTION_BYTES + held);
     }
 
     /// Notes the driver's task.
@@ -227,7 +240,7 @@ impl Http2Connection {
     pub(super) fn read(&self, key: StreamKey, out: &mut Vec<u8>) -> Option<Rest> {
         let state = &mut *self.state.borrow_mut();
         let slot = state.slots.get_mut(key.slot())?;
-        if slot.key != Some(key) {
+        if slot.key != Some(key) || self.is_closed.get() {
             return None;
         }
         let count = slot.body.len();
@@ -246,8 +259,11 @@ impl Http2Connection {
         Some(rest)
     }
 
-    /// Gives the client room for so many bytes of a body.
+    /// Gives the client room for so many bytes of a body, unless memory is scarce.
     pub(super) fn widen(&self, key: StreamKey, window: u32) {
+        if level() >= MemoryLevel::Windows {
+            return;
+        }
         self.with_session(|session| session.widen(key, window));
         self.wake_driver();
     }

@@ -21,8 +21,8 @@ use message::{Body, Framing, Header, RequestHead};
 use runtime::Waiting;
 use wire::http1::body_decoder::BodyFault;
 use wire::http2::frame::PAYLOAD_MAX;
-use wire::http2::{ErrorCode, StreamKey, head_writer};
-use wire::{Elapsed, Timer, turn};
+use wire::http2::{ErrorCode, Session, StreamKey, head_writer};
+use wire::{Elapsed, Timer, loop_clock, turn};
 
 use crate::Response;
 
@@ -48,6 +48,19 @@ enum End {
     Sent,
 }
 
+/// How a stream ends when its request is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Behind its response.
+    Whole,
+    /// It has ended before.
+    Gone,
+    /// It is reset: the client was too slow.
+    TimedOut,
+    /// It is reset: the response broke off.
+    Broken,
+}
+
 /// A stream that carries one request.
 pub struct Http2 {
     connection: Rc<Http2Connection>,
@@ -67,6 +80,8 @@ pub struct Http2 {
     /// Maximum payload of a frame of the body, in bytes.
     frame_max: usize,
     end: Cell<End>,
+    /// Whether the client did not take the response, or did not send the body, in time.
+    has_timed_out: Cell<bool>,
     /// Bytes of frames sent, without the payload of files.
     sent: Cell<u64>,
 }
@@ -90,6 +105,7 @@ impl Http2 {
             is_wide: false,
             frame_max: PAYLOAD_MAX,
             end: Cell::new(End::Explicit),
+            has_timed_out: Cell::new(false),
             sent: Cell::new(0),
         }
     }
@@ -201,7 +217,11 @@ impl Http2 {
         let outcome = connection.place.wait_for(Waiting::Body, reading).await;
         self.timer.disarm();
         match outcome {
-            Some(outcome) => outcome.map_err(BodyStop::Failed),
+            Some(outcome) => {
+                let is_late = matches!(outcome, Err(wire::Error::Timeout));
+                self.has_timed_out.set(is_late);
+                outcome.map_err(BodyStop::Failed)
+            }
             None => {
                 // Its place is wanted for another connection.
                 connection.close();
@@ -330,15 +350,45 @@ impl Http2 {
         bytes: &[u8],
     ) -> Result<(), wire::Error> {
         let mut gone = 0;
+        let mut timer = None;
         while gone < bytes.len() {
             gone += self.put(&bytes[gone..]).map_err(|_| wire::Error::Closed)?;
             if gone < bytes.len() {
-                let wait = pin!(wait_for_turn(&self.connection, self.key));
-                let waited = self.timer.guard(timeout, wait).await;
+                let timer = timer.get_or_insert_with(|| self.connection.owner.wheel.timer());
+                let waited = self.wait_to_send(timer, timeout).await;
                 waited.map_err(|Elapsed| wire::Error::Timeout)?;
             }
         }
         Ok(())
+    }
+
+    /// Waits until data may be sent, or the stream is closed. Only time in which the client keeps a window closed counts:
+    /// a stream that others go before waits for as long as they send.
+    async fn wait_to_send(&self, timer: &mut Timer, timeout: Duration) -> Result<(), Elapsed> {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        loop {
+            let wait = pin!(wait_for_turn(&self.connection, self.key));
+            if timer.guard(timeout, wait).await.is_ok() {
+                return Ok(());
+            }
+            let now_ms = loop_clock::monotonic_ms();
+            let is_stalled =
+                |session: &mut Session| session.is_stalled(self.key, now_ms, timeout_ms);
+            if self.connection.with_session(is_stalled) {
+                self.has_timed_out.set(true);
+                return Err(Elapsed);
+            }
+        }
+    }
+
+    /// How the stream ends, as far as it has come.
+    pub(crate) fn ending(&self) -> Ending {
+        match self.end.get() {
+            End::Sent => Ending::Whole,
+            _ if self.connection.is_gone(self.key) => Ending::Gone,
+            _ if self.has_timed_out.get() => Ending::TimedOut,
+            End::After(_) | End::Explicit => Ending::Broken,
+        }
     }
 
     pub(super) async fn send_file(
@@ -382,9 +432,11 @@ impl Http2 {
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        let code = match self.end.get() {
-            End::Sent => ErrorCode::NO_ERROR,
-            End::After(_) | End::Explicit => ErrorCode::INTERNAL_ERROR,
+        // As nginx.
+        let code = match self.ending() {
+            Ending::Whole | Ending::Gone => ErrorCode::NO_ERROR,
+            Ending::TimedOut => ErrorCode::PROTOCOL_ERROR,
+            Ending::Broken => ErrorCode::INTERNAL_ERROR,
         };
         self.connection.finish_stream(self.key, code);
     }
@@ -447,8 +499,7 @@ impl Sink for ToStream<'_> {
 
     async fn writable(&self) -> io::Result<()> {
         let mut timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
-        let wait = pin!(wait_for_turn(&self.stream.connection, self.stream.key));
-        let outcome = timer.guard(self.timeout, wait).await;
+        let outcome = self.stream.wait_to_send(&mut timer, self.timeout).await;
         self.timer.set(Some(timer));
         outcome.map_err(|Elapsed| io::Error::from(io::ErrorKind::TimedOut))
     }

@@ -16,7 +16,7 @@ use crate::http2::priority::Priority;
 use crate::http2::request_head::{self, DecodedRequest, RequestContext};
 use crate::http2::response_head;
 use crate::http2::streams::{Closed, Side, Sink, Stream, StreamKey};
-use crate::http2::{ErrorCode, Fault, Reason};
+use crate::http2::{Fault, Reason};
 
 fn broken(fault: HpackFault) -> Fault {
     Fault::Connection(fault.reason())
@@ -135,9 +135,12 @@ impl Session {
             self.skip_block(block)?;
             return Ok(None);
         }
-        let is_open = self.counters.opens(self.config.streams_max);
-        if !is_open || self.streams.len() >= self.config.streams_max as usize {
-            return self.refuse(id, block);
+        let has_room = self.streams.len() < self.config.streams_max as usize;
+        if !self.counters.opens(self.config.streams_max) {
+            return self.refuse(id, block, Reason::TooManyAtOnce);
+        }
+        if !has_room {
+            return self.refuse(id, block, Reason::TooManyStreams);
         }
         let context = RequestContext {
             limits: self.config.limits,
@@ -191,7 +194,6 @@ impl Session {
             sink: Sink::Caller,
             reset_after: None,
             is_head_request: false,
-            moved_ms: self.now_ms,
         }
     }
 
@@ -210,15 +212,15 @@ impl Session {
     }
 
     /// Refuses a stream, of which nothing was done (RFC 9113, 5.1.2 and 8.7).
-    fn refuse<'a>(&mut self, id: u32, block: &[u8]) -> Outcome<'a> {
+    fn refuse<'a>(&mut self, id: u32, block: &[u8], reason: Reason) -> Outcome<'a> {
         self.skip_block(block)?;
         self.streams.remember(id, Closed::ByUs);
-        frame::write_reset(self.output.bytes(), id, ErrorCode::REFUSED_STREAM);
+        frame::write_reset(self.output.bytes(), id, reason.code());
         let counted = self.counters.refuse(self.config.streams_max);
         counted
             .and_then(|()| self.answered())
             .map_err(Fault::Connection)?;
-        Ok(None)
+        Ok(Some(Event::Unopened(id, reason)))
     }
 
     fn response<'a>(&mut self, key: StreamKey, is_end: bool, block: &[u8]) -> Outcome<'a> {

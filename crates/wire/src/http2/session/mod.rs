@@ -105,6 +105,8 @@ pub enum Event<'a> {
     TurnEnds,
     /// A request; whether it has no body.
     Request(StreamKey, Box<RequestHead>, bool),
+    /// A stream that was refused; nothing was done of it (RFC 9113, 8.7).
+    Unopened(u32, Reason),
     /// A request to answer with an error. What follows of it is dropped, and a malformed one is reset after the answer.
     Refused(StreamKey, Box<HeadRefusal>, Reason),
     /// The head of a response, interim or final; whether it has no body.
@@ -180,6 +182,8 @@ pub struct Session {
     scheduler: Scheduler,
     counters: Counters,
     send: SendWindow,
+    /// The time of the last DATA sent, on any stream.
+    moved_ms: u64,
     recv: RecvWindow,
     peer: PeerSettings,
     /// The initial window of streams that the peer knows.
@@ -243,6 +247,7 @@ impl Session {
             scheduler: Scheduler::default(),
             counters: Counters::default(),
             send: SendWindow::new(INITIAL_WINDOW),
+            moved_ms: 0,
             recv,
             peer: PeerSettings::default(),
             window_known: INITIAL_WINDOW,
@@ -323,6 +328,19 @@ impl Session {
         }
     }
 
+    /// Ends the connection for a reason that its input does not tell.
+    pub fn end(&mut self, reason: Reason) {
+        if self.phase != Phase::Closed {
+            // The caller knows that it is closed.
+            let _closed: Event<'static> = self.fail(reason);
+        }
+    }
+
+    /// Whether the input so far ends within a header block, behind which nothing else may come.
+    pub fn is_in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Ends the connection with GOAWAY.
     fn fail(&mut self, reason: Reason) -> Event<'static> {
         self.phase = Phase::Closed;
@@ -389,6 +407,12 @@ impl Session {
     /// Frees the memory of an idle connection that can be had again.
     pub fn release_buffers(&mut self) {
         self.output.release();
+    }
+
+    /// Bytes of memory that the connection holds beside its streams' heads: unsent frames, and data that was received and
+    /// not taken.
+    pub fn held(&self) -> usize {
+        self.output.capacity() + self.recv.held()
     }
 
     /// Number of live streams.

@@ -1,9 +1,25 @@
 //! The output buffer of a connection. Invariant: whole frames behind one another; the part that was sent is cut off.
 
+use disk::memory::level::level;
+use disk::memory::{self, MemoryLevel};
+
 /// Bytes of unsent output from which on no DATA is taken.
 pub const OUTPUT_MAX: usize = 128 * 1024;
-/// Capacity in bytes that is kept while the connection is in use.
-const KEPT: usize = 256 * 1024;
+/// The same where the memory's budget is tight.
+const OUTPUT_TIGHT: usize = 64 * 1024;
+/// The same while memory is scarce.
+const OUTPUT_MIN: usize = 16 * 1024;
+
+/// Bytes of unsent output from which on no DATA is taken now: the client that takes none of them holds that memory.
+fn output_max() -> usize {
+    if level() >= MemoryLevel::Windows {
+        return OUTPUT_MIN;
+    }
+    match memory::is_tight(memory::budget()) {
+        true => OUTPUT_TIGHT,
+        false => OUTPUT_MAX,
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -26,7 +42,7 @@ impl Output {
 
     /// Number of bytes of DATA that may be appended.
     pub(super) fn room(&self) -> usize {
-        OUTPUT_MAX.saturating_sub(self.bytes.len() - self.start)
+        output_max().saturating_sub(self.bytes.len() - self.start)
     }
 
     pub(super) fn mark_answer(&mut self) {
@@ -42,14 +58,20 @@ impl Output {
         }
         if self.start == self.bytes.len() {
             self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
+            // Capacity that a connection in use keeps.
+            self.bytes.shrink_to(2 * output_max());
             self.start = 0;
-        } else if self.start >= OUTPUT_MAX {
+        } else if self.start >= output_max() {
             self.bytes.drain(..self.start);
             self.answers_end = self.answers_end.saturating_sub(self.start);
             self.start = 0;
         }
         is_read
+    }
+
+    /// Bytes of memory.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     pub(super) fn release(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::{GOAWAY_PING, GoAway, Role, Session};
 use crate::http2::ErrorCode;
+use crate::http2::flow::SendWindow;
 use crate::http2::frame::{self, FrameHeader, FrameType, HEADER_LEN, MAX_31, PAYLOAD_MAX, flags};
 use crate::http2::streams::{Closed, Side, Sink, Stream, StreamKey};
 
@@ -208,10 +209,9 @@ impl Session {
         frame::patch_header(out, at, len, flags);
         self.send.spend(len);
         self.counters.sent_data(len);
-        let now_ms = self.now_ms;
+        self.moved_ms = self.now_ms;
         if let Some(stream) = self.streams.get(key) {
             stream.send.spend(len);
-            stream.moved_ms = now_ms;
         }
         if is_end {
             self.local_ended(key);
@@ -289,14 +289,9 @@ impl Session {
 
     /// Notes whether a stream has data to send.
     pub fn set_ready(&mut self, key: StreamKey, is_ready: bool) {
-        let now_ms = self.now_ms;
-        let Some(stream) = self.streams.get(key) else {
-            return;
-        };
-        if is_ready && !self.scheduler.is_ready(key.slot()) {
-            stream.moved_ms = now_ms;
+        if self.streams.get(key).is_some() {
+            self.scheduler.set_ready(key.slot(), is_ready);
         }
-        self.scheduler.set_ready(key.slot(), is_ready);
     }
 
     /// The stream that is to send next: by priority, of those that are ready and have an open window; `None` also while
@@ -316,17 +311,15 @@ impl Session {
         self.streams.key_at(slot)
     }
 
-    /// A stream that is ready and that the peer has kept from sending for `timeout_ms` (`send_timeout`), by a closed
-    /// window: to be reset, so that it does not hold its memory for ever.
-    pub fn stalled(&self, timeout_ms: u64) -> Option<StreamKey> {
-        let is_stalled = |slot: &usize| {
-            self.streams.at(*slot).is_some_and(|stream| {
-                let is_closed = stream.send.available().min(self.send.available()) == 0;
-                is_closed && self.now_ms.saturating_sub(stream.moved_ms) >= timeout_ms
-            })
-        };
-        let slot = self.scheduler.ready().find(is_stalled)?;
-        self.streams.key_at(slot)
+    /// Whether the peer is what has kept a stream from sending for `timeout_ms` (`send_timeout`): its window is closed, or
+    /// that of the connection was for so long. A stream that others go before is not stalled.
+    pub fn is_stalled(&mut self, key: StreamKey, now_ms: u64, timeout_ms: u64) -> bool {
+        let is_closed = |window: SendWindow| window.available() == 0;
+        let stream = self.streams.get(key);
+        if stream.is_some_and(|stream| is_closed(stream.send)) {
+            return true;
+        }
+        is_closed(self.send) && now_ms.saturating_sub(self.moved_ms) >= timeout_ms
     }
 
     /// Begins to end the connection (RFC 9113, 6.8): a server first announces it, takes what is on its way, and names

@@ -1,0 +1,389 @@
+//! What a client may do over HTTP/2 how often: each attack that servers have met, at its limit, with the counter, the log
+//! line and a normal request beside it.
+
+use blackbox::{Connection, Exposition, Server};
+use wire::http2::hpack::encode;
+use wire::http2::session::PREFACE;
+
+const SERVER: &str = "listen 127.0.0.1:%PORT%; http2 on;
+    location = /metrics { access_log off; metrics; }
+    location /ret { return 200 ok; }
+    location /body { proxy_pass http://127.0.0.1:1; }
+    location / { }";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a frame's length");
+    let mut bytes = length.to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+fn block(method: &str, path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in [
+        (":method", method),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+    ] {
+        encode::field(&mut out, name.as_bytes(), value.as_bytes());
+    }
+    out
+}
+
+fn get(stream: u32) -> Vec<u8> {
+    let flags = END_STREAM | END_HEADERS;
+    frame(HEADERS, flags, stream, &block("GET", "/ret"))
+}
+
+/// A request whose body does not come.
+fn open(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, stream, &block("POST", "/body"))
+}
+
+fn reset(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])
+}
+
+/// The first streams of a client, each with this input.
+fn streams(count: u32, input: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
+    (0..count).flat_map(|n| input(2 * n + 1)).collect()
+}
+
+/// What an attacker is told.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    /// RST_STREAM: the stream and the code.
+    Reset(u32, u32),
+    /// GOAWAY: the code.
+    GoAway(u32),
+}
+
+/// A client that sends what it likes.
+struct Attacker(Connection);
+
+impl Attacker {
+    /// A client whose first bytes come in one piece.
+    fn of(server: &Server, bytes: &[u8]) -> Attacker {
+        let mut connection = server.connect();
+        let settings = frame(SETTINGS, 0, 0, b"");
+        connection.send([PREFACE.as_slice(), &settings, bytes].concat());
+        Attacker(connection)
+    }
+
+    /// The next RST_STREAM or GOAWAY.
+    fn told(&mut self) -> Told {
+        loop {
+            let header = self.0.read(9);
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, it| sum << 8 | u32::from(*it));
+            let payload = self.0.read(number(&header[..3]) as usize);
+            match header[3] {
+                RST_STREAM => return Told::Reset(number(&header[5..9]), number(&payload)),
+                GOAWAY => return Told::GoAway(number(&payload[4..8])),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn figure(server: &Server, name: &str) -> f64 {
+    let page = Exposition::read(&server.get("/metrics").text(), false);
+    page.get(name).unwrap_or_default()
+}
+
+fn goaways(server: &Server, reason: &str) -> f64 {
+    let name = format!("freewheel_http2_goaways_total{{reason=\"{reason}\"}}");
+    figure(server, &name)
+}
+
+fn resets(server: &Server, by: &str) -> f64 {
+    figure(
+        server,
+        &format!("freewheel_http2_resets_total{{by=\"{by}\"}}"),
+    )
+}
+
+/// An attack that ends its connection: the bytes, the code that it is told, the reason in the figures, and in the log.
+struct Attack {
+    bytes: Vec<u8>,
+    code: u32,
+    reason: &'static str,
+    log: &'static str,
+}
+
+/// Runs attacks, with a client beside them that notices nothing.
+fn run(attacks: Vec<Attack>, directives: &str) {
+    let server = Server::start(&format!("server {{ {SERVER} {directives} }}"));
+    let mut normal = server.connect_http2();
+    for attack in attacks {
+        let before = goaways(&server, attack.reason);
+        let mut attacker = Attacker::of(&server, &attack.bytes);
+        let beside = normal.get("/ret");
+        assert_eq!(normal.reply(beside).text(), "ok", "{}", attack.reason);
+        let told =
+            std::iter::repeat_with(|| attacker.told()).find(|told| matches!(told, Told::GoAway(_)));
+        assert_eq!(told, Some(Told::GoAway(attack.code)), "{}", attack.reason);
+        server.wait_for(attack.log, attack.reason);
+        let after = goaways(&server, attack.reason);
+        assert_eq!(after - before, 1.0, "{}", attack.reason);
+        let behind = normal.get("/ret");
+        assert_eq!(normal.reply(behind).text(), "ok", "{}", attack.reason);
+    }
+}
+
+/// RFC 9113, 10.5: ENHANCE_YOUR_CALM.
+const CALM: u32 = 11;
+
+#[test]
+fn streams_that_are_reset() {
+    let attack = |bytes| Attack {
+        bytes,
+        code: CALM,
+        reason: "TooManyResets",
+        log: "client had too many streams reset while processing HTTP/2 connection",
+    };
+    let by_fault =
+        |frame: fn(u32) -> Vec<u8>| attack(streams(101, |id| [open(id), frame(id)].concat()));
+    run(
+        vec![
+            // CVE-2023-44487. Those between whose frames a turn ends are answered before.
+            attack(streams(120, |id| [get(id), reset(id)].concat())),
+            // CVE-2025-8671.
+            by_fault(|id| frame(WINDOW_UPDATE, 0, id, &[0; 4])),
+            by_fault(|id| frame(WINDOW_UPDATE, 0, id, &[0x7f, 0xff, 0xff, 0xff])),
+            by_fault(|id| frame(PRIORITY, 0, id, &[0; 4])),
+            attack(streams(101, |id| {
+                frame(
+                    HEADERS,
+                    END_STREAM | END_HEADERS,
+                    id,
+                    &block("GET", "nothing"),
+                )
+            })),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn frames_of_no_use() {
+    let attack = |bytes: Vec<u8>| Attack {
+        bytes,
+        code: CALM,
+        reason: "TooManyGlitches",
+        log: "client sent too many frames without use while processing HTTP/2 connection",
+    };
+    let empty = frame(DATA, 0, 1, b"").repeat(101);
+    run(
+        vec![
+            attack(frame(SETTINGS, 0, 0, b"").repeat(101)),
+            attack(frame(PRIORITY, 0, 5, &[0, 0, 0, 0, 1]).repeat(101)),
+            attack(frame(0x77, 0, 0, b"anything").repeat(101)),
+            attack([open(1), empty].concat()),
+            attack([get(1), reset(1), reset(1).repeat(101)].concat()),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn frames_that_are_counted_by_themselves() {
+    run(
+        vec![
+            Attack {
+                bytes: frame(PING, 0, 0, b"abcdefgh").repeat(70_000),
+                code: CALM,
+                reason: "TooManyAnswers",
+                log: "client asked for control frames without reading them",
+            },
+            Attack {
+                bytes: frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).repeat(101),
+                code: CALM,
+                reason: "TooManyUpdates",
+                log: "client sent too many WINDOW_UPDATE frames",
+            },
+            Attack {
+                bytes: frame(SETTINGS, ACK, 0, b"").repeat(950_000),
+                code: 0,
+                reason: "Flood",
+                log: "http2 flood detected",
+            },
+        ],
+        "",
+    );
+}
+
+/// A field that takes 4000 bytes of the dynamic table, and `count` bytes that each repeat it (CVE-2026-49975).
+fn bomb(count: usize) -> Vec<u8> {
+    let mut out = block("GET", "/ret");
+    // Literal with incremental indexing and a new name; the length of the value in three bytes.
+    out.extend(b"\x40\x01x\x7f\xa1\x1e");
+    out.extend([b'y'; 4000]);
+    out.extend(vec![0xbe; count]);
+    out
+}
+
+#[test]
+fn header_blocks() {
+    let attack = |bytes, reason, log| Attack {
+        bytes,
+        code: CALM,
+        reason,
+        log,
+    };
+    let begun = frame(HEADERS, END_STREAM, 1, b"");
+    let whole = |block: &[u8]| frame(HEADERS, END_STREAM | END_HEADERS, 1, block);
+    let mut large = block("GET", "/ret");
+    encode::field(&mut large, b"x", &[b'&'; 9000]);
+    run(
+        vec![
+            attack(
+                [begun.clone(), frame(CONTINUATION, 0, 1, b"").repeat(65)].concat(),
+                "TooManyContinuations",
+                "client sent too many CONTINUATION frames",
+            ),
+            attack(
+                [begun, frame(CONTINUATION, 0, 1, &[0; 8192]).repeat(5)].concat(),
+                "BlockTooLarge",
+                "client sent a too large header block",
+            ),
+            attack(
+                whole(&bomb(20)),
+                "BlockTooLarge",
+                "client sent a too large header block",
+            ),
+            attack(
+                whole(&large),
+                "FieldTooLarge",
+                "client sent a too large header field",
+            ),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn many_fields_are_refused_with_their_request() {
+    let server = Server::start(&format!("server {{ {SERVER} max_headers 10; }}"));
+    let fields = [("a", "b"); 12];
+    let mut client = server.connect_http2();
+    let many = client.begin("GET", "/ret", &fields, true);
+    assert_eq!(client.reply(many).status, 400);
+    server.wait_for("client sent too many header lines", "the fields");
+    let few = client.begin("GET", "/ret", &fields[..5], true);
+    assert_eq!(client.reply(few).text(), "ok");
+}
+
+/// Neither a half block nor a half frame is waited for longer than for a head.
+#[test]
+fn frames_without_an_end() {
+    let attack = |bytes| Attack {
+        bytes,
+        code: 1,
+        reason: "TimedOut",
+        log: "client timed out (110: Connection timed out) while processing HTTP/2 connection",
+    };
+    run(
+        vec![
+            attack(frame(HEADERS, END_STREAM, 1, &block("GET", "/ret"))),
+            attack(get(1)[..20].to_vec()),
+            attack([open(1), frame(HEADERS, END_STREAM, 3, b"")].concat()),
+        ],
+        "client_header_timeout 700ms; keepalive_timeout 1h;",
+    );
+}
+
+#[test]
+fn streams_above_the_limit_are_refused() {
+    let server = Server::start(&format!("server {{ {SERVER} }}"));
+    let mut normal = server.connect_http2();
+    let mut attacker = Attacker::of(&server, &streams(128, open));
+    attacker.0.send(open(257));
+    assert_eq!(attacker.told(), Told::Reset(257, 7));
+    server.wait_for(
+        "client exceeded the number of concurrent streams, stream 257 is refused",
+        "the log",
+    );
+    assert_eq!(resets(&server, "refused"), 1.0);
+    attacker.0.send(
+        (130..300)
+            .flat_map(|n| open(2 * n + 1))
+            .collect::<Vec<u8>>(),
+    );
+    let told =
+        std::iter::repeat_with(|| attacker.told()).find(|told| matches!(told, Told::GoAway(_)));
+    assert_eq!(told, Some(Told::GoAway(0)));
+    server.wait_for("client sent too many refused streams", "the log");
+    assert_eq!(goaways(&server, "TooManyRefused"), 1.0);
+    assert_eq!(
+        resets(&server, "refused"),
+        128.0,
+        "the last one ends the connection"
+    );
+    let beside = normal.get("/ret");
+    assert_eq!(normal.reply(beside).text(), "ok");
+}
+
+#[test]
+fn streams_of_one_read_are_twice_the_limit() {
+    let server = Server::start(&format!(
+        "server {{ {SERVER} http2_max_concurrent_streams 4; }}"
+    ));
+    let mut attacker = Attacker::of(&server, &streams(20, open));
+    for n in 4..20 {
+        assert_eq!(attacker.told(), Told::Reset(2 * n + 1, 7));
+    }
+    server.wait_for(
+        "client exceeded the number of concurrent streams, stream 9 ",
+        "the fifth",
+    );
+    server.wait_for(
+        "client sent too many streams at once, stream 17 ",
+        "the ninth",
+    );
+    assert_eq!(resets(&server, "refused"), 16.0);
+    let mut normal = server.connect_http2();
+    let beside = normal.get("/ret");
+    assert_eq!(normal.reply(beside).text(), "ok");
+}
+
+/// The client keeps the window closed behind which a response waits.
+#[test]
+fn a_response_that_is_not_taken() {
+    let server = Server::start(&format!("server {{ {SERVER} send_timeout 500ms; }}"));
+    server.file("large", vec![0; 1 << 20]);
+    // SETTINGS_INITIAL_WINDOW_SIZE.
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let flags = END_STREAM | END_HEADERS;
+    let large = frame(HEADERS, flags, 1, &block("GET", "/large"));
+    let mut attacker = Attacker::of(&server, &[settings, large].concat());
+    let mut other = server.connect_http2();
+    other.consumes = false;
+    let held = other.get("/large");
+    assert_eq!(attacker.told(), Told::Reset(1, 1));
+    assert_eq!(other.reply(held).reset, Some(1), "the connection's window");
+    server.wait_for(
+        "client timed out (110: Connection timed out) while sending",
+        "the log",
+    );
+    assert_eq!(resets(&server, "timeout"), 2.0);
+    attacker.0.send(get(3));
+    let small = other.get("/ret");
+    assert_eq!(other.reply(small).status, 200);
+}
