@@ -34,7 +34,7 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
 
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
-pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap};
+pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idle_code};
 pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
 pub use sched::SchedAttributes;
 pub use tcp::{TcpInfo, tcp_info};

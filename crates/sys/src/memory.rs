@@ -64,6 +64,42 @@ pub fn lock_on_fault(addresses: std::ops::Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
+/// Takes the code of the program and its libraries out of this process's page tables, locked pages too: what is in use
+/// comes back with its next use, out of the kernel's cache or from the disk, and what is not may be dropped there.
+/// madvise(2) with MADV_DONTNEED_LOCKED; does nothing before Linux 5.18.
+pub fn unmap_idle_code() {
+    // SAFETY: the callback has the form that dl_iterate_phdr(3) asks for, and uses no data.
+    unsafe { libc::dl_iterate_phdr(Some(unmap_code), ptr::null_mut()) };
+}
+
+/// The callback for one program or library.
+unsafe extern "C" fn unmap_code(
+    object: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> libc::c_int {
+    const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+    // SAFETY: dl_iterate_phdr(3) gives a valid description, whose headers stay while the callback runs.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        let headers = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
+        (object.dlpi_addr, headers)
+    };
+    let page = crate::page_size() as u64;
+    for header in headers {
+        let is_code = header.p_type == libc::PT_LOAD
+            && header.p_flags & (libc::PF_X | libc::PF_W) == libc::PF_X;
+        if is_code {
+            let start = (base + header.p_vaddr) & !(page - 1);
+            let end = base + header.p_vaddr + header.p_memsz;
+            let address = ptr::without_provenance_mut(start as usize);
+            // SAFETY: nobody writes to code, so that no byte of it differs from the file's. A refusal changes nothing.
+            unsafe { libc::madvise(address, (end - start) as usize, MADV_DONTNEED_LOCKED) };
+        }
+    }
+    0
+}
+
 /// Limits the number of the allocator's heaps: mallopt(3) with M_ARENA_MAX. Call it before there are threads. Does
 /// nothing with a C library other than glibc.
 pub fn bound_heaps(count: i32) {

@@ -19,6 +19,8 @@ pub(crate) mod metrics;
 pub(crate) mod score;
 pub(crate) mod watch;
 
+use std::time::{Duration, Instant};
+
 use disk::memory::level::LEVELS;
 use disk::metrics::Number;
 use parking_lot::Mutex;
@@ -41,6 +43,8 @@ pub(crate) struct Memory {
     begun: [Number; LEVELS.len()],
     /// Processes of the control group that the kernel killed while this one watched.
     kills: Number,
+    /// When a configuration began to be served whose making may have left something to be given back.
+    configured: Mutex<Option<Instant>>,
 }
 
 /// The state of a worker's memory.
@@ -52,10 +56,21 @@ impl Memory {
     /// A configuration is served from now on; the thread applies it at its next look.
     pub(crate) fn configure(&self, budget: MemoryBudget, loops: usize) {
         *self.wish.lock() = budget;
+        *self.configured.lock() = Some(Instant::now());
         self.settle();
         if let Some(limit) = self.limit.lock().as_ref() {
             floor::warn(limit, loops);
         }
+    }
+
+    /// Whether a configuration has been served for so long, once for each.
+    fn has_settled(&self, time: Duration) -> bool {
+        let configured = &mut *self.configured.lock();
+        let is_due = configured.is_some_and(|at| at.elapsed() >= time);
+        if is_due {
+            *configured = None;
+        }
+        is_due
     }
 
     /// Applies the current budget.

@@ -38,6 +38,13 @@ const CALM: Duration = Duration::from_secs(30);
 
 /// Minimum interval between two log lines about processes that the kernel killed.
 const KILLS: Duration = Duration::from_secs(60);
+/// Time after such a kill for which the worker stays small: it kills the largest, and whatever took the memory comes
+/// again within seconds, faster than this thread looks.
+const MODEST: Duration = Duration::from_secs(60);
+/// The level meanwhile.
+const MODEST_LEVEL: MemoryLevel = MemoryLevel::Files;
+/// Time for which a configuration is served before the code that only its making needed is unmapped.
+const SETTLED: Duration = Duration::from_secs(5);
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -62,6 +69,8 @@ struct Watch {
     limits_read: Instant,
     /// The time until which the group's alarm counts.
     rung_until: Instant,
+    /// The time until which the worker stays small.
+    modest_until: Instant,
     told_loops: Instant,
     trimmed: Instant,
     kills: Option<u64>,
@@ -95,6 +104,7 @@ impl Watch {
             bounded: Vec::new(),
             limits_read: now,
             rung_until: now,
+            modest_until: now,
             told_loops: now,
             trimmed: now,
             kills: None,
@@ -124,6 +134,9 @@ impl Watch {
             };
             self.obey(&ledger, &look);
             self.note_kills(&ledger);
+            if memory::is_tight(budget()) && super::of(&ledger).has_settled(SETTLED) {
+                sys::unmap_idle_code();
+            }
         }
     }
 
@@ -189,6 +202,10 @@ impl Watch {
             look.level = MemoryLevel::Copies;
             "the kernel finds hardly any to give up".clone_into(&mut look.reason);
         }
+        if look.level < MODEST_LEVEL && Instant::now() < self.modest_until {
+            look.level = MODEST_LEVEL;
+            "the kernel killed for want of it".clone_into(&mut look.reason);
+        }
         look
     }
 
@@ -222,6 +239,9 @@ impl Watch {
         let before = self.kills.replace(kills).unwrap_or(kills);
         let more = kills.saturating_sub(before);
         super::of(ledger).kills.add(more);
+        if more > 0 {
+            self.modest_until = Instant::now() + MODEST;
+        }
         self.kills_untold += more;
         if self.kills_untold > 0 && self.kills_told.is_none_or(|told| told.elapsed() >= KILLS) {
             self.kills_told = Some(Instant::now());
