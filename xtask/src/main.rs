@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed`.
+//! instructions | dashboard | installed | upgrade`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -22,6 +22,7 @@ mod repeats;
 mod scope;
 mod source;
 mod tidy;
+mod upgrade;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,9 @@ usage: cargo xtask TASK
       the console; needs `cargo build -p blackbox --bin told-module` (freewheel with a module that can keep a loop)
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
       the program as installed: master as root, worker as nobody, files of root; until it is interrupted
+  upgrade --nginx PATH [--binary BIN] [--rounds N]
+      the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx; and processes killed
+      amid it: requests lost, entries fetched again, wrong bytes; needs root and curl, some seconds a round
 ";
 
 fn main() -> ExitCode {
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "instructions" => instructions::run(&project(), rest),
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
+        Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -1,7 +1,10 @@
-//! `fork(2)` for daemonising, and the two TCP options of listening sockets that no safe crate offers.
+//! `fork(2)` for daemonising, descriptors that were inherited, and the options of listening sockets that no safe crate
+//! offers.
 
+use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The process in which [`fork_single_threaded`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,93 @@ pub fn set_defer_accept(socket: impl AsFd, seconds: i32) -> io::Result<()> {
 /// That of setsockopt(2).
 pub fn set_fastopen(socket: impl AsFd, queue: i32) -> io::Result<()> {
     set_tcp_option(socket, libc::TCP_FASTOPEN, queue)
+}
+
+/// Whether [`take_inherited_listeners`] was called.
+static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Takes over listening sockets that this process was started with, by their numbers, and marks them close-on-exec.
+/// Numbers of standard descriptors, of closed ones and of anything else than a listening socket are left out, as are
+/// repeated ones. To be called before this program has listening sockets of its own; a second call returns nothing.
+#[must_use]
+pub fn take_inherited_listeners(numbers: &[RawFd]) -> Vec<OwnedFd> {
+    if ARE_TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut seen = HashSet::new();
+    let mut taken = Vec::new();
+    for &number in numbers {
+        if number <= libc::STDERR_FILENO || !seen.insert(number) || !is_listening(number) {
+            continue;
+        }
+        // SAFETY: the descriptor is open and a listening socket, of which this program has made none yet, so that it
+        // has no owner; each number is taken once, in the first call of this function.
+        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+        if rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).is_ok() {
+            taken.push(socket);
+        }
+    }
+    taken
+}
+
+/// Whether a number is an open descriptor of a listening socket (socket(7), SO_ACCEPTCONN).
+fn is_listening(number: RawFd) -> bool {
+    let mut value: i32 = 0;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel checks the number, and writes at most `length` bytes to `value`.
+    let result = unsafe {
+        libc::getsockopt(
+            number,
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0 && value == 1
+}
+
+/// Sends all new connections of a socket's group (SO_REUSEPORT) to the group's socket number `index`, counted in the
+/// order in which they began to listen (socket(7), SO_ATTACH_REUSEPORT_CBPF; for TCP since Linux 4.6).
+///
+/// # Errors
+/// That of setsockopt(2).
+pub fn steer_to(socket: impl AsFd, index: u32) -> io::Result<()> {
+    // One instruction: return this number (linux/filter.h, BPF_RET | BPF_K).
+    let mut program = [libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: index,
+    }];
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: program.as_mut_ptr(),
+    };
+    checked_option(socket.as_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// Ends what [`steer_to`] began (Linux 5.3).
+///
+/// # Errors
+/// That of setsockopt(2): ENOENT where nothing was begun.
+pub fn end_steering(socket: impl AsFd) -> io::Result<()> {
+    checked_option(socket.as_fd(), libc::SO_DETACH_REUSEPORT_BPF, &0_i32)
+}
+
+/// An option of SOL_SOCKET.
+fn checked_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which lives until the call returns.
+    crate::checked(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
 }
 
 fn set_tcp_option(socket: impl AsFd, option: i32, value: i32) -> io::Result<()> {

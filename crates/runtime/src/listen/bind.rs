@@ -101,6 +101,31 @@ pub fn open_another(address: &Address, options: &SocketOptions) -> Result<OwnedF
     listening(bound(address, options, true)?, address, options)
 }
 
+/// Makes a listening socket that another process bound usable like one of [`open`], and returns its address. The other
+/// process may go on to use it.
+///
+/// # Errors
+/// It is no socket of TCP or of a path, or an option cannot be set.
+pub fn adopt(socket: &OwnedFd) -> io::Result<Address> {
+    let options = SockRef::from(socket);
+    if options.r#type()? != Type::STREAM {
+        return Err(io::Error::other("not a stream socket"));
+    }
+    let name = options.local_addr()?;
+    let address = match (name.as_socket(), name.as_pathname()) {
+        (Some(inet), _) => Address::Inet(inet),
+        (None, Some(path)) => Address::Unix(path.to_owned()),
+        (None, None) => return Err(io::Error::other("a socket without an address")),
+    };
+    options.set_nonblocking(true)?;
+    if address.inet().is_some() {
+        options.set_reuse_port(true)?;
+        // ENOENT where its former owner had not steered its connections.
+        let _ = sys::process::end_steering(socket);
+    }
+    Ok(address)
+}
+
 /// Sets the options that can change while a socket listens (on reload).
 ///
 /// # Errors

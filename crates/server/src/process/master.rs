@@ -7,7 +7,7 @@
 //! them.
 
 use std::os::fd::OwnedFd;
-use std::process::ExitCode;
+use std::process::{Child, ExitCode};
 use std::time::Instant;
 
 use logs::process_log::{Level, error_log};
@@ -26,8 +26,9 @@ use super::signals::{Signals, note};
 use super::sockets::Sockets;
 use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
-use super::title;
+use super::upgrade::{Predecessor, StartCommand};
 use super::worker::word;
+use super::{notify, title};
 use crate::process::log_files;
 
 /// A configuration that a worker is to serve.
@@ -82,6 +83,15 @@ pub(crate) struct Master {
     pub(super) purpose: Purpose,
     pub(super) short_lives: u32,
     pub(super) start_at: Option<Instant>,
+    /// The command for an upgrade.
+    pub(super) command: StartCommand,
+    /// The master that started this one in its place.
+    pub(super) predecessor: Option<Predecessor>,
+    /// The master that this one has started in its place.
+    pub(super) successor: Option<Child>,
+    is_upgrade_wanted: bool,
+    /// When the workers are told to leave.
+    pub(super) dismiss_at: Option<Instant>,
 }
 
 impl Candidate {
@@ -120,6 +130,7 @@ impl Master {
         current: Candidate,
         signals: Signals,
         ready: Option<OwnedFd>,
+        predecessor: Option<Predecessor>,
     ) -> Self {
         Self {
             options,
@@ -134,6 +145,11 @@ impl Master {
             purpose: Purpose::Serving,
             short_lives: 0,
             start_at: None,
+            command: StartCommand::here(),
+            predecessor,
+            successor: None,
+            is_upgrade_wanted: false,
+            dismiss_at: None,
         }
     }
 
@@ -153,6 +169,8 @@ impl Master {
             }
             self.listen_to_workers();
             self.reap();
+            self.reap_successor();
+            self.dismiss_if_due();
             match self.purpose {
                 Purpose::Serving if self.workers.is_empty() && self.pid_file.is_none() => {
                     return self.end(ExitCode::FAILURE);
@@ -172,6 +190,10 @@ impl Master {
             if self.is_reopen_wanted && !self.is_bundle_on_its_way() {
                 self.is_reopen_wanted = false;
                 self.reopen_logs();
+            }
+            // Not amid a reload: it may change the sockets.
+            if self.pending.is_none() && std::mem::take(&mut self.is_upgrade_wanted) {
+                self.change_binary();
             }
             if std::mem::take(&mut self.is_reload_wanted) {
                 self.reload();
@@ -193,6 +215,7 @@ impl Master {
             } => Some(since + TERM_PATIENCE),
             _ => self.start_at,
         };
+        let until = until.into_iter().chain(self.dismiss_at).min();
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let _ = poll(&mut events, timeout.as_ref());
@@ -206,12 +229,19 @@ impl Master {
                 if !matches!(self.purpose, Purpose::Terminating { .. }) {
                     self.stop_reloading();
                     self.purpose = Purpose::Quitting;
-                    self.dismiss_workers();
-                    self.current.sockets.remove_files();
-                    self.current.sockets = Sockets::default();
+                    self.start_at = None;
+                    self.tell_stopping();
+                    self.retire();
                 }
             }
             Signal::SIGHUP if self.options.instead.is_some() => self.terminate(received),
+            Signal::SIGHUP if self.successor.is_some() => {
+                // As nginx: back to this program, with the configuration that it has.
+                note(received, "reconfiguring");
+                if matches!(self.purpose, Purpose::Serving | Purpose::Paused) {
+                    self.serve_again();
+                }
+            }
             Signal::SIGHUP => {
                 note(received, "reconfiguring");
                 self.is_reload_wanted = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
@@ -222,16 +252,15 @@ impl Master {
                 self.is_reopen_wanted = self.is_bundle_on_its_way();
             }
             Signal::SIGUSR2 => {
-                note(received, "ignoring");
-                let text =
-                    "upgrading the program while it runs is not built yet, nothing is changed";
-                error_log(Level::Notice, format_args!("{text}"));
+                let (action, is_wanted) = self.wants_upgrade();
+                note(received, action);
+                self.is_upgrade_wanted |= is_wanted;
             }
-            Signal::SIGWINCH if self.current.kept.main.processes.daemon => {
+            Signal::SIGWINCH if self.takes_winch(received) => {
                 note(received, "stop accepting connections");
                 if self.purpose == Purpose::Serving {
                     self.purpose = Purpose::Paused;
-                    self.dismiss_workers();
+                    self.retire();
                 }
             }
             Signal::SIGCHLD | Signal::SIGALRM | Signal::SIGIO => note(received, ""),
@@ -239,10 +268,26 @@ impl Master {
         }
     }
 
+    /// Whether a WINCH is meant for a server. In the foreground it is the terminal's, whose size has changed; but while a
+    /// new program runs beside this one, a process may mean what nginx means.
+    fn takes_winch(&self, received: super::signals::ReceivedSignal) -> bool {
+        self.current.kept.main.processes.daemon
+            || self.predecessor.is_some()
+            || (self.successor.is_some() && received.sender != 0)
+    }
+
+    /// Tells the service manager that the server ends, unless another program goes on.
+    fn tell_stopping(&self) {
+        if self.successor.is_none() && !self.has_predecessor() {
+            notify::stopping();
+        }
+    }
+
     fn terminate(&mut self, received: super::signals::ReceivedSignal) {
         note(received, "exiting");
         if !matches!(self.purpose, Purpose::Terminating { .. }) {
             self.stop_reloading();
+            self.tell_stopping();
             self.purpose = Purpose::Terminating {
                 since: Instant::now(),
                 is_killed: false,
@@ -310,7 +355,7 @@ impl Master {
             self.current.sockets.replace(&previous.sockets);
             self.write_pid_file();
             if was_starting {
-                self.dismiss_others(process);
+                self.dismiss_others(process, true);
             } else {
                 let old = previous.generation;
                 // Scripts wait for "exited with code" to know that the old configuration is gone.
@@ -325,7 +370,9 @@ impl Master {
             // A worker that is told to leave during a reload leaves.
             if self.purpose == Purpose::Paused {
                 self.purpose = Purpose::Serving;
+                self.dismiss_at = None;
             }
+            notify::ready();
         }
         if self.pid_file.is_none() && self.write_pid_file() {
             self.tell_ready();
@@ -337,6 +384,10 @@ impl Master {
 
     /// Everything listens and the pid file is written: tells the command that waits, or the terminal.
     pub(super) fn tell_ready(&mut self) {
+        // The manager listens to the main process alone, which the program before this one still is.
+        if !self.has_predecessor() {
+            notify::ready();
+        }
         if let Some(ready) = self.ready.take() {
             let _ = rustix::io::write(&ready, b"1");
         }
@@ -419,6 +470,7 @@ impl Master {
             self.current
                 .sockets
                 .remove_files_of_others(&pending.sockets);
+            notify::ready();
         }
     }
 
@@ -454,7 +506,10 @@ impl Master {
     }
 
     fn end(self, code: ExitCode) -> ExitCode {
-        self.current.sockets.remove_files();
+        self.remove_socket_files();
+        if let Some(successor) = &self.successor {
+            notify::main_process(successor.id());
+        }
         drop(self.pid_file);
         error_log(Level::Notice, format_args!("exit"));
         code

@@ -1,9 +1,10 @@
 //! The processes: a master that holds the configuration and the sockets, a worker that serves.
 //!
-//! * `master`: reads, binds, starts, supervises, obeys signals. `single` is both in one process.
+//! * `master`: reads, binds, starts, supervises, obeys signals; `upgrade` replaces its program. `single` is both in one
+//!   process.
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`) and runs the loops.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
-//! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`: one thing each.
+//! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`: one thing each.
 //!
 //! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
@@ -18,6 +19,7 @@ pub mod load;
 pub(crate) mod log_files;
 pub(crate) mod master;
 pub(crate) mod metrics_log;
+mod notify;
 pub(crate) mod obstacles;
 pub(crate) mod pid;
 mod pinned;
@@ -33,6 +35,7 @@ pub(crate) mod start;
 mod supervise;
 mod title;
 mod trust;
+mod upgrade;
 pub(crate) mod worker;
 
 use httpcore::handler::Modules;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use logs::process_log::{Level, error_log};
 use rustix::fs::{Mode, OFlags};
 
+use super::privileges::is_root;
 use super::trust::Refusal;
 use crate::process::trust;
 
@@ -25,6 +26,16 @@ const MODE: Mode = Mode::from_raw_mode(0o644);
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
+    /// Whether it is at [`old_name`] at the moment.
+    is_old: bool,
+}
+
+/// Name of the pid file of a master whose successor runs.
+#[must_use]
+pub(crate) fn old_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".oldbin");
+    name.into()
 }
 
 impl PidFile {
@@ -44,10 +55,47 @@ impl PidFile {
         file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
         Ok(Self {
             path: path.to_owned(),
+            is_old: false,
         })
     }
 
-    /// Where it is.
+    /// Gives it the name for a master whose successor runs, or takes that name back.
+    ///
+    /// # Errors
+    /// nginx's sentence, up to the reason: it cannot be renamed, and keeps its name.
+    pub(crate) fn set_old(&mut self, is_old: bool) -> Result<(), String> {
+        if self.is_old == is_old {
+            return Ok(());
+        }
+        let (normal, old) = (self.path.clone(), old_name(&self.path));
+        let (from, to) = if is_old { (normal, old) } else { (old, normal) };
+        let rename = || -> Result<(), Refusal> {
+            if !is_root() {
+                return Ok(rustix::fs::rename(&from, &to)?);
+            }
+            // As root, not through links that another user may have put there.
+            let spot = trust::find(&from)?;
+            let to = to.file_name().unwrap_or_default();
+            rustix::fs::renameat(&spot.directory, &spot.name, &spot.directory, to)?;
+            Ok(())
+        };
+        rename().map_err(|refusal| {
+            let (from, to) = (from.display(), to.display());
+            format!("rename() {from} to {to} failed ({refusal})")
+        })?;
+        self.is_old = is_old;
+        Ok(())
+    }
+
+    /// Where it is now.
+    fn place(&self) -> PathBuf {
+        match self.is_old {
+            true => old_name(&self.path),
+            false => self.path.clone(),
+        }
+    }
+
+    /// Its path by the configuration.
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -56,8 +104,9 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            let (path, text) = (self.path.display(), runtime::listen::bind::errno(&error));
+        let path = self.place();
+        if let Err(error) = std::fs::remove_file(&path) {
+            let (path, text) = (path.display(), runtime::listen::bind::errno(&error));
             error_log(
                 Level::Alert,
                 format_args!("unlink() \"{path}\" failed ({text})"),

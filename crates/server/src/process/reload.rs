@@ -6,7 +6,6 @@ use logs::process_log::{Level, error_log};
 use runtime::timing::poll_timing::now_ns;
 
 use super::directives::Processes;
-use super::directories;
 use super::load::Loaded;
 use super::master::{Candidate, Master};
 use super::privileges::Account;
@@ -14,6 +13,7 @@ use super::sockets::CannotBind;
 use super::start::Options;
 use super::supervise::Stage;
 use super::worker::word;
+use super::{directories, notify};
 use crate::process::start;
 use crate::settings::circumstances::Circumstances;
 
@@ -51,9 +51,13 @@ impl Master {
         }
         error_log(Level::Notice, format_args!("reconfiguring"));
         let begun_ns = now_ns();
+        notify::reloading();
         match self.prepare() {
             Ok(next) => self.send(next, begun_ns),
             Err(unready) => unready.tell(),
+        }
+        if self.pending.is_none() {
+            notify::ready();
         }
         // The settings were built to check them.
         sys::trim_heap();

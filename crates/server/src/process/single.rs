@@ -104,7 +104,10 @@ fn obey(
                     super::metrics_log::write(ledger, disk, logs);
                     super::metrics_log::write_caches(&caches.all());
                 }
-                Signal::SIGUSR2 => note(received, "ignoring: an upgrade is not built yet"),
+                Signal::SIGUSR2 => note(
+                    received,
+                    "ignoring: without a master the program is not upgraded",
+                ),
                 _ => {}
             }
         }
@@ -194,7 +197,7 @@ fn leave(server: &mut HttpServer, master: &Master) {
 
 /// Ends at once; joins no thread, since one may hang on a dead disk.
 fn end(master: &Master, logs: &Logs) -> ExitCode {
-    master.current.sockets.remove_files();
+    master.remove_socket_files();
     if let Some(file) = &master.pid_file {
         let _ = rustix::fs::unlink(file.path());
     }

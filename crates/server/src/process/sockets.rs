@@ -8,6 +8,7 @@
     reason = "the master waits for an address, and runs no loop"
 )]
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Bound {
     /// The address.
     pub address: Address,
-    /// The options that they were bound with.
-    pub options: SocketOptions,
+    /// The options that they were bound with; `None`: by another program, which had its own.
+    pub options: Option<SocketOptions>,
     /// One per loop with TCP (more after a reload with fewer loops); one with a unix address.
     pub sockets: Vec<Arc<OwnedFd>>,
 }
@@ -44,6 +45,81 @@ pub(crate) struct Sockets(pub Vec<Bound>);
 pub(crate) struct CannotBind(pub Option<String>);
 
 impl Sockets {
+    /// Sockets that the program before this one listens on, by address. Those that cannot be used are closed here, and
+    /// stay open there.
+    #[must_use]
+    pub(crate) fn adopt(inherited: Vec<OwnedFd>) -> Self {
+        let mut all = Self::default();
+        for socket in inherited {
+            let address = match bind::adopt(&socket) {
+                Ok(address) => address,
+                Err(error) => {
+                    let error = bind::errno(&error);
+                    error_log(
+                        Level::Notice,
+                        format_args!("an inherited socket is not used ({error})"),
+                    );
+                    continue;
+                }
+            };
+            let socket = Arc::new(socket);
+            match all.0.iter_mut().find(|bound| bound.address == address) {
+                Some(bound) => bound.sockets.push(socket),
+                None => all.0.push(Bound {
+                    address,
+                    options: None,
+                    sockets: vec![socket],
+                }),
+            }
+        }
+        all
+    }
+
+    /// All of them, address by address.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
+        self.0.iter().flat_map(|bound| &bound.sockets)
+    }
+
+    /// Where other processes, which hold these sockets (numbers of inodes), have some of an address's sockets and not
+    /// all: new connections go to one that they have. Returns whether there is such an address: the others' queues are
+    /// to be emptied before they are closed.
+    #[must_use]
+    pub(crate) fn leave_to(&self, held: &HashSet<u64>) -> bool {
+        let is_held = |socket: &Arc<OwnedFd>| {
+            rustix::fs::fstat(socket).is_ok_and(|stat| held.contains(&stat.st_ino))
+        };
+        let mut is_any = false;
+        for bound in self.0.iter().filter(|bound| bound.sockets.len() > 1) {
+            let first = bound.sockets.iter().position(is_held);
+            let Some(first) = first.and_then(|index| u32::try_from(index).ok()) else {
+                continue;
+            };
+            if bound.sockets.iter().all(is_held) {
+                continue;
+            }
+            is_any = true;
+            if let Err(error) = sys::process::steer_to(&bound.sockets[0], first) {
+                let error = bind::errno(&error);
+                error_log(
+                    Level::Alert,
+                    format_args!(
+                        "connections of {} cannot be steered, some may be lost ({error})",
+                        bound.address
+                    ),
+                );
+            }
+        }
+        is_any
+    }
+
+    /// Connections go to all sockets of each address again.
+    pub(crate) fn serve_all(&self) {
+        for bound in self.0.iter().filter(|bound| bound.sockets.len() > 1) {
+            // ENOENT where nothing was steered.
+            let _ = sys::process::end_steering(&bound.sockets[0]);
+        }
+    }
+
     /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
     ///
     /// # Errors
@@ -143,16 +219,16 @@ fn bind_all(
             let first = Arc::new(bind::open(address, options)?);
             Bound {
                 address: address.clone(),
-                options: options.clone(),
+                options: Some(options.clone()),
                 sockets: vec![first],
             }
         }
     };
-    if bound.options != *options {
+    if bound.options.as_ref() != Some(options) {
         for socket in &bound.sockets {
             bind::set_options(socket, address, options)?;
         }
-        bound.options = options.clone();
+        bound.options = Some(options.clone());
     }
     if address.unix_path().is_none() {
         while bound.sockets.len() < loops {

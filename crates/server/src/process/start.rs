@@ -22,8 +22,9 @@ use super::obstacles;
 use super::pid;
 use super::privileges::{Account, is_root};
 use super::signals::Signals;
-use super::sockets::{CannotBind, Sockets};
+use super::sockets::CannotBind;
 use super::source::Files;
+use super::upgrade::Inherited;
 use super::{directories, single};
 use crate::process::load;
 use crate::process::log_files;
@@ -294,6 +295,8 @@ pub(crate) fn serve(options: Options) -> ExitCode {
 }
 
 fn start(options: Options) -> Result<ExitCode, Told> {
+    let inherited = Inherited::take();
+    let is_upgrade = inherited.is_upgrade();
     options.open_first_log();
     let loaded = options.load(Purpose::Start)?;
     options.tell(&useless_user(&loaded));
@@ -308,25 +311,20 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     // What bind(2) refuses is told on stderr and in the log, as by nginx.
     log_files::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
-    let sockets =
-        Sockets::default().next(&loaded.settings.listens, processes.worker_processes.count());
+    let (inherited, predecessor) = inherited.adopt(&pid);
+    let sockets = inherited.next(&loaded.settings.listens, processes.worker_processes.count());
+    // Those that this configuration does not name stay open in the program before this one.
+    drop(inherited);
     log_files::use_them(&wanted, &opened);
-    let useless: Vec<_> = loaded
-        .warnings
-        .iter()
-        .filter(|one| has_no_effect(one))
-        .cloned()
-        .collect();
-    if let Some(sentence) = sum(&useless) {
-        error_log(Level::Warn, format_args!("{sentence}"));
-    }
+    log_useless(&loaded);
     let sockets = sockets.map_err(|CannotBind(hint)| {
         help(hint);
         Told
     })?;
     let is_single = !processes.master_process;
     let mut ready = None;
-    if processes.daemon {
+    // The program that this one replaces is in the background already, or meant to stay in the foreground.
+    if processes.daemon && !is_upgrade {
         match daemonise().map_err(emerg)? {
             // They are the other one's to keep or to remove.
             Daemon::Command(code) => {
@@ -337,7 +335,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
         }
     }
     let signals = Signals::open().map_err(emerg)?;
-    if ready.is_some() {
+    if processes.daemon {
         log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
     }
     error_log(
@@ -356,12 +354,25 @@ fn start(options: Options) -> Result<ExitCode, Told> {
         logs: (wanted, opened),
         made,
     };
-    let master = Master::new(options, first, signals, ready);
+    let master = Master::new(options, first, signals, ready, predecessor);
     Ok(if is_single {
         single::run(master)
     } else {
         master.run()
     })
+}
+
+/// One line in the log for all directives that have no effect.
+fn log_useless(loaded: &Loaded) {
+    let useless: Vec<_> = loaded
+        .warnings
+        .iter()
+        .filter(|one| has_no_effect(one))
+        .cloned()
+        .collect();
+    if let Some(sentence) = sum(&useless) {
+        error_log(Level::Warn, format_args!("{sentence}"));
+    }
 }
 
 /// nginx's warning about a `user` that this process cannot become.

@@ -94,11 +94,12 @@ impl Master {
         Some(std::mem::replace(&mut worker.stage, stage))
     }
 
-    pub(super) fn dismiss_workers(&mut self) {
-        self.dismiss_others(0);
+    /// Tells all workers to finish. `has_heir`: another process waits for their caches.
+    pub(super) fn dismiss_workers(&mut self, has_heir: bool) {
+        self.dismiss_others(0, has_heir);
     }
 
-    pub(super) fn dismiss_others(&mut self, kept: u32) {
+    pub(super) fn dismiss_others(&mut self, kept: u32, has_heir: bool) {
         for worker in self
             .workers
             .iter_mut()
@@ -106,7 +107,7 @@ impl Master {
         {
             if worker.stage != Stage::Leaving {
                 worker.stage = Stage::Leaving;
-                let _ = worker.channel.send(word::QUIT, &[], &[]);
+                let _ = worker.channel.send(word::QUIT, &[u8::from(has_heir)], &[]);
             }
         }
     }
@@ -142,7 +143,7 @@ impl Master {
         }
         for (index, status) in gone.into_iter().rev() {
             let worker = self.workers.remove(index);
-            note_end(worker.child.id(), status);
+            note_end("worker process", worker.child.id(), status);
             if worker.stage != Stage::Leaving {
                 self.lost(&worker, status);
             }
@@ -200,17 +201,18 @@ pub(super) fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
 }
 
-fn note_end(process: u32, status: ExitStatus) {
+/// Logs the end of a process; `name`: nginx's word for what it was.
+pub(super) fn note_end(name: &str, process: u32, status: ExitStatus) {
     match (status.code(), status.signal()) {
         (Some(code), _) => {
             error_log(
                 Level::Notice,
-                format_args!("worker process {process} exited with code {code}"),
+                format_args!("{name} {process} exited with code {code}"),
             );
             if code == i32::from(worker::FATAL) {
                 error_log(
                     Level::Alert,
-                    format_args!("worker process {process} exited with fatal code {code}"),
+                    format_args!("{name} {process} exited with fatal code {code}"),
                 );
             }
         }
@@ -223,7 +225,7 @@ fn note_end(process: u32, status: ExitStatus) {
             };
             error_log(
                 Level::Alert,
-                format_args!("worker process {process} exited on signal {signal}{core}"),
+                format_args!("{name} {process} exited on signal {signal}{core}"),
             );
         }
     }

@@ -62,7 +62,7 @@ pub(crate) const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) mod word {
     /// Master: serve this bundle.
     pub(crate) const CONFIGURE: u8 = 1;
-    /// Master: finish the requests in flight and leave.
+    /// Master: finish the requests in flight and leave; the byte 1: another process waits for the caches.
     pub(crate) const QUIT: u8 = 2;
     /// Master: these are the logs now; log your figures.
     pub(crate) const REOPEN: u8 = 3;
@@ -179,7 +179,10 @@ struct Worker {
 /// The event that ended the worker's wait.
 enum WorkerEvent {
     Goes,
-    Quits,
+    Quits {
+        /// Whether another process waits for the caches.
+        has_heir: bool,
+    },
     Ends,
 }
 
@@ -200,7 +203,7 @@ impl Worker {
             }
             match next {
                 WorkerEvent::Goes => {}
-                WorkerEvent::Quits => return Ok(self.leave()),
+                WorkerEvent::Quits { has_heir } => return Ok(self.leave(has_heir)),
                 WorkerEvent::Ends => return Ok(self.end()),
             }
         }
@@ -230,11 +233,11 @@ impl Worker {
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
-                    return WorkerEvent::Quits;
+                    return WorkerEvent::Quits { has_heir: false };
                 }
                 Signal::SIGWINCH if self.is_daemon => {
                     note(received, "shutting down");
-                    return WorkerEvent::Quits;
+                    return WorkerEvent::Quits { has_heir: false };
                 }
                 Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => note(received, "ignoring"),
                 _ => {}
@@ -259,14 +262,17 @@ impl Worker {
         let Some(frame) = frame else {
             // Without a master this worker could not be stopped or reloaded, and a new master could not bind.
             error_log(Level::Alert, format_args!("the master process has gone"));
-            return Ok(WorkerEvent::Quits);
+            return Ok(WorkerEvent::Quits { has_heir: true });
         };
         match frame.kind {
             word::CONFIGURE => {
                 let bundle = Bundle::unpack(&frame.body, frame.descriptors);
                 self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
             }
-            word::QUIT => return Ok(WorkerEvent::Quits),
+            word::QUIT => {
+                let has_heir = frame.body == [1];
+                return Ok(WorkerEvent::Quits { has_heir });
+            }
             word::REOPEN => {
                 let stderr = self.stderr.as_deref();
                 super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
@@ -387,13 +393,16 @@ impl Worker {
     }
 
     /// Finishes the requests in flight, then ends.
-    fn leave(mut self) -> ExitCode {
+    fn leave(mut self, has_heir: bool) -> ExitCode {
         error_log(Level::Notice, format_args!("gracefully shutting down"));
         title::be_leaving();
         let Some(mut server) = self.server.take() else {
             return self.end();
         };
         server.shut_down();
+        if let Some(caches) = self.caches.as_ref().filter(|_| has_heir) {
+            caches.give_up();
+        }
         let deadline = self
             .shutdown_timeout
             .map(|timeout| Instant::now() + timeout);
