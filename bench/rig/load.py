@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 
+from . import over
+
 NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
@@ -27,9 +29,10 @@ def run(args, address, seconds, groups):
     return finish(start(args, address, seconds, groups))
 
 
-def start(args, address, seconds, groups):
-    """The same, running beside what the caller does."""
-    command = ["taskset", "-c", str(args.load_core), args.load, "run", address, str(seconds), *groups]
+def start(args, address, seconds, groups, flags=None):
+    """The same, running beside what the caller does. `flags`: what it speaks, where that is not what the options say."""
+    found, address = (flags, address) if flags is not None else over.command(address)
+    command = ["taskset", "-c", str(args.load_core), args.load, *found, "run", address, str(seconds), *groups]
     return subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_before)
 
 
@@ -56,7 +59,8 @@ def group(name, connections, targets, fresh=False, order="random", rate=None, se
 
 def once(args, address, connections, target, check=False):
     """One request over each of so many connections, all at the same moment; their figures."""
-    command = ["taskset", "-c", str(args.load_core), args.load, "once", address, str(connections), target]
+    flags, address = over.command(address)
+    command = ["taskset", "-c", str(args.load_core), args.load, *flags, "once", address, str(connections), target]
     return json.loads(subprocess.run(command + ["check"] * check, capture_output=True, check=True, preexec_fn=_before).stdout)
 
 
@@ -84,7 +88,8 @@ class Held:
     """Connections that are only held: kind is `idle` or `slow`. Inside the `with` block all of them stand."""
 
     def __init__(self, args, kind, address, connections, target):
-        self.command = ["taskset", "-c", str(args.load_core), args.load, kind, address, str(connections), target]
+        flags, address = over.command(address)
+        self.command = ["taskset", "-c", str(args.load_core), args.load, *flags, kind, address, str(connections), target]
         self.report = None
 
     def __enter__(self):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from . import peer
+from . import over, peer
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = sorted(os.sched_getaffinity(0))  # those that this process may use: a control group may leave it fewer than the machine has
@@ -34,6 +34,7 @@ def parse(ap, **quick):
     if args.quick:
         ap.set_defaults(**quick)
         args = ap.parse_args()
+    over.choose(getattr(args, "tls", False), getattr(args, "http2", False))
     return args
 
 
@@ -62,6 +63,12 @@ def add_servers(ap):
 def add_origin(ap):
     """Options of what measures a proxy."""
     ap.add_argument("--origin-core", type=int, default=CORES[2] if len(CORES) > 2 else CORES[-1], help="core of the origin (default: %(default)s)")
+
+
+def add_protocols(ap):
+    """For what holds over TLS and HTTP/2, too."""
+    ap.add_argument("--tls", action="store_true", help="the load speaks TLS to the servers, with a full handshake for each connection")
+    ap.add_argument("--http2", action="store_true", help="the load speaks HTTP/2 to the servers, a stream at a time over each connection")
 
 
 def add_peers(ap):

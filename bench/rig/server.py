@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import time
 
+from . import over
+
 NOFILE = min(100_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 PATIENCE = 20
 
@@ -206,6 +208,7 @@ class Server(Program):
         """Writes nginx.conf. %PORT% is the port."""
         workers = workers or self.workers
         group = "nobody" if any(g.gr_name == "nobody" for g in grp.getgrall()) else "nogroup"
+        http = over.cover(self.site, self.port, http)
         user = "user nobody %s;\n" % group if os.geteuid() == 0 and not self.as_user else ""
         text = (
             "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"

@@ -8,9 +8,13 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::Interest;
+use tokio::net::TcpSocket;
 use tokio::time::{Instant, sleep_until};
+
+use crate::http2::Http2;
+use crate::link::Link;
+use crate::protocol;
 
 const HEAD_MAX: usize = 16_384;
 /// Bytes read per call to be compared.
@@ -63,8 +67,9 @@ pub struct Answer {
 
 /// A connection between two requests.
 pub struct Client {
-    stream: TcpStream,
+    link: Link,
     ahead: Vec<u8>,
+    http2: Option<Box<Http2>>,
 }
 
 impl Client {
@@ -86,17 +91,24 @@ impl Client {
             .await
             .map_err(|_| Failure::Connect)?;
         stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+        let link = Link::new(stream).await.map_err(|_| Failure::Connect)?;
+        let is_http2 = protocol::get().is_http2;
         Ok(Client {
-            stream,
+            link,
             ahead: Vec::new(),
+            http2: is_http2.then(|| Box::new(Http2::new(window))),
         })
     }
 
     /// Sends one request; `close` asks for the end of the connection behind it.
     pub async fn send(&mut self, target: &str, close: bool) -> Result<(), Failure> {
+        if let Some(http2) = &mut self.http2 {
+            let sent = http2.send(&mut self.link, target).await;
+            return sent.map_err(|_| Failure::Closed);
+        }
         let connection = if close { "Connection: close\r\n" } else { "" };
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{connection}\r\n");
-        self.stream
+        self.link
             .write_all(request.as_bytes())
             .await
             .map_err(|_| Failure::Closed)
@@ -131,10 +143,11 @@ impl Client {
             }
             None => self.take_chunks(drain).await?,
         };
+        let is_last = head.is_last || self.http2.as_ref().is_some_and(|http2| !http2.goes_on());
         Ok(Answer {
             status: head.status,
             bytes,
-            is_last: head.is_last,
+            is_last,
             first,
         })
     }
@@ -176,6 +189,9 @@ impl Client {
 
     /// Reads a chunked body, for lists of directories: nothing large. Their text holds no last chunk.
     async fn take_chunks(&mut self, drain: &mut Drain) -> Result<u64, Failure> {
+        if self.http2.is_some() {
+            return self.take_rest(drain).await;
+        }
         while !self.ahead.ends_with(b"0\r\n\r\n") {
             if self.ahead.len() > DISCARD {
                 return Err(Failure::Unclear);
@@ -190,9 +206,28 @@ impl Client {
         Ok(bytes)
     }
 
+    /// Reads a body without a length, whose end the protocol tells.
+    async fn take_rest(&mut self, drain: &mut Drain) -> Result<u64, Failure> {
+        let mut bytes = 0;
+        loop {
+            match self.read(drain).await {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => bytes += count as u64,
+                Err(_) => return Err(Failure::Cut),
+            }
+        }
+    }
+
     /// Reads the head; what came behind it stays in `self.ahead`.
     pub async fn take_head(&mut self, drain: &mut Drain) -> Result<Head, Failure> {
         self.ahead.clear();
+        if let Some(http2) = &mut self.http2 {
+            let head = http2.head(&mut self.link).await;
+            return head.map_err(|error| match error.kind() {
+                ErrorKind::ConnectionReset => Failure::Closed,
+                _ => Failure::Cut,
+            });
+        }
         loop {
             if let Some(end) = self
                 .ahead
@@ -218,30 +253,30 @@ impl Client {
         }
     }
 
-    async fn read(&self, drain: &mut Drain) -> io::Result<usize> {
-        loop {
-            match self.stream.try_read(&mut drain.scratch) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.stream.readable().await?
-                }
-                other => return other,
-            }
+    async fn read(&mut self, drain: &mut Drain) -> io::Result<usize> {
+        match &mut self.http2 {
+            Some(http2) => http2.read(&mut self.link, &mut drain.scratch).await,
+            None => self.link.read(&mut drain.scratch).await,
         }
     }
 
     /// Throws `left` bytes of a body away.
-    pub async fn discard(&self, mut left: u64, drain: &mut Drain) -> Result<(), Failure> {
+    pub async fn discard(&mut self, mut left: u64, drain: &mut Drain) -> Result<(), Failure> {
+        let socket = self.link.clear_socket().filter(|_| self.http2.is_none());
+        let Some(stream) = socket else {
+            return self.discard_read(left, drain).await;
+        };
         while left > 0 {
             let want = usize::try_from(left).unwrap_or(DISCARD).min(DISCARD);
-            let socket = SockRef::from(&self.stream);
-            let taken = self.stream.try_io(Interest::READABLE, || {
+            let socket = SockRef::from(stream);
+            let taken = stream.try_io(Interest::READABLE, || {
                 socket.recv_with_flags(&mut drain.nowhere[..want], MSG_TRUNC)
             });
             match taken {
                 Ok(0) => return Err(Failure::Cut),
                 Ok(count) => left -= count as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.stream.readable().await.map_err(|_| Failure::Cut)?
+                    stream.readable().await.map_err(|_| Failure::Cut)?
                 }
                 Err(_) => return Err(Failure::Cut),
             }
@@ -249,9 +284,26 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the server still holds the connection and has said nothing.
-    pub fn is_open(&self) -> bool {
-        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    /// The same, of bytes that are read first.
+    async fn discard_read(&mut self, mut left: u64, drain: &mut Drain) -> Result<(), Failure> {
+        while left > 0 {
+            let all = drain.scratch.len();
+            let want = usize::try_from(left).unwrap_or(all).min(all);
+            let read = match &mut self.http2 {
+                Some(http2) => http2.read(&mut self.link, &mut drain.scratch[..want]).await,
+                None => self.link.read(&mut drain.scratch[..want]).await,
+            };
+            match read {
+                Ok(0) | Err(_) => return Err(Failure::Cut),
+                Ok(count) => left -= count as u64,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the server still holds the connection.
+    pub fn is_open(&mut self) -> bool {
+        self.link.is_open()
     }
 }
 
@@ -312,11 +364,12 @@ impl Drain {
 pub struct Head {
     /// 200 …
     pub status: u16,
-    /// Of the body; none: chunked.
-    length: Option<u64>,
-    is_last: bool,
+    /// Of the body; none: it is not told.
+    pub length: Option<u64>,
+    /// The server closes behind it.
+    pub is_last: bool,
     /// Version and size that the origin's entity tag names.
-    tag: Option<(u64, u64)>,
+    pub tag: Option<(u64, u64)>,
 }
 
 /// None: no status, or neither length nor chunks.

@@ -36,7 +36,10 @@ pub async fn idle(address: SocketAddr, count: usize, target: &str) -> Result<Val
         clients.push(client);
     }
     hold(async {}).await?;
-    let open = clients.iter().filter(|client| client.is_open()).count();
+    let open = clients
+        .iter_mut()
+        .filter_map(|client| client.is_open().then_some(()))
+        .count();
     Ok(json!({"connections": count, "still_open": open}))
 }
 
@@ -65,7 +68,7 @@ pub async fn slow(address: SocketAddr, count: usize, target: &str) -> Result<Val
     let reading = async {
         loop {
             sleep(Duration::from_secs(1)).await;
-            for client in &clients {
+            for client in &mut clients {
                 cut += usize::from(client.discard(SLOW_BYTES, &mut drain).await.is_err());
             }
         }

@@ -8,6 +8,9 @@ mod client;
 mod figures;
 mod group;
 mod hold;
+mod http2;
+mod link;
+mod protocol;
 mod run;
 
 use std::net::SocketAddr;
@@ -15,7 +18,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "\
-usage: load run ADDRESS SECONDS[+GRACE] GROUP…
+usage: load [--tls] [--http2] VERB …
+         over TLS, with a full handshake for each connection; HTTP/2, one stream of a connection at a time
+       load run ADDRESS SECONDS[+GRACE] GROUP…
          for SECONDS; what is open then may still be answered for GRACE more (1)
          GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]
          closed loop, or R requests per second in all whatever the answers take, evenly or by chance (seed); M requests at most;
@@ -36,7 +41,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("the system gives an epoll descriptor");
-    match runtime.block_on(dispatch(&arguments)) {
+    match runtime.block_on(dispatch(protocol::take(&arguments))) {
         Ok(json) => {
             println!("{json}");
             ExitCode::SUCCESS
