@@ -58,6 +58,7 @@ mod request_line;
 mod rewrite;
 mod scrapes;
 mod secure_link;
+mod shared_upstream;
 mod slice;
 mod small_content;
 mod ssi;

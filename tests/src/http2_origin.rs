@@ -11,6 +11,7 @@
 //! | `/broken` | a head, `part`, then RST_STREAM(INTERNAL_ERROR) |
 //! | `/hang` | takes the request, and answers nothing |
 //! | `/leave` | as `/unary`, and GOAWAY |
+//! | `/leave-late` | answers at once, GOAWAY, then as `/echo` |
 //! | `/fields` in any case | the fields of the request, as lines |
 
 use std::net::Ipv4Addr;
@@ -29,6 +30,10 @@ use crate::server::TICK;
 #[derive(Clone, Copy)]
 pub struct Windows(pub u32);
 
+/// The windows, and how many streams of a connection it takes at a time.
+#[derive(Clone, Copy)]
+struct Limits(Windows, Option<u32>);
+
 /// A running origin; it ends with the test.
 pub struct Http2Origin {
     port: u16,
@@ -44,6 +49,18 @@ impl Http2Origin {
     /// # Panics
     /// If there is none.
     pub fn start(windows: Windows) -> Http2Origin {
+        Self::begin(Limits(windows, None))
+    }
+
+    /// The same, for at most so many streams of a connection at a time.
+    ///
+    /// # Panics
+    /// If there is no free port.
+    pub fn start_with_streams(windows: Windows, streams: u32) -> Http2Origin {
+        Self::begin(Limits(windows, Some(streams)))
+    }
+
+    fn begin(limits: Limits) -> Http2Origin {
         let events = Arc::new(Mutex::new(Vec::new()));
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket");
@@ -53,7 +70,7 @@ impl Http2Origin {
             block_on(async move {
                 let listener = TcpListener::from_std(listener).expect("a socket");
                 tokio::task::LocalSet::new()
-                    .run_until(serve(listener, windows, told))
+                    .run_until(serve(listener, limits, told))
                     .await;
             });
         });
@@ -105,7 +122,7 @@ fn tell(events: &Events, what: impl Into<String>) {
     events.push(what.into());
 }
 
-async fn serve(listener: TcpListener, windows: Windows, events: Events) {
+async fn serve(listener: TcpListener, Limits(windows, streams): Limits, events: Events) {
     while let Ok((socket, _)) = listener.accept().await {
         tell(&events, "connection");
         let events = Arc::clone(&events);
@@ -113,13 +130,16 @@ async fn serve(listener: TcpListener, windows: Windows, events: Events) {
             let mut builder = h2::server::Builder::new();
             builder.initial_window_size(windows.0);
             builder.initial_connection_window_size(windows.0.max(65_535));
+            if let Some(streams) = streams {
+                builder.max_concurrent_streams(streams);
+            }
             let Ok(mut connection) = builder.handshake::<_, Bytes>(socket).await else {
                 return;
             };
             while let Some(Ok((request, respond))) = connection.accept().await {
                 let path = request.uri().path().to_owned();
                 tell(&events, &*path);
-                if path == "/leave" {
+                if path.starts_with("/leave") {
                     connection.graceful_shutdown();
                 }
                 let events = Arc::clone(&events);
@@ -169,7 +189,7 @@ async fn answer(
             }
             stream.send_trailers(trailers(0))?;
         }
-        "/echo" => {
+        "/echo" | "/leave-late" => {
             let mut stream = respond.send_response(head(), false)?;
             let mut sum = 0;
             while let Some(piece) = body.data().await {

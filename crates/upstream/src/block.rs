@@ -66,6 +66,10 @@ directives! {
         keepalive_time: Msec = "1h", [UPSTREAM] 1;
         /// Limits how long a connection may be idle.
         keepalive_timeout: Msec = "60s", [UPSTREAM] 1;
+        /// Limits the number of requests at a time on a connection of HTTP/2; 1: as in nginx, a connection for each
+        /// request in progress. A server's own limit (SETTINGS_MAX_CONCURRENT_STREAMS) holds, too. A directive of
+        /// Freewheel.
+        keepalive_streams: Number = "128", [UPSTREAM] 1;
     }
 }
 
@@ -113,6 +117,7 @@ impl From<&KeptConnections> for KeepaliveLimits {
             requests: written.keepalive_requests.0,
             time_ms: written.keepalive_time.0,
             timeout_ms: written.keepalive_timeout.0,
+            streams: usize::try_from(written.keepalive_streams.0).unwrap_or(usize::MAX),
         }
     }
 }

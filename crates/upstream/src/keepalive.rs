@@ -25,6 +25,8 @@ pub struct KeepaliveLimits {
     pub time_ms: u64,
     /// `keepalive_timeout`: since its last request.
     pub timeout_ms: u64,
+    /// `keepalive_streams`: requests at a time on a connection of HTTP/2.
+    pub streams: usize,
 }
 
 /// A connection that can be kept.
@@ -175,9 +177,10 @@ impl KeepaliveLimits {
         requests: 0,
         time_ms: 0,
         timeout_ms: 0,
+        streams: 1,
     };
 
-    fn allow(&self, like: &ConnectionKey, wanted: &ConnectionKey) -> bool {
+    pub(crate) fn allow(&self, like: &ConnectionKey, wanted: &ConnectionKey) -> bool {
         like.address == wanted.address
             && like.options == wanted.options
             && like.protocol == wanted.protocol
@@ -198,6 +201,7 @@ mod tests {
         requests: 3,
         time_ms: 1000,
         timeout_ms: 100,
+        streams: 1,
     };
 
     /// A connection with a number, which tells when it is closed.

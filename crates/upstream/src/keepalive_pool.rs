@@ -1,10 +1,13 @@
-//! All idle upstream connections of one loop.
+//! All upstream connections of one loop that are kept for further requests: idle ones, and those of HTTP/2, which
+//! requests share.
 //!
 //! Not here: when one may be used ([`super::keepalive`]). Invariant: only connections to upstreams of the current
 //! configuration are kept; a reload keeps those whose upstream has a like of the same name. Nothing is kept before
 //! [`KeepalivePool::keep_only`] names the upstreams.
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +16,11 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use runtime::{Kind, LOOP, Loop, spawn};
 use slots::slotted;
-use wire::UpstreamConnection;
+use wire::exchange::SharedDriver;
+use wire::{SharedConnection, UpstreamConnection};
 
 use super::keepalive::{ConnectionKey, IdleConnections, KeepaliveLimits};
+use super::shared_pool::{Opening, SharedPool, Turn};
 use super::{Upstream, Upstreams};
 
 /// Interval at which idle connections are checked: one that the server closed stays for at most this long.
@@ -28,6 +33,7 @@ pub struct KeepalivePool {
     kept: RefCell<HashMap<u64, IdleConnections<UpstreamConnection>>>,
     /// The limits of each upstream of the current configuration, by [`Upstream::id`].
     limits: RefCell<Arc<HashMap<u64, KeepaliveLimits>>>,
+    shared: SharedPool,
     is_tended: Cell<bool>,
 }
 
@@ -79,6 +85,53 @@ impl KeepalivePool {
         self.begin_tending(loop_);
     }
 
+    /// A matching connection of HTTP/2 that has room for another request.
+    pub fn take_shared(
+        &self,
+        upstream: &Upstream,
+        wanted: &ConnectionKey,
+    ) -> Option<Rc<SharedConnection>> {
+        self.shared.take(upstream, wanted)
+    }
+
+    /// To be called before a connection of HTTP/2 is opened: waits while another request opens one.
+    pub async fn begin_shared(
+        &self,
+        upstream: &Upstream,
+        wanted: &ConnectionKey,
+        loop_: &Loop,
+    ) -> Turn {
+        match upstream.declared().kept.count {
+            0 => Turn::Alone,
+            _ => self.shared.begin(upstream, wanted, loop_).await,
+        }
+    }
+
+    /// Makes one of HTTP/2 of a new connection, and lets further requests use it, once it is known how many it takes.
+    /// The heads of responses have at most about `head_bytes_max` bytes (`grpc_buffer_size`).
+    pub fn share(
+        &self,
+        upstream: &Upstream,
+        connection: UpstreamConnection,
+        head_bytes_max: usize,
+        like: ConnectionKey,
+        opening: Option<Opening>,
+        loop_: &Rc<Loop>,
+    ) -> Rc<SharedConnection> {
+        let streams = upstream.declared().kept.streams;
+        let (connection, driver) = SharedConnection::new(connection, head_bytes_max, streams);
+        let connection = Rc::new(connection);
+        let driven = drive(Rc::downgrade(&connection), driver, opening);
+        drop(spawn(Kind::Upstream, driven));
+        // A request may outlive the configuration that it began with.
+        let is_known = self.limits.borrow().contains_key(&upstream.id());
+        if upstream.declared().kept.count > 0 && is_known && !loop_.is_leaving() {
+            self.shared.put(upstream, &connection, like);
+            self.begin_tending(loop_);
+        }
+        connection
+    }
+
     /// Applies another configuration: connections to upstreams that it lacks are closed, and its limits hold.
     pub fn keep_only(&self, upstreams: &Upstreams) {
         let limits = upstreams.limits();
@@ -87,6 +140,7 @@ impl KeepalivePool {
         for (id, kept) in all.iter_mut() {
             kept.limit(limits[id]);
         }
+        self.shared.keep_only(limits);
         *self.limits.borrow_mut() = Arc::clone(limits);
     }
 
@@ -94,13 +148,14 @@ impl KeepalivePool {
     pub fn clear(&self) -> bool {
         let has_any = !self.is_empty();
         self.kept.borrow_mut().clear();
-        has_any
+        self.shared.clear() || has_any
     }
 
     /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.kept.borrow().values().map(IdleConnections::len).sum()
+        let idle: usize = self.kept.borrow().values().map(IdleConnections::len).sum();
+        idle + self.shared.len()
     }
 
     /// Whether there is none.
@@ -122,7 +177,8 @@ impl KeepalivePool {
             kept.sweep(now_ms);
             !kept.is_empty()
         });
-        let is_left = !self.kept.borrow().is_empty();
+        let is_left = self.shared.sweep(&self.limits.borrow(), now_ms);
+        let is_left = is_left || !self.kept.borrow().is_empty();
         self.is_tended.set(is_left);
         is_left
     }
@@ -132,6 +188,23 @@ impl std::fmt::Debug for KeepalivePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} idle connections", self.len())
     }
+}
+
+/// Moves the bytes of a connection of HTTP/2 to its end. Others wait for it until it is known how many requests it takes.
+async fn drive(
+    connection: Weak<SharedConnection>,
+    mut driver: SharedDriver,
+    mut opening: Option<Opening>,
+) {
+    poll_fn(|cx| {
+        let driven = Pin::new(&mut driver).poll(cx);
+        let is_settled = || connection.upgrade().is_none_or(|one| one.is_settled());
+        if opening.is_some() && is_settled() {
+            opening = None;
+        }
+        driven
+    })
+    .await;
 }
 
 /// Sweeps at intervals until nothing is kept.

@@ -30,6 +30,7 @@ mod resolved_peers;
 mod resolved_peers_tests;
 pub mod resolver;
 mod server;
+mod shared_pool;
 pub mod sticky;
 mod upstreams;
 #[cfg(test)]
@@ -38,4 +39,5 @@ mod upstreams_tests;
 pub use balancing::{Asker, Choice, Now, Peer, PeerGroup, PeerOutcome, PeerTimes};
 pub use keepalive::{ConnectionKey, Protocol};
 pub use keepalive_pool::KeepalivePool;
+pub use shared_pool::{Opening, Turn};
 pub use upstreams::{Upstream, Upstreams};

@@ -28,7 +28,7 @@ pub mod turn;
 pub use connection::{Connection, Error};
 pub use event_loop::Loop;
 pub use exchange::connect;
-pub use exchange::{Exchange, UpstreamConnection};
+pub use exchange::{Exchange, SharedConnection, UpstreamConnection};
 pub use kernel_timer::KernelTimer;
 pub use socket::{Listener, Peer};
 pub use stream::Stream;

@@ -389,7 +389,7 @@ fn a_tunnel_begins_behind_the_head() {
         );
         assert_eq!(status(&mut exchange).await, 101);
         let first = exchange.piece(LONG).await.unwrap().unwrap();
-        let (stream, rest) = exchange.into_tunnel();
+        let (stream, rest) = exchange.into_tunnel().unwrap();
         assert_eq!([&first[..], &rest[..]].concat(), b"raw");
         stream.try_write(b"more").unwrap();
     });

@@ -22,8 +22,11 @@ use upstream::ConnectionKey;
 use upstream::attempts::AttemptRecord;
 use upstream::next_upstream::PeerFailure;
 use upstream::peer_tls::{self, TlsError};
-use upstream::{KeepalivePool, Peer, connect};
+use upstream::{KeepalivePool, Peer, Turn, connect};
+use wire::SharedConnection;
 
+/// Maximum number of connections of HTTP/2 opened by others that a request waits for.
+const OPENINGS_AWAITED_MAX: usize = 64;
 /// Invariant of an attempt that waits for its response, for `expect`.
 const IS_SENT: &str = "the request was sent";
 pub(crate) const CONNECTING: &str = "connecting to upstream";
@@ -99,38 +102,97 @@ impl Attempt {
         self.is_kept && failure == PeerFailure::Error
     }
 
+    /// Whether the server said that it did nothing with the request: it ends the connection in good order, or takes no
+    /// more of them now. It then counts as not sent.
+    pub(super) fn is_untouched(&mut self) -> bool {
+        let is_untouched = self.exchange.as_ref().is_some_and(Exchange::may_repeat);
+        self.is_sent &= !is_untouched;
+        is_untouched
+    }
+
     pub(super) fn elapsed_ms(&self) -> u64 {
         wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms)
     }
 
     /// Connects, and sends the request.
     pub(super) async fn send(&mut self) -> Result<(), AttemptError> {
+        let upstream_request = Rc::clone(&self.upstream_request);
+        let exchange = match upstream_request.passing.is_http2() {
+            // Boxed, as connecting is: most requests need no room for it.
+            true => Box::pin(self.begin_on_shared()).await?,
+            false => self.begin_on_own().await?,
+        };
+        self.rest = send_body(&upstream_request, self.exchange.insert(exchange)).await?;
+        Ok(())
+    }
+
+    /// Begins the request on a connection that it has for itself.
+    async fn begin_on_own(&mut self) -> Result<Exchange, AttemptError> {
         let connection = match self.kept() {
             Some(kept) => kept,
             // Boxed since it is rare where it matters.
             None => Box::pin(self.connect()).await?,
         };
-        let connect_ms = self.elapsed_ms();
-        self.note(|one| one.connect_ms = Some(connect_ms));
-        self.is_sent = true;
-        let upstream_request = Rc::clone(&self.upstream_request);
-        let settings = upstream_request.context.location().groups();
-        let buffer = settings
-            .own::<ProxyAnswers>()
-            .proxy_buffer_size
-            .value
-            .bytes();
-        let exchange = match upstream_request.family {
-            Family::Proxy if !upstream_request.passing.is_http2() => connection.begin(
+        let buffer = self.note_connected();
+        let upstream_request = &self.upstream_request;
+        Ok(match upstream_request.family {
+            Family::Proxy => connection.begin(
                 upstream_request.head.clone(),
                 upstream_request.framing,
                 upstream_request.asked,
                 buffer,
             ),
-            _ => protocol::begin(&upstream_request, &self.name, connection, buffer),
-        };
-        self.rest = send_body(&upstream_request, self.exchange.insert(exchange)).await?;
-        Ok(())
+            _ => protocol::begin(upstream_request, &self.name, connection, buffer),
+        })
+    }
+
+    /// Begins the request on a connection of HTTP/2.
+    async fn begin_on_shared(&mut self) -> Result<Exchange, AttemptError> {
+        let connection = self.shared().await?;
+        let buffer = self.note_connected();
+        let upstream_request = &self.upstream_request;
+        let (asked, framing) = (upstream_request.asked, upstream_request.framing);
+        Ok(connection.begin(asked, upstream_request.fields(), framing, buffer))
+    }
+
+    /// Notes that there is a connection; returns the maximum size in bytes of the response's head.
+    fn note_connected(&mut self) -> usize {
+        let connect_ms = self.elapsed_ms();
+        self.note(|one| one.connect_ms = Some(connect_ms));
+        self.is_sent = true;
+        self.head_bytes_max()
+    }
+
+    fn head_bytes_max(&self) -> usize {
+        let location = self.upstream_request.context.location();
+        let answers = location.groups().own::<ProxyAnswers>();
+        answers.proxy_buffer_size.value.bytes()
+    }
+
+    /// A connection of HTTP/2 that has room: one of the pool, or a new one, for which other requests wait.
+    async fn shared(&mut self) -> Result<Rc<SharedConnection>, AttemptError> {
+        let upstream_request = Rc::clone(&self.upstream_request);
+        let upstream = &upstream_request.upstream;
+        let loop_ = upstream_request.context.loop_();
+        let pool = KeepalivePool::of(loop_);
+        let mut opening = None;
+        for _ in 0..OPENINGS_AWAITED_MAX {
+            if let Some(shared) = pool.take_shared(upstream, &self.like) {
+                self.is_kept = true;
+                return Ok(shared);
+            }
+            match pool.begin_shared(upstream, &self.like, loop_).await {
+                Turn::Again => {}
+                Turn::Alone => break,
+                Turn::Opens(guard) => {
+                    opening = Some(guard);
+                    break;
+                }
+            }
+        }
+        let connection = self.connect().await?;
+        let (bytes, like) = (self.head_bytes_max(), self.like.clone());
+        Ok(pool.share(upstream, connection, bytes, like, opening, loop_))
     }
 
     /// Waits until there is data to read.

@@ -20,18 +20,13 @@ use wire::exchange::Exchange;
 use wire::exchange::{AnswerReader, RequestKind};
 use wire::fastcgi::{NoticeSink, RecordReader, StderrNotice};
 
-/// Begins a request of another protocol than HTTP; the response's head has at most `head_bytes_max` bytes.
+/// Begins a request of a gateway's protocol; the response's head has at most `head_bytes_max` bytes.
 pub(super) fn begin(
     upstream_request: &Rc<UpstreamRequest>,
     name: &Arc<str>,
     connection: UpstreamConnection,
     head_bytes_max: usize,
 ) -> Exchange {
-    if upstream_request.passing.is_http2() {
-        let (asked, framing) = (upstream_request.asked, upstream_request.framing);
-        let fields = upstream_request.fields();
-        return connection.begin_http2(asked, fields, framing, head_bytes_max);
-    }
     let head = upstream_request.head.clone();
     if upstream_request.family != Family::Fastcgi {
         let reader = AnswerReader::of_gateway(upstream_request.asked, head_bytes_max);

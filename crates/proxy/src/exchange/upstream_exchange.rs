@@ -176,8 +176,9 @@ impl UpstreamExchange {
 
     /// Logs and records a failed attempt, and gives its peer back.
     fn survive(&mut self, error: &AttemptError) -> Result<(), NoAnswer> {
-        let one = &self.current.take().expect("it was just being made");
+        let one = &mut self.current.take().expect("it was just being made");
         let failure = error.failure();
+        let is_untouched = one.is_untouched();
         one.end(None);
         one.log(error);
         one.record_failure(failure);
@@ -190,7 +191,13 @@ impl UpstreamExchange {
             });
         };
         let goes_on = self.goes_on(one, failure);
-        self.give_back(one, failure);
+        match is_untouched {
+            true => {
+                let choice = self.choice.as_mut().expect(NOT_OVER);
+                choice.give_back(PeerOutcome::Answered, PeerTimes::default(), Now::read());
+            }
+            false => self.give_back(one, failure),
+        }
         if one.is_forgiven(failure) {
             self.choice.as_mut().expect(NOT_OVER).forgive_try();
         }

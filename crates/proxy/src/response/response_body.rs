@@ -311,7 +311,7 @@ impl BodyStream {
         self.attempt.settle(&exchange);
         // The data of a tunnel is no body.
         self.attempt.upstream_request.state.forget_body();
-        Some(exchange.into_tunnel())
+        exchange.into_tunnel()
     }
 
     /// Records the bytes of the tunnel, to the server and from it.

@@ -1,13 +1,14 @@
 //! One request to an upstream and its response, whatever carries them.
 //!
-//! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`); HTTP/2 has a stream, with one stream on a
-//! connection at a time (`own::http2`); its futures are boxed, so that the others need no room for them. Not here: the choice of the
-//! server, the content of the request, and the reaction to a failure. Invariant: the enum is closed, and each operation
-//! is a match.
+//! HTTP/1, FastCGI, uwsgi and SCGI have a connection for themselves (`own`); HTTP/2 has a stream of a connection that
+//! several requests share (`http2`); its futures are boxed, so that the others need no room for them. Not here: the
+//! choice of the server, the content of the request, and the reaction to a failure. Invariant: the enum is closed, and
+//! each operation is a match.
 
 mod answer_reader;
 mod body_writer;
 pub mod connect;
+mod http2;
 mod outcome;
 mod own;
 
@@ -22,8 +23,9 @@ use crate::stream::Stream;
 
 pub use answer_reader::{AnswerReader, INTERIM_HEADS_MAX, RequestKind};
 pub use body_writer::BodyWriter;
+pub use http2::{Http2Exchange, STREAMS_MAX, SharedConnection, SharedDriver};
 pub use outcome::{AnswerHead, ExchangeError, Flushed};
-pub use own::{Http2Exchange, OwnExchange, UpstreamConnection};
+pub use own::{OwnExchange, UpstreamConnection};
 
 /// A request and its response.
 pub enum Exchange {
@@ -49,7 +51,7 @@ impl Exchange {
     pub async fn more_comes(&self) {
         match self {
             Self::Own(own) => own.more_comes().await,
-            Self::Http2(http2) => Box::pin(http2.more_comes()).await,
+            Self::Http2(http2) => Box::pin(http2.answer_begins()).await,
         }
     }
 
@@ -101,9 +103,7 @@ impl Exchange {
     pub async fn piece(&mut self, timeout: Duration) -> Result<Option<Bytes>, ExchangeError> {
         match self {
             Self::Own(own) => own.piece(timeout).await,
-            Self::Http2(http2) => {
-                std::future::poll_fn(|cx| http2.poll_piece_of(cx, timeout, usize::MAX)).await
-            }
+            Self::Http2(http2) => std::future::poll_fn(|cx| http2.poll_piece(cx, timeout)).await,
         }
     }
 
@@ -116,11 +116,12 @@ impl Exchange {
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         match self {
             Self::Own(own) => own.poll_piece(cx, timeout),
-            Self::Http2(http2) => http2.poll_piece_of(cx, timeout, usize::MAX),
+            Self::Http2(http2) => http2.poll_piece(cx, timeout),
         }
     }
 
-    /// As [`Exchange::poll_piece`], with reads of at most `read_max` bytes (not 0). Bytes read before are not limited.
+    /// As [`Exchange::poll_piece`], with reads of at most `read_max` bytes (not 0). Bytes read before are not limited, nor is HTTP/2,
+    /// whose windows limit what comes.
     #[inline]
     pub fn poll_piece_of(
         &mut self,
@@ -130,7 +131,7 @@ impl Exchange {
     ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
         match self {
             Self::Own(own) => own.poll_piece_of(cx, timeout, read_max),
-            Self::Http2(http2) => http2.poll_piece_of(cx, timeout, read_max),
+            Self::Http2(http2) => http2.poll_piece(cx, timeout),
         }
     }
 
@@ -225,12 +226,22 @@ impl Exchange {
     }
 
     /// Ends the exchange. Returns the connection if it may be used for another request: the request was sent and the
-    /// response read completely, and nothing else was received.
+    /// response read completely, and nothing else was received. (A connection of HTTP/2 is where it was.)
     #[inline]
     pub fn finish(self) -> Option<UpstreamConnection> {
         match self {
             Self::Own(own) => own.finish(),
-            Self::Http2(http2) => http2.finish(),
+            Self::Http2(_) => None,
+        }
+    }
+
+    /// Whether the server said that it did nothing with the request, so that it may be sent again, whatever its method
+    /// (RFC 9113, 8.7).
+    #[inline]
+    pub fn may_repeat(&self) -> bool {
+        match self {
+            Self::Own(_) => false,
+            Self::Http2(http2) => http2.may_repeat(),
         }
     }
 
@@ -243,12 +254,12 @@ impl Exchange {
         }
     }
 
-    /// After a 101: the socket, and the bytes after the head.
+    /// After a 101: the socket, and the bytes after the head. `None` with HTTP/2, which has no 101.
     #[inline]
-    pub fn into_tunnel(self) -> (Stream, Vec<u8>) {
+    pub fn into_tunnel(self) -> Option<(Stream, Vec<u8>)> {
         match self {
-            Self::Own(own) => own.into_tunnel(),
-            Self::Http2(http2) => http2.into_tunnel(),
+            Self::Own(own) => Some(own.into_tunnel()),
+            Self::Http2(_) => None,
         }
     }
 

@@ -5,7 +5,6 @@
 //! comes before the request was sent completely is seen at once; [`OwnExchange::finish`] returns the connection only if
 //! there is no doubt about its state.
 
-mod http2;
 mod sending;
 
 use std::collections::VecDeque;
@@ -22,14 +21,11 @@ use message::{Framing, Header};
 use super::{AnswerHead, AnswerReader, BodyWriter, Exchange, ExchangeError, RequestKind};
 use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
-use crate::http2::Session;
 use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::tls_layer::TlsLayer;
 use crate::turn;
-
-pub use http2::Http2Exchange;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
 /// on the connection.
@@ -63,8 +59,6 @@ pub struct OwnExchange {
     is_waiting: bool,
     sent: u64,
     received: u64,
-    /// Between the requests of a connection of HTTP/2.
-    session: Option<Box<Session>>,
 }
 
 impl UpstreamConnection {
@@ -93,7 +87,6 @@ impl UpstreamConnection {
             is_waiting: false,
             sent: 0,
             received: 0,
-            session: None,
         }))
     }
 
@@ -153,6 +146,11 @@ impl UpstreamConnection {
     /// Encrypts from here on, before the first request.
     pub fn begin_tls(&mut self, tls: TlsLayer) {
         self.0.stream.begin_tls(tls);
+    }
+
+    /// The socket and its loop, for a connection that requests share.
+    pub(in crate::exchange) fn into_parts(self) -> (Stream, Rc<Loop>) {
+        (self.0.stream, self.0.owner)
     }
 
     /// The socket alone, for a protocol other than HTTP.

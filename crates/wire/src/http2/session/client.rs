@@ -1,8 +1,7 @@
 //! The client's role: opening streams, and what the server's GOAWAY leaves of them (RFC 9113, 5.1.2 and 6.8).
 
 use super::headers::is_head;
-use super::{Closed, GoAway, Role, Session, StreamKey};
-use crate::http2::frame::MAX_31;
+use super::{Closed, Role, Session, StreamKey};
 use crate::http2::priority::Priority;
 use crate::http2::streams::Side;
 
@@ -20,11 +19,7 @@ pub enum OpenRefused {
 impl Session {
     /// Number of streams that may be opened now.
     pub fn openable(&self) -> usize {
-        let is_going = self.peer_goaway.is_some()
-            || self.goaway != GoAway::Unsent
-            || self.phase == super::Phase::Closed
-            || self.next_own > MAX_31;
-        if self.role == Role::Server || is_going {
+        if self.role == Role::Server || self.is_going() {
             return 0;
         }
         let max = self.config.streams_max.min(self.peer.streams_max);

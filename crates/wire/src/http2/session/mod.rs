@@ -415,6 +415,22 @@ impl Session {
         self.output.capacity() + self.recv.held()
     }
 
+    /// Whether the peer's settings are known.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether the connection ends: no more streams are opened on it.
+    pub fn is_going(&self) -> bool {
+        let is_left = self.peer_goaway.is_some() || self.goaway != GoAway::Unsent;
+        is_left || self.phase == Phase::Closed || self.next_own > frame::MAX_31
+    }
+
+    /// Whether a stream is live.
+    pub fn is_open(&mut self, key: StreamKey) -> bool {
+        self.streams.get(key).is_some()
+    }
+
     /// Number of live streams.
     pub fn live(&self) -> usize {
         self.streams.len()

@@ -1,0 +1,197 @@
+//! The connections of HTTP/2 of a loop, which requests share.
+//!
+//! One carries requests up to `keepalive_streams`, or what its server takes; another one is opened when all are full.
+//! Requests wait for one that is being opened instead of opening more. Not here: connections that carry one request at a
+//! time ([`super::keepalive_pool`]). Invariant: a connection that is given out has room; a connection that is not in the
+//! pool ends with its last request.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use runtime::Loop;
+use wire::SharedConnection;
+
+use super::Upstream;
+use super::keepalive::{ConnectionKey, KeepaliveLimits};
+
+/// Maximum time that a request waits for a connection that another one opens, before it opens one itself.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What a request does that found no connection with room.
+#[derive(Debug)]
+pub enum Turn {
+    /// It opens one; the others wait until this is dropped.
+    Opens(Opening),
+    /// Another request has opened one, or tried to: the pool is to be asked again.
+    Again,
+    /// It opens one, and nothing waits for it.
+    Alone,
+}
+
+/// Connections by [`Upstream::id`].
+#[derive(Default)]
+pub(crate) struct SharedPool {
+    all: RefCell<HashMap<u64, Shared>>,
+}
+
+/// The connections to one upstream.
+#[derive(Default)]
+struct Shared {
+    open: Vec<Entry>,
+    starting: Vec<(ConnectionKey, Rc<Start>)>,
+}
+
+struct Entry {
+    connection: Rc<SharedConnection>,
+    like: ConnectionKey,
+}
+
+/// A connection that is being opened.
+#[derive(Default)]
+struct Start {
+    is_over: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Kept while a connection is being opened: others wait for it. Dropped when it takes requests, or when that failed.
+#[derive(Debug)]
+pub struct Opening(Rc<Start>);
+
+impl std::fmt::Debug for Start {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Start")
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+        for waker in self.0.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl SharedPool {
+    /// A matching connection that has room for another request.
+    pub(crate) fn take(
+        &self,
+        upstream: &Upstream,
+        wanted: &ConnectionKey,
+    ) -> Option<Rc<SharedConnection>> {
+        let limits = upstream.declared().kept;
+        let now_ms = wire::loop_clock::monotonic_ms();
+        let mut all = self.all.borrow_mut();
+        let shared = all.get_mut(&upstream.id())?;
+        shared.open.retain(|entry| entry.is_sound(&limits, now_ms));
+        let fits =
+            |entry: &&Entry| limits.allow(&entry.like, wanted) && entry.connection.has_room();
+        let found = shared.open.iter().find(fits)?;
+        Some(Rc::clone(&found.connection))
+    }
+
+    /// Waits for a matching connection that is being opened; where there is none, the caller opens one.
+    pub(crate) async fn begin(
+        &self,
+        upstream: &Upstream,
+        wanted: &ConnectionKey,
+        loop_: &Loop,
+    ) -> Turn {
+        let limits = upstream.declared().kept;
+        let start = {
+            let mut all = self.all.borrow_mut();
+            let shared = all.entry(upstream.id()).or_default();
+            shared.starting.retain(|(_, start)| !start.is_over.get());
+            let mut starting = shared.starting.iter();
+            match starting.find(|(like, _)| limits.allow(like, wanted)) {
+                Some((_, start)) => Rc::clone(start),
+                None => {
+                    let start = Rc::new(Start::default());
+                    shared.starting.push((wanted.clone(), Rc::clone(&start)));
+                    return Turn::Opens(Opening(start));
+                }
+            }
+        };
+        let over = poll_fn(|cx| match start.is_over.get() {
+            true => Poll::Ready(()),
+            false => {
+                start.waiting.borrow_mut().push(cx.waker().clone());
+                Poll::Pending
+            }
+        });
+        match loop_.wire.wheel.timeout(WAIT_MAX, over).await {
+            Ok(()) => Turn::Again,
+            Err(_) => Turn::Alone,
+        }
+    }
+
+    /// Adds a connection.
+    pub(crate) fn put(
+        &self,
+        upstream: &Upstream,
+        connection: &Rc<SharedConnection>,
+        like: ConnectionKey,
+    ) {
+        let mut all = self.all.borrow_mut();
+        let connection = Rc::clone(connection);
+        let open = &mut all.entry(upstream.id()).or_default().open;
+        open.push(Entry { connection, like });
+    }
+
+    /// Applies the limits of another configuration: connections to upstreams that it lacks end with their requests.
+    pub(crate) fn keep_only(&self, limits: &HashMap<u64, KeepaliveLimits>) {
+        self.all
+            .borrow_mut()
+            .retain(|id, _| limits.contains_key(id));
+    }
+
+    /// Drops all. Returns whether there were any.
+    pub(crate) fn clear(&self) -> bool {
+        let mut all = self.all.borrow_mut();
+        let has_any = all.values().any(|shared| !shared.open.is_empty());
+        for shared in all.values_mut() {
+            shared.open.clear();
+        }
+        has_any
+    }
+
+    /// Number of connections.
+    pub(crate) fn len(&self) -> usize {
+        let all = self.all.borrow();
+        all.values().map(|shared| shared.open.len()).sum()
+    }
+
+    /// Drops connections that are over, or idle beyond the limits. Returns whether any is left.
+    pub(crate) fn sweep(&self, limits: &HashMap<u64, KeepaliveLimits>, now_ms: u64) -> bool {
+        self.all.borrow_mut().retain(|id, shared| {
+            let Some(limits) = limits.get(id) else {
+                return false;
+            };
+            shared.open.retain(|entry| entry.is_sound(limits, now_ms));
+            let mut idle = 0;
+            shared.open.retain(|entry| {
+                idle += usize::from(entry.connection.idle_since_ms().is_some());
+                entry.connection.idle_since_ms().is_none() || idle <= limits.count
+            });
+            shared.starting.retain(|(_, start)| !start.is_over.get());
+            !shared.open.is_empty() || !shared.starting.is_empty()
+        });
+        !self.all.borrow().is_empty()
+    }
+}
+
+impl Entry {
+    /// Whether the connection is open and within the limits.
+    fn is_sound(&self, limits: &KeepaliveLimits, now_ms: u64) -> bool {
+        let since = |then_ms: u64| now_ms.saturating_sub(then_ms);
+        let idle_ms = self.connection.idle_since_ms().map_or(0, since);
+        self.connection.is_usable()
+            && self.connection.requests() < limits.requests
+            && since(self.connection.opened_ms()) <= limits.time_ms
+            && (idle_ms == 0 || idle_ms < limits.timeout_ms)
+    }
+}
