@@ -12,7 +12,7 @@ from . import over, peer
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = sorted(os.sched_getaffinity(0))  # those that this process may use: a control group may leave it fewer than the machine has
-PACKAGES = {"wrk": "wrk", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
+PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client", "nghttpd": "nghttp2-server", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
             "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
 
 

@@ -41,7 +41,7 @@ class Peer(server.Program):
         host, _, port = origin.partition(":")
         with open(os.path.join(FOLDER, "%s.%s" % (name, what))) as f:
             text = f.read()
-        for key, value in (("%PORT%", self.port), ("%ROOT%", site.html), ("%DIR%", self.dir), ("%ORIGIN%", origin), ("%ORIGIN_HOST%", host), ("%ORIGIN_PORT%", port)):
+        for key, value in (("%PORT%", self.port), ("%ROOT%", site.html), ("%SITE%", site.path), ("%DIR%", self.dir), ("%ORIGIN%", origin), ("%ORIGIN_HOST%", host), ("%ORIGIN_PORT%", port)):
             text = text.replace(key, str(value))
         self.file = os.path.join(self.dir, "configuration")
         with open(self.file, "w") as f:
