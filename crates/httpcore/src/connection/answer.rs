@@ -23,22 +23,29 @@ const TIMED_OUT: u16 = 408;
 pub enum Started {
     /// A valid request.
     Fresh,
-    /// A request that is refused with this status.
-    Refused {
-        /// The status.
-        status: u16,
-        /// The reason, for the log.
-        why: String,
-        /// Whether more of it is likely to arrive.
-        must_linger: bool,
-    },
-    /// A request that gets no response; the log shows this status.
-    Silent {
-        /// The status.
-        status: u16,
-        /// The reason, for the log.
-        why: String,
-    },
+    /// One that is refused. Boxed: futures hold this.
+    Refused(Box<Refusal>),
+}
+
+/// Why a request is refused, and how.
+pub struct Refusal {
+    /// The status of the response, or in the log.
+    pub status: u16,
+    /// The reason, for the log.
+    pub why: String,
+    /// What the client gets.
+    pub reply: Reply,
+}
+
+/// What the client of a refused request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// A response.
+    Response,
+    /// A response; more of the request is likely to arrive.
+    ResponseAndLinger,
+    /// None.
+    Nothing,
 }
 
 /// Makes the response and sends it; returns what becomes of the connection.
@@ -52,22 +59,21 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
             }
             response => response,
         },
-        Started::Refused {
-            status,
-            why,
-            must_linger,
-        } => {
+        Started::Refused(refusal) => {
+            let Refusal { status, why, reply } = *refusal;
             request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
-            if must_linger {
-                refused = After::Linger;
+            refused = match reply {
+                Reply::Response => After::Close,
+                Reply::ResponseAndLinger => After::Linger,
+                Reply::Nothing => After::TimedOut,
+            };
+            match reply {
+                Reply::Nothing => {
+                    request.silent_status = Some(status);
+                    None
+                }
+                _ => Box::pin(R::respond(request, Start::Refused(status))).await,
             }
-            Box::pin(R::respond(request, Start::Refused(status))).await
-        }
-        Started::Silent { status, why } => {
-            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
-            request.silent_status = Some(status);
-            refused = After::TimedOut;
-            None
         }
     };
     if request.body.is_streamed() && !request.transport.is_body_over() {

@@ -21,7 +21,7 @@ use crate::transport::{Http1, Transport};
 use runtime::timing::current_request;
 use runtime::{Idle, Seat, Waiting};
 
-use super::answer::{Counted, Started};
+use super::answer::{Counted, Refusal, Reply, Started};
 use super::finish::After;
 use super::http2::{self, Spoken};
 use super::{proxy_protocol, tls_handshake, zones};
@@ -297,18 +297,16 @@ pub async fn read(
                 None if refusal.is_whole => names.find(b"").map(|named| named.server),
                 _ => chosen,
             };
-            let start = if refusal.is_silent {
-                Started::Silent {
-                    status: refusal.status,
-                    why: refusal.why,
-                }
-            } else {
-                Started::Refused {
-                    status: refusal.status,
-                    why: refusal.why,
-                    must_linger: refusal.must_linger,
-                }
+            let reply = match (refusal.is_silent, refusal.must_linger) {
+                (true, _) => Reply::Nothing,
+                (false, true) => Reply::ResponseAndLinger,
+                (false, false) => Reply::Response,
             };
+            let start = Started::Refused(Box::new(Refusal {
+                status: refusal.status,
+                why: refusal.why,
+                reply,
+            }));
             Ok((Box::new(refusal.head), server.unwrap_or(default), start))
         }
         Err(error) => Err(error),

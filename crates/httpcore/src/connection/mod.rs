@@ -30,7 +30,7 @@ use crate::http_loop::HttpLoop;
 use crate::responder::Responder;
 use crate::transport::http1::Link;
 
-pub use answer::Started;
+pub use answer::{Refusal, Reply, Started};
 pub use http1::read;
 pub use send::TOGETHER_MAX;
 

@@ -198,6 +198,19 @@ impl Request {
             woken if woken > 0 && transport.is_prompt() => woken,
             _ => poll_timing::now_ns(),
         };
+        Self::arrived(transport, client, generation, head, server, moment)
+    }
+
+    /// The same, for a request that had arrived by `moment` (CLOCK_MONOTONIC, ns), with others perhaps.
+    #[must_use]
+    pub fn arrived(
+        transport: Transport,
+        client: Rc<Client>,
+        generation: Rc<Generation>,
+        head: Box<RequestHead>,
+        server: ServerId,
+        moment: u64,
+    ) -> Box<Self> {
         let body = Arriving::default();
         Self::begin(transport, client, generation, head, server, body, moment)
     }

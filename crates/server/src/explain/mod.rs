@@ -232,8 +232,8 @@ async fn told(
     tell_server(&request, server, &lines, &mut report);
     match start {
         Started::Fresh => report = observed(&mut request, &lines, report).await,
-        Started::Refused { status, why, .. } | Started::Silent { status, why } => {
-            report.say("refused", format!("{status}: {why}"));
+        Started::Refused(refusal) => {
+            report.say("refused", format!("{}: {}", refusal.status, refusal.why));
         }
     }
     values::tell(&request, &lines, &mut report);

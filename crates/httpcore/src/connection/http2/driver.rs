@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use runtime::timing::poll_timing;
 use runtime::{Idle, Seat, Waiting};
 use wire::http2::{Reason, SessionConfig};
 use wire::{Timer, loop_clock, turn};
@@ -241,6 +242,7 @@ impl<'a> Driver<'a> {
             entry,
             default,
             now_ms,
+            moment: poll_timing::now_ns(),
             opened: &mut opened,
         };
         let (used, pause) = input.take(bytes);

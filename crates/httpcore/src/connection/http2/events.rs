@@ -8,7 +8,7 @@ use wire::http1::request_parser::{HeadLimits, HeadRefusal};
 use wire::http2::{Event, Reason, ResetCause, StreamKey};
 
 use crate::client::Client;
-use crate::connection::answer::Started;
+use crate::connection::answer::{Refusal, Reply, Started};
 use crate::http_loop::generation::Generation;
 use crate::route::{NamedServer, ServerId};
 use crate::transport::http2::{Http2Connection, Rest};
@@ -43,6 +43,8 @@ pub(super) struct Input<'a> {
     /// The server of requests whose host no server has.
     pub(super) default: ServerId,
     pub(super) now_ms: u64,
+    /// When the bytes had been read (CLOCK_MONOTONIC, ns).
+    pub(super) moment: u64,
     /// The requests that were opened.
     pub(super) opened: &'a mut Vec<Opened>,
 }
@@ -76,6 +78,7 @@ impl Input<'_> {
                         head,
                         server,
                         start,
+                        moment: self.moment,
                     });
                 }
                 Event::Refused(key, refusal, reason) => {
@@ -130,11 +133,7 @@ impl Input<'_> {
         self.connection.with_session(|session| session.discard(key));
         self.connection.end_body(key, Rest::Nothing);
         let why = "client attempted to request the server name for which the negotiated protocol is disabled";
-        Started::Refused {
-            status: MISDIRECTED,
-            why: why.to_owned(),
-            must_linger: false,
-        }
+        refused(MISDIRECTED, why.to_owned())
     }
 
     fn refused(
@@ -155,11 +154,8 @@ impl Input<'_> {
             key,
             server: self.server(has_host, chosen),
             head: Box::new(head),
-            start: Started::Refused {
-                status,
-                why,
-                must_linger: false,
-            },
+            start: refused(status, why),
+            moment: self.moment,
         }
     }
 
@@ -225,4 +221,9 @@ pub(super) fn limits(of_server: &HeadLimits) -> HeadLimits {
 pub(super) fn log_end(client: &Client, text: &str) {
     let text = format!("{text} {ACTION}");
     client.log(&client.http.generation(), Level::Info, &text);
+}
+
+fn refused(status: u16, why: String) -> Started {
+    let reply = Reply::Response;
+    Started::Refused(Box::new(Refusal { status, why, reply }))
 }
