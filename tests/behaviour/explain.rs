@@ -1,6 +1,7 @@
 //! `--explain-url`: what becomes of a request, with the lines that say so. Freewheel's own.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use blackbox::tls::Certificate;
 use blackbox::{Site, is_nginx};
 
 const CONFIGURATION: &str = "
@@ -420,4 +421,63 @@ fn why_an_answer_is_not_stored_is_told() {
         let text = told(&site, "a", path, &["--method", more]);
         assert_told(&text, &[expected]);
     }
+}
+
+/// Which certificate a client is shown, and why.
+#[test]
+fn the_certificate_of_a_url_is_told() {
+    let site = Site::new();
+    Certificate::between("a.example", (2020, 2040)).write(&site, "a");
+    site.configure(
+        "events { } http {
+         server { listen 127.0.0.1:%PORT% ssl; server_name a.example; ssl_certificate a.crt; ssl_certificate_key a.key;
+             return 200 $scheme; }
+         server { listen 127.0.0.1:%PORT% ssl; server_name b.example; return 200 b; }
+         server { listen 127.0.0.1:%PORT% ssl; server_name no.example; ssl_reject_handshake on; }
+         server { listen 127.0.0.1:%PORT2%; } }",
+    );
+    let told = |url: &str| {
+        let (status, text) = site.run(&["-t", "--explain-url", &site.fill(url)]);
+        assert!(status.success(), "{text}");
+        let words: Vec<_> = text.split_whitespace().collect();
+        words.join(" ")
+    };
+    let shown = "TLS \"a.example\" until Jan 1 00:00:00 2040 GMT, of the";
+    let own = told("https://a.example:%PORT%/");
+    assert!(
+        own.contains(&format!(
+            "{shown} server whose name the client asks for (SNI)"
+        )),
+        "{own}"
+    );
+    assert!(own.contains("ssl_certificate a.crt;"), "{own}");
+    let lent = told("https://b.example:%PORT%/");
+    assert!(
+        lent.contains(&format!(
+            "{shown} default server of this address, since the named one has none"
+        )),
+        "{lent}"
+    );
+    let other = told("https://c.example:%PORT%/");
+    assert!(
+        other.contains(&format!(
+            "{shown} default server of this address, since no name is"
+        )),
+        "{other}"
+    );
+    let none = told("https://no.example:%PORT%/");
+    assert!(
+        none.contains("TLS none: the handshake is rejected"),
+        "{none}"
+    );
+    let clear = told("https://a.example:%PORT2%/");
+    assert!(
+        clear.contains("TLS none: no server speaks TLS at this address"),
+        "{clear}"
+    );
+    let plain = told("http://a.example:%PORT%/");
+    assert!(
+        plain.contains("TLS none: this address speaks TLS") && plain.contains("400"),
+        "{plain}"
+    );
 }

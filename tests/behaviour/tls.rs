@@ -1,7 +1,7 @@
 //! TLS of clients' connections: certificates by name, certificates of clients, sessions, and the sentences of `-t`.
 
 use blackbox::tls::{Certificate, TlsClient};
-use blackbox::{Server, Site, is_nginx};
+use blackbox::{Exposition, Server, Site, is_nginx};
 
 const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
 
@@ -416,4 +416,30 @@ fn certificates_that_have_expired_are_warned_of() {
     ] {
         assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
     }
+}
+
+/// What an operator watches: which versions clients speak, and when certificates end.
+#[test]
+fn metrics_tell_versions_suites_and_the_ends_of_certificates() {
+    let site = Site::new();
+    let certificate = Certificate::between("a.example", (2020, 2040));
+    certificate.write(&site, "a");
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE} location / {{ metrics; }} }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let seen = client.get(server.site().port(0), "a.example", "/").unwrap();
+    let page = Exposition::read(&seen.reply.text(), false);
+    let value = |key: &str| page.get(key);
+    // 1 January 2040.
+    let end = value("freewheel_tls_certificate_end_seconds{certificate=\"a.example\"}");
+    assert_eq!(end, Some(2_208_988_800.0));
+    let suite =
+        "freewheel_tls_connections_total{protocol=\"TLSv1.3\",cipher=\"TLS_AES_256_GCM_SHA384\"}";
+    assert_eq!(value(suite), Some(1.0));
+    assert_eq!(
+        value("freewheel_tls_early_data_connections_total"),
+        Some(0.0)
+    );
 }

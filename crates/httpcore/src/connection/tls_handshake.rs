@@ -348,6 +348,8 @@ impl Endpoint<'_> {
             false => Outcome::Full,
         };
         let is_early = !complete.early.is_empty();
+        let counters = self.client.loop_.figures.of::<HandshakeCounters>();
+        counters.connected(&complete.facts, is_early);
         let layer = TlsLayer::new(complete.traffic, complete.rest, complete.early);
         self.wire.stream.begin_tls(layer);
         self.client.set_tls(ClientTls {

@@ -2,6 +2,7 @@
 //!
 //! Not here: handshakes and records (crate `tls`), their way over the socket ([`crate::connection`]).
 
+pub mod certificate_metrics;
 mod client_tls;
 pub mod directives;
 mod files;

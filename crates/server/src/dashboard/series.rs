@@ -23,8 +23,16 @@ use super::{FAMILY_MAX, SAMPLES_MAX, SERIES_MAX};
 
 /// Labels whose values are names, of which a configuration or a machine may have any number; the sums have no such
 /// label.
-const NAMES: [&str; 8] = [
-    "loop", "zone", "pool", "device", "mount", "cache", "upstream", "peer",
+const NAMES: [&str; 9] = [
+    "loop",
+    "zone",
+    "pool",
+    "device",
+    "mount",
+    "cache",
+    "upstream",
+    "peer",
+    "certificate",
 ];
 
 /// The series so far.

@@ -10,6 +10,7 @@ mod lines;
 mod observer;
 mod passing;
 mod report;
+mod tls;
 mod values;
 
 use std::io::Write as _;
@@ -64,6 +65,7 @@ struct UrlParts {
     host: String,
     port: u16,
     target: String,
+    is_https: bool,
 }
 
 /// Explains a request to a configuration.
@@ -118,12 +120,19 @@ fn asked(url: &str) -> Result<UrlParts, String> {
     if host.is_empty() {
         return Err(format!("\"{url}\" names no host"));
     }
-    Ok(UrlParts { host, port, target })
+    Ok(UrlParts {
+        host,
+        port,
+        target,
+        is_https: scheme == Scheme::Https,
+    })
 }
 
 /// The request as a client would send it.
 fn request_of(question: &Question, asked: &UrlParts) -> Result<Vec<u8>, String> {
-    let UrlParts { host, port, target } = asked;
+    let UrlParts {
+        host, port, target, ..
+    } = asked;
     let mut text = format!("{} {target} HTTP/1.1\r\n", question.method);
     let has_host = |line: &&String| line.to_ascii_lowercase().starts_with("host:");
     if !question.headers.iter().any(|line| has_host(&line)) {
@@ -219,6 +228,20 @@ async fn told(
         Some(local),
         listener,
     ));
+    let entry = client.entry(&generation);
+    let is_ssl = |entry: &usize| {
+        let entries = generation.settings.listens.entries();
+        entries[*entry].protocols.has_ssl
+    };
+    if let Some(entry) = entry.filter(|entry| asked.is_https && is_ssl(entry)) {
+        tls::begin(
+            &client,
+            &asked.host,
+            generation.number,
+            &generation.settings,
+            entry,
+        );
+    }
     let read = connection::read(&mut link, &client, &generation).await;
     let (head, server, start) = read.map_err(|error| format!("{error:?}"))?;
     client.requests.set(1);
@@ -229,6 +252,7 @@ async fn told(
     let transport = Transport::Http1(Http1::new(link, &head, false));
     let mut request = Request::new(transport, client, generation, head, server);
     request.capture_server_name();
+    tls::tell(&request, asked.is_https, &lines, &mut report);
     tell_server(&request, server, &lines, &mut report);
     match start {
         Started::Fresh => report = observed(&mut request, &lines, report).await,

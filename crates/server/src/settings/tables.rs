@@ -554,6 +554,7 @@ const METRICS: &[&ModuleMetrics] = &[
     &post_action::METRICS,
     &proxy_protocol::METRICS,
     &tls_handshake::METRICS,
+    &httpcore::tls::certificate_metrics::METRICS,
     &proxy::tls_metrics::METRICS,
     &real_ip::METRICS,
 ];
@@ -565,7 +566,6 @@ const BLOCKS: &[VariableBlock] = &[
     modules::split_clients::BLOCK,
 ];
 
-/// The blocks that define a variable.
 pub(crate) fn variable_blocks(modules: Modules) -> impl Iterator<Item = &'static VariableBlock> {
     let outside = modules.iter().flat_map(|module| module.variable_blocks());
     BLOCKS.iter().chain(outside)

@@ -143,6 +143,12 @@ impl Server {
         })
     }
 
+    /// The certificates that it shows.
+    #[must_use]
+    pub fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
+    }
+
     /// What is asked for and not offered, for one warning.
     #[must_use]
     pub fn left_out(&self) -> &[String] {

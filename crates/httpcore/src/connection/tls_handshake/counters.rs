@@ -5,6 +5,7 @@ use runtime::timing::counters::{COUNTERS, sums};
 use runtime::{families, label_values};
 use slots::slotted;
 use tls::Cause;
+use tls::handshake::Facts;
 
 use crate::handler::metrics::ModuleMetrics;
 
@@ -53,10 +54,18 @@ impl From<Cause> for Outcome {
     }
 }
 
+/// The suites that are offered.
+const SUITES: [u16; 9] = [
+    0x1301, 0x1302, 0x1303, 0xc02b, 0xc02c, 0xcca9, 0xc02f, 0xc030, 0xcca8,
+];
+
 /// The counters of one loop.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeCounters {
     ended: [Number; Outcome::ALL.len()],
+    /// Connections, by the place of their suite in [`SUITES`].
+    suites: [Number; SUITES.len()],
+    early: [Number; 1],
     steps: Histogram,
 }
 
@@ -65,6 +74,14 @@ slotted!(COUNTERS: HandshakeCounters);
 impl HandshakeCounters {
     pub(super) fn count(&self, outcome: Outcome) {
         self.ended[outcome as usize].add(1);
+    }
+
+    /// Counts a connection.
+    pub(super) fn connected(&self, facts: &Facts, is_early: bool) {
+        if let Some(at) = SUITES.iter().position(|suite| *suite == facts.cipher) {
+            self.suites[at].add(1);
+        }
+        self.early[0].add(u64::from(is_early));
     }
 
     /// Records the time of a step in nanoseconds.
@@ -77,6 +94,8 @@ families! {
     /// The families of these counters.
     FAMILIES;
     HANDSHAKES Counter "freewheel_tls_handshakes" "" ["outcome"] "Handshakes of TLS with clients, by how they ended: with new keys (full), with an old session (resumed), or why there is no connection.";
+    CONNECTIONS Counter "freewheel_tls_connections" "" ["protocol", "cipher"] "Connections of clients with TLS, by version and cipher suite, in OpenSSL's words.";
+    EARLY Counter "freewheel_tls_early_data_connections" "" [] "Connections whose client sent a request before the handshake was over (ssl_early_data).";
     STEPS Histogram "freewheel_tls_handshake_step_seconds" "seconds" [] "Time of a step of a handshake: until its turn, in the pool's queue, and running.";
 }
 
@@ -96,6 +115,19 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
         for (outcome, count) in Outcome::ALL.iter().zip(counts) {
             page.whole(&HANDSHAKES, &[outcome.name()], count);
         }
+        let suites = sums(&loops, |counters| &counters.suites);
+        for (suite, count) in SUITES.iter().zip(suites).filter(|(_, count)| *count > 0) {
+            // Suites of TLS 1.3 have numbers of their own (RFC 8446, B.4).
+            let version = if suite >> 8 == 0x13 {
+                "TLSv1.3"
+            } else {
+                "TLSv1.2"
+            };
+            let cipher = tls::suites::cipher_name(*suite).unwrap_or("unknown");
+            page.whole(&CONNECTIONS, &[version, cipher], count);
+        }
+        let [early] = sums(&loops, |counters| &counters.early);
+        page.whole(&EARLY, &[], early);
         page.times(&STEPS, &[], loops.times(|counters| &counters.steps));
     },
 };

@@ -174,6 +174,33 @@ const PANELS = [
     })),
   },
   {
+    id: 'handshakes', title: 'TLS: handshakes', what: 'of clients, by how they ended, per second', unit: 'rate', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_tls_handshakes'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => n.replaceAll('_', ' '))),
+  },
+  {
+    id: 'handshake-steps', title: 'TLS: steps', what: '99 of 100 steps of a handshake took no longer, waiting included', unit: 'seconds', isOptional: true,
+    lines: () => each(store.find('freewheel_tls_handshake_step_seconds'), [], (g) => most(g.map(p99)), () => 'steps'),
+  },
+  {
+    id: 'ciphers', title: 'TLS: connections', what: 'by version and cipher suite, per second', unit: 'rate', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_tls_connections'), ['protocol', 'cipher'], (g) => sum(g.map(perSecond)))),
+  },
+  {
+    id: 'certificates', title: 'TLS: certificates', what: 'days until each ends', unit: 'number', isOptional: true,
+    lines: () => each(store.find('freewheel_tls_certificate_end_seconds'), ['certificate'], (g) => least(g.map(gauge)).map(daysLeft)),
+  },
+  {
+    id: 'streams', title: 'HTTP/2: streams', what: 'requests, per second, and those that are reset', unit: 'rate', isOptional: true,
+    lines: () => [
+      ...each(store.find('freewheel_http2_streams'), [], (g) => sum(g.map(perSecond)), () => 'streams'),
+      ...each(store.find('freewheel_http2_resets'), ['by'], (g) => sum(g.map(perSecond)), (n) => `reset: ${n}`).filter(hasMoved),
+    ],
+  },
+  {
+    id: 'goaways', title: 'HTTP/2: connections ended', what: 'by reason, per second; all but “end” are faults of clients', unit: 'rate', isOptional: true,
+    lines: () => moved(each(store.find('freewheel_http2_goaways'), ['reason'], (g) => sum(g.map(perSecond)))),
+  },
+  {
     id: 'compression', title: 'Compression: bytes', what: 'in and out, per second', unit: 'byteRate', isOptional: true,
     lines: () => moved(each(store.find('freewheel_compression_bytes'), ['encoding', 'direction'], (g) => sum(g.map(perSecond)))),
   },
@@ -223,6 +250,10 @@ const PANELS = [
   },
 ];
 
+const DAY = 86400;
+const least = (lists) => lists[0].map((_, i) => Math.min(...lists.map((values) => values[i] ?? Infinity)));
+const daysLeft = (end) => (Number.isFinite(end) ? Math.max(0, (end - now() / 1000) / DAY) : null);
+
 const last = (values) => values[values.length - 1] ?? null;
 
 // What was refused, failed or left out in the time that is shown, whose place on the page would be easily overlooked.
@@ -264,6 +295,7 @@ function tiles() {
     ['peers that fail', out.slice(0, 2).join(', ') + (out.length > 2 ? ` and ${out.length - 2} more` : '') || 'none', out.length > 0],
     ['lost, 15 min', lost || 'nothing', Boolean(lost)],
     ...snapshots(),
+    ...certificates(),
     ['configuration', took.length ? `${last(generation[0])}, in ${shown('seconds', last(took[0]))}` : '–'],
     ['up', started.length ? duration(now() / 1000 - last(started[0])) : '–'],
   ];
@@ -273,6 +305,14 @@ function tiles() {
 function snapshots() {
   const ages = store.find('freewheel_cache_snapshot_age_seconds').map((one) => last(one.values)).filter((age) => age !== null);
   return ages.length ? [['index saved', `${duration(Math.max(...ages))} ago`]] : [];
+}
+
+// The certificate that ends first.
+function certificates() {
+  const ends = store.find('freewheel_tls_certificate_end_seconds').map((one) => last(one.values)).filter((end) => end !== null);
+  if (!ends.length) return [];
+  const days = daysLeft(Math.min(...ends));
+  return [['certificate ends', days > 0 ? `in ${Math.floor(days)} d` : 'has ended', days < 14]];
 }
 
 function duration(seconds) {
