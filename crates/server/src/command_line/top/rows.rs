@@ -44,6 +44,8 @@ pub(super) fn lines(view: &View, url: &str) -> Vec<Line<'static>> {
     encodings(view, &mut lines);
     subrequests(view, &mut lines);
     passwords(view, &mut lines);
+    handshakes(view, &mut lines);
+    streams(view, &mut lines);
     texts("last stalls", &view.stalls, &mut lines);
     texts("last errors", &view.errors, &mut lines);
     lines
@@ -348,6 +350,32 @@ fn passwords(view: &View, lines: &mut Vec<Line<'static>>) {
     table(&head, names.iter().filter(is_asked).map(row), lines);
 }
 
+fn handshakes(view: &View, lines: &mut Vec<Line<'static>>) {
+    const ENDED: &str = "freewheel_tls_handshakes";
+    let row = |name: &String| {
+        let of = [("outcome", &name[..])];
+        vec![name.replace('_', " "), rate(view.rate(ENDED, &of))]
+    };
+    let names = view.values(ENDED, "outcome");
+    let is_any = |name: &&String| view.rate(ENDED, &[("outcome", name)]) > Some(0.0);
+    let head = ["TLS handshakes", "ended"];
+    table(&head, names.iter().filter(is_any).map(row), lines);
+}
+
+fn streams(view: &View, lines: &mut Vec<Line<'static>>) {
+    const OPEN: &str = "freewheel_http2_streams_open";
+    let open = view.sum(OPEN, &[]);
+    let row = vec![
+        "all".to_owned(),
+        rate(view.rate("freewheel_http2_streams", &[])),
+        number(open),
+        rate(view.rate("freewheel_http2_resets", &[])),
+        rate(view.rate("freewheel_http2_goaways", &[])),
+    ];
+    let head = ["HTTP/2 streams", "begun", "open", "resets", "goaways"];
+    table(&head, open.map(|_| row).into_iter(), lines);
+}
+
 /// A table, unless it has no rows.
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>, lines: &mut Vec<Line<'static>>) {
     let mut rows = rows.peekable();
@@ -451,15 +479,17 @@ mod tests {
             [15,"freewheel_disk_answers","counter",{"operation":"open","source":"pool"}],
             [16,"freewheel_disk_answers","counter",{"operation":"fsync","source":"pool"}],
             [17,"freewheel_process_memory_bytes","gauge",{"kind":"anonymous"}],
+            [18,"freewheel_tls_handshakes","counter",{"outcome":"timed_out"}],
+            [19,"freewheel_http2_streams_open","gauge",{}],
             [4000000000,"x","gauge",{}]]"#;
         view.take(&told("series", series));
         view.take(&told(
             "sample",
-            r#"{"t":1000,"v":[1,0,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}"#,
+            r#"{"t":1000,"v":[1,0,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}"#,
         ));
         view.take(&told(
             "sample",
-            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2,6,50,200,8,4096,10,12,4,2,2,0,3145728]}"#,
+            r#"{"t":3000,"v":[7,[5,100,2500,30000],4000,20,[20,800,9000,9000],2,6,50,200,8,4096,10,12,4,2,2,0,3145728,14,9]}"#,
         ));
         let stall = r#"[{"at":86465.5,"loop":0,"seconds":0.06,"task":"connection","connection":3,"request":"GET /\u001b",
             "phase":"content","operation":""}]"#;
@@ -502,6 +532,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\nunknown user           6/s"), "{text}");
+        assert!(text.contains("\ntimed out              7/s"), "{text}");
+        assert!(
+            text.contains("\nall                      -         9"),
+            "{text}"
+        );
         assert!(
             text.contains("\nprocessors -  memory 3Mi  descriptors - of -"),
             "{text}"
