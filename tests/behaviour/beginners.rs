@@ -241,15 +241,17 @@ fn directives_without_effect_are_one_line_but_in_a_test() {
     if is_nginx() {
         return;
     }
-    let lines = "types_hash_max_size 1024; server_names_hash_bucket_size 64; map_hash_max_size 64;";
+    let lines =
+        "debug_points stop; events { debug_connection ::1; worker_aio_requests 32; use epoll; }";
+    let met = "types_hash_max_size 1024; server_names_hash_bucket_size 64; gzip_buffers 16 8k;";
     let site = Site::new();
     site.configure(&format!(
-        "pid %DIR%/nginx.pid; daemon off; error_log logs/error.log warn; events {{}} http {{ {lines} server {{ listen 127.0.0.1:%PORT%; return 204; }} }}"
+        "pid %DIR%/nginx.pid; daemon off; error_log logs/error.log warn; {lines} http {{ {met} server {{ listen 127.0.0.1:%PORT%; return 204; }} }}"
     ));
     let (status, said) = site.run(&["-t"]);
     assert!(status.success());
     assert_eq!(said.matches("freewheel: [warn] ").count(), 3, "{said}");
-    assert!(said.contains("\"types_hash_max_size\" directive is ignored: "));
+    assert!(said.contains("\"debug_points\" directive is ignored: "));
     let server = site.start().unwrap_or_else(|refused| panic!("{refused:?}"));
     assert_eq!(server.get("/").status, 204);
     let told = server.read("stderr");

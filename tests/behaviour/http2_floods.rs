@@ -87,6 +87,20 @@ impl Attacker {
         Attacker(connection)
     }
 
+    /// Reads to the end of an answer, before which nothing is reset.
+    fn answer(&mut self, stream: u32) {
+        loop {
+            let header = self.0.read(9);
+            assert_ne!(header[3], RST_STREAM);
+            let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, it| sum << 8 | u32::from(*it));
+            self.0.read(number(&header[..3]) as usize);
+            let is_last = header[4] & END_STREAM != 0 && matches!(header[3], DATA | HEADERS);
+            if is_last && number(&header[5..9]) == stream {
+                return;
+            }
+        }
+    }
+
     /// The next RST_STREAM or GOAWAY.
     fn told(&mut self) -> Told {
         loop {
@@ -386,4 +400,17 @@ fn a_response_that_is_not_taken() {
     attacker.0.send(get(3));
     let small = other.get("/ret");
     assert_eq!(other.reply(small).status, 200);
+}
+
+/// curl (7.88) drops an answer that it reads together with a reset.
+#[test]
+fn a_request_is_reset_only_if_it_does_not_end_soon_after_its_answer() {
+    let server = Server::start(&format!("server {{ {SERVER} }}"));
+    let post = |stream| frame(HEADERS, END_HEADERS, stream, &block("POST", "/ret"));
+    let mut client = Attacker::of(&server, &post(1));
+    client.answer(1);
+    client.0.send(frame(DATA, END_STREAM, 1, b"a=b"));
+    client.0.send(post(3));
+    client.answer(3);
+    assert_eq!(client.told(), Told::Reset(3, 0));
 }

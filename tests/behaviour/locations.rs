@@ -100,3 +100,27 @@ fn an_exact_name_that_is_passed_on_is_reached_without_its_slash() {
     assert_eq!(server.get("/t/x").status, 404);
     assert_eq!(server.get("/v").text(), "exact");
 }
+
+/// As in nginx: `uwsgi_pass` and `scgi_pass` with variables do not have it, the others do.
+#[test]
+fn a_location_that_passes_on_is_reached_without_its_slash() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; set $port 1; root %DIR%/www;
+         location /proxy/ { proxy_pass http://127.0.0.1:$port; }
+         location /fastcgi/ { fastcgi_pass 127.0.0.1:$port; }
+         location /uwsgi/ { uwsgi_pass 127.0.0.1:1; }
+         location /uwsgi-made/ { uwsgi_pass 127.0.0.1:$port; }
+         location /scgi/ { scgi_pass 127.0.0.1:1; }
+         location /scgi-made/ { scgi_pass 127.0.0.1:$port; } }",
+    );
+    for (path, status) in [
+        ("/proxy", 301),
+        ("/fastcgi", 301),
+        ("/uwsgi", 301),
+        ("/uwsgi-made", 404),
+        ("/scgi", 301),
+        ("/scgi-made", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+}

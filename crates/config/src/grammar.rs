@@ -138,6 +138,7 @@ impl Grammar {
                 let problem = Problem::directive("of nginx is not supported").own();
                 Err(directive.error(&problem.hint_that(why)))
             }
+            Fate::Met(_) => Ok(()),
             Fate::Ignored(why) => {
                 if warnings.names.insert(known.name) {
                     let problem = Problem::ignored(why);

@@ -222,6 +222,7 @@ fn fate(row: &KnownDirective) -> String {
             format!("not built yet; a configuration that switches it on is refused{missing}")
         }
         Fate::NotYet => format!("not built yet; a configuration with it is refused{missing}"),
+        Fate::Met(why) => format!("accepted without effect: {why}"),
         Fate::Ignored(why) => format!("accepted and ignored, with a warning: {why}"),
         Fate::Refused(why) => format!("refused: {why}"),
     }
@@ -247,6 +248,10 @@ fn compatibility(tables: &[&DirectiveTable]) -> String {
         let why = paragraphs(without_effect(tables, row).unwrap_or_default());
         let why = cell(&why.replace('\n', " "));
         let _ = writeln!(out, "| `{}` | {} | {why} |", row.name, row.contexts);
+    }
+    for row in of(|fate| matches!(fate, Fate::Met(_))) {
+        let Fate::Met(why) = row.fate else { continue };
+        let _ = writeln!(out, "| `{}` | {} | {} |", row.name, row.contexts, cell(why));
     }
     out.push_str("\n## Accepted and ignored, with one warning\n\n| directive | context | why |\n|---|---|---|\n");
     for row in of(|fate| matches!(fate, Fate::Ignored(_))) {
@@ -295,7 +300,7 @@ fn compatibility(tables: &[&DirectiveTable]) -> String {
 fn column(tables: &[&DirectiveTable], row: &KnownDirective) -> usize {
     match row.fate {
         _ if is_built(tables, row) => usize::from(without_effect(tables, row).is_some()),
-        Fate::Ignored(_) => 1,
+        Fate::Met(_) | Fate::Ignored(_) => 1,
         Fate::Refused(_) => 2,
         Fate::NotYet => 3,
     }

@@ -82,7 +82,8 @@ fn the_compatibility_page_puts_every_directive_of_nginx_in_its_place() {
         rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
     };
     assert!(part("## Built").contains("`map`") && part("## Built").contains("`etag`"));
-    assert!(part("## Accepted and ignored").contains("| `types_hash_max_size` |"));
+    assert!(part("## Accepted without effect").contains("| `types_hash_max_size` |"));
+    assert!(part("## Accepted and ignored").contains("| `http2_push` |"));
     assert!(part("## Refused for good").contains("| `perl` |"));
     assert!(part("## Not built yet").contains("`fastcgi_pass`"));
     assert!(!part("## Not built yet").contains("`etag`"));

@@ -186,6 +186,26 @@ static ALL: &[Foreign] = &[
         names: &["auth_gss*", "auth_ldap*", "auth_pam*", "ldap_server"],
     },
     Foreign {
+        whose: "nginx-http-shibboleth",
+        instead: "\"auth_request\" asks the authorizer, \"auth_request_set\" and \"proxy_set_header\" pass on what it says",
+        names: &["shib_request*"],
+    },
+    Foreign {
+        whose: "fastdfs-nginx-module",
+        instead: "pass requests on to the server that has the files",
+        names: &["ngx_fastdfs_module"],
+    },
+    Foreign {
+        whose: "ngx_http_google_filter_module",
+        instead: "\"proxy_pass\" with \"sub_filter\" and \"proxy_cookie_domain\" does some of it",
+        names: &[
+            "google",
+            "google_scholar",
+            "google_language",
+            "google_robots_deny",
+        ],
+    },
+    Foreign {
         whose: "nginx-module-sts",
         instead: "`stream` is not built yet",
         names: &["server_traffic_status*"],
@@ -222,7 +242,7 @@ static ALL: &[Foreign] = &[
     },
     Foreign {
         whose: "nginx-acme",
-        instead: "let the TLS terminator in front get the certificates",
+        instead: "let a client of ACME get the certificates, and reload when they are new",
         names: &["acme_*"],
     },
 ];
@@ -281,6 +301,7 @@ mod tests {
             ("access_by_lua_block", "lua-nginx-module"),
             ("vod", "nginx-vod-module"),
             ("api", "NGINX Plus"),
+            ("shib_request", "nginx-http-shibboleth"),
         ] {
             let told = told(name).unwrap();
             assert!(

@@ -24,30 +24,31 @@ pub struct KnownDirective {
 pub enum Fate {
     /// Planned; until then a configuration with it is refused.
     NotYet,
-    /// Ignoring it changes no response: one warning, with the reason.
+    /// What it is for is so without it: accepted without a word, since its line may stay and nothing is missing.
+    Met(&'static str),
+    /// Ignoring it changes no response, but what it asks for is not done: one warning, with the reason.
     Ignored(&'static str),
     /// Will never be implemented: a configuration with it is refused, with the reason.
     Refused(&'static str),
 }
 
-pub(super) const TABLES_GROW: Fate =
-    Fate::Ignored("Freewheel's tables take the size that they need");
+pub(super) const TABLES_GROW: Fate = Fate::Met("Freewheel's tables take the size that they need");
 pub(super) const NO_MEMORY_POOLS: Fate =
-    Fate::Ignored("Freewheel does not take memory in pools of a fixed size");
+    Fate::Met("Freewheel does not take memory in pools of a fixed size");
 pub(super) const ONE_SEND: Fate =
-    Fate::Ignored("Freewheel always sends the head and what is ready of the body together");
+    Fate::Met("Freewheel always sends the head and what is ready of the body together");
 pub(super) const NO_LOW_WATER: Fate =
-    Fate::Ignored("Linux has no low-water mark for sending, and nginx does nothing with it there");
+    Fate::Met("Linux has no low-water mark for sending, and nginx does nothing with it there");
 pub(super) const LOOP_BUFFER: Fate =
-    Fate::Ignored("a piece is read into a buffer of its loop, and an idle tunnel holds none");
+    Fate::Met("a piece is read into a buffer of its loop, and an idle tunnel holds none");
 pub(super) const NO_MUTEX: Fate =
-    Fate::Ignored("each loop has its own listening socket, so there is no mutex to take");
-pub(super) const OWN_EVENTS: Fate = Fate::Ignored("the event loops size their own lists of events");
-pub(super) const EPOLL_ONLY: Fate = Fate::Ignored("Freewheel's loops always use epoll");
+    Fate::Met("each loop has its own listening socket, so there is no mutex to take");
+pub(super) const OWN_EVENTS: Fate = Fate::Met("the event loops size their own lists of events");
+pub(super) const EPOLL_ONLY: Fate = Fate::Met("Freewheel's loops always use epoll");
 pub(super) const ACCEPTS_ALL: Fate =
-    Fate::Ignored("a loop always accepts the connections that are waiting");
+    Fate::Met("a loop always accepts the connections that are waiting");
 pub(super) const ALWAYS_JIT: Fate =
-    Fate::Ignored("regular expressions are always compiled to machine code where PCRE2 can");
+    Fate::Met("regular expressions are always compiled to machine code where PCRE2 can");
 pub(super) const NO_DEBUG: Fate =
     Fate::Ignored("Freewheel has no debugging log; nginx without --with-debug ignores it too");
 pub(super) const OBSOLETE: Fate = Fate::Ignored("it is obsolete, and nginx ignores it too");
@@ -55,14 +56,14 @@ pub(super) const NO_STORED_BODY: Fate = Fate::Ignored(
     "only what passes requests on stores their bodies, and nothing of that is built yet",
 );
 pub(super) const TEXTS_ARE_READ: Fate =
-    Fate::Ignored("Freewheel sends all parts of a page with commands from memory");
-pub(super) const NO_RECYCLED_BUFFERS: Fate = Fate::Ignored("Freewheel does not recycle buffers");
+    Fate::Met("Freewheel sends all parts of a page with commands from memory");
+pub(super) const NO_RECYCLED_BUFFERS: Fate = Fate::Met("Freewheel does not recycle buffers");
 pub(super) const NO_INTERIM: Fate =
     Fate::Ignored("early hints of servers that requests are passed on to are not passed on yet");
 pub(super) const NO_NAMES: Fate =
     Fate::Ignored("nothing that asks for names while it serves is built yet");
 pub(super) const NO_KQUEUE: Fate =
-    Fate::Ignored("it is for kqueue, and nginx does nothing with it on Linux");
+    Fate::Met("it is for kqueue, and nginx does nothing with it on Linux");
 pub(super) const NO_HTTP2: Fate =
     Fate::Ignored("it has no effect without HTTP/2, which is not built yet");
 pub(super) const NO_ECH: Fate = Fate::Refused(
@@ -74,9 +75,9 @@ pub(super) const NO_TLS_BEHIND: Fate = Fate::Ignored(
     "it has no effect without TLS to other servers, which is not built yet and without which none is asked over \"https://\"",
 );
 pub(super) const GZIP_MEMORY: Fate =
-    Fate::Ignored("answers are compressed piece by piece, with the memory that a piece needs");
+    Fate::Met("answers are compressed piece by piece, with the memory that a piece needs");
 pub(super) const GZIP_HASH: Fate =
-    Fate::Ignored("the compressor chooses the size of its tables itself");
+    Fate::Met("the compressor chooses the size of its tables itself");
 pub(super) const OTHER_SYSTEM: Fate =
     Fate::Refused("it belongs to an event method of another operating system");
 pub(super) const NO_PERFTOOLS: Fate =

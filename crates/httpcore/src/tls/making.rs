@@ -125,7 +125,7 @@ impl<'a> Making<'a> {
         };
         let judging = self.judging(settings, scope)?;
         refuse_ocsp(settings)?;
-        let checked = self.check_parameters(settings, scope);
+        let checked = self.check_parameters(settings);
         let checked = sound(checked, scope);
         let (sessions, zone) = self.sessions(settings)?;
         let tickets = sound(self.tickets(settings, zone.as_ref()), scope);
@@ -383,14 +383,12 @@ impl<'a> Making<'a> {
         }))
     }
 
-    fn check_parameters(&mut self, settings: &TlsSettings, scope: &mut Scope) -> Result<(), Error> {
+    /// No finite-field Diffie-Hellman is offered, so nothing is weaker than the parameters ask for: no warning.
+    fn check_parameters(&mut self, settings: &TlsSettings) -> Result<(), Error> {
         let Some(line) = &settings.ssl_dhparam else {
             return Ok(());
         };
         self.read(Some(line), |name, file| keys::dh_parameters(name, file))?;
-        let sentence =
-            "\"ssl_dhparam\" is ignored, because no finite-field Diffie-Hellman is offered";
-        self.warn(line.error(sentence), scope);
         Ok(())
     }
 

@@ -33,11 +33,9 @@ impl Value for ProtocolNames {
     fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         let all = slot.get_or_insert_default();
         for (index, word) in args.iter().enumerate() {
-            let name = word.display().into_owned();
-            if !Protocols::is_name(&name) {
-                let sentence = format!("invalid value \"{name}\"");
-                return Err(Problem::new(sentence).at(index));
-            }
+            let Some(name) = Protocols::name(word.bytes()).map(str::to_owned) else {
+                return Err(config::not_one_of(word.bytes(), &Protocols::NAMES).at(index));
+            };
             if all.names.contains(&name) {
                 let sentence = format!("duplicate value \"{name}\"");
                 scope.warn(word.error(&Problem::new(sentence)));
@@ -312,7 +310,7 @@ mod tests {
 
     #[test]
     fn protocols_are_nginxs_names() {
-        let names = read::<ProtocolNames>("TLSv1 TLSv1.2 TLSv1.2")
+        let names = read::<ProtocolNames>("TLSv1 tlsv1.2 TLSv1.2")
             .unwrap()
             .names;
         assert_eq!(names, ["TLSv1", "TLSv1.2"]);

@@ -360,6 +360,14 @@ impl PassSettings {
         }
     }
 
+    /// Whether `/a` is redirected to `/a/` if only that location exists: as in nginx, not if its server of uwsgi or SCGI is
+    /// made of variables.
+    #[must_use]
+    pub fn redirects_to_slash(&self) -> bool {
+        let is_made = matches!(self.target, PassTarget::Made(_));
+        !(is_made && matches!(self.family, Family::Uwsgi | Family::Scgi))
+    }
+
     /// Whether trailers of responses are passed on: of gRPC they always are.
     pub(crate) fn passes_trailers(&self) -> bool {
         self.family == Family::Grpc || self.groups.proxy.proxy_pass_trailers

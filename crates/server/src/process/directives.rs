@@ -435,19 +435,15 @@ fn warn_of_modules(tree: &Tree, scope: &mut Scope) {
     scope.warn(first.warning(&Problem::directive(format!("{all}: {why}"))));
 }
 
-/// The reason why a directive means nothing here, when its value asks for something.
+/// The reason why a directive means nothing here, when its value asks for something that is not so anyway.
 fn why_ignored(directive: &Directive) -> Option<&'static str> {
     let is_on = directive
         .args
         .first()
         .is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"on"));
     match &directive.name.bytes()[..] {
-        b"timer_resolution" => Some("loops read the time when they need it"),
-        b"lock_file" => Some("nothing here needs a lock file"),
         b"debug_points" => Some("a failed check ends the connection or the worker, and is logged"),
         b"pcre_jit" if !is_on => Some("regular expressions always use the just-in-time compiler"),
-        b"accept_mutex" if is_on => Some("each loop has sockets of its own"),
-        b"accept_mutex_delay" => Some("each loop has sockets of its own"),
         b"worker_aio_requests" => Some("disk reads go through thread pools"),
         b"debug_connection" => Some("there is no debug log of single connections"),
         b"use" if directive.args.first().is_some_and(|word| *word != "epoll") => {
@@ -571,7 +567,8 @@ mod tests {
     #[test]
     fn what_means_nothing_here_is_said_once() {
         let tree = config::parse_bytes(
-            b"lock_file x; events { accept_mutex on; multi_accept on; use epoll; }",
+            b"lock_file x; debug_points stop; timer_resolution 1s; pcre_jit off;
+              events { accept_mutex on; accept_mutex_delay 1s; multi_accept on; use epoll; }",
         )
         .unwrap();
         let mut scope = Scope::new();

@@ -329,7 +329,8 @@ pub(crate) fn finish_all<'a>(
         let (kind, name, directive) = (block.kind.clone(), block.name.clone(), block.directive);
         let id = block.finish(outer, all, scope)?;
         let location = &all.locations[id as usize];
-        let passes = location.made::<PassSettings>().is_some()
+        let pass = location.made::<PassSettings>();
+        let passes = pass.is_some_and(PassSettings::redirects_to_slash)
             || handler::of(location).is_some_and(|handler| handler.passes());
         let auto_redirect = passes && name.ends_with(b"/");
         let is_new = match kind {

@@ -58,10 +58,14 @@ impl Protocols {
         Ok(Offer { chosen, left_out })
     }
 
-    /// Whether nginx knows a version's name.
+    /// The names of versions that nginx knows.
+    pub const NAMES: [&str; 6] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
+
+    /// nginx's name of a version, of a word that may have other cases; `None` for a word that is none.
     #[must_use]
-    pub fn is_name(name: &str) -> bool {
-        OLD.contains(&name) || ["TLSv1.2", "TLSv1.3"].contains(&name)
+    pub fn name(word: &[u8]) -> Option<&'static str> {
+        let is_it = |name: &&str| name.as_bytes().eq_ignore_ascii_case(word);
+        Self::NAMES.into_iter().find(is_it)
     }
 
     /// What stays between two versions of `MinProtocol` and `MaxProtocol`; `None` for a name that is none.
@@ -126,7 +130,8 @@ mod tests {
         assert_eq!(offer.left_out, ["TLSv1", "TLSv1.1"]);
         let error = Protocols::read(["SSLv3", "TLSv1"]).unwrap_err();
         assert!(error.to_string().contains("ssl_protocols SSLv3 TLSv1"));
-        assert!(Protocols::is_name("SSLv2") && !Protocols::is_name("TLSv2"));
+        assert_eq!(Protocols::name(b"sslV2"), Some("SSLv2"));
+        assert_eq!(Protocols::name(b"TLSv2"), None);
     }
 
     #[test]

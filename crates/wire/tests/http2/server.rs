@@ -45,11 +45,17 @@ fn a_request_with_body_and_trailers() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_resets_the_rest() {
+fn an_answer_before_the_end_of_the_request_resets_the_rest_a_while_later() {
     let mut peer = Peer::server();
     peer.give(&post(1));
     peer.answer(1, 413);
-    assert_eq!(peer.read()[1], "1 RST_STREAM NO_ERROR");
+    assert_eq!(peer.read(), ["1 HEADERS :status: 413 end"]);
+    assert_eq!(peer.session.live(), 0);
+    assert!(peer.give(&frame(0, 0, 1, b"more")).is_empty());
+    assert!(peer.session.has_unended());
+    peer.session.reset_unended();
+    assert_eq!(peer.read(), ["1 RST_STREAM NO_ERROR"]);
+    assert!(!peer.session.has_unended());
     // What is on its way is dropped, and the connection's room returned.
     for _ in 0..1000 {
         assert!(peer.give(&frame(0, 0, 1, &[0; 16_000])).is_empty());
@@ -62,6 +68,40 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest() {
                 .all(|frame| frame.starts_with("0 WINDOW_UPDATE"))
     );
     assert_eq!(peer.give(&get(3)).len(), 1);
+}
+
+#[test]
+fn a_request_that_ends_soon_after_its_answer_is_not_reset() {
+    let ends = [
+        frame(0, 1, 1, b"rest"),
+        frame(0, 1, 1, b""),
+        frame(1, 5, 1, &[]),
+        frame(3, 0, 1, &[0, 0, 0, 8]),
+    ];
+    for end in ends {
+        let mut peer = Peer::server();
+        peer.give(&post(1));
+        peer.answer(1, 200);
+        assert!(peer.session.has_unended());
+        assert!(peer.give(&end).is_empty(), "{end:?}");
+        assert!(!peer.session.has_unended(), "{end:?}");
+        assert_eq!(peer.read(), ["1 HEADERS :status: 200 end"]);
+        assert_eq!(peer.give(&get(3)).len(), 1);
+    }
+}
+
+#[test]
+fn many_requests_without_an_end_are_reset_at_once() {
+    let mut peer = Peer::server();
+    for id in 0..65 {
+        peer.give(&post(2 * id + 1));
+        peer.answer(2 * id + 1, 200);
+    }
+    let resets = peer
+        .read()
+        .into_iter()
+        .filter(|frame| frame.contains("RST_STREAM"));
+    assert_eq!(resets.count(), 64);
 }
 
 #[test]

@@ -27,6 +27,8 @@ use super::request::{self, Opened};
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
+/// How long the end of a request may follow its answer before the stream is reset.
+const UNENDED_WAIT: Duration = Duration::from_millis(200);
 /// The log's sentence for a client that does not send or take what it should.
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
@@ -72,6 +74,8 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
         waits: Wait::Nothing,
         write_timer: owner.wheel.timer(),
         is_write_armed: false,
+        unended_timer: owner.wheel.timer(),
+        is_unended_armed: false,
         is_leaving: false,
         opened: Vec::new(),
         generation: None,
@@ -139,6 +143,9 @@ struct Driver<'a> {
     /// For the socket to take something.
     write_timer: Timer,
     is_write_armed: bool,
+    /// For the ends of requests that are answered.
+    unended_timer: Timer,
+    is_unended_armed: bool,
     /// Whether GOAWAY was sent.
     is_leaving: bool,
     opened: Vec<Opened>,
@@ -160,6 +167,7 @@ impl<'a> Driver<'a> {
             return Poll::Ready(finish);
         }
         self.leave_if_due();
+        self.reset_unended(context);
         // Streams that wait for room get it once before the driver waits for the socket.
         if let Err(finish) = self.write(context) {
             return Poll::Ready(finish);
@@ -334,6 +342,25 @@ impl<'a> Driver<'a> {
             self.connection
                 .with_session(|session| session.finish_goaway());
             self.client.loop_.figures.of::<Http2Counters>().goaways[0].add(1);
+        }
+    }
+
+    /// Resets streams whose requests have not ended, once their answers had time to arrive.
+    fn reset_unended(&mut self, context: &mut Context<'_>) {
+        let is_due = self
+            .connection
+            .with_session(|session| session.has_unended());
+        if is_due != std::mem::replace(&mut self.is_unended_armed, is_due) {
+            match is_due {
+                true => self.unended_timer.arm(UNENDED_WAIT),
+                false => self.unended_timer.disarm(),
+            }
+        }
+        if is_due && self.unended_timer.poll_expired(context).is_ready() {
+            self.connection
+                .with_session(|session| session.reset_unended());
+            self.unended_timer.disarm();
+            self.is_unended_armed = false;
         }
     }
 

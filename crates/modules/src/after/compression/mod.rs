@@ -70,7 +70,7 @@ impl GzipTest {
     }
 }
 
-/// A directive that has no effect here: its line is checked, and gives a warning.
+/// A directive that has no effect here, since memory is taken as it is needed: only its line is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused;
 
@@ -79,10 +79,6 @@ impl Value for Unused {
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         Bufs::parse(args, scope)?;
-        if let Some(word) = args.first() {
-            let sentence = "the directive is ignored: memory is taken as it is needed";
-            scope.warn(word.error(&Problem::new(sentence)));
-        }
         Ok(Self)
     }
 

@@ -112,6 +112,11 @@ impl Session {
 
     /// A block on a stream that is not live, and was (RFC 9113, 5.1).
     fn late_block<'a>(&mut self, id: u32, block: &[u8]) -> Outcome<'a> {
+        // Trailers.
+        if self.take_unended(id) {
+            self.skip_block(block)?;
+            return Ok(None);
+        }
         match self.streams.closed(id) {
             Some(Closed::ByPeer) => Err(Fault::Connection(Reason::ClosedStream)),
             // It was on its way when we reset the stream.

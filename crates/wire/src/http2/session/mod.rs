@@ -12,6 +12,7 @@ mod headers;
 mod output;
 mod receive;
 mod send;
+mod unended;
 
 use message::{Header, RequestHead, ResponseHead};
 
@@ -199,6 +200,8 @@ pub struct Session {
     /// The last stream that the peer's GOAWAY takes.
     peer_goaway: Option<u32>,
     priorities_ahead: Vec<(u32, Priority)>,
+    /// Closed streams that are to be reset, unless their end comes.
+    unended: Vec<u32>,
     output: Output,
 }
 
@@ -259,6 +262,7 @@ impl Session {
             goaway: GoAway::Unsent,
             peer_goaway: None,
             priorities_ahead: Vec::new(),
+            unended: Vec::new(),
             output,
         }
     }
@@ -346,6 +350,7 @@ impl Session {
         self.phase = Phase::Closed;
         self.block = None;
         self.data = None;
+        self.unended.clear();
         let last = self.last_taken();
         frame::write_goaway(self.output.bytes(), last, reason.code());
         Event::Closed(reason)

@@ -137,6 +137,7 @@ impl Session {
         let Some(key) = self.streams.find(id) else {
             return match self.is_idle(id) {
                 true => Err(Fault::Connection(Reason::IdleStream)),
+                false if self.take_unended(id) => Ok(None),
                 false => self.glitch(),
             };
         };
@@ -281,6 +282,9 @@ impl Session {
         counted.map_err(Fault::Connection)?;
         let Some(key) = self.streams.find(header.stream) else {
             self.release(len);
+            if header.has(flags::END_STREAM) {
+                self.take_unended(header.stream);
+            }
             return self.late_data(header.stream);
         };
         let Some(stream) = self.streams.get(key) else {

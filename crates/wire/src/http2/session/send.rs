@@ -225,14 +225,16 @@ impl Session {
             return;
         };
         stream.local = Side::Ended;
-        let code = match (stream.reset_after, stream.remote) {
-            (Some(code), _) => code,
-            (None, Side::Ended) => return self.close(key, Closed::ByPeer),
-            // RFC 9113, 8.1: the rest of the request is not wanted.
-            (None, _) if is_server => ErrorCode::NO_ERROR,
-            (None, _) => return self.scheduler.set_ready(key.slot(), false),
-        };
-        self.reset(key, code);
+        match (stream.reset_after, stream.remote) {
+            (Some(code), _) => self.reset(key, code),
+            (None, Side::Ended) => self.close(key, Closed::ByPeer),
+            // The rest of the request is not wanted.
+            (None, _) if is_server => {
+                self.close(key, Closed::ByUs);
+                self.note_unended(key.id());
+            }
+            (None, _) => self.scheduler.set_ready(key.slot(), false),
+        }
     }
 
     /// Resets a stream; nothing if it is closed.
