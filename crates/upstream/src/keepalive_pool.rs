@@ -144,11 +144,11 @@ impl KeepalivePool {
         *self.limits.borrow_mut() = Arc::clone(limits);
     }
 
-    /// Closes all. Returns whether there were any.
+    /// Closes all that carry no request. Returns whether there were any.
     pub fn clear(&self) -> bool {
-        let has_any = !self.is_empty();
+        let has_any = !self.kept.borrow().is_empty();
         self.kept.borrow_mut().clear();
-        self.shared.clear() || has_any
+        self.shared.clear_idle() || has_any
     }
 
     /// Number of connections.

@@ -149,14 +149,14 @@ impl SharedPool {
             .retain(|id, _| limits.contains_key(id));
     }
 
-    /// Drops all. Returns whether there were any.
-    pub(crate) fn clear(&self) -> bool {
-        let mut all = self.all.borrow_mut();
-        let has_any = all.values().any(|shared| !shared.open.is_empty());
-        for shared in all.values_mut() {
-            shared.open.clear();
+    /// Drops those that carry no request. Returns whether there were any.
+    pub(crate) fn clear_idle(&self) -> bool {
+        let before = self.len();
+        for shared in self.all.borrow_mut().values_mut() {
+            let is_busy = |entry: &Entry| entry.connection.idle_since_ms().is_none();
+            shared.open.retain(is_busy);
         }
-        has_any
+        self.len() < before
     }
 
     /// Number of connections.
