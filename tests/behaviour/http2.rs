@@ -1,6 +1,7 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
-use blackbox::{Answer, Origin, Server};
+use blackbox::{Answer, Connection, Origin, Server};
+use std::net::TcpListener;
 use wire::http2::hpack::encode;
 use wire::http2::{Session, SessionConfig};
 
@@ -159,6 +160,32 @@ fn bodies_are_passed_on_stored_and_streamed() {
         client.body(after, b"x", true);
         assert_eq!(client.reply(after).text(), "1", "the connection goes on");
     }
+}
+
+/// An origin of HTTP/1 may answer while it reads the body.
+#[test]
+fn a_body_goes_on_beside_its_answer() {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on;
+         location / {{ proxy_pass http://{}; proxy_request_buffering off; }} }}",
+        origin.local_addr().unwrap()
+    ));
+    let mut client = server.connect_http2();
+    let stream = client.begin("POST", "/", &[("content-length", "200000")], false);
+    client.body(stream, b"first", false);
+    let mut request = Connection::new(origin.accept().unwrap().0);
+    assert!(request.until("first").starts_with("POST / HTTP/1.1"));
+    request.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nan");
+    client.read_until(stream, 2);
+    let reading = std::thread::spawn(move || {
+        let body = request.read(199_995);
+        request.send("sw");
+        body.len()
+    });
+    client.body(stream, &bytes(199_995), true);
+    assert_eq!(client.reply(stream).text(), "answ");
+    assert_eq!(reading.join().unwrap(), 199_995);
 }
 
 #[test]

@@ -333,6 +333,26 @@ fn an_origin_may_answer_before_it_has_the_body() {
     assert!(request.is_closed(), "it is not used again");
 }
 
+/// Both sides may talk at once, over HTTP/1, too.
+#[test]
+fn an_origin_may_answer_while_it_reads_the_body() {
+    let (server, origin) = passing();
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    let mut request = accept(&origin);
+    assert_eq!(request.read(8), b"3\r\nabc\r\n");
+    request.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
+    assert!(client.until("\r\n\r\nabc").starts_with("HTTP/1.1 200"));
+    client.send("3\r\ndef\r\n");
+    assert_eq!(request.read(8), b"3\r\ndef\r\n");
+    request.send("def");
+    assert_eq!(client.read(3), b"def");
+    client.send("3\r\nghi\r\n0\r\n\r\n");
+    assert_eq!(request.read(13), b"3\r\nghi\r\n0\r\n\r\n");
+    request.send("ghi");
+    assert_eq!(client.read(3), b"ghi");
+}
+
 #[test]
 fn a_body_that_breaks_off_is_not_ended_at_the_origin() {
     let (server, origin) = passing();

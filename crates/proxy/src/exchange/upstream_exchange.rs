@@ -243,13 +243,11 @@ impl UpstreamExchange {
             noted.bytes_received = received;
             noted.response_ms = Some(header_ms);
         });
-        let is_http2 = one.upstream_request.passing.is_http2();
-        let rest = one.rest.filter(|_| is_http2);
         let stream = BodyStream::new(BodyStart {
             upstream_request: one.upstream_request,
             exchange,
             begun,
-            rest,
+            rest: one.rest,
             choice,
             like: one.like,
             name: one.name,

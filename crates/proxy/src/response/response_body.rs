@@ -37,7 +37,7 @@ pub(crate) struct BodyStream {
     /// The exchange, until it has ended.
     exchange: Option<Exchange>,
     trailers: Vec<Header>,
-    /// The rest of the request's body, which is sent while the response is received (HTTP/2).
+    /// The rest of the request's body, which is sent while the response is received.
     upload: Option<Box<Upload>>,
     /// A piece that was taken and returned.
     begun: Bytes,
