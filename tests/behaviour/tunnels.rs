@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -153,4 +154,132 @@ fn a_silent_tunnel_ends() {
     assert_eq!(client.reply_to(HEAD_ONLY).status, 200);
     assert_eq!(client.rest(), b"hello ");
     logged(&server, "timed out");
+}
+
+/// A server that takes the upgrade to another protocol, which answers in capitals and ends at "bye"; its port. The heads
+/// that it gets go to the channel.
+fn upgrading() -> (u16, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (heads, seen) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let heads = heads.clone();
+            thread::spawn(move || {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") {
+                    stream.read_exact(&mut byte).expect("a head");
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8(head).expect("text");
+                let is_asked =
+                    head.contains("Upgrade: websocket") || head.contains("upgrade: websocket");
+                heads.send(head).expect("the test runs");
+                let answer = match is_asked {
+                    true => {
+                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\
+                         Sec-WebSocket-Accept: x\r\nX-Chat: yes\r\n\r\nhello "
+                    }
+                    false => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+                };
+                stream.write_all(answer.as_bytes()).expect("sent");
+                let mut buffer = [0; 65_536];
+                while let Ok(count) = stream.read(&mut buffer) {
+                    let said = buffer[..count].to_ascii_uppercase();
+                    if count == 0 || stream.write_all(&said).is_err() || said.ends_with(b"BYE") {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (port, seen)
+}
+
+const SOCKET: [(&str, &str); 2] = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
+
+/// RFC 8441: what a browser does for wss:// where it has an HTTP/2 connection to the site.
+#[test]
+fn websocket_over_http2_is_an_upgrade_to_the_server() {
+    let (port, heads) = upgrading();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on;
+         location / {{ return 200 \"$request_method $http_upgrade\"; }}
+         location /chat {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header Upgrade $http_upgrade;
+             proxy_set_header Connection upgrade; }}
+         location /plain {{ proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let mut client = server.connect_http2();
+    let chat = client.begin("CONNECT", "/chat", &SOCKET, false);
+    client.read_until(chat, 6);
+    let begun = client.so_far(chat);
+    assert_eq!((begun.status, begun.text().as_str()), (200, "hello "));
+    assert_eq!(begun.header("x-chat"), Some("yes"));
+    assert_eq!(begun.header("sec-websocket-accept"), None);
+    let head = heads.recv_timeout(blackbox::PATIENCE).expect("a request");
+    assert!(head.starts_with("GET /chat HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("sec-websocket-version: 13") && head.contains("sec-websocket-key: "),
+        "{head}"
+    );
+    // Another request of the connection goes on beside it.
+    let other = client.get("/");
+    assert_eq!(client.reply(other).text(), "GET ");
+    client.body(chat, b"some words", false);
+    client.read_until(chat, 16);
+    let long = "y".repeat(300_000);
+    client.body(chat, long.as_bytes(), false);
+    client.read_until(chat, 16 + long.len());
+    client.body(chat, b" bye", false);
+    let ended = client.reply(chat);
+    assert!(
+        ended.is_whole && ended.reset.is_none(),
+        "the stream has an end"
+    );
+    assert_eq!(
+        ended.text(),
+        format!("hello SOME WORDS{} BYE", long.to_uppercase())
+    );
+    let mut log = server.access_log(2);
+    log.retain(|c| c != '\n');
+    assert!(log.contains("\"GET /chat HTTP/2.0\" 200"), "{log}");
+}
+
+/// A 2xx would say that the protocol was switched.
+#[test]
+fn an_extended_connect_that_nothing_switches_for_is_no_success() {
+    let (port, _heads) = upgrading();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; location / {{ return 200 here; }} location /no {{ return 403; }}
+         location /plain {{ proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let mut client = server.connect_http2();
+    for (path, status) in [("/", 501), ("/no", 403), ("/plain", 501)] {
+        let stream = client.begin("CONNECT", path, &SOCKET, false);
+        assert_eq!(client.reply(stream).status, status, "{path}");
+    }
+}
+
+/// A client that ends its side ends the tunnel; one that resets it, too.
+#[test]
+fn the_end_of_a_stream_ends_its_tunnel() {
+    let port = echo();
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; http2 on; location / { tunnel_pass; } }");
+    let mut client = server.connect_http2();
+    let to = format!("127.0.0.1:{port}");
+    let first = client.connect(&to);
+    client.read_until(first, 6);
+    client.body(first, b"words", false);
+    client.read_until(first, 11);
+    assert_eq!(client.so_far(first).text(), "hello WORDS");
+    client.body(first, b"", true);
+    assert!(client.reply(first).is_whole);
+    let second = client.connect(&to);
+    client.read_until(second, 6);
+    client.cancel(second);
+    let log = server.access_log(2);
+    let line = format!("\"CONNECT {to} HTTP/2.0\" 200");
+    assert_eq!(log.matches(&line).count(), 2, "{log}");
 }

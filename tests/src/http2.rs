@@ -114,6 +114,19 @@ impl Http2Client {
         key.id()
     }
 
+    /// Opens a tunnel to an address; returns its stream.
+    pub fn connect(&mut self, authority: &str) -> u32 {
+        let key = self.session.open(b"CONNECT", false, |out| {
+            for (name, value) in [(":method", "CONNECT"), (":authority", authority)] {
+                encode::field(out, name.as_bytes(), value.as_bytes());
+            }
+        });
+        let key = key.expect("a stream may be opened");
+        self.keys.insert(key.id(), key);
+        self.flush();
+        key.id()
+    }
+
     /// Sends a part of a body, as the server gives room for it.
     pub fn body(&mut self, stream: u32, mut bytes: &[u8], is_last: bool) {
         let key = self.keys[&stream];

@@ -140,7 +140,11 @@ fn bodies_and_connect() {
         ("sec-websocket-version", "13"),
     ];
     let head = head_of(&socket, false);
-    assert_eq!((head.method, head.uri()), (Method::Connect, &b"/chat"[..]));
+    assert_eq!((head.method, head.uri()), (Method::Get, &b"/chat"[..]));
+    assert_eq!(head.line(), b"GET /chat HTTP/2.0");
+    let text = String::from_utf8(head.bytes.to_vec()).unwrap();
+    let asked = "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-key: dGhl";
+    assert!(text.contains(asked), "{text}");
     assert_eq!(head.text(head.connect_protocol), b"websocket");
     assert_eq!(head.framing, Framing::None);
     let connect = [(":method", "CONNECT"), (":authority", "h:443")];

@@ -256,11 +256,13 @@ async fn send(
     if matches!(body, Body::Tunnel) {
         request.transport.close_after_response();
         send_head(request, delivery, &[]).await?;
-        if let Some(tunnel) = request.tunnel.take()
-            && let Some(client) = request.transport.tunnel(delivery.timeout)
-        {
-            let sent = tunnel.run(client).await;
+        if let Some(tunnel) = request.tunnel.take() {
+            let sent = match request.transport.tunnel(delivery.timeout) {
+                Some(client) => tunnel.run(client).await,
+                None => 0,
+            };
             request.add_sent(sent);
+            request.transport.end_tunnel();
         }
         return Ok(());
     }

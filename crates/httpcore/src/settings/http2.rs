@@ -81,6 +81,8 @@ impl Http2Settings {
         SessionConfig {
             streams_max: self.http2_max_concurrent_streams.0,
             stream_window: self.http2_body_preread_size.0,
+            // RFC 8441: WebSocket, where a location passes upgrades on.
+            allows_protocol: true,
             ..SessionConfig::default()
         }
     }

@@ -20,7 +20,7 @@ use wire::{Stream, Timer};
 
 use crate::Response;
 
-use super::{BodyStop, ClientSide, Extent, Piece, Unsent};
+use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
 
 /// A client's connection between two requests.
 pub struct Link {
@@ -302,7 +302,7 @@ impl Http1 {
         let (stream, timer) = self.link.wire.halves();
         ClientSide {
             early,
-            stream,
+            stream: ClientStream::Socket(stream),
             timer,
             owner,
             patience,

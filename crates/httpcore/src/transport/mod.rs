@@ -28,7 +28,7 @@ pub use http1::Http1;
 pub use http2::Http2;
 #[cfg(any(test, feature = "testing"))]
 pub use test_client::TestClient;
-pub use tunnel::{ClientSide, Tunnel};
+pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd};
 
 /// What a request came on, and its response goes out on.
 #[expect(
@@ -526,7 +526,16 @@ impl Transport {
     pub fn tunnel(&mut self, patience: Duration) -> Option<ClientSide<'_>> {
         match self {
             Self::Http1(it) => Some(it.tunnel(patience)),
+            Self::Http2(it) => Some(it.tunnel(patience)),
             _ => None,
+        }
+    }
+
+    /// Ends the tunnel, where the connection goes on.
+    pub fn end_tunnel(&mut self) {
+        if let Self::Http2(it) = self {
+            // A stream that is closed needs no end.
+            let _ = it.end(&[]);
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use logs::Level;
 use wire::Stream;
 
-use httpcore::transport::{ClientSide, Tunnel};
+use httpcore::transport::{ClientSide, Tunnel, TunnelEnd};
 
 use crate::response::response_body::BodyStream;
 use crate::upstream_request::log_context::LogContext;
@@ -96,7 +96,7 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
     let client_takes = side.patience;
     let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
     let mut to_server = Direction::new(side.early);
-    let (client, timer, owner) = (side.stream, side.timer, side.owner);
+    let (client, timer, owner) = (&side.stream, side.timer, side.owner);
     let server = &tunnel.server;
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
@@ -186,8 +186,8 @@ impl Direction {
     /// Moves a piece, if that needs no waiting. Returns whether there is more.
     fn pump(
         &mut self,
-        from: &Stream,
-        to: &Stream,
+        from: &impl TunnelEnd,
+        to: &impl TunnelEnd,
         owner: &wire::Loop,
         cx: &mut Context<'_>,
     ) -> io::Result<bool> {
@@ -206,15 +206,10 @@ impl Direction {
         if self.is_closed {
             return Ok(false);
         }
-        let outcome = owner.with_scratch(|scratch| {
-            let count = from.try_read(scratch)?;
-            self.held.extend_from_slice(&scratch[..count]);
-            Ok(count)
-        });
-        match outcome {
+        match from.read_into(&mut self.held, owner) {
             Ok(0) => self.is_closed = true,
             Ok(count) => self.read += count as u64,
-            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 match from.poll_readable(cx) {
                     Poll::Pending => return Ok(false),
                     Poll::Ready(ready) => ready?,

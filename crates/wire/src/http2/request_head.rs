@@ -57,6 +57,12 @@ pub enum DecodedRequest {
     Refused(Box<HeadRefusal>, Reason),
 }
 
+/// The method of a request for an upgrade.
+const UPGRADING: &[u8] = b"GET";
+/// What a server of WebSocket wants to see. The answer to it proves that the server speaks WebSocket, which a client of
+/// HTTP/2 does not ask for (RFC 8441, 5).
+const WEBSOCKET_KEY: (&[u8], &[u8]) = (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ==");
+
 /// The parts of a request that are not in its fields, and the options that they are judged by.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext {
@@ -271,10 +277,15 @@ impl<'a> RequestAssembly<'a> {
             return Err(Reason::Method);
         }
         self.head.method_text = Span::new(0, method_text.len());
-        if self.head.method == Method::Connect && self.pseudo(Pseudo::Protocol).is_none() {
-            self.connect_line()?;
-        } else {
-            self.request_line(lines)?;
+        match (self.head.method, self.pseudo(Pseudo::Protocol)) {
+            (Method::Connect, None) => self.connect_line()?,
+            (Method::Connect, Some(_)) => {
+                self.head.method = Method::Get;
+                self.head.method_text = Span::new(0, UPGRADING.len());
+                self.request_line(lines)?;
+            }
+            (_, Some(_)) => return Err(Reason::PseudoConnect),
+            (_, None) => self.request_line(lines)?,
         }
         self.fields_at = Some(at);
         Ok(())
@@ -282,9 +293,6 @@ impl<'a> RequestAssembly<'a> {
 
     /// RFC 9113, 8.3.1; RFC 8441, 4.
     fn request_line(&mut self, lines: &[u8]) -> Result<(), Reason> {
-        if self.pseudo(Pseudo::Protocol).is_some() && self.head.method != Method::Connect {
-            return Err(Reason::PseudoConnect);
-        }
         let scheme = self.pseudo(Pseudo::Scheme).ok_or(Reason::PseudoMissing)?;
         let path = self.pseudo(Pseudo::Path).ok_or(Reason::PseudoMissing)?;
         if !is_scheme(scheme.of(lines)) {
@@ -356,9 +364,14 @@ impl<'a> RequestAssembly<'a> {
             self.append(lines, b"cookie", &scratch.cookies, HeaderId::Cookie);
         }
         self.place_host(&mut scratch.lines)?;
+        let protocol = self.pseudo(Pseudo::Protocol);
+        if let Some(protocol) = protocol {
+            let name = protocol.of(&scratch.lines).to_vec();
+            self.ask_for_upgrade(&mut scratch.lines, &name);
+        }
         match (self.head.framing, self.context.is_end) {
             (Framing::Length(1..), true) => return Err(Reason::LengthDiffers),
-            (Framing::None, false) if self.head.method != Method::Connect => {
+            (Framing::None, false) if self.head.method != Method::Connect && protocol.is_none() => {
                 self.head.framing = Framing::Chunked;
             }
             _ => {}
@@ -367,13 +380,23 @@ impl<'a> RequestAssembly<'a> {
             return Err(Reason::MethodTrace);
         }
         scratch.lines.extend_from_slice(b"\r\n");
-        if let Some(protocol) = self.pseudo(Pseudo::Protocol) {
+        if let Some(protocol) = protocol {
             let start = scratch.lines.len();
             let text = protocol.start as usize..protocol.end();
             scratch.lines.extend_from_within(text);
             self.head.connect_protocol = self.moved(Span::new(start, scratch.lines.len()));
         }
         Ok(())
+    }
+
+    /// Writes an extended CONNECT as the request for an upgrade that it is over HTTP/1.1 (RFC 8441, 5; RFC 6455, 4.1).
+    fn ask_for_upgrade(&mut self, lines: &mut Vec<u8>, protocol: &[u8]) {
+        self.append(lines, b"upgrade", protocol, HeaderId::Upgrade);
+        self.append(lines, b"connection", b"upgrade", HeaderId::Connection);
+        if protocol.eq_ignore_ascii_case(b"websocket") {
+            let id = HeaderId::find(WEBSOCKET_KEY.0);
+            self.append(lines, WEBSOCKET_KEY.0, WEBSOCKET_KEY.1, id);
+        }
     }
 
     /// Compares `:authority` with Host, or writes it as Host.
@@ -435,7 +458,10 @@ impl<'a> RequestAssembly<'a> {
 
     fn into_request(mut self, scratch: &Scratch, outcome: Result<(), Reason>) -> DecodedRequest {
         let part = |span: Option<Span>| span.map_or(&[][..], |span| span.of(&scratch.lines));
-        let method = part(self.pseudo(Pseudo::Method));
+        let method = match self.pseudo(Pseudo::Protocol) {
+            Some(_) => UPGRADING,
+            None => part(self.pseudo(Pseudo::Method)),
+        };
         let is_path_known = self.pseudo(Pseudo::Path).is_some();
         let target = part(match is_path_known {
             true => self.pseudo(Pseudo::Path),

@@ -104,7 +104,7 @@ fn begin(client: &Client) -> (SessionConfig, usize) {
         return (SessionConfig::default(), usize::MAX);
     };
     let config = SessionConfig {
-        limits: events::limits(&server.limits),
+        limits: server.limits,
         ..server.http2.session()
     };
     (config, server.http2.http2_recv_buffer_size.bytes())

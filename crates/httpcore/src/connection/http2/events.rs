@@ -58,7 +58,7 @@ impl Input<'_> {
         let mut choose = |host: &[u8]| -> Option<HeadLimits> {
             let NamedServer { server, .. } = names.find(host)?;
             chosen.set(Some(server));
-            Some(limits(&settings.server(server).limits))
+            Some(settings.server(server).limits)
         };
         let mut used = 0;
         loop {
@@ -210,13 +210,6 @@ impl Input<'_> {
 }
 
 /// The limits of heads over HTTP/2: there are no tunnels yet.
-pub(super) fn limits(of_server: &HeadLimits) -> HeadLimits {
-    HeadLimits {
-        allow_connect: false,
-        ..*of_server
-    }
-}
-
 /// Logs how a connection ended.
 pub(super) fn log_end(client: &Client, text: &str) {
     let text = format!("{text} {ACTION}");

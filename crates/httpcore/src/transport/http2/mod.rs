@@ -5,6 +5,7 @@
 
 mod connection;
 mod encoded;
+mod stream_tunnel;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -26,16 +27,21 @@ use wire::{Elapsed, Timer, loop_clock, turn};
 
 use crate::Response;
 
-use super::{BodyStop, Extent, Piece, Unsent};
+use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
 
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
+pub use stream_tunnel::StreamTunnel;
 
 /// The window of a stream whose body is being read, in bytes, unless `http2_body_preread_size` is more.
 const UPLOAD_WINDOW: u32 = 256 << 10;
 
 /// The status of a response that HTTP/2 does not have.
 const SWITCHING: u16 = 101;
+/// The status for an extended CONNECT that nothing switches protocols for: a 2xx would say that it did (RFC 8441, 5).
+const NOT_SWITCHED: u16 = 501;
+/// The field of a 101 that a client of HTTP/2 does not ask for.
+const WEBSOCKET_ACCEPT: &[u8] = b"sec-websocket-accept";
 
 /// The mark of the end of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +81,8 @@ pub struct Http2 {
     /// Whether `100 Continue` was sent, or is not to be any more.
     is_invited: bool,
     is_persistent: bool,
+    /// Whether it is an extended CONNECT (RFC 8441).
+    asks_protocol: bool,
     /// Whether the client has the room of a body that is being read.
     is_wide: bool,
     /// Maximum payload of a frame of the body, in bytes.
@@ -102,6 +110,7 @@ impl Http2 {
             received: 0,
             is_invited: false,
             is_persistent: true,
+            asks_protocol: head.connect_protocol.len > 0,
             is_wide: false,
             frame_max: PAYLOAD_MAX,
             end: Cell::new(End::Explicit),
@@ -269,6 +278,13 @@ impl Http2 {
     pub(super) fn frame(&mut self, response: &mut Response, extent: &Extent) -> bool {
         self.is_invited = true;
         self.frame_max = extent.frame_max;
+        if self.asks_protocol {
+            switch(response);
+        }
+        if matches!(response.body, Body::Tunnel) {
+            self.end.set(End::Explicit);
+            return true;
+        }
         let length = match (&response.body, response.content_length) {
             _ if extent.has_trailers => None,
             (Body::Empty, _) => Some(0),
@@ -425,8 +441,36 @@ impl Http2 {
         Ok(())
     }
 
+    /// See [`super::Transport::tunnel`].
+    pub(super) fn tunnel(&mut self, patience: Duration) -> ClientSide<'_> {
+        ClientSide {
+            early: Vec::new(),
+            owner: Rc::clone(&self.connection.owner),
+            stream: ClientStream::Http2(StreamTunnel {
+                connection: &self.connection,
+                key: self.key,
+                frame_max: self.frame_max,
+            }),
+            timer: &mut self.timer,
+            patience,
+        }
+    }
+
     pub(super) fn sent(&self) -> u64 {
         self.sent.get()
+    }
+}
+
+/// The response to an extended CONNECT: 200 where a 101 came, and no 2xx else.
+fn switch(response: &mut Response) {
+    match (response.status, &response.body) {
+        (SWITCHING, Body::Tunnel) => {
+            response.status = 200;
+            let is_accept = |name: &[u8]| name.eq_ignore_ascii_case(WEBSOCKET_ACCEPT);
+            response.headers.retain(|header| !is_accept(&header.name));
+        }
+        (200..=299, _) => response.status = NOT_SWITCHED,
+        _ => {}
     }
 }
 
