@@ -57,6 +57,16 @@ pub enum DecodedRequest {
     Refused(Box<HeadRefusal>, Reason),
 }
 
+impl DecodedRequest {
+    /// The head, as far as it could be read.
+    pub(super) fn head(&self) -> &RequestHead {
+        match self {
+            DecodedRequest::Head(head, _) => head,
+            DecodedRequest::Refused(refusal, _) => &refusal.head,
+        }
+    }
+}
+
 /// The parts of a request that are not in its fields, and the options that they are judged by.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestContext {

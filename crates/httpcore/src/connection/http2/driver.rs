@@ -444,8 +444,7 @@ impl<'a> Driver<'a> {
     fn enter_idle(&mut self) -> Idle<'a> {
         self.unread.shrink_to_fit();
         self.generation = None;
-        self.connection
-            .with_session(|session| session.release_buffers());
+        self.connection.release_buffers();
         self.connection
             .place
             .enter(match self.client.requests.get() {
