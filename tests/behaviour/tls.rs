@@ -1,7 +1,8 @@
 //! TLS of clients' connections: certificates by name, certificates of clients, sessions, and the sentences of `-t`.
 
 use blackbox::tls::{Certificate, TlsClient};
-use blackbox::{Server, Site, is_nginx};
+use blackbox::{Exposition, Server, Site, is_nginx};
+use std::io::{Read as _, Write as _};
 
 const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
 
@@ -189,6 +190,54 @@ fn sessions_are_taken_up_also_after_a_reload() {
             server.reload(&http);
             assert_eq!(reused(), "r", "{cache} {tickets} after a reload");
         }
+    }
+}
+
+/// Work that a client asks for without sending anything ends its connection, and so does what is no record; both are
+/// counted and logged.
+#[test]
+fn floods_behind_a_handshake_end_the_connection() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE}
+             location / {{ return 200 ok; }} location = /metrics {{ metrics; }} }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    let client = TlsClient::new(None);
+    let faults = |cause: &str| {
+        let seen = client.get(port, "a.example", "/metrics").unwrap();
+        let page = Exposition::read(&seen.reply.text(), false);
+        let name = format!("freewheel_tls_faults_total{{cause=\"{cause}\"}}");
+        page.get(&name).unwrap_or_default()
+    };
+    for (cause, log) in [
+        ("flood", "too many key updates"),
+        ("malformed", "bad record type"),
+    ] {
+        let mut stream = client.connect(port, "a.example").unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = [0; 1];
+        stream.read_exact(&mut answer).unwrap();
+        match cause {
+            "flood" => {
+                for _ in 0..40 {
+                    stream.conn.refresh_traffic_keys().unwrap();
+                }
+                // It may be closed before all of them were sent.
+                let _ = stream.flush();
+            }
+            _ => stream.sock.write_all(&[0xee; 100]).unwrap(),
+        }
+        server.wait_for(log, cause);
+        server.wait_for("while reading client request", cause);
+        let end = std::iter::repeat_with(|| stream.read(&mut [0; 4096]));
+        assert!(end.take(100).any(|read| !matches!(read, Ok(1..))));
+        assert_eq!(faults(cause), 1.0, "{cause}");
+        let seen = client.get(port, "a.example", "/").unwrap();
+        assert_eq!(seen.reply.status, 200, "a normal client beside it");
     }
 }
 

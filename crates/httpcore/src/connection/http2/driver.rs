@@ -13,6 +13,7 @@ use wire::http2::{Reason, SessionConfig};
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
+use crate::connection::tls_handshake;
 use crate::http_loop::generation::Generation;
 use crate::responder::Responder;
 use crate::settings::connections::Lingering;
@@ -87,6 +88,7 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
     if finish == Finish::Orderly && lingers(client) {
         driver.linger().await;
     }
+    tls_handshake::count_fault(client, &connection.stream);
     drop(seat);
     connection.stream.close_notify();
     let _ = connection.stream.shutdown_write();

@@ -1,4 +1,4 @@
-//! How handshakes ended, counted, and how long their work took.
+//! How handshakes ended, counted, and how long their work took; what ended connections behind them.
 
 use disk::metrics::{Histogram, Number};
 use runtime::timing::counters::{COUNTERS, sums};
@@ -53,10 +53,36 @@ impl From<Cause> for Outcome {
     }
 }
 
+label_values! {
+    /// What of a client's ended a connection behind its handshake.
+    pub(super) enum Fault {
+        /// The client said no.
+        Alert = "alert",
+        /// Records that are broken, or that may not come.
+        Malformed = "malformed",
+        /// Empty records, updates of keys, renegotiations, one after the other.
+        Flood = "flood",
+        /// The library failed.
+        Library = "library",
+    }
+}
+
+impl From<Cause> for Fault {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Alert | Cause::Closed | Cause::Rejected => Self::Alert,
+            Cause::Malformed | Cause::PlainHttp | Cause::NothingInCommon => Self::Malformed,
+            Cause::Flood => Self::Flood,
+            Cause::Library => Self::Library,
+        }
+    }
+}
+
 /// The counters of one loop.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeCounters {
     ended: [Number; Outcome::ALL.len()],
+    faults: [Number; Fault::ALL.len()],
     steps: Histogram,
 }
 
@@ -65,6 +91,10 @@ slotted!(COUNTERS: HandshakeCounters);
 impl HandshakeCounters {
     pub(super) fn count(&self, outcome: Outcome) {
         self.ended[outcome as usize].add(1);
+    }
+
+    pub(super) fn count_fault(&self, fault: Fault) {
+        self.faults[fault as usize].add(1);
     }
 
     /// Records the time of a step in nanoseconds.
@@ -77,6 +107,7 @@ families! {
     /// The families of these counters.
     FAMILIES;
     HANDSHAKES Counter "freewheel_tls_handshakes" "" ["outcome"] "Handshakes of TLS with clients, by how they ended: with new keys (full), with an old session (resumed), or why there is no connection.";
+    FAULTS Counter "freewheel_tls_faults" "" ["cause"] "Connections of clients that ended behind their handshake for what came in place of data: an alert, records that are broken or may not come (malformed), work without data, as updates of keys (flood).";
     STEPS Histogram "freewheel_tls_handshake_step_seconds" "seconds" [] "Time of a step of a handshake: until its turn, in the pool's queue, and running.";
 }
 
@@ -95,6 +126,10 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
         }
         for (outcome, count) in Outcome::ALL.iter().zip(counts) {
             page.whole(&HANDSHAKES, &[outcome.name()], count);
+        }
+        let faults = sums(&loops, |counters| &counters.faults);
+        for (fault, count) in Fault::ALL.iter().zip(faults) {
+            page.whole(&FAULTS, &[fault.name()], count);
         }
         page.times(&STEPS, &[], loops.times(|counters| &counters.steps));
     },
