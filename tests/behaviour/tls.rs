@@ -256,6 +256,38 @@ fn keys_are_changed_by_a_reload() {
 }
 
 #[test]
+fn watched_certificates_are_taken_without_a_reload() {
+    let (site, a, b) = site();
+    let http = format!(
+        "ssl_certificate_watch on;
+         server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 $pid; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let port = server.site().port(0);
+    let seen = || client.get(port, "a.example", "/").unwrap();
+    let begun = seen();
+    assert!(begun.is_shown(&a));
+    let mut kept = client.connect(port, "a.example").unwrap();
+    let ask = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    kept.write_all(ask).unwrap();
+    assert!(kept.read(&mut [0; 4096]).unwrap() > 0);
+    // A certificate without its key is not taken.
+    server.site().secret("a.crt", &b.certificate);
+    server.wait_for("has changed and is not used, the old one stays", "the log");
+    assert!(seen().is_shown(&a));
+    server.site().secret("a.key", &b.key);
+    server.wait_for("is served now", "the log");
+    let changed = seen();
+    assert!(changed.is_shown(&b));
+    assert_eq!(changed.reply.text(), begun.reply.text(), "the same process");
+    kept.write_all(ask).unwrap();
+    assert!(kept.read(&mut [0; 4096]).unwrap() > 0, "it goes on");
+    let lines = server.error_log();
+    assert_eq!(lines.matches("the old one stays").count(), 1, "{lines}");
+}
+
+#[test]
 fn certificates_may_be_named_by_variables() {
     let site = Site::new();
     let (a, b) = (Certificate::of("a.example"), Certificate::of("b.example"));
