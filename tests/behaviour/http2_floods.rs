@@ -1,6 +1,8 @@
 //! What a client may do over HTTP/2 how often: each attack that servers have met, at its limit, with the counter, the log
 //! line and a normal request beside it.
 
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
 use blackbox::{Connection, Exposition, Server};
 use wire::http2::hpack::encode;
 use wire::http2::session::PREFACE;
@@ -323,7 +325,8 @@ fn many_fields_are_refused_with_their_request() {
 
 /// Bytes of anonymous memory of the worker, read by a request to it.
 fn resident(pid: &str) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    let status = status.expect("it lives");
     let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
     let kib = line.and_then(|it| it.split_whitespace().next()?.parse::<usize>().ok());
     kib.expect("RssAnon in KiB") << 10
