@@ -66,7 +66,7 @@ def ask(core, address, path, seconds, pause):
 
 def _ask(core, address, path, end, pause, result):
     _pin(core)
-    _go_first()
+    go_first()
     waits, connection, text = [], None, request(path)
     while time.monotonic() < end:
         begun = time.perf_counter()
@@ -86,7 +86,7 @@ def _ask(core, address, path, end, pause, result):
     result.put(waits)
 
 
-def _go_first():
+def go_first():
     """At once, when there is something to do: being nicer would not do, since a process of the ordinary kind that runs is left alone until the
     kernel's next tick, 4 ms later, whoever else is woken. Who asks hardly runs, and takes nothing from anybody."""
     try:

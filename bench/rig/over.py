@@ -44,6 +44,28 @@ def renew(site):
         os.replace(other, file)
 
 
+def spoil(site):
+    """Another certificate alone: the key on disk is not its own. Returns what puts the old one back."""
+    files = make_key(site, "over")
+    with open(files[0], "rb") as f:
+        old = f.read()
+    new = [file + ".new" for file in files]
+    _make(new, KEY)
+    os.replace(new[0], files[0])
+    os.remove(new[1])
+
+    def put_back():
+        with open(new[0], "wb") as f:
+            f.write(old)
+        os.replace(new[0], files[0])
+    return put_back
+
+
+def shown(port):
+    """The certificate that a server shows."""
+    return ssl.get_server_certificate((TLS_HOST, port))
+
+
 def is_shown(site, port):
     """Whether a server shows the certificate that is on disk now."""
     with open(make_key(site, "over")[0]) as f:

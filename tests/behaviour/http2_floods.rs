@@ -1,6 +1,8 @@
 //! What a client may do over HTTP/2 how often: each attack that servers have met, at its limit, with the counter, the log
 //! line and a normal request beside it.
 
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
 use blackbox::{Connection, Exposition, Server};
 use wire::http2::hpack::encode;
 use wire::http2::session::PREFACE;
@@ -103,16 +105,27 @@ impl Attacker {
 
     /// The next RST_STREAM or GOAWAY.
     fn told(&mut self) -> Told {
-        loop {
+        std::iter::repeat_with(|| self.told_among(1))
+            .find_map(|told| told)
+            .expect("without an end")
+    }
+
+    /// The first RST_STREAM or GOAWAY among the next frames.
+    fn told_among(&mut self, frames: usize) -> Option<Told> {
+        for _ in 0..frames {
             let header = self.0.read(9);
             let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, it| sum << 8 | u32::from(*it));
             let payload = self.0.read(number(&header[..3]) as usize);
             match header[3] {
-                RST_STREAM => return Told::Reset(number(&header[5..9]), number(&payload)),
-                GOAWAY => return Told::GoAway(number(&payload[4..8])),
+                RST_STREAM => {
+                    let (stream, code) = (number(&header[5..9]), number(&payload));
+                    return Some(Told::Reset(stream, code));
+                }
+                GOAWAY => return Some(Told::GoAway(number(&payload[4..8]))),
                 _ => {}
             }
         }
+        None
     }
 }
 
@@ -209,6 +222,10 @@ fn frames_of_no_use() {
             attack(frame(SETTINGS, 0, 0, b"").repeat(101)),
             attack(frame(PRIORITY, 0, 5, &[0, 0, 0, 0, 1]).repeat(101)),
             attack(frame(0x77, 0, 0, b"anything").repeat(101)),
+            // The first acknowledges our settings.
+            attack(frame(SETTINGS, ACK, 0, b"").repeat(102)),
+            attack(frame(PING, ACK, 0, b"abcdefgh").repeat(101)),
+            attack(frame(GOAWAY, 0, 0, &[0; 8]).repeat(102)),
             attack([open(1), empty].concat()),
             attack([get(1), reset(1), reset(1).repeat(101)].concat()),
         ],
@@ -232,15 +249,31 @@ fn frames_that_are_counted_by_themselves() {
                 reason: "TooManyUpdates",
                 log: "client sent too many WINDOW_UPDATE frames",
             },
-            Attack {
-                bytes: frame(SETTINGS, ACK, 0, b"").repeat(950_000),
-                code: 0,
-                reason: "Flood",
-                log: "http2 flood detected",
-            },
         ],
         "",
     );
+}
+
+/// What no other limit covers: PINGs whose answers are read.
+#[test]
+fn bytes_without_payload() {
+    let server = Server::start(&format!("server {{ {SERVER} }}"));
+    let mut attacker = Attacker::of(&server, b"");
+    let pings = frame(PING, 0, 0, b"abcdefgh").repeat(900);
+    let mut told = None;
+    for _ in 0..600 {
+        attacker.0.send(&pings);
+        told = attacker.told_among(900);
+        if told.is_some() {
+            break;
+        }
+    }
+    assert_eq!(told, Some(Told::GoAway(0)));
+    server.wait_for("http2 flood detected", "the log");
+    assert_eq!(goaways(&server, "Flood"), 1.0);
+    let mut normal = server.connect_http2();
+    let beside = normal.get("/ret");
+    assert_eq!(normal.reply(beside).text(), "ok");
 }
 
 /// A field that takes 4000 bytes of the dynamic table, and `count` bytes that each repeat it (CVE-2026-49975).
@@ -302,6 +335,77 @@ fn many_fields_are_refused_with_their_request() {
     server.wait_for("client sent too many header lines", "the fields");
     let few = client.begin("GET", "/ret", &fields[..5], true);
     assert_eq!(client.reply(few).text(), "ok");
+}
+
+/// Bytes of anonymous memory of the worker, read by a request to it.
+fn resident(pid: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    let status = status.expect("it lives");
+    let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|it| it.split_whitespace().next()?.parse::<usize>().ok());
+    kib.expect("RssAnon in KiB") << 10
+}
+
+/// A stream that waits for its window holds no buffer of its file.
+#[test]
+fn files_on_streams_whose_windows_stay_closed() {
+    let pid = "location = /pid { return 200 $pid; }";
+    let server = Server::start(&format!("server {{ {SERVER} {pid} }}"));
+    server.file("large", vec![1; 1 << 20]);
+    let pid = server.get("/pid").text();
+    let flags = END_STREAM | END_HEADERS;
+    let large = |id| frame(HEADERS, flags, id, &block("GET", "/large"));
+    // SETTINGS_INITIAL_WINDOW_SIZE.
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
+    let bytes = [settings, streams(100, large)].concat();
+    let mut begun = Attacker::of(&server, &bytes);
+    begun.0.read(4096);
+    let before = resident(&pid);
+    let attackers: Vec<_> = (0..10)
+        .map(|_| {
+            let mut attacker = Attacker::of(&server, &bytes);
+            // Heads, and a byte of each.
+            attacker.0.read(4096);
+            attacker
+        })
+        .collect();
+    let mut normal = server.connect_http2();
+    let beside = normal.get("/ret");
+    assert_eq!(normal.reply(beside).text(), "ok");
+    let each = resident(&pid).saturating_sub(before) / 1000;
+    assert!(each < 20_000, "{each} bytes for each stream");
+    drop(attackers);
+}
+
+/// Heads that are large behind the decoder are kept by a window that stays closed: as many as 32 of the largest.
+#[test]
+fn large_heads_of_streams_that_stay() {
+    let server = Server::start(&format!("server {{ {SERVER} send_timeout 1s; }}"));
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let flags = END_STREAM | END_HEADERS;
+    // The second field is repeated, and was told with the first request.
+    let again = |id| frame(HEADERS, flags, id, &bomb(6));
+    let mut attacker = Attacker::of(&server, &[settings, streams(50, again)].concat());
+    let Told::Reset(first, 7) = attacker.told() else {
+        panic!("a stream that was refused");
+    };
+    assert!((65..85).contains(&first), "{first}");
+    server.wait_for(
+        "client sent too large headers on concurrent streams, stream",
+        "the log",
+    );
+    assert!(resets(&server, "refused") >= 1.0);
+    let mut normal = server.connect_http2();
+    let beside = normal.get("/ret");
+    assert_eq!(normal.reply(beside).text(), "ok");
+    let answered =
+        std::iter::repeat_with(|| attacker.told()).find(|told| *told == Told::Reset(1, 1));
+    assert!(
+        answered.is_some(),
+        "the window stays closed for send_timeout"
+    );
+    attacker.0.send(get(1001));
+    server.wait_for("while sending", "the log");
 }
 
 /// Neither a half block nor a half frame is waited for longer than for a head.

@@ -2,6 +2,7 @@
 
 use blackbox::tls::{Certificate, TlsClient};
 use blackbox::{Exposition, Server, Site, is_nginx};
+use std::io::{Read as _, Write as _};
 
 const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
 
@@ -192,6 +193,54 @@ fn sessions_are_taken_up_also_after_a_reload() {
     }
 }
 
+/// Work that a client asks for without sending anything ends its connection, and so does what is no record; both are
+/// counted and logged.
+#[test]
+fn floods_behind_a_handshake_end_the_connection() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE}
+             location / {{ return 200 ok; }} location = /metrics {{ metrics; }} }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    let client = TlsClient::new(None);
+    let faults = |cause: &str| {
+        let seen = client.get(port, "a.example", "/metrics").unwrap();
+        let page = Exposition::read(&seen.reply.text(), false);
+        let name = format!("freewheel_tls_faults_total{{cause=\"{cause}\"}}");
+        page.get(&name).unwrap_or_default()
+    };
+    for (cause, log) in [
+        ("flood", "too many key updates"),
+        ("malformed", "bad record type"),
+    ] {
+        let mut stream = client.connect(port, "a.example").unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = [0; 1];
+        stream.read_exact(&mut answer).unwrap();
+        match cause {
+            "flood" => {
+                for _ in 0..40 {
+                    stream.conn.refresh_traffic_keys().unwrap();
+                }
+                // It may be closed before all of them were sent.
+                let _ = stream.flush();
+            }
+            _ => stream.sock.write_all(&[0xee; 100]).unwrap(),
+        }
+        server.wait_for(log, cause);
+        server.wait_for("while reading client request", cause);
+        let end = std::iter::repeat_with(|| stream.read(&mut [0; 4096]));
+        assert!(end.take(100).any(|read| !matches!(read, Ok(1..))));
+        assert_eq!(faults(cause), 1.0, "{cause}");
+        let seen = client.get(port, "a.example", "/").unwrap();
+        assert_eq!(seen.reply.status, 200, "a normal client beside it");
+    }
+}
+
 #[test]
 fn keys_are_changed_by_a_reload() {
     let (site, a, b) = site();
@@ -204,6 +253,38 @@ fn keys_are_changed_by_a_reload() {
     assert!(seen().is_shown(&a));
     server.reload(&http);
     assert!(seen().is_shown(&b));
+}
+
+#[test]
+fn watched_certificates_are_taken_without_a_reload() {
+    let (site, a, b) = site();
+    let http = format!(
+        "ssl_certificate_watch on;
+         server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 $pid; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let port = server.site().port(0);
+    let seen = || client.get(port, "a.example", "/").unwrap();
+    let begun = seen();
+    assert!(begun.is_shown(&a));
+    let mut kept = client.connect(port, "a.example").unwrap();
+    let ask = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    kept.write_all(ask).unwrap();
+    assert!(kept.read(&mut [0; 4096]).unwrap() > 0);
+    // A certificate without its key is not taken.
+    server.site().secret("a.crt", &b.certificate);
+    server.wait_for("has changed and is not used, the old one stays", "the log");
+    assert!(seen().is_shown(&a));
+    server.site().secret("a.key", &b.key);
+    server.wait_for("is served now", "the log");
+    let changed = seen();
+    assert!(changed.is_shown(&b));
+    assert_eq!(changed.reply.text(), begun.reply.text(), "the same process");
+    kept.write_all(ask).unwrap();
+    assert!(kept.read(&mut [0; 4096]).unwrap() > 0, "it goes on");
+    let lines = server.error_log();
+    assert_eq!(lines.matches("the old one stays").count(), 1, "{lines}");
 }
 
 #[test]

@@ -146,6 +146,11 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.is_cut_off())
     }
 
+    /// What of the peer's ended the connection, where records of TLS did.
+    pub fn tls_fault(&self) -> Option<tls::Cause> {
+        self.tls.as_ref().and_then(|tls| tls.fault())
+    }
+
     /// Ready when a read may find something (or the end). Wakes only the task that called last.
     #[inline]
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -103,6 +103,8 @@ struct State {
     /// Whether the peer's end came without close_notify.
     is_cut_off: bool,
     is_broken_off: bool,
+    /// What of the peer's ended the connection.
+    fault: Option<tls::Cause>,
     charge: Charge,
 }
 
@@ -153,6 +155,7 @@ impl TlsLayer {
                 is_closed: false,
                 is_cut_off: false,
                 is_broken_off: false,
+                fault: None,
                 charge: charge(Holder::Tls, CONNECTION_BYTES),
             }),
         }
@@ -168,6 +171,11 @@ impl TlsLayer {
     /// Whether the peer's end came without close_notify.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.state.borrow().is_cut_off
+    }
+
+    /// What of the peer's ended the connection, where records did.
+    pub(crate) fn fault(&self) -> Option<tls::Cause> {
+        self.state.borrow().fault
     }
 
     /// As [`Socket::try_read`], of opened bytes.
@@ -302,8 +310,10 @@ impl State {
         let mut replies = Vec::new();
         let opened = self.traffic.open(&mut buffer[..filled], &mut replies);
         self.reply(socket, &replies);
-        let opened =
-            opened.map_err(|failure| io::Error::new(io::ErrorKind::InvalidData, failure))?;
+        let opened = opened.map_err(|failure| {
+            self.fault = Some(failure.cause);
+            io::Error::new(io::ErrorKind::InvalidData, failure)
+        })?;
         let mut left = buffer[opened.consumed..filled].to_vec();
         left.append(&mut rest);
         self.incomplete = left;

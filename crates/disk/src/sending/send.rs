@@ -154,7 +154,7 @@ impl<S: Sink> FileSending<'_, S> {
                 Residency::Fleeting if self.straight => self.copy_at_once(until).await?,
                 Residency::Present | Residency::Fleeting => {
                     self.fill_ahead();
-                    self.copy_once(until).await?;
+                    self.copy_at_once(until).await?;
                 }
                 Residency::Absent if self.streams() => self.stream().await?,
                 Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
@@ -434,9 +434,13 @@ impl<S: Sink> FileSending<'_, S> {
     }
 
     /// Sends from a buffer what the socket takes at once: a read notices an evicted page where `sendfile` would wait
-    /// for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket.
+    /// for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket, of which a
+    /// client may have many (the streams of HTTP/2).
     async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
-        let (len, sink) = (self.buffer_len(until), self.sink);
+        let (len, sink) = (self.buffer_len(until).min(self.sink.room()), self.sink);
+        if len == 0 {
+            return self.wait_for_socket().await;
+        }
         let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
             (sink.try_write(bytes), bytes.len())
         });
@@ -452,7 +456,8 @@ impl<S: Sink> FileSending<'_, S> {
         };
         self.moved(sent).await;
         match sent < all {
-            true => self.until_writable().await,
+            true if sink.socket().is_some() => self.until_writable().await,
+            true => self.wait_for_socket().await,
             false => Ok(()),
         }
     }

@@ -18,6 +18,11 @@ pub trait Sink {
     /// Those of the operation.
     fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
 
+    /// At most this many bytes are taken by the next write, as far as that is known: no more are read for it.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
     /// Writes as many of these bytes as the socket takes now.
     ///
     /// # Errors

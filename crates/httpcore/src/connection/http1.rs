@@ -46,14 +46,14 @@ pub(super) fn run<R: Responder>(
             && let Some(open) = &mut link
             && !Box::pin(proxy_protocol::read(open, client)).await
         {
-            return close(seat, link);
+            return close(client, seat, link);
         }
         // Boxed: an open connection does not keep its room.
         if tls_handshake::is_due(client)
             && let Some(open) = &mut link
             && !Box::pin(tls_handshake::run(open, client)).await
         {
-            return close(seat, link);
+            return close(client, seat, link);
         }
         if http2::may_come(client)
             && let Some(open) = link.take()
@@ -63,7 +63,7 @@ pub(super) fn run<R: Responder>(
                 Spoken::Http2(open) => {
                     return Box::pin(http2::run::<R>(client, seat, open)).await;
                 }
-                Spoken::Nothing(open) => return close(seat, Some(open)),
+                Spoken::Nothing(open) => return close(client, seat, Some(open)),
             }
         }
         let mut keepalive = None;
@@ -78,13 +78,16 @@ pub(super) fn run<R: Responder>(
                 break;
             }
         }
-        close(seat, link);
+        close(client, seat, link);
     }
 }
 
 /// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
 /// another loop.
-fn close(seat: Seat, link: Option<Link>) {
+fn close(client: &Client, seat: Seat, link: Option<Link>) {
+    if let Some(link) = &link {
+        tls_handshake::count_fault(client, &link.wire.stream);
+    }
     drop(seat);
     if let Some(link) = &link {
         link.wire.stream.close_notify();

@@ -61,6 +61,14 @@ pub fn may_accept(http: &HttpLoop, address: &runtime::listen::Address) -> bool {
     entry.is_none_or(|entry| !listens.entries()[entry].protocols.has_ssl)
 }
 
+/// Counts what of the client's ended a connection behind its handshake.
+pub fn count_fault(client: &Client, stream: &wire::Stream) {
+    if let Some(cause) = stream.tls_fault() {
+        let counters = client.loop_.figures.of::<HandshakeCounters>();
+        counters.count_fault(cause.into());
+    }
+}
+
 /// Runs the handshake; `false`: the connection is over. A request in clear is left to be read.
 pub async fn run(link: &mut Link, client: &Client) -> bool {
     let Link { wire, place } = link;

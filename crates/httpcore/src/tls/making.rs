@@ -25,7 +25,7 @@ use tls::x509::time;
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::full_name;
 use super::named_certificates::NamedCertificates;
-use super::server_tls::ServerTls;
+use super::server_tls::{ServerTls, WatchedPair};
 use super::values::{OwnCache, SharedZone};
 use super::zones;
 
@@ -91,6 +91,7 @@ impl<'a> Making<'a> {
             named: None,
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,
+            watched: Vec::new(),
         };
         if settings.ssl_certificate.is_empty() {
             let is_any = made.rejects || made.verify != VerifyClient::Off;
@@ -102,8 +103,13 @@ impl<'a> Making<'a> {
         };
         let server = Server::new(options).map_err(|error| at(settings, &error))?;
         self.warn_of_groups(settings, &server, scope);
+        let watched = match named {
+            Some(_) => Vec::new(),
+            None => self.watched(settings),
+        };
         Ok(Some(ServerTls {
             handshakes: Some(Arc::new(server)),
+            watched,
             named: named.map(Arc::new),
             ..made
         }))
@@ -313,6 +319,23 @@ impl<'a> Making<'a> {
         let pair = Arc::new(keys::pair(&certificate, &key, passwords, self.file)?);
         self.pairs.insert(names, Arc::clone(&pair));
         Ok(pair)
+    }
+
+    /// The certificates that are taken when they change; those that variables name are read in each handshake.
+    fn watched(&self, settings: &TlsSettings) -> Vec<Arc<WatchedPair>> {
+        if !settings.ssl_certificate_watch {
+            return Vec::new();
+        }
+        let file = settings.ssl_password_file.as_ref();
+        let passwords = file.map(|file| self.name(&file.value.0));
+        let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
+        let pairs = certificates.iter().zip(keys.iter());
+        let pairs = pairs.map(|(certificate, key)| WatchedPair {
+            certificate: self.name(certificate.value.source()),
+            key: self.name(key.value.source()),
+            passwords: passwords.clone(),
+        });
+        pairs.map(Arc::new).collect()
     }
 
     fn passwords(&self, settings: &TlsSettings) -> Result<Vec<Password>, Error> {

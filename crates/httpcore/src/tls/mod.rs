@@ -17,4 +17,4 @@ pub use directives::TlsSettings;
 pub use files::full_name;
 pub use making::Making;
 pub use named_certificates::NamedCertificates;
-pub use server_tls::ServerTls;
+pub use server_tls::{ServerTls, WatchedPair};

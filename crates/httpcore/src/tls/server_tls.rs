@@ -18,6 +18,19 @@ pub struct ServerTls {
     pub rejects: bool,
     /// `ssl_verify_client`: whether its requests need a client's certificate.
     pub verify: VerifyClient,
+    /// Its certificates that are taken when they change (`ssl_certificate_watch`).
+    pub watched: Vec<Arc<WatchedPair>>,
+}
+
+/// A certificate and its key, by the full names of their files, or as text (`data:`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchedPair {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    /// The file with passwords of the key.
+    pub passwords: Option<String>,
 }
 
 impl ServerTls {

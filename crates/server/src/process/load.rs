@@ -3,6 +3,7 @@
 //! Not here: sockets, files of logs. Invariant: master and worker load in the same way, the master from the file
 //! system, the worker from the bundle's texts.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::settings::build::Surroundings;
 use crate::settings::circumstances::Circumstances;
 use httpcore::handler::Modules;
 use httpcore::settings::Settings;
+use httpcore::tls::WatchedPair;
 
 /// The place of a configuration, and the additions of the command line.
 #[derive(Debug, Clone)]
@@ -56,6 +58,8 @@ pub struct Kept {
     pub circumstances: Circumstances,
     /// The settings of the loops, where they run in this process (`master_process off`).
     pub settings: Option<Arc<Settings>>,
+    /// Certificates that are taken when they change (`ssl_certificate_watch`), each once.
+    pub watched: Vec<Arc<WatchedPair>>,
 }
 
 impl Loaded {
@@ -66,9 +70,18 @@ impl Loaded {
             main: self.main,
             texts: self.tree.recorded(),
             circumstances: self.circumstances,
+            watched: watched(&self.settings),
             settings: is_single.then_some(self.settings),
         }
     }
+}
+
+/// The pairs that a configuration has watched, each once.
+fn watched(settings: &Settings) -> Vec<Arc<WatchedPair>> {
+    let servers = settings.servers.iter();
+    let pairs = servers.filter_map(|server| server.tls.as_ref());
+    let pairs: BTreeSet<_> = pairs.flat_map(|tls| tls.watched.iter().cloned()).collect();
+    pairs.into_iter().collect()
 }
 
 /// The reasons why a configuration cannot be served.

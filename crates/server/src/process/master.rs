@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
+use super::certificate_watch::CertificateWatch;
 use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
@@ -77,6 +78,8 @@ pub(crate) struct Master {
     /// A reload in progress; the worker that is to serve it.
     pub(super) pending: Option<Candidate>,
     pub(super) is_reload_wanted: bool,
+    /// Certificates that are taken when they change.
+    pub(super) watch: CertificateWatch,
     /// Whether logs must be reopened once more when no bundle is on its way to a worker.
     is_reopen_wanted: bool,
     pub(super) workers: Vec<Worker>,
@@ -140,6 +143,7 @@ impl Master {
             pid_file: None,
             pending: None,
             is_reload_wanted: false,
+            watch: CertificateWatch::default(),
             is_reopen_wanted: false,
             workers: Vec::new(),
             purpose: Purpose::Serving,
@@ -198,6 +202,7 @@ impl Master {
             if std::mem::take(&mut self.is_reload_wanted) {
                 self.reload();
             }
+            self.watch_certificates();
         }
     }
 
@@ -215,7 +220,8 @@ impl Master {
             } => Some(since + TERM_PATIENCE),
             _ => self.start_at,
         };
-        let until = until.into_iter().chain(self.dismiss_at).min();
+        let until = until.into_iter().chain(self.dismiss_at);
+        let until = until.chain(self.watch.due()).min();
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let _ = poll(&mut events, timeout.as_ref());

@@ -4,12 +4,13 @@
 //!   process.
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`) and runs the loops.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
-//! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`: one thing each.
+//! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
 //!
 //! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
 //! thread; the worker learns everything from the master's bundle and opens no configuration itself.
 
 pub(crate) mod bundle;
+pub(crate) mod certificate_watch;
 pub(crate) mod directives;
 pub(crate) mod directories;
 pub(crate) mod frame;

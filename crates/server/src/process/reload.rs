@@ -101,7 +101,7 @@ impl Master {
     }
 
     /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
-    fn send(&mut self, next: Candidate, begun_ns: u64) {
+    pub(super) fn send(&mut self, next: Candidate, begun_ns: u64) {
         let bundle = next.bundle(&self.options, begun_ns);
         let serving = self
             .workers

@@ -99,11 +99,15 @@ fn number_of(error: &io::Error) -> i32 {
         .unwrap_or_else(|| by_kind.raw_os_error())
 }
 
+/// The bytes of a file as it is now.
+///
+/// # Errors
+/// As [`NamedFiles::read`].
 #[expect(
     clippy::disallowed_methods,
     reason = "only the master reads these files, and it runs no loop; a worker knows them all"
 )]
-fn from_disk(path: &str) -> io::Result<Arc<[u8]>> {
+pub(crate) fn from_disk(path: &str) -> io::Result<Arc<[u8]>> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path)?;
     file.take(NAMED_FILE_BYTES_MAX + 1)

@@ -114,6 +114,7 @@ reasons! {
     InterimEnd PROTOCOL_ERROR "ended a stream with an interim response"
     TooManyStreams REFUSED_STREAM "exceeded the number of concurrent streams"
     TooManyAtOnce REFUSED_STREAM "sent too many streams at once"
+    TooManyHeads REFUSED_STREAM "sent too large headers on concurrent streams"
     TooManyRefused NO_ERROR "sent too many refused streams"
     TooManyResets ENHANCE_YOUR_CALM "had too many streams reset"
     TooManyGlitches ENHANCE_YOUR_CALM "sent too many frames without use"

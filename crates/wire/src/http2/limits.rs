@@ -10,11 +10,16 @@ pub const PERIOD_MS: u64 = 10_000;
 /// Maximum number of streams in a period that are reset before they are answered, by the peer (CVE-2023-44487) or for
 /// its faults (CVE-2025-8671).
 pub const RESETS_MAX: u32 = 100;
-/// Maximum number of frames in a period that are valid and of no use: PRIORITY, SETTINGS, empty DATA, frames on closed
-/// streams.
+/// Maximum number of frames in a period that are valid and of no use: PRIORITY, SETTINGS, empty DATA, answers to
+/// nothing, frames on closed streams.
 pub const GLITCHES_MAX: u32 = 100;
 /// Minimum of the maximum number of refused streams in a connection's life (nginx).
 pub const REFUSED_MIN: u32 = 100;
+/// Maximum memory of the heads of a connection's live streams, in heads of the size that one may have: 128 of them would be
+/// held by a client that takes no response (CVE-2026-49975).
+pub const HEADS_MAX: usize = 32;
+/// The same while memory is scarce.
+pub const HEADS_MIN: usize = 4;
 /// Maximum number of CONTINUATION frames of a header block.
 pub const CONTINUATIONS_MAX: u32 = 64;
 /// Maximum number of WINDOW_UPDATE frames beside those that were earned.

@@ -62,6 +62,15 @@ const UPGRADING: &[u8] = b"GET";
 /// What a server of WebSocket wants to see. The answer to it proves that the server speaks WebSocket, which a client of
 /// HTTP/2 does not ask for (RFC 8441, 5).
 const WEBSOCKET_KEY: (&[u8], &[u8]) = (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ==");
+impl DecodedRequest {
+    /// The head, as far as it could be read.
+    pub(super) fn head(&self) -> &RequestHead {
+        match self {
+            DecodedRequest::Head(head, _) => head,
+            DecodedRequest::Refused(refusal, _) => &refusal.head,
+        }
+    }
+}
 
 /// The parts of a request that are not in its fields, and the options that they are judged by.
 #[derive(Clone, Copy, Debug)]

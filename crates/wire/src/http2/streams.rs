@@ -11,6 +11,10 @@ use super::priority::SLOTS_MAX;
 const CLOSED_MAX: usize = SLOTS_MAX;
 /// Number of places in the table that finds slots by stream identifiers.
 const HINTS: usize = 2 * SLOTS_MAX;
+/// Number of slots from which on that table is kept: fewer are looked through.
+const HINTED_MIN: usize = 8;
+/// Set in the identifier of a closed stream that we have reset.
+const BY_US: u32 = 1 << 31;
 
 /// A live stream, for the caller to keep: the identifier, and the slot, which no other live stream has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +72,8 @@ pub(super) struct Stream {
     pub(super) reset_after: Option<ErrorCode>,
     /// Whether a response has no body, whatever its length (to HEAD).
     pub(super) is_head_request: bool,
+    /// Bytes of memory of its request's head.
+    pub(super) head: u32,
 }
 
 /// How a stream was closed.
@@ -80,30 +86,17 @@ pub(super) enum Closed {
 }
 
 /// The slots.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Option<Stream>>,
     /// Slots that are free, the last one used first.
     free: Vec<u8>,
-    /// A slot for each identifier, as a first guess.
-    hints: [u8; HINTS],
-    /// The streams closed last, as a ring.
-    closed: [(u32, Closed); CLOSED_MAX],
+    /// A slot for each identifier, as a first guess; empty for few slots.
+    hints: Vec<u8>,
+    /// The streams closed last, as a ring, with [`BY_US`].
+    closed: Vec<u32>,
     closed_next: usize,
     live: usize,
-}
-
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams {
-            slots: Vec::new(),
-            free: Vec::new(),
-            hints: [0; HINTS],
-            closed: [(0, Closed::ByUs); CLOSED_MAX],
-            closed_next: 0,
-            live: 0,
-        }
-    }
 }
 
 fn hint(id: u32) -> usize {
@@ -127,7 +120,12 @@ impl Streams {
             None => return None,
         };
         self.slots[slot] = Some(stream);
-        self.hints[hint(stream.id)] = slot as u8;
+        if slot >= HINTED_MIN && self.hints.is_empty() {
+            self.hints.resize(HINTS, 0);
+        }
+        if let Some(guess) = self.hints.get_mut(hint(stream.id)) {
+            *guess = slot as u8;
+        }
         self.live += 1;
         Some(StreamKey {
             id: stream.id,
@@ -139,10 +137,11 @@ impl Streams {
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<StreamKey> {
         let is_it = |slot: &Option<Stream>| slot.is_some_and(|stream| stream.id == id);
-        let guess = usize::from(self.hints[hint(id)]);
-        let slot = match self.slots.get(guess).is_some_and(is_it) {
-            true => guess,
-            false => self.slots.iter().position(is_it)?,
+        let guess = self.hints.get(hint(id)).copied().map(usize::from);
+        let guess = guess.filter(|slot| self.slots.get(*slot).is_some_and(is_it));
+        let slot = match guess {
+            Some(slot) => slot,
+            None => self.slots.iter().position(is_it)?,
         };
         Some(StreamKey {
             id,
@@ -182,14 +181,32 @@ impl Streams {
 
     /// Remembers how a stream was closed.
     pub(super) fn remember(&mut self, id: u32, closed: Closed) {
-        self.closed[self.closed_next] = (id, closed);
+        let entry = match closed {
+            Closed::ByPeer => id,
+            Closed::ByUs => id | BY_US,
+        };
+        if self.closed.len() < CLOSED_MAX {
+            return self.closed.push(entry);
+        }
+        self.closed[self.closed_next] = entry;
         self.closed_next = (self.closed_next + 1) % CLOSED_MAX;
     }
 
     /// How a stream was closed, if that was not long ago.
     pub(super) fn closed(&self, id: u32) -> Option<Closed> {
         let mut closed = self.closed.iter();
-        closed.find(|entry| entry.0 == id).map(|entry| entry.1)
+        let entry = closed.find(|entry| **entry & !BY_US == id)?;
+        match entry & BY_US {
+            0 => Some(Closed::ByPeer),
+            _ => Some(Closed::ByUs),
+        }
+    }
+
+    /// Frees the memory of slots where no stream lives.
+    pub(super) fn release(&mut self) {
+        if self.live == 0 {
+            (self.slots, self.free, self.hints) = Default::default();
+        }
     }
 
     /// Every live stream.
@@ -218,6 +235,7 @@ mod tests {
             sink: Sink::Caller,
             reset_after: None,
             is_head_request: false,
+            head: 0,
         }
     }
 

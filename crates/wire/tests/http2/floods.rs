@@ -73,6 +73,34 @@ fn refused_streams() {
     assert_eq!(outcome, (101, closed("TooManyRefused")));
 }
 
+/// CVE-2026-49975: heads that are large behind the decoder, on streams that do not end.
+#[test]
+fn heads_of_live_streams() {
+    let mut peer = Peer::server();
+    let long = "y".repeat(4000);
+    let mut block = fields(&[(":method", "GET"), (":scheme", "http"), (":path", "/")]);
+    // Literal with incremental indexing and a new name; the length of the value in three bytes.
+    block.extend(b"\x40\x01x\x7f\xa1\x1e");
+    block.extend(long.as_bytes());
+    let again = [block.as_slice(), &[0xbe; 6]].concat();
+    let mut open = |n: u32| peer.give(&frame(1, WHOLE, 2 * n + 1, &again));
+    let mut refused = None;
+    for n in 0..100 {
+        let events = open(n);
+        if events[0].contains("unopened") {
+            refused = Some((n, events[0].clone()));
+            break;
+        }
+    }
+    let (count, event) = refused.expect("a limit");
+    // A head has at most 32 KiB, and these have 28.
+    assert!((32..40).contains(&count), "{count}");
+    assert_eq!(event, format!("{} unopened TooManyHeads", 2 * count + 1));
+    peer.give(&rst(1));
+    let small = peer.give(&get(1001));
+    assert_eq!(small, ["1001 GET / HTTP/2.0 end"], "one has ended");
+}
+
 #[test]
 fn streams_in_one_turn_and_in_one_read() {
     let mut session = Session::server(SessionConfig::default());
@@ -162,6 +190,20 @@ fn continuations() {
 }
 
 #[test]
+fn answers_to_nothing() {
+    for (answer, most) in [
+        (frame(4, ACK, 0, b""), 99),
+        (frame(6, ACK, 0, &[0; 8]), 99),
+        // A client may say twice that it goes.
+        (frame(7, 0, 0, &[0; 8]), 100),
+    ] {
+        // The client's SETTINGS count, too.
+        let outcome = times(Peer::server(), true, |_| answer.clone());
+        assert_eq!(outcome, (most, closed("TooManyGlitches")));
+    }
+}
+
+#[test]
 fn window_updates() {
     let outcome = times(Peer::server(), true, |_| window_update(0, 1));
     assert_eq!(outcome, (100, closed("TooManyUpdates")));
@@ -173,7 +215,7 @@ fn bytes_without_payload() {
     peer.now = 0;
     // A PING is answered, read, and no glitch.
     let mut pings = Vec::new();
-    (0..1000).for_each(|_| pings.extend(frame(6, ACK, 0, &[0; 8])));
+    (0..1000).for_each(|_| pings.extend(frame(6, 0, 0, &[0; 8])));
     let (count, reason) = times(peer, true, |_| pings.clone());
     assert_eq!(reason, closed("Flood"));
     assert_eq!(u64::from(count), (8 << 20) / 17_000);

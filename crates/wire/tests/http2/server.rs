@@ -272,9 +272,8 @@ fn a_graceful_end_takes_what_is_on_its_way() {
         frame(6, ACK, 0, b"\0goaway\0"),
     ]
     .concat();
-    assert_eq!(
-        peer.give(&late),
-        ["pong"],
+    assert!(
+        peer.give(&late).is_empty(),
         "a stream behind the end is ignored"
     );
     assert!(!peer.session.is_done());

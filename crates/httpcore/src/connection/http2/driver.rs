@@ -14,6 +14,7 @@ use wire::http2::{Reason, SessionConfig};
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
+use crate::connection::tls_handshake;
 use crate::http_loop::generation::Generation;
 use crate::responder::Responder;
 use crate::settings::connections::Lingering;
@@ -92,6 +93,7 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
     if finish == Finish::Orderly && lingers(client) {
         driver.linger().await;
     }
+    tls_handshake::count_fault(client, &connection.stream);
     drop(seat);
     connection.stream.close_notify();
     let _ = connection.stream.shutdown_write();
@@ -473,8 +475,7 @@ impl<'a> Driver<'a> {
     fn enter_idle(&mut self) -> Idle<'a> {
         self.unread.shrink_to_fit();
         self.generation = None;
-        self.connection
-            .with_session(|session| session.release_buffers());
+        self.connection.release_buffers();
         self.connection
             .place
             .enter(match self.client.requests.get() {

@@ -27,7 +27,7 @@ const MISDIRECTED: u16 = 421;
 pub(super) enum Pause {
     /// The rest is the beginning of a frame.
     Partial,
-    /// As many requests were begun as may be in one turn.
+    /// As many requests were begun as may be in one turn, or it is over.
     Turn,
     /// The connection is broken.
     Broken,
@@ -70,6 +70,7 @@ impl Input<'_> {
                 Event::Partial => return (used, Pause::Partial),
                 Event::TurnEnds => return (used, Pause::Turn),
                 Event::Request(key, head, is_whole) => {
+                    wire::turn::spend(head.bytes.len());
                     self.connection.open(key, is_whole);
                     let server = self.server(head.host().is_some(), chosen.take());
                     let start = self.start(key, server);
@@ -82,6 +83,7 @@ impl Input<'_> {
                     });
                 }
                 Event::Refused(key, refusal, reason) => {
+                    wire::turn::spend(refusal.head.bytes.len());
                     // It is reset behind its answer.
                     let is_reset = reason.is_malformed();
                     self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
@@ -89,7 +91,11 @@ impl Input<'_> {
                     let opened = self.refused(key, refusal, chosen.take());
                     self.opened.push(opened);
                 }
-                Event::Unopened(id, reason) => self.unopened(id, reason),
+                Event::Unopened(id, reason) => {
+                    // Its head was decoded, however large.
+                    wire::turn::spend_time();
+                    self.unopened(id, reason);
+                }
                 Event::Data(key, data, is_last) => {
                     wire::turn::spend(data.len());
                     self.connection.take_data(key, data, is_last);
@@ -107,6 +113,9 @@ impl Input<'_> {
                     return (used, Pause::Broken);
                 }
                 Event::Response(..) | Event::GoAway(..) | Event::Pong(_) => {}
+            }
+            if used < bytes.len() && !wire::turn::may_go_on() {
+                return (used, Pause::Turn);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How handshakes ended, counted, and how long their work took.
+//! How handshakes ended, counted, and how long their work took; what ended connections behind them.
 
 use disk::metrics::{Histogram, Number};
 use runtime::timing::counters::{COUNTERS, sums};
@@ -59,6 +59,31 @@ const SUITES: [u16; 9] = [
     0x1301, 0x1302, 0x1303, 0xc02b, 0xc02c, 0xcca9, 0xc02f, 0xc030, 0xcca8,
 ];
 
+label_values! {
+    /// What of a client's ended a connection behind its handshake.
+    pub(super) enum Fault {
+        /// The client said no.
+        Alert = "alert",
+        /// Records that are broken, or that may not come.
+        Malformed = "malformed",
+        /// Empty records, updates of keys, renegotiations, one after the other.
+        Flood = "flood",
+        /// The library failed.
+        Library = "library",
+    }
+}
+
+impl From<Cause> for Fault {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Alert | Cause::Closed | Cause::Rejected => Self::Alert,
+            Cause::Malformed | Cause::PlainHttp | Cause::NothingInCommon => Self::Malformed,
+            Cause::Flood => Self::Flood,
+            Cause::Library => Self::Library,
+        }
+    }
+}
+
 /// The counters of one loop.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeCounters {
@@ -66,6 +91,7 @@ pub(super) struct HandshakeCounters {
     /// Connections, by the place of their suite in [`SUITES`].
     suites: [Number; SUITES.len()],
     early: [Number; 1],
+    faults: [Number; Fault::ALL.len()],
     steps: Histogram,
 }
 
@@ -84,6 +110,10 @@ impl HandshakeCounters {
         self.early[0].add(u64::from(is_early));
     }
 
+    pub(super) fn count_fault(&self, fault: Fault) {
+        self.faults[fault as usize].add(1);
+    }
+
     /// Records the time of a step in nanoseconds.
     pub(super) fn took(&self, ns: u64) {
         self.steps.record(ns);
@@ -96,6 +126,7 @@ families! {
     HANDSHAKES Counter "freewheel_tls_handshakes" "" ["outcome"] "Handshakes of TLS with clients, by how they ended: with new keys (full), with an old session (resumed), or why there is no connection.";
     CONNECTIONS Counter "freewheel_tls_connections" "" ["protocol", "cipher"] "Connections of clients with TLS, by version and cipher suite, in OpenSSL's words.";
     EARLY Counter "freewheel_tls_early_data_connections" "" [] "Connections whose client sent a request before the handshake was over (ssl_early_data).";
+    FAULTS Counter "freewheel_tls_faults" "" ["cause"] "Connections of clients that ended behind their handshake for what came in place of data: an alert, records that are broken or may not come (malformed), work without data, as updates of keys (flood).";
     STEPS Histogram "freewheel_tls_handshake_step_seconds" "seconds" [] "Time of a step of a handshake: until its turn, in the pool's queue, and running.";
 }
 
@@ -128,6 +159,10 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
         }
         let [early] = sums(&loops, |counters| &counters.early);
         page.whole(&EARLY, &[], early);
+        let faults = sums(&loops, |counters| &counters.faults);
+        for (fault, count) in Fault::ALL.iter().zip(faults) {
+            page.whole(&FAULTS, &[fault.name()], count);
+        }
         page.times(&STEPS, &[], loops.times(|counters| &counters.steps));
     },
 };

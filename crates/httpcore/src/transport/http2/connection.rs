@@ -94,6 +94,16 @@ impl Http2Connection {
         use_it(&mut self.state.borrow_mut().session)
     }
 
+    /// Frees what an idle connection needs not.
+    pub(crate) fn release_buffers(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.session.release_buffers();
+        let is_free = |slot: &Slot| slot.key.is_none() && slot.waker.is_none();
+        if state.slots.iter().all(is_free) {
+            state.slots = Vec::new();
+        }
+    }
+
     /// Counts the memory of the connection.
     pub(crate) fn count(&self) {
         let state = &mut *self.state.borrow_mut();
@@ -307,6 +317,18 @@ impl Http2Connection {
             return Ok((0, 0));
         }
         self.send(|session| session.data_in_frames(key, data, is_last, frame_max))
+    }
+
+    /// Number of bytes of data that a stream may send now. Where it is closed there is no limit, so that the next write
+    /// finds out.
+    pub(super) fn room(&self, key: StreamKey) -> usize {
+        if self.is_gone(key) {
+            return usize::MAX;
+        }
+        match self.has_turn(key) {
+            true => self.with_session(|session| session.sendable(key)),
+            false => 0,
+        }
     }
 
     /// Whether a stream may send something now. If not, it waits for its turn, and the task is woken then; see

@@ -523,6 +523,10 @@ impl Sink for ToStream<'_> {
         operation()
     }
 
+    fn room(&self) -> usize {
+        self.stream.connection.room(self.stream.key)
+    }
+
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         if !turn::may_go_on() {
             return Err(io::ErrorKind::WouldBlock.into());

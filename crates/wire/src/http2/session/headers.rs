@@ -3,7 +3,9 @@
 //! Invariant: every block is decoded, also those of streams that are refused or closed, so that the tables of both ends
 //! stay the same.
 
-use message::{Framing, Method, ResponseFraming};
+use disk::memory::MemoryLevel;
+use disk::memory::level::level;
+use message::{Field, Framing, Method, RequestHead, ResponseFraming};
 
 use super::receive::Outcome;
 use super::{Block, Event, GoAway, Role, Session};
@@ -11,7 +13,7 @@ use crate::http1::request_parser::Choose;
 use crate::http2::flow::{RecvWindow, SendWindow};
 use crate::http2::frame::{self, FrameHeader, flags};
 use crate::http2::hpack::{BlockLimits, HpackFault};
-use crate::http2::limits::CONTINUATIONS_MAX;
+use crate::http2::limits::{CONTINUATIONS_MAX, HEADS_MAX, HEADS_MIN};
 use crate::http2::priority::Priority;
 use crate::http2::request_head::{self, DecodedRequest, RequestContext};
 use crate::http2::response_head;
@@ -68,6 +70,15 @@ impl Session {
 
     fn block_limits(&self) -> BlockLimits {
         BlockLimits::of(&self.config.limits)
+    }
+
+    /// Bytes of memory of live streams' heads from which on no stream is opened.
+    fn heads_max(&self) -> usize {
+        let count = match level() >= MemoryLevel::Windows {
+            true => HEADS_MIN,
+            false => HEADS_MAX,
+        };
+        count.saturating_mul(self.block_limits().block_max)
     }
 
     /// Takes a whole block.
@@ -147,6 +158,9 @@ impl Session {
         if !has_room {
             return self.refuse(id, block, Reason::TooManyStreams);
         }
+        if self.heads >= self.heads_max() {
+            return self.refuse(id, block, Reason::TooManyHeads);
+        }
         let context = RequestContext {
             limits: self.config.limits,
             is_end,
@@ -157,6 +171,7 @@ impl Session {
         self.requests_in_turn += 1;
         let mut stream = self.new_stream(id, Side::Head);
         stream.remote = if is_end { Side::Ended } else { Side::Body };
+        stream.head = memory_of(request.head());
         let asked = match &request {
             DecodedRequest::Head(head, priority) => {
                 stream.length_left = match head.framing {
@@ -199,11 +214,13 @@ impl Session {
             sink: Sink::Caller,
             reset_after: None,
             is_head_request: false,
+            head: 0,
         }
     }
 
     pub(super) fn insert(&mut self, stream: Stream, priority: Priority) -> Option<StreamKey> {
         let key = self.streams.insert(stream)?;
+        self.heads += stream.head as usize;
         self.counters.opened();
         self.scheduler.open(key.slot(), priority);
         Some(key)
@@ -280,6 +297,12 @@ impl Session {
             (wrong, ..) => Ok(wrong),
         }
     }
+}
+
+/// Bytes of memory of a head.
+fn memory_of(head: &RequestHead) -> u32 {
+    let bytes = head.bytes.len() + head.fields.len() * size_of::<Field>();
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Whether the response to a method has no body.

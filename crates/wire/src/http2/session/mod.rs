@@ -180,6 +180,8 @@ pub struct Session {
     decoder: Decoder,
     encoder: Encoder,
     streams: Streams,
+    /// Bytes of memory of the heads of live streams.
+    heads: usize,
     scheduler: Scheduler,
     counters: Counters,
     send: SendWindow,
@@ -189,6 +191,10 @@ pub struct Session {
     peer: PeerSettings,
     /// The initial window of streams that the peer knows.
     window_known: u32,
+    /// Whether the peer has acknowledged our settings.
+    is_acknowledged: bool,
+    /// Number of our PINGs that were not answered.
+    pings: u32,
     block: Option<Block>,
     data: Option<DataLeft>,
     /// The highest stream that the peer opened.
@@ -247,6 +253,7 @@ impl Session {
             },
             encoder: Encoder::default(),
             streams: Streams::default(),
+            heads: 0,
             scheduler: Scheduler::default(),
             counters: Counters::default(),
             send: SendWindow::new(INITIAL_WINDOW),
@@ -254,6 +261,8 @@ impl Session {
             recv,
             peer: PeerSettings::default(),
             window_known: INITIAL_WINDOW,
+            is_acknowledged: false,
+            pings: 0,
             block: None,
             data: None,
             last_peer: 0,
@@ -376,6 +385,7 @@ impl Session {
             return;
         };
         self.scheduler.close(key.slot());
+        self.heads -= stream.head as usize;
         self.narrow(&stream);
         self.release(stream.recv.held());
     }
@@ -412,12 +422,13 @@ impl Session {
     /// Frees the memory of an idle connection that can be had again.
     pub fn release_buffers(&mut self) {
         self.output.release();
+        self.streams.release();
     }
 
-    /// Bytes of memory that the connection holds beside its streams' heads: unsent frames, and data that was received and
-    /// not taken.
+    /// Bytes of memory that the connection holds: unsent frames, heads of live streams, and data that was received and not
+    /// taken.
     pub fn held(&self) -> usize {
-        self.output.capacity() + self.recv.held()
+        self.output.capacity() + self.heads + self.recv.held()
     }
 
     /// Whether the peer's settings are known.

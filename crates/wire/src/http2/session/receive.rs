@@ -102,8 +102,15 @@ impl Session {
                 self.finish_goaway();
                 Ok(None)
             }
-            Frame::Pong(opaque) => Ok(Some(Event::Pong(opaque))),
+            Frame::Pong(opaque) if self.pings > 0 => {
+                self.pings -= 1;
+                Ok(Some(Event::Pong(opaque)))
+            }
+            Frame::Pong(_) => self.glitch(),
             Frame::GoAway(last, code) => {
+                if self.peer_goaway.is_some() {
+                    self.glitch()?;
+                }
                 let last = self.peer_goaway.map_or(last, |before| before.min(last));
                 self.peer_goaway = Some(last);
                 Ok(Some(Event::GoAway(last, code)))
@@ -177,6 +184,10 @@ impl Session {
 
     /// Our settings hold now: the peer's streams have the window that we want.
     fn settings_ack<'a>(&mut self) -> Outcome<'a> {
+        // Settings are sent once.
+        if std::mem::replace(&mut self.is_acknowledged, true) {
+            return self.glitch();
+        }
         let change = i64::from(self.config.stream_window) - i64::from(self.window_known);
         if change == 0 {
             return Ok(None);

@@ -349,6 +349,7 @@ impl Session {
 
     /// Sends PING; the answer is [`super::Event::Pong`].
     pub fn ping(&mut self, opaque: [u8; 8]) {
+        self.pings = self.pings.saturating_add(1);
         frame::write_ping(self.output.bytes(), opaque, false);
     }
 }
