@@ -232,6 +232,25 @@ fn a_client_that_cancels_cancels_upstream() {
 }
 
 #[test]
+fn a_body_that_ends_too_early_is_broken() {
+    for (pass, scheme) in [
+        ("grpc_pass", "grpc"),
+        ("proxy_http_version 2; proxy_pass", "http"),
+    ] {
+        let text = format!(
+            "server {{ listen 127.0.0.1:%PORT%; location / {{ {pass} {scheme}://%O%; }} }}"
+        );
+        let (_origin, server) = servers(WIDE, &text);
+        let reply = server.raw("GET /short HTTP/1.0\r\n\r\n");
+        assert!(reply.contains("Content-Length: 8\r\n"), "{reply}");
+        assert!(reply.ends_with("\r\n\r\npart"), "{reply}");
+        let told = "upstream sent a body of another length";
+        assert!(server.error_log().contains(told), "{}", server.error_log());
+        server.forget_log();
+    }
+}
+
+#[test]
 fn refused_streams_and_timeouts_go_to_the_next_server() {
     let second = Http2Origin::start(WIDE);
     let (first, server) = servers(

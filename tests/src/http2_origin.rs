@@ -9,6 +9,7 @@
 //! | `/large/N` | `N` bytes |
 //! | `/refused` | RST_STREAM(REFUSED_STREAM) |
 //! | `/broken` | a head, `part`, then RST_STREAM(INTERNAL_ERROR) |
+//! | `/short` | a head that announces eight bytes, `part`, and the end behind it |
 //! | `/hang` | takes the request, and answers nothing |
 //! | `/leave` | as `/unary`, and GOAWAY |
 //! | `/fields` in any case | the fields of the request, as lines |
@@ -150,14 +151,7 @@ async fn answer(
             respond.send_response(head, true)?;
         }
         "/refused" => respond.send_reset(Reason::REFUSED_STREAM),
-        "/broken" => {
-            let mut stream = respond.send_response(head(), false)?;
-            send(&mut stream, Bytes::from_static(b"part")).await?;
-            while stream.capacity() > 0 {
-                tokio::task::yield_now().await;
-            }
-            stream.send_reset(Reason::INTERNAL_ERROR);
-        }
+        "/broken" | "/short" => break_off(path, head(), respond).await?,
         "/hang" => {
             let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;
             tell(events, format!("reset {}", u32::from(reason)));
@@ -198,6 +192,27 @@ async fn answer(
             send(&mut stream, whole).await?;
             stream.send_trailers(trailers(sum))?;
         }
+    }
+    Ok(())
+}
+
+/// A part of a response.
+async fn break_off(
+    path: &str,
+    mut head: Response<()>,
+    mut respond: SendResponse<Bytes>,
+) -> Outcome {
+    if path == "/short" {
+        head.headers_mut().insert("content-length", 8.into());
+    }
+    let mut stream = respond.send_response(head, false)?;
+    send(&mut stream, Bytes::from_static(b"part")).await?;
+    while stream.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    match path {
+        "/short" => stream.send_data(Bytes::new(), true)?,
+        _ => stream.send_reset(Reason::INTERNAL_ERROR),
     }
     Ok(())
 }

@@ -264,11 +264,13 @@ impl Session {
             let glitch = self.glitch()?;
             return outcome.map(|event| event.or(glitch));
         }
+        // A stream at fault is still to be reset, and its caller told.
+        let event = outcome?;
         let sink = self.streams.get(key).map(|stream| stream.sink);
         self.remote_ended(key);
-        match (outcome, sink) {
-            (Ok(None), Some(Sink::Caller)) => Ok(Some(Event::Data(key, &[], true))),
-            (outcome, _) => outcome,
+        match (event, sink) {
+            (None, Some(Sink::Caller)) => Ok(Some(Event::Data(key, &[], true))),
+            (event, _) => Ok(event),
         }
     }
 
