@@ -85,6 +85,21 @@ fn http1_clients_get_trailers_behind_chunks() {
 }
 
 #[test]
+fn trailers_come_also_behind_a_body_of_known_length() {
+    let (_origin, server) = servers(WIDE, PLAIN);
+    let reply = post(&server, "/counted", "hello");
+    assert_eq!((reply.text().as_str(), reply.trailers.len()), ("hello", 2));
+    within(async {
+        let mut client = client(&server).await;
+        let (answer, mut body) = client.send_request(request("/counted"), false).unwrap();
+        send(&mut body, Bytes::from_static(b"hello")).await.unwrap();
+        body.send_data(Bytes::new(), true).unwrap();
+        let (body, trailers) = rest(answer.await.unwrap().into_body()).await;
+        assert_eq!((&body[..], trailers.len()), (&b"hello"[..], 2));
+    });
+}
+
+#[test]
 fn the_fields_of_a_request() {
     let (origin, server) = servers(
         WIDE,

@@ -3,6 +3,7 @@
 //! | path | what it does |
 //! |---|---|
 //! | `/unary` | takes the whole body, answers it with the trailers `grpc-status: 0` and `x-sum: LENGTH` |
+//! | `/counted` | as `/unary`, with the length of the body in the head |
 //! | `/echo` | answers at once, and sends each piece back as it comes |
 //! | `/stream` | five pieces, `one` to `five`, then trailers |
 //! | `/trailers-only` | a head that ends the stream, with `grpc-status: 12` |
@@ -188,7 +189,11 @@ async fn answer(
         _ => {
             let whole = whole(body).await?;
             let sum = whole.len();
-            let mut stream = respond.send_response(head(), false)?;
+            let mut head = head();
+            if path == "/counted" {
+                head.headers_mut().insert("content-length", sum.into());
+            }
+            let mut stream = respond.send_response(head, false)?;
             send(&mut stream, whole).await?;
             stream.send_trailers(trailers(sum))?;
         }
