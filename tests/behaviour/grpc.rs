@@ -85,6 +85,21 @@ fn http1_clients_get_trailers_behind_chunks() {
 }
 
 #[test]
+fn trailers_come_also_behind_a_body_of_known_length() {
+    let (_origin, server) = servers(WIDE, PLAIN);
+    let reply = post(&server, "/counted", "hello");
+    assert_eq!((reply.text().as_str(), reply.trailers.len()), ("hello", 2));
+    within(async {
+        let mut client = client(&server).await;
+        let (answer, mut body) = client.send_request(request("/counted"), false).unwrap();
+        send(&mut body, Bytes::from_static(b"hello")).await.unwrap();
+        body.send_data(Bytes::new(), true).unwrap();
+        let (body, trailers) = rest(answer.await.unwrap().into_body()).await;
+        assert_eq!((&body[..], trailers.len()), (&b"hello"[..], 2));
+    });
+}
+
+#[test]
 fn the_fields_of_a_request() {
     let (origin, server) = servers(
         WIDE,
@@ -229,6 +244,25 @@ fn a_client_that_cancels_cancels_upstream() {
         }
     });
     drop(server);
+}
+
+#[test]
+fn a_body_that_ends_too_early_is_broken() {
+    for (pass, scheme) in [
+        ("grpc_pass", "grpc"),
+        ("proxy_http_version 2; proxy_pass", "http"),
+    ] {
+        let text = format!(
+            "server {{ listen 127.0.0.1:%PORT%; location / {{ {pass} {scheme}://%O%; }} }}"
+        );
+        let (_origin, server) = servers(WIDE, &text);
+        let reply = server.raw("GET /short HTTP/1.0\r\n\r\n");
+        assert!(reply.contains("Content-Length: 8\r\n"), "{reply}");
+        assert!(reply.ends_with("\r\n\r\npart"), "{reply}");
+        let told = "upstream sent a body of another length";
+        assert!(server.error_log().contains(told), "{}", server.error_log());
+        server.forget_log();
+    }
 }
 
 #[test]

@@ -189,6 +189,24 @@ fn a_body_goes_on_beside_its_answer() {
 }
 
 #[test]
+fn a_streamed_body_of_known_length_does_not_wait_for_its_end() {
+    let origin = Origin::start(|request| Answer::ok(request.body.len().to_string()));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; proxy_request_buffering off;
+         location / {{ proxy_pass http://127.0.0.1:{}; proxy_http_version 1.1; }} }}",
+        origin.port()
+    ));
+    let mut client = server.connect_http2();
+    for length in [0, 1, 100_000] {
+        let fields = [("content-length", &*length.to_string())];
+        let stream = client.begin("POST", "/", &fields, false);
+        client.body(stream, &bytes(length), false);
+        assert_eq!(client.reply(stream).text(), length.to_string());
+        client.body(stream, b"", true);
+    }
+}
+
+#[test]
 fn a_body_of_another_length_is_refused() {
     let origin = Origin::start(|_| Answer::ok("reached"));
     let server = Server::start(&format!(

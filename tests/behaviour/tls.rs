@@ -172,6 +172,8 @@ fn sessions_are_taken_up_also_after_a_reload() {
         ("shared:one:1m", "off"),
         ("none", "on"),
         ("shared:two:1m", "on"),
+        // A command has the last word.
+        ("none", "off; ssl_conf_command Options SessionTicket"),
     ] {
         let (site, ..) = site();
         let http = format!(

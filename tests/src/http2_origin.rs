@@ -3,12 +3,14 @@
 //! | path | what it does |
 //! |---|---|
 //! | `/unary` | takes the whole body, answers it with the trailers `grpc-status: 0` and `x-sum: LENGTH` |
+//! | `/counted` | as `/unary`, with the length of the body in the head |
 //! | `/echo` | answers at once, and sends each piece back as it comes |
 //! | `/stream` | five pieces, `one` to `five`, then trailers |
 //! | `/trailers-only` | a head that ends the stream, with `grpc-status: 12` |
 //! | `/large/N` | `N` bytes |
 //! | `/refused` | RST_STREAM(REFUSED_STREAM) |
 //! | `/broken` | a head, `part`, then RST_STREAM(INTERNAL_ERROR) |
+//! | `/short` | a head that announces eight bytes, `part`, and the end behind it |
 //! | `/hang` | takes the request, and answers nothing |
 //! | `/leave` | as `/unary`, and GOAWAY |
 //! | `/leave-late` | answers at once, GOAWAY, then as `/echo` |
@@ -170,14 +172,7 @@ async fn answer(
             respond.send_response(head, true)?;
         }
         "/refused" => respond.send_reset(Reason::REFUSED_STREAM),
-        "/broken" => {
-            let mut stream = respond.send_response(head(), false)?;
-            send(&mut stream, Bytes::from_static(b"part")).await?;
-            while stream.capacity() > 0 {
-                tokio::task::yield_now().await;
-            }
-            stream.send_reset(Reason::INTERNAL_ERROR);
-        }
+        "/broken" | "/short" => break_off(path, head(), respond).await?,
         "/hang" => {
             let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;
             tell(events, format!("reset {}", u32::from(reason)));
@@ -214,10 +209,35 @@ async fn answer(
         _ => {
             let whole = whole(body).await?;
             let sum = whole.len();
-            let mut stream = respond.send_response(head(), false)?;
+            let mut head = head();
+            if path == "/counted" {
+                head.headers_mut().insert("content-length", sum.into());
+            }
+            let mut stream = respond.send_response(head, false)?;
             send(&mut stream, whole).await?;
             stream.send_trailers(trailers(sum))?;
         }
+    }
+    Ok(())
+}
+
+/// A part of a response.
+async fn break_off(
+    path: &str,
+    mut head: Response<()>,
+    mut respond: SendResponse<Bytes>,
+) -> Outcome {
+    if path == "/short" {
+        head.headers_mut().insert("content-length", 8.into());
+    }
+    let mut stream = respond.send_response(head, false)?;
+    send(&mut stream, Bytes::from_static(b"part")).await?;
+    while stream.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    match path {
+        "/short" => stream.send_data(Bytes::new(), true)?,
+        _ => stream.send_reset(Reason::INTERNAL_ERROR),
     }
     Ok(())
 }

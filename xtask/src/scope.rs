@@ -16,15 +16,6 @@ const HEADINGS: [&str; 3] = [
 
 /// What a file of the suite may need that is no directive, and is not built.
 const NOT_BUILT: [&str; 3] = ["http_v3", "mail", "stream"];
-/// How the names of files begin that need what is not built, and whose directives do not show it: HTTP/2 and TLS to other
-/// servers.
-const NOT_BUILT_FILES: [&str; 4] = [
-    "proxy_h2_",
-    "proxy_connection_headers",
-    "h2_proxy_ssl",
-    "h2_proxy_request_buffering_ssl",
-];
-
 /// The files of `needs.json` that use nothing but what is built, in order of name.
 pub fn files(project: &Path, needs: &Value) -> Result<Vec<String>, String> {
     let page = project.join(PAGE);
@@ -55,9 +46,6 @@ fn usable(page: &str) -> Result<BTreeSet<&str>, String> {
 fn chosen(usable: &BTreeSet<&str>, needs: &Value) -> Result<Vec<String>, String> {
     let files = needs.as_object().ok_or("needs.json is not an object")?;
     let inside = |file: &&String| {
-        if NOT_BUILT_FILES.iter().any(|name| file.starts_with(name)) {
-            return false;
-        }
         let file = &files[file.as_str()];
         let directives = file["directives"].as_array().into_iter().flatten();
         let needed = file["has"].as_array().into_iter().flatten();

@@ -121,6 +121,11 @@ pub trait Source<F> {
         false
     }
 
+    /// Whether trailers may follow, even if the length of the body is known.
+    fn may_have_trailers(&self) -> bool {
+        false
+    }
+
     /// Whether it takes the body of its request while it is read.
     fn takes_request(&self) -> bool {
         false
@@ -265,6 +270,11 @@ impl<F> Body<F> {
             },
             Body::Stream(source) => source.poll_next(cx),
         }
+    }
+
+    /// As [`Source::may_have_trailers`].
+    pub fn may_have_trailers(&self) -> bool {
+        matches!(self, Body::Stream(source) if source.may_have_trailers())
     }
 
     /// As [`Source::poll_ahead`].

@@ -219,7 +219,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
     let has_body = !is_bodiless && !request.is_head();
     let extent = Extent {
         has_body: has_body && !is_tunnel,
-        has_trailers,
+        has_trailers: has_trailers || response.body.may_have_trailers(),
         may_chunk: settings.sending.chunked_transfer_encoding,
         frame_max: settings.sending.http2_chunk_size.bytes(),
     };

@@ -45,7 +45,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         read_once(request, &mut memory).await?;
         counted.set(memory.capacity());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
-        if is_full && !request.transport.is_body_over() {
+        if is_full && !request.transport.is_body_whole() {
             write(request, &mut spool, std::mem::take(&mut memory)).await?;
         }
     }

@@ -96,7 +96,7 @@ fn begin(request: &mut Request) -> Result<Begun, Outcome> {
 /// It was passed on before, and is not kept.
 pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     match request.body.body().cloned() {
-        None if !request.head.has_body() => return store(request).await,
+        None if request.head.framing == Framing::None => return store(request).await,
         None => {}
         Some(body) if body.is_replayable() => return Ok(body),
         Some(_) => return Err(gone(request)),
@@ -106,7 +106,7 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     prepare(request).await?;
     let begun = read_ahead(request)?;
     let framing = request.head.framing;
-    let body = match request.transport.is_body_over() {
+    let body = match request.transport.is_body_whole() {
         true => RequestBody::Stored(Rc::new(Stored::in_memory(framing, begun))),
         false => RequestBody::Passing(Rc::new(Pipe::new(framing, begun))),
     };

@@ -1,6 +1,7 @@
 //! Feeds a body that is passed on as it comes: one piece at a time, from the socket into its pipe.
 //!
-//! Invariant: the socket is read only when the previous piece was taken.
+//! Of an announced length, the last byte ends it: the server has all that it waits for. Invariant: the socket is read only
+//! when the previous piece was taken.
 
 use std::future::poll_fn;
 
@@ -15,10 +16,10 @@ pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outco
     while !pipe.has_end() {
         poll_fn(|cx| pipe.poll_room(cx)).await;
         let mut piece = Vec::new();
-        if !request.transport.is_body_over() {
+        if !request.transport.is_body_whole() {
             read_once(request, &mut piece).await?;
         }
-        pipe.give(piece, request.transport.is_body_over());
+        pipe.give(piece, request.transport.is_body_whole());
     }
     Ok(())
 }

@@ -134,7 +134,10 @@ impl<'a> Making<'a> {
         let checked = self.check_parameters(settings);
         let checked = sound(checked, scope);
         let (sessions, zone) = self.sessions(settings)?;
-        let tickets = sound(self.tickets(settings, zone.as_ref()), scope);
+        let has_tickets = commands.has_session_tickets;
+        let has_tickets = has_tickets.unwrap_or(settings.ssl_session_tickets);
+        let tickets = self.tickets(settings, zone.as_ref());
+        let tickets = sound(tickets, scope).map(|made| has_tickets.then_some(made));
         let response = sound(self.response(settings, scope)?, scope);
         let (Some(pairs), Some(judging), Some(()), Some(tickets), Some(response)) =
             (pairs, judging, checked, tickets, response)
@@ -477,7 +480,7 @@ impl<'a> Making<'a> {
         &self,
         settings: &TlsSettings,
         zone: Option<&SharedZone>,
-    ) -> Result<Option<Arc<Tickets>>, Error> {
+    ) -> Result<Arc<Tickets>, Error> {
         let timeout = settings.ssl_session_timeout.duration();
         let lines = &settings.ssl_session_ticket_key;
         let names: Vec<_> = lines.iter().map(|line| self.name(&line.value.0)).collect();
@@ -493,8 +496,7 @@ impl<'a> Making<'a> {
             false => Tickets::of_files(&names, self.file, timeout).map(Arc::new),
             true => zones::tickets(zone, timeout),
         };
-        let tickets = tickets.map_err(told)?;
-        Ok(settings.ssl_session_tickets.then_some(tickets))
+        tickets.map_err(told)
     }
 }
 

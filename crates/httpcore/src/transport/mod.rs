@@ -205,6 +205,16 @@ impl Transport {
         on!(self, it => it.is_body_over(), none => true)
     }
 
+    /// Whether all bytes of the body were read: those that were announced, or all up to its end. Over HTTP/2 the end may
+    /// come behind the last byte.
+    #[must_use]
+    pub fn is_body_whole(&self) -> bool {
+        match self {
+            Self::Http2(it) => it.is_body_whole(),
+            _ => self.is_body_over(),
+        }
+    }
+
     /// Bytes of the body that were read, with their framing.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {

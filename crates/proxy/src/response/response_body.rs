@@ -486,6 +486,11 @@ impl Source<Rc<OpenFile>> for BodyStream {
             && self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
     }
 
+    fn may_have_trailers(&self) -> bool {
+        let passing = &self.attempt.upstream_request.passing;
+        passing.is_http2() && passing.passes_trailers()
+    }
+
     fn takes_request(&self) -> bool {
         self.exchange.is_some() && self.upload.as_ref().is_some_and(|upload| !upload.is_over())
     }

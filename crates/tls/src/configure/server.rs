@@ -51,7 +51,7 @@ pub struct ServerOptions {
     pub client: Option<ClientVerification>,
     /// `ssl_session_cache`, where it is `builtin` or `shared`.
     pub sessions: Option<Arc<Sessions>>,
-    /// `ssl_session_tickets` and their keys, where they are not `off`.
+    /// `ssl_session_tickets` and their keys, where neither that nor a command says that there are none.
     pub tickets: Option<Arc<Tickets>>,
     /// `ssl_session_timeout`.
     pub timeout: Duration,
@@ -218,8 +218,7 @@ fn server_config(
 fn resume(options: &ServerOptions, config: &mut ServerConfig) {
     let context = options.context;
     let mut sessions = options.sessions.clone();
-    let has_tickets = options.commands.has_session_tickets.unwrap_or(true);
-    let mut tickets = options.tickets.clone().filter(|_| has_tickets);
+    let mut tickets = options.tickets.clone();
     if options.has_early_data {
         let own = || Arc::new(Sessions::new(EARLY_SESSIONS_BYTES, options.timeout));
         sessions = Some(sessions.unwrap_or_else(own));

@@ -7,8 +7,14 @@ use super::fault::{Fault, Reason};
 
 /// Length in bytes of a frame header.
 pub const HEADER_LEN: usize = 9;
-/// Maximum length in bytes of a payload that we accept: the value every endpoint starts with (RFC 9113, 6.5.2).
+/// Maximum length in bytes of DATA that we send, and of a payload that we accept of a server: the value every endpoint
+/// starts with (RFC 9113, 6.5.2).
 pub const PAYLOAD_MAX: usize = 16_384;
+/// Maximum length in bytes of a payload that we accept of a client (SETTINGS_MAX_FRAME_SIZE). It costs no memory: DATA
+/// is limited by its windows, a header block by its own limit.
+pub const CLIENT_PAYLOAD_MAX: usize = 1 << 20;
+/// Maximum number of bytes beside the fragment in HEADERS: the length of the padding, a priority, the padding.
+pub const BESIDE_FRAGMENT_MAX: usize = 1 + 5 + 255;
 /// Maximum value of a 31-bit field: stream identifiers, windows.
 pub const MAX_31: u32 = 0x7fff_ffff;
 
@@ -123,12 +129,19 @@ impl FrameHeader {
         self.flags & flags == flags
     }
 
+    /// Whether a long payload may be taken in pieces: data, header blocks, and what is ignored. All others are short.
+    fn may_be_long(&self) -> bool {
+        let fragments = [FrameType::DATA, FrameType::HEADERS, FrameType::CONTINUATION];
+        fragments.contains(&self.kind) || self.rule().is_none()
+    }
+
     /// Checks length and stream by the rules of the type, before the payload is there.
     ///
     /// # Errors
-    /// A longer payload than [`PAYLOAD_MAX`], or a rule that is broken.
-    pub fn check(&self) -> Result<(), Fault> {
-        if self.len > PAYLOAD_MAX {
+    /// A longer payload than `payload_max`, or, but for DATA and header blocks, than [`PAYLOAD_MAX`]; a rule that is
+    /// broken.
+    pub fn check(&self, payload_max: usize) -> Result<(), Fault> {
+        if self.len > payload_max || (self.len > PAYLOAD_MAX && !self.may_be_long()) {
             return Err(Fault::Connection(Reason::FrameTooLarge));
         }
         let Some(rule) = self.rule() else {
@@ -421,7 +434,7 @@ mod tests {
             (header(20, T::GOAWAY, 0, 0), Ok(())),
         ];
         for (header, outcome) in cases {
-            assert_eq!(header.check(), outcome, "{header:?}");
+            assert_eq!(header.check(PAYLOAD_MAX), outcome, "{header:?}");
         }
     }
 
@@ -469,7 +482,7 @@ mod tests {
         let mut seen = Vec::new();
         while let Some((head, behind)) = rest.split_first_chunk() {
             let header = FrameHeader::parse(head);
-            header.check().unwrap();
+            header.check(PAYLOAD_MAX).unwrap();
             seen.push(Frame::parse(&header, &behind[..header.len]).unwrap());
             rest = &behind[header.len..];
         }

@@ -2,7 +2,7 @@
 
 use super::Reason;
 use super::flow::INITIAL_WINDOW;
-use super::frame::{self, FrameHeader, FrameType, MAX_31, PAYLOAD_MAX};
+use super::frame::{self, CLIENT_PAYLOAD_MAX, FrameHeader, FrameType, MAX_31, PAYLOAD_MAX};
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
@@ -95,11 +95,12 @@ impl OwnSettings {
     pub fn write(&self, out: &mut Vec<u8>) {
         let of_server = [
             (MAX_CONCURRENT_STREAMS, self.streams_max),
+            (MAX_FRAME_SIZE, CLIENT_PAYLOAD_MAX as u32),
             (ENABLE_CONNECT_PROTOCOL, 1),
         ];
         let of_role: &[(u16, u32)] = match (self.is_server, self.allows_protocol) {
             (true, true) => &of_server,
-            (true, false) => &of_server[..1],
+            (true, false) => &of_server[..2],
             (false, _) => &[(ENABLE_PUSH, 0)],
         };
         let of_both = [

@@ -22,6 +22,11 @@ fn response(stream: u32, flags: u8, list: &[(&str, &str)]) -> Vec<u8> {
 
 const OK: (&str, &str) = (":status", "200");
 
+/// The head of a response that announces two bytes.
+fn short_of(stream: u32) -> Vec<u8> {
+    response(stream, END_HEADERS, &[OK, ("content-length", "2")])
+}
+
 #[test]
 fn a_request_and_its_response() {
     let mut peer = Peer::client_with(SessionConfig::default());
@@ -59,7 +64,7 @@ fn a_response_before_the_end_of_the_request() {
 
 #[test]
 fn malformed_responses() {
-    let cases: [(&str, Vec<u8>, &str); 8] = [
+    let cases: [(&str, Vec<u8>, &str); 10] = [
         ("GET", response(1, WHOLE, &[(":status", "99")]), "Status"),
         ("GET", response(1, WHOLE, &[("a", "b")]), "PseudoMissing"),
         (
@@ -70,6 +75,16 @@ fn malformed_responses() {
         (
             "GET",
             response(1, WHOLE, &[OK, ("content-length", "1")]),
+            "LengthDiffers",
+        ),
+        (
+            "GET",
+            [short_of(1), frame(0, 0, 1, b"x"), frame(0, 1, 1, b"")].concat(),
+            "LengthDiffers",
+        ),
+        (
+            "GET",
+            [short_of(1), frame(0, 0, 1, b"x"), response(1, WHOLE, &[])].concat(),
             "LengthDiffers",
         ),
         ("GET", frame(0, 1, 1, b"x"), "UnexpectedData"),

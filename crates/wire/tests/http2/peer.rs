@@ -126,7 +126,9 @@ impl Peer {
         let mut said = Vec::new();
         while let Some((head, behind)) = rest.split_first_chunk::<HEADER_LEN>() {
             let header = FrameHeader::parse(head);
-            header.check().unwrap();
+            header
+                .check(wire::http2::frame::CLIENT_PAYLOAD_MAX)
+                .unwrap();
             let frame = Frame::parse(&header, &behind[..header.len]).unwrap();
             said.push(frame_words(&mut self.decoder, &header, frame));
             rest = &behind[header.len..];

@@ -254,6 +254,16 @@ fn a_long_head_is_continued() {
         "1 CONTINUATION 7240",
     ];
     assert_eq!(frames, kinds);
+    // Unless the peer takes longer frames.
+    peer.give(&[setting(5, 32_768), get(3)].concat());
+    let key = peer.key(3);
+    peer.session.respond(key, true, write).unwrap();
+    let kinds = [
+        "SETTINGS ACK",
+        "3 HEADERS 32768… end",
+        "3 CONTINUATION 7240",
+    ];
+    assert_eq!(peer.read(), kinds);
 }
 
 #[test]
@@ -325,6 +335,58 @@ fn limits_of_heads() {
         ["closed BlockTooLarge"]
     );
     assert_eq!(events(&with(5, "a", "b")), ["1 refused 494 FieldCount"]);
+}
+
+/// HEADERS and CONTINUATION that share these bytes.
+fn long_head(block: &[u8], first: usize) -> Vec<u8> {
+    let padded = [&[5, 0, 0, 0, 0, 1][..], &block[..first], &[0; 5]].concat();
+    [
+        frame(1, END_STREAM | PADDED | PRIORITY, 1, &padded),
+        frame(9, END_HEADERS, 1, &block[first..]),
+    ]
+    .concat()
+}
+
+#[test]
+fn long_frames_of_a_client_are_taken_in_pieces() {
+    let value = "X".repeat(7000);
+    let list = [&GET[..], &[("a", &*value), ("b", &value), ("c", &value)]].concat();
+    let block = fields(&list);
+    for head in [
+        frame(1, WHOLE, 1, &block),
+        long_head(&block, 10),
+        long_head(&block, block.len() - 1),
+    ] {
+        for step in [1000, head.len()] {
+            let mut peer = Peer::server();
+            let mut events = head.chunks(step).flat_map(|piece| {
+                let events = peer.give(piece);
+                assert_eq!(peer.session.is_in_block(), events.is_empty());
+                events
+            });
+            assert_eq!(events.next().unwrap(), "1 GET / HTTP/2.0 end");
+            assert_eq!(events.next(), None);
+        }
+    }
+    let mut peer = Peer::server();
+    let unknown = frame(0xbe, 0, 0, &[0; 100_000]);
+    let data = frame(0, END_STREAM, 1, &[0; 65_535]);
+    let events = peer.give(&[unknown, post(1), data, get(3)].concat());
+    let wanted = [
+        "1 POST / HTTP/2.0",
+        "1 data 65535 end",
+        "3 GET / HTTP/2.0 end",
+    ];
+    assert_eq!(events, wanted);
+    // What is not taken in pieces has to fit into the buffer of its reader, and a block into its own limit.
+    for (bytes, reason) in [
+        (frame(4, 0, 0, &[0; 16_386]), "FrameTooLarge"),
+        (frame(7, 0, 0, &[0; 16_385]), "FrameTooLarge"),
+        (frame(1, WHOLE, 5, &[0; 100_000]), "BlockTooLarge"),
+    ] {
+        let events = Peer::server().give(&bytes);
+        assert_eq!(events, [format!("closed {reason}")]);
+    }
 }
 
 /// What `give` says, whole pieces of data joined.

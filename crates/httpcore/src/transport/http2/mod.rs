@@ -143,6 +143,10 @@ impl Http2 {
         self.connection.is_body_over(self.key)
     }
 
+    pub(super) fn is_body_whole(&self) -> bool {
+        self.length == Some(self.received) || self.is_body_over()
+    }
+
     pub(super) fn body_bytes(&self) -> u64 {
         self.received
     }
@@ -193,13 +197,10 @@ impl Http2 {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), wire::Error>> {
         self.widen();
-        let has_more = match self.read_into(out) {
-            Ok(has_more) => has_more,
+        match self.read_into(out) {
+            Ok(true) => return Poll::Ready(Ok(())),
+            Ok(false) => {}
             Err(error) => return Poll::Ready(Err(error)),
-        };
-        // The end may come behind the last byte: whoever reads that learns that it is the last one.
-        if has_more && (self.length != Some(self.received) || self.is_body_over()) {
-            return Poll::Ready(Ok(()));
         }
         self.connection.watch(self.key, context);
         Poll::Pending

@@ -68,7 +68,7 @@ impl Session {
         Ok(None)
     }
 
-    fn block_limits(&self) -> BlockLimits {
+    pub(super) fn block_limits(&self) -> BlockLimits {
         BlockLimits::of(&self.config.limits)
     }
 

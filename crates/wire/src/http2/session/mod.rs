@@ -1,7 +1,7 @@
 //! One HTTP/2 connection as a state machine, as server or as client (RFC 9113, 3, 5 and 6).
 //!
 //! Bytes are given to [`Session::receive`], which returns one event at a time; what must be sent collects in one output
-//! buffer, which the caller writes once a turn. Of the input, nothing is kept but header blocks in several frames; of
+//! buffer, which the caller writes once a turn. Of the input, nothing is kept but header blocks in several or long frames; of
 //! the output, DATA is taken up to [`OUTPUT_MAX`]. Not here: sockets, timers, bodies.
 //!
 //! Invariants: all streams that live have a slot; a stream that is closed is never mentioned in an event again, but for
@@ -18,6 +18,7 @@ use message::{Header, RequestHead, ResponseHead};
 
 use self::output::Output;
 use super::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
+use super::frame::FrameHeader;
 use super::hpack::{Decoder, Encoder};
 use super::limits::{Counters, REQUESTS_PER_TURN_MAX};
 use super::priority::{Priority, SLOTS_MAX, Scheduler};
@@ -30,7 +31,7 @@ pub use self::client::OpenRefused;
 pub use self::output::OUTPUT_MAX;
 pub use self::send::StreamGone;
 
-/// Bytes of input that the caller must be able to hold: a whole frame. (DATA is taken in any pieces.)
+/// Bytes of input that the caller must be able to hold: a whole frame. (DATA, and longer ones, are taken in any pieces.)
 pub const INPUT_MAX: usize = frame::HEADER_LEN + frame::PAYLOAD_MAX;
 /// What a client sends first (RFC 9113, 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -160,6 +161,13 @@ struct Block {
     continuations: u32,
 }
 
+/// A frame of a header block that is too long for the caller to hold; its payload as far as it has come.
+#[derive(Debug)]
+struct LongFrame {
+    header: FrameHeader,
+    payload: Vec<u8>,
+}
+
 /// A DATA frame whose payload has not been taken wholly.
 #[derive(Clone, Copy, Debug)]
 struct DataLeft {
@@ -196,6 +204,7 @@ pub struct Session {
     /// Number of our PINGs that were not answered.
     pings: u32,
     block: Option<Block>,
+    long: Option<LongFrame>,
     data: Option<DataLeft>,
     /// The highest stream that the peer opened.
     last_peer: u32,
@@ -264,6 +273,7 @@ impl Session {
             is_acknowledged: false,
             pings: 0,
             block: None,
+            long: None,
             data: None,
             last_peer: 0,
             next_own: 1,
@@ -351,13 +361,14 @@ impl Session {
 
     /// Whether the input so far ends within a header block, behind which nothing else may come.
     pub fn is_in_block(&self) -> bool {
-        self.block.is_some()
+        self.block.is_some() || self.long.is_some()
     }
 
     /// Ends the connection with GOAWAY.
     fn fail(&mut self, reason: Reason) -> Event<'static> {
         self.phase = Phase::Closed;
         self.block = None;
+        self.long = None;
         self.data = None;
         self.unended.clear();
         let last = self.last_taken();

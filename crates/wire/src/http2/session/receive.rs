@@ -1,8 +1,12 @@
 //! Takes frames: what each of them does to the connection and its streams (RFC 9113, 5 and 6).
 
-use super::{DataLeft, Event, GOAWAY_PING, GoAway, PREFACE, Phase, ResetCause, Role, Session};
+use super::{
+    DataLeft, Event, GOAWAY_PING, GoAway, LongFrame, PREFACE, Phase, ResetCause, Role, Session,
+};
 use crate::http1::request_parser::Choose;
-use crate::http2::frame::{self, Frame, FrameHeader, FrameType, HEADER_LEN, flags};
+use crate::http2::frame::{
+    self, CLIENT_PAYLOAD_MAX, Frame, FrameHeader, FrameType, HEADER_LEN, PAYLOAD_MAX, flags,
+};
 use crate::http2::priority::Priority;
 use crate::http2::settings;
 use crate::http2::streams::{Closed, Side, Sink, StreamKey};
@@ -20,11 +24,17 @@ impl Session {
         if let Some(left) = self.data {
             return self.data_piece(left, input);
         }
+        if let Some(long) = self.long.take() {
+            return self.long_piece(long, input, choose);
+        }
         let Some((head, rest)) = input.split_first_chunk::<HEADER_LEN>() else {
             return (0, Ok(None));
         };
         let header = FrameHeader::parse(head);
-        let checked = header.check();
+        let checked = header.check(match self.role {
+            Role::Server => CLIENT_PAYLOAD_MAX,
+            Role::Client => PAYLOAD_MAX,
+        });
         if let Err(fault @ Fault::Connection(_)) = checked {
             return (HEADER_LEN, Err(fault));
         }
@@ -33,6 +43,9 @@ impl Session {
         }
         if header.kind == FrameType::DATA {
             return self.data_begins(&header, rest.first().copied());
+        }
+        if header.len > PAYLOAD_MAX {
+            return (HEADER_LEN, self.long_begins(header));
         }
         let Some(payload) = rest.get(..header.len) else {
             return (0, Ok(None));
@@ -48,6 +61,52 @@ impl Session {
             frame => frame.and_then(|frame| self.take(&header, frame, choose)),
         };
         (used, outcome)
+    }
+
+    /// Takes the header of a frame that is longer than the caller may hold: of a header block, or of no known type.
+    fn long_begins<'a>(&mut self, header: FrameHeader) -> Outcome<'a> {
+        let counted = self.counters.bytes(HEADER_LEN + header.len);
+        counted.map_err(Fault::Connection)?;
+        if !matches!(header.kind, FrameType::HEADERS | FrameType::CONTINUATION) {
+            self.data = Some(DataLeft {
+                key: None,
+                data: header.len,
+                padding: 0,
+                is_end: false,
+            });
+            return self.glitch();
+        }
+        if header.len > self.block_limits().block_max + frame::BESIDE_FRAGMENT_MAX {
+            return Err(Fault::Connection(Reason::BlockTooLarge));
+        }
+        self.long = Some(LongFrame {
+            header,
+            payload: Vec::new(),
+        });
+        Ok(None)
+    }
+
+    /// Takes a piece of a long frame.
+    fn long_piece<'a>(
+        &mut self,
+        mut long: LongFrame,
+        input: &[u8],
+        choose: Choose<'_>,
+    ) -> (usize, Outcome<'a>) {
+        let taken = (long.header.len - long.payload.len()).min(input.len());
+        long.payload.extend_from_slice(&input[..taken]);
+        if long.payload.len() < long.header.len {
+            self.long = Some(long);
+            return (taken, Ok(None));
+        }
+        let frame = Frame::parse(&long.header, &long.payload);
+        let outcome = frame.and_then(|frame| match frame {
+            Frame::Headers(fragment) => self.headers(&long.header, fragment, choose),
+            Frame::Continuation(fragment) => self.continuation(&long.header, fragment, choose),
+            // No other is gathered.
+            _ => Ok(None),
+        });
+        (taken, outcome)
     }
 
     fn preface<'a>(&mut self, at: usize, input: &'a [u8]) -> (usize, Outcome<'a>) {
@@ -276,11 +335,13 @@ impl Session {
             let glitch = self.glitch()?;
             return outcome.map(|event| event.or(glitch));
         }
+        // A stream at fault is still to be reset, and its caller told.
+        let event = outcome?;
         let sink = self.streams.get(key).map(|stream| stream.sink);
         self.remote_ended(key);
-        match (outcome, sink) {
-            (Ok(None), Some(Sink::Caller)) => Ok(Some(Event::Data(key, &[], true))),
-            (outcome, _) => outcome,
+        match (event, sink) {
+            (None, Some(Sink::Caller)) => Ok(Some(Event::Data(key, &[], true))),
+            (event, _) => Ok(event),
         }
     }
 

@@ -69,8 +69,9 @@ impl Session {
             .ok_or(StreamGone)
     }
 
-    /// Writes a header block, in CONTINUATION frames where it is longer than a frame.
+    /// Writes a header block, in CONTINUATION frames where it is longer than the peer's frames may be.
     pub(super) fn head_frames(&mut self, id: u32, is_end: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let payload_max = self.peer.frame_size as usize;
         let out = self.output.bytes();
         let at = out.len();
         let end_flag = if is_end { flags::END_STREAM } else { 0 };
@@ -84,14 +85,14 @@ impl Session {
         self.encoder.begin(out);
         write(out);
         let len = out.len() - at - HEADER_LEN;
-        if len <= PAYLOAD_MAX {
+        if len <= payload_max {
             frame::patch_header(out, at, len, end_flag | flags::END_HEADERS);
         } else {
-            let rest = out.split_off(at + HEADER_LEN + PAYLOAD_MAX);
-            frame::patch_header(out, at, PAYLOAD_MAX, end_flag);
+            let rest = out.split_off(at + HEADER_LEN + payload_max);
+            frame::patch_header(out, at, payload_max, end_flag);
             header.kind = FrameType::CONTINUATION;
-            let last = (rest.len() - 1) / PAYLOAD_MAX;
-            for (count, fragment) in rest.chunks(PAYLOAD_MAX).enumerate() {
+            let last = (rest.len() - 1) / payload_max;
+            for (count, fragment) in rest.chunks(payload_max).enumerate() {
                 header.len = fragment.len();
                 header.flags = if count == last { flags::END_HEADERS } else { 0 };
                 frame::write_header(out, &header);
