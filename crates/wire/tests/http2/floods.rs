@@ -45,6 +45,17 @@ fn rapid_reset() {
     }
 }
 
+/// DATA without data, behind an answer: the stream is closed.
+#[test]
+fn empty_data_behind_the_answer() {
+    let mut peer = Peer::server();
+    peer.give(&post(1));
+    peer.answer(1, 200);
+    let outcome = times(peer, true, |_| frame(0, 0, 1, b""));
+    assert_eq!(outcome.1, closed("TooManyGlitches"));
+    assert!(outcome.0 <= 100, "{outcome:?}");
+}
+
 /// CVE-2025-8671: the client makes us reset its streams.
 #[test]
 fn made_you_reset() {

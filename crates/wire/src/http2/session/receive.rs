@@ -357,7 +357,7 @@ impl Session {
             if header.has(flags::END_STREAM) {
                 self.take_unended(header.stream);
             }
-            return self.late_data(header.stream);
+            return self.late_data(header);
         };
         let Some(stream) = self.streams.get(key) else {
             return Ok(None);
@@ -376,14 +376,18 @@ impl Session {
         self.check_length(key, left.data as u64, left.is_end)
     }
 
-    /// DATA on a stream that is not live.
-    fn late_data<'a>(&mut self, id: u32) -> Outcome<'a> {
+    /// DATA on a stream that is not live. Without data and end it is of no use there, either.
+    fn late_data<'a>(&mut self, header: &FrameHeader) -> Outcome<'a> {
+        let id = header.stream;
         if self.is_idle(id) {
             return Err(Fault::Connection(Reason::IdleStream));
         }
         match self.streams.closed(id) {
             Some(Closed::ByPeer) => Err(Fault::Stream(id, Reason::ClosedStream)),
             // It was on its way when we reset the stream.
+            Some(Closed::ByUs) | None if header.len == 0 && !header.has(flags::END_STREAM) => {
+                self.glitch()
+            }
             Some(Closed::ByUs) | None => Ok(None),
         }
     }
