@@ -1,7 +1,7 @@
 //! How long the certificates of servers are valid, as metrics.
 //!
 //! Not here: certificates whose names have variables, which are known in a handshake only. Limit: at most
-//! [`CERTIFICATES_SHOWN_MAX`] are shown, those that end first.
+//! `CERTIFICATES_SHOWN_MAX` are shown, those that end first.
 
 use std::collections::BTreeMap;
 
