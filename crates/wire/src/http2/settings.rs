@@ -183,8 +183,8 @@ mod tests {
         let wanted = PeerSettings {
             streams_max: 7,
             initial_window: 8,
+            frame_size: CLIENT_PAYLOAD_MAX as u32,
             allows_protocol: true,
-            ..PeerSettings::default()
         };
         assert_eq!(peer, wanted);
     }
