@@ -33,7 +33,7 @@ fn post(server: &Server, path: &str, body: &str) -> Reply {
 }
 
 /// A client of HTTP/2.
-async fn client(server: &Server) -> SendRequest<Bytes> {
+pub(super) async fn client(server: &Server) -> SendRequest<Bytes> {
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.site().port(0))).await;
     let socket = socket.expect("the server listens");
     let (client, connection) = h2::client::handshake(socket).await.expect("HTTP/2");

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use super::grpc::client;
 use blackbox::http2_origin::{Http2Origin, Windows, block_on, send};
 use blackbox::{PATIENCE, Server};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::Request;
-use std::net::Ipv4Addr;
-use tokio::net::TcpStream;
 
 const WIDE: Windows = Windows(1 << 20);
 
@@ -21,16 +20,6 @@ fn server(origin: &Http2Origin, lines: &str) -> Server {
         origin.address()
     );
     Server::start(&text)
-}
-
-async fn client(server: &Server) -> SendRequest<Bytes> {
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.site().port(0))).await;
-    let socket = socket.expect("the server listens");
-    let (client, connection) = h2::client::handshake(socket).await.expect("HTTP/2");
-    tokio::spawn(async move {
-        let _ = connection.await;
-    });
-    client
 }
 
 /// A request whose body is open.
