@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Copies of data that is in the kernel's cache take at most one part in this many of the budget, whatever the number
 /// of loops.
 pub const COPIES_SHARE: u64 = 8;
+/// The same where memory is tight: a program beside this one finds the more room before the kernel kills the largest.
+const COPIES_SHARE_TIGHT: u64 = 32;
 /// Responses that wait for a cache's disk take at most one part in this many of the budget.
 pub const UNSAVED_SHARE: u64 = 16;
 /// Buffers that stand in for `sendfile` take at most one part in this many of the budget, and so do buffers that are
@@ -72,7 +74,15 @@ pub fn is_tight(budget: u64) -> bool {
 
 /// Bytes of copies that one loop may keep.
 pub(crate) fn copies_of_a_loop() -> u64 {
-    budget() / COPIES_SHARE / loops() as u64
+    copies_of(budget()) / loops() as u64
+}
+
+fn copies_of(budget: u64) -> u64 {
+    let share = match is_tight(budget) {
+        true => COPIES_SHARE_TIGHT,
+        false => COPIES_SHARE,
+    };
+    budget / share
 }
 
 /// Files that one loop may keep open now, by their memory.

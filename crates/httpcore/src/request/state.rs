@@ -97,9 +97,11 @@ impl States {
 
     /// The value of this type to be changed, made now if there is none. One that is shared is copied.
     pub fn edit<T: State + Default + Clone>(&mut self) -> &mut T {
-        self.get_or_default::<T>();
-        let place = self.place_mut::<T>().and_then(OnceCell::get_mut);
-        let value = place.expect(JUST_PUT);
+        let place = match self.places.iter().position(holds::<T>) {
+            Some(at) => &mut self.places[at],
+            None => self.place_or_default::<T>(),
+        };
+        let value = place.get_mut().expect(JUST_PUT);
         if Rc::get_mut(value).is_none() {
             let shared: &T = as_any(value).downcast_ref().expect(JUST_PUT);
             *value = Rc::new(shared.clone());
@@ -128,6 +130,12 @@ impl States {
             self.put(value);
         }
         before
+    }
+
+    /// The place of the value of this type, made now if there is none.
+    fn place_or_default<T: State + Default>(&mut self) -> &mut Place {
+        self.get_or_default::<T>();
+        self.place_mut::<T>().expect(JUST_PUT)
     }
 
     fn place_mut<T: State>(&mut self) -> Option<&mut Place> {

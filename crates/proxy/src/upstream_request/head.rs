@@ -233,10 +233,11 @@ fn is_path_quoted(target: &[u8]) -> bool {
 
 /// Appends a URI with escapes for blanks and control bytes, which would end it.
 fn escape_breaks(uri: &[u8], out: &mut Vec<u8>) {
-    for byte in uri {
-        match byte {
-            0..=0x20 | 0x7f => Escape::Uri.write(std::slice::from_ref(byte), out),
-            other => out.push(*other),
-        }
+    let mut rest = uri;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..=0x20 | 0x7f)) {
+        out.extend_from_slice(&rest[..at]);
+        Escape::Uri.write(&rest[at..=at], out);
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
 }
