@@ -87,7 +87,11 @@ async fn through(
         return None;
     }
     let key_text = key_text(request, passing);
-    cache_state::of(request).key = key_text.clone();
+    // The only one: that of an earlier location was taken out.
+    request.states.put(Rc::new(CacheState {
+        key: key_text.clone(),
+        ..CacheState::default()
+    }));
     let is_bypass = caching.proxy_cache_bypass.hold(request);
     let rules = rules(location);
     // A request that may state its wishes is parsed first.
