@@ -157,7 +157,7 @@ http {{
 }
 
 /// The file that is installed beside a configuration.
-const TYPES: &str = include_str!("../../../../conf/mime.types");
+const TYPES: &str = include_str!("../../mime.types");
 
 #[cfg(test)]
 mod tests {
