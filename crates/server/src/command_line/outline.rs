@@ -78,7 +78,8 @@ pub(super) fn leaves(forms: &[Form]) -> Vec<&Form> {
     leaves
 }
 
-fn form(words: &str, command: &clap::Command) -> Form {
+/// The form of a command of clap's.
+pub(super) fn form(words: &str, command: &clap::Command) -> Form {
     let about = command.get_about().map(ToString::to_string);
     let mut arguments: Vec<Argument> = command.get_arguments().map(argument).collect();
     arguments.sort_by_key(|argument| (!argument.names.is_empty(), !argument.is_required));

@@ -112,4 +112,47 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn commands_of_commands_are_completed() {
+        let long = clap::Arg::new("long").long("long");
+        let long = long.action(clap::ArgAction::SetTrue);
+        let directory = clap::Arg::new("dir").value_name("DIR").required(true);
+        let directory = directory.value_hint(clap::ValueHint::DirPath);
+        let inner = clap::Command::new("ls")
+            .about("Lists it.")
+            .arg(long)
+            .arg(directory);
+        let outer = clap::Command::new("cache")
+            .about("Looks into it.")
+            .subcommand(inner);
+        let words = Words {
+            options: options::all(),
+            forms: vec![outline::form("cache", &outer)],
+            names: Vec::new(),
+        };
+        let bash = bash::write(&words);
+        assert!(
+            bash.contains("'cache') options='--help' plain='ls' place='' ;;"),
+            "{bash}"
+        );
+        assert!(bash.contains("'cache ls') options='--long --help' plain='' place='-d' ;;"));
+        assert!(bash.contains("for word in cache; do"));
+        let zsh = zsh::write(&words);
+        assert!(
+            zsh.contains("'ls:Lists it'") && zsh.contains("':DIR:_files -/'"),
+            "{zsh}"
+        );
+        let fish = fish::write(&words);
+        assert!(
+            fish.contains("__freewheel_at 'cache'\" -a ls -d 'Lists it'"),
+            "{fish}"
+        );
+        assert!(fish.contains("__freewheel_at 'cache ls'\" -l long"));
+        let page = program_page::write(&words.options, &words.forms);
+        assert!(
+            page.contains(".Cm cache \\&ls\n.Ar \\&DIR\n.Op Fl \\-long\n"),
+            "{page}"
+        );
+    }
 }
