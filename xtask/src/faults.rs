@@ -8,7 +8,8 @@ pub fn run(project: &Path) -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("needs root: it mounts file systems".to_owned());
     }
-    let arguments = "test -p cache --test faults -- --ignored --nocapture --test-threads=1";
+    let arguments =
+        "test -p freewheel-cache --test faults -- --ignored --nocapture --test-threads=1";
     let status = Command::new(env!("CARGO"))
         .args(arguments.split(' '))
         .current_dir(project)

@@ -1,4 +1,4 @@
-//! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | conformance | differential | repeats | cache-faults |
+//! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | book | conformance | differential | repeats | cache-faults |
 //! instructions | dashboard | installed | upgrade`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
@@ -8,6 +8,7 @@
     reason = "a tool without an event loop: it may wait for files and processes"
 )]
 
+mod book;
 mod browser;
 mod conformance;
 mod dashboard;
@@ -39,6 +40,8 @@ usage: cargo xtask TASK
       files outside of a module's own that name it, for ten modules: within their limit
   manual
       writes docs/reference/ again, from the tables of directives
+  book [--check] [--mdbook PROGRAM]
+      the documents: every page is in docs/SUMMARY.md and every link leads somewhere; without --check, target/book/html of them, by mdBook
   conformance --suite-git DIR --binary BIN [--yardsticks DIR] [--files LIST] [--list] [--verbose]
       nginx's public test suite: the files whose configuration needs nothing that is not built yet
   differential --nginx PATH [--binary BIN] [--port N] [--jobs N] [--verbose] [CASE…]
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "layers" && rest.is_empty() => layers::run(&project()),
         Some((task, rest)) if task == "modules" && rest.is_empty() => modules::run(&project()),
         Some((task, rest)) if task == "manual" && rest.is_empty() => manual::run(&project()),
+        Some((task, rest)) if task == "book" => book::run(&project(), rest),
         Some((task, rest)) if task == "conformance" => conformance::run(&project(), rest),
         Some((task, rest)) if task == "differential" => differential::run(&project(), rest),
         Some((task, rest)) if task == "repeats" => repeats::run(&project(), rest),

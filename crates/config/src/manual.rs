@@ -79,6 +79,63 @@ pub fn explain(tables: &[&DirectiveTable], name: &str) -> Result<String, String>
     )
 }
 
+/// A page of the reference in parts, for other forms than Markdown pages.
+#[derive(Debug)]
+pub struct Chapter {
+    /// Its heading.
+    pub heading: String,
+    /// What stands above its directives, in Markdown.
+    pub text: String,
+    /// Its directives, in the order of declaration.
+    pub directives: Vec<Description>,
+}
+
+/// A directive as the manual has it.
+#[derive(Debug)]
+pub struct Description {
+    /// Its name.
+    pub name: &'static str,
+    /// Syntax, default and contexts: titles and values.
+    pub facts: Vec<(&'static str, String)>,
+    /// What it does, in Markdown.
+    pub text: String,
+}
+
+/// All chapters, in the order of the index. Adds `include`.
+#[must_use]
+pub fn chapters(tables: &[&DirectiveTable]) -> Vec<Chapter> {
+    let mut chapters: Vec<Chapter> = Vec::new();
+    for table in with_include(tables) {
+        let (heading, text) = heading(table);
+        let describe = |entry: &DirectiveEntry| Description {
+            name: entry.name,
+            facts: facts(entry).collect(),
+            text: paragraphs(entry.doc),
+        };
+        let directives = table.entries.iter().map(describe);
+        match chapters
+            .iter_mut()
+            .find(|chapter| chapter.heading == heading)
+        {
+            Some(chapter) => {
+                let between = if chapter.text.is_empty() || text.is_empty() {
+                    ""
+                } else {
+                    "\n\n"
+                };
+                chapter.text = format!("{}{between}{text}", chapter.text);
+                chapter.directives.extend(directives);
+            }
+            None => chapters.push(Chapter {
+                heading,
+                text,
+                directives: directives.collect(),
+            }),
+        }
+    }
+    chapters
+}
+
 fn with_include<'a>(tables: &[&'a DirectiveTable]) -> Vec<&'a DirectiveTable> {
     let mut all = vec![crate::grammar::include()];
     all.extend_from_slice(tables);

@@ -1,6 +1,6 @@
 //! The smallest server on this crate: a client connects, sends a path and a newline, and gets the file.
 //!
-//! `cargo run -p disk --example send_file -- /srv/www 127.0.0.1:8000`, then `echo /index.html | nc 127.0.0.1 8000`.
+//! `cargo run -p freewheel-disk --example send_file -- /srv/www 127.0.0.1:8000`, then `echo /index.html | nc 127.0.0.1 8000`.
 //! No loop ever waits for a disk: data in memory goes out at once, the pool `files` reads the rest.
 
 use disk::{Access, Disk, FileKind, Local, Pool};

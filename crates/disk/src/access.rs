@@ -1,4 +1,4 @@
-//! [`Access`]: how a caller wants its files opened, read and sent (the settings of its location).
+//! [`Access`]: how a caller wants its files opened, read and sent (its settings).
 
 use crate::keeping::open_file_cache::OpenFileCache;
 use crate::keeping::walk::Symlinks;
@@ -10,7 +10,7 @@ pub enum AioMode {
     /// Never: whatever is not in memory goes to the pool.
     #[default]
     Pool,
-    /// `aio off`: everything on the loop and blocking, as nginx does it; the baseline for measurements.
+    /// It may: everything is done on the loop, and blocks it. The baseline for measurements.
     Inline,
 }
 
@@ -21,22 +21,21 @@ pub struct Access<'a> {
     pub pool: &'a Pool,
     /// Whether it may wait on the loop.
     pub mode: AioMode,
-    /// `disable_symlinks`.
+    /// Whether symbolic links are followed, and whose.
     pub symlinks: Symlinks,
-    /// `directio SIZE`: files of at least this many bytes are read with O_DIRECT. None: off.
+    /// Files of at least this many bytes are read with O_DIRECT. None: off.
     pub directio: Option<u64>,
-    /// `directio_alignment`, a power of two.
+    /// The alignment of reads with O_DIRECT in bytes, a power of two.
     pub directio_alignment: u64,
-    /// `read_ahead SIZE`: fills are made at least this long, in bytes; 0: no wish. (All that nginx does for it on Linux
-    /// is POSIX_FADV_SEQUENTIAL.)
+    /// Minimum length of a read ahead of what is missing, in bytes; 0: no wish.
     pub read_ahead: u64,
-    /// `sendfile`: off means that file ranges are read into buffers.
+    /// Whether ranges of files are sent by sendfile(2) and not by buffers that they are read into.
     pub sendfile: bool,
-    /// `sendfile_max_chunk` in bytes: after this many the loop's other tasks get their turn. 0: no limit.
+    /// Bytes after which the loop's other tasks get their turn. 0: no limit.
     pub sendfile_max_chunk: u64,
-    /// `output_buffers`: bytes of one buffer where ranges are read into buffers.
+    /// Bytes of one buffer where ranges are read into buffers.
     pub output_buffer: usize,
-    /// `open_file_cache`: its entries may be out of date for a while. None: off, every answer is exact.
+    /// A cache whose entries may be out of date for a while. None: off, every answer is exact.
     pub stale: Option<&'a OpenFileCache>,
     /// Upper bound of the request's arrival: a number that grows (say, the nanosecond of the event loop's last
     /// wake-up). A check of a kept file for one moment holds for every request of that moment or an earlier one, so
@@ -50,7 +49,7 @@ pub struct Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    /// nginx's defaults, with this pool.
+    /// The defaults, with this pool.
     #[must_use]
     pub fn new(pool: &'a Pool) -> Access<'a> {
         Access {

@@ -144,8 +144,8 @@ impl Disk {
         disk
     }
 
-    /// The pool of this name, made or replaced with these bounds (`thread_pool NAME threads= max_queue=`). A pool whose
-    /// bounds do not change stays, also through reloads.
+    /// The pool of this name, made or replaced with these bounds: threads, and jobs that wait. A pool whose
+    /// bounds do not change stays.
     #[must_use]
     pub fn define_pool(&self, name: &str, threads: usize, max_queue: usize) -> Pool {
         let mut pools = self.pools.lock();
@@ -189,7 +189,7 @@ impl Disk {
         self.pools.lock().first().cloned()
     }
 
-    /// The pool `default`: as defined, else with nginx's bounds.
+    /// The pool `default`: as defined, else with 32 threads and 65536 places in its queue.
     #[must_use]
     pub fn default_pool(&self) -> Pool {
         let known = self.pool(b"default");

@@ -1,23 +1,72 @@
 //! Files for event loops that never wait for a disk.
 //!
-//! One rule, one shape: `try_x(..) -> Result<_, WouldBlock>` touches only what the kernel has in memory; `async fn
-//! x(..)` is `try_x`, else a job in a named, bounded [`Pool`] that comes back to the same `await`. Useful to any tokio
-//! program; it knows nothing of HTTP.
+//! A single-threaded tokio runtime (a *loop*) must not wait: while it waits for one file, all its other tasks wait, too. Handing
+//! every call to a pool of threads avoids that, and makes data that is in memory wait behind data that is not, at some
+//! microseconds a call. This crate asks the kernel first: **what is in memory is opened, read and sent at once, on the
+//! loop; everything else goes to a named, bounded pool of threads**, and comes back to the same `await`.
 //!
-//! * [`Disk`]: one per process: mounts, pools, what the kernel permits.
-//! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send, readdir, and all changes.
-//! * [`OpenFile`]: an open file with its metadata.
+//! One rule, one shape: `try_x(..) -> Result<_, WouldBlock>` touches only what the kernel has in memory; `async fn
+//! x(..)` is `try_x`, else a job in a [`Pool`].
+//!
+//! ```
+//! use disk::{Access, Disk, Local, Pool};
+//!
+//! async fn first_bytes(local: &Local, pool: &Pool, path: &[u8]) -> Result<bytes::Bytes, disk::Error> {
+//!     let access = Access::new(pool);
+//!     let file = local.open(path, &access).await?; // openat2(RESOLVE_CACHED), else the pool
+//!     local.read(&file, 0, 512, &access).await // from memory, else the pool
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Once per process. One that drops privileges calls `prepare` before it does.
+//! let disk = Disk::new(Disk::prepare());
+//! // 8 threads at most, and 1000 jobs that wait for one; a further job is refused with an error of its own.
+//! let pool = disk.define_pool("archive", 8, 1000);
+//! // Once per loop.
+//! let runtime = tokio::runtime::Builder::new_current_thread()
+//!     .enable_all()
+//!     .build_local(Default::default())?;
+//! runtime.block_on(async {
+//!     let local = Local::new(&disk);
+//!     let bytes = first_bytes(&local, &pool, b"/proc/self/exe").await?;
+//!     assert_eq!(&bytes[..4], b"\x7fELF");
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! # What there is
+//!
+//! * [`Disk`]: one per process: mounts, pools, what the kernel permits. [`Disk::probe`] says how the files of a directory
+//!   will be served.
+//! * [`Local`]: one per loop (`Rc` inside): open, stat, read, send to a socket, list, and all changes: create, append,
+//!   replace, rename, remove, copy a tree, several steps in one job ([`BatchStep`]).
+//! * [`OpenFile`]: an open file with its metadata. Files stay open, and small ones in memory, from use to use; each use
+//!   is checked, so that a changed file is never taken for the old one.
+//! * [`Pool`]: also for other work that waits ([`Pool::run`]). Reads and writes have lanes of their own, jobs own what
+//!   they use, and a full queue is [`Overflow`], of which the caller decides what it means.
+//! * [`Access`]: how a caller wants its files opened, read and sent.
 //! * [`metrics`]: counters and histograms, for this crate and its callers; [`metrics::call_times`]: durations of the
 //!   calls that may wait.
+//! * [`memory`]: a budget for everything outside the kernel's cache, in accounts by holder. The list of holders is that
+//!   of the server for which this crate was written; other programs use those of files.
+//!
+//! # What it needs
+//!
+//! Linux; the more of `openat2` (5.12 for `RESOLVE_CACHED`), `cachestat` (6.5) and `PAGEMAP_SCAN` (6.7) the kernel has and permits, the
+//! less goes to the pools. What is missing is found out at the start, not assumed. On file systems that may wait at any call (FUSE,
+//! NFS and others not on a list) every call goes to a pool. A runtime made by `build_local`, or a `LocalSet`: nothing
+//! here is `Send` that need not be.
+//!
+//! # How it is built
 //!
 //! The folders, each of which imports only those behind it: `sending` to sockets, `changing` the disk, `reading` ranges
-//! and directories, `opening` a path; then [`Disk`] and [`Local`]; then `keeping` files open between requests,
+//! and directories, `opening` a path; then [`Disk`] and [`Local`]; then `keeping` files open between uses,
 //! `residency` (which parts of a file are in memory), `files` (mounts, open files, errors), the `pool`, [`metrics`],
-//! and [`memory`]: the budget for everything outside the kernel's cache. The names of `pub use` below are the whole
-//! interface.
+//! and [`memory`]. The names of `pub use` below are the whole interface.
 //!
 //! Invariant: nothing here makes a call on a loop that may wait for a disk, unless the caller asked for
-//! [`AioMode::Inline`], or the crate was built with the feature `open_inline`, which only `bench/spikes` does.
+//! [`AioMode::Inline`], or the crate was built with the feature `open_inline`, which is for a benchmark.
 
 #![warn(unreachable_pub)]
 

@@ -49,19 +49,42 @@ pub fn explain(modules: Modules, name: &str) -> Result<String, String> {
     }
 }
 
-/// The page of variables: single ones by name, then families.
+/// The names of all directives and variables, of these with `$` in front, those of `modules` included; each once, in order.
+pub(crate) fn names(modules: Modules) -> Vec<String> {
+    let chapters = config::manual::chapters(&crate::process::tables_with(modules));
+    let directives = chapters.iter().flat_map(|chapter| &chapter.directives);
+    let mut names: Vec<String> = directives
+        .map(|directive| directive.name.to_owned())
+        .collect();
+    let variables = tables::variables(modules);
+    let single = variables.all().filter(|entry| !entry.is_family());
+    names.extend(single.map(|entry| format!("${}", entry.name)));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The variables with their texts in Markdown: single ones by name, then families, with `NAME` for the rest of the name.
+pub(crate) fn variables(modules: Modules) -> Vec<(String, &'static str)> {
+    let variables = tables::variables(modules);
+    let mut all: Vec<&VariableEntry> = variables.all().collect();
+    all.sort_unstable_by_key(|entry| (entry.is_family(), entry.name));
+    let named = |entry: &&VariableEntry| {
+        let rest = if entry.is_family() { "NAME" } else { "" };
+        (format!("{}{rest}", entry.name), entry.doc.trim())
+    };
+    all.iter().map(named).collect()
+}
+
+/// The page of variables.
 fn page_of_variables() -> String {
     let mut page = format!(
         "{}\n# Variables\n\nNames are case-insensitive. The configuration defines further variables: `map`, `geo`, `split_clients`, `set`, and named \
          groups of regular expressions in `server_name` and `location`.\n\n| variable | value |\n|---|---|\n",
         config::manual::GENERATED
     );
-    let variables = tables::variables(&[]);
-    let mut all: Vec<&VariableEntry> = variables.all().collect();
-    all.sort_unstable_by_key(|entry| (entry.is_family(), entry.name));
-    for entry in all {
-        let rest = if entry.is_family() { "NAME" } else { "" };
-        let _ = writeln!(page, "| `${}{rest}` | {} |", entry.name, entry.doc.trim());
+    for (name, doc) in variables(&[]) {
+        let _ = writeln!(page, "| `${name}` | {doc} |");
     }
     page
 }

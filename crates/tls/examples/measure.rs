@@ -1,4 +1,4 @@
-//! What handshakes, records and idle connections cost: `cargo run --release -p tls --example measure`.
+//! What handshakes, records and idle connections cost: `cargo run --release -p freewheel-tls --example measure`.
 //!
 //! Processor time of the server's side alone, of one thread, memory to memory. The figures of docs come from here.
 

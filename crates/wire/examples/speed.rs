@@ -1,4 +1,4 @@
-//! Measures the pure parts of one keep-alive request: `cargo run --release -p wire --example speed`.
+//! Measures the pure parts of one keep-alive request: `cargo run --release -p freewheel-wire --example speed`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The costs of the parts: a job in a pool, beside other ways to run one, and the ways to a file: hot, cold, missing.
 //!
-//! `cargo bench -p disk`; `bench/pools` makes a table of it. Each is measured twice: as elapsed time, and as CPU time
+//! `cargo bench -p freewheel-disk`; `bench/pools` makes a table of it. Each is measured twice: as elapsed time, and as CPU time
 //! of all threads of the process. On a machine with few cores the elapsed time of a hop says more about the scheduler
 //! than about us.
 

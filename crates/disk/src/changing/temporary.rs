@@ -28,7 +28,7 @@ const DIGITS: usize = 10;
 /// Names that are tried before the directory counts as full.
 const TRIES_MAX: u32 = 1000;
 
-/// The number in the last file's name: one counter for all directories of the process, as in nginx.
+/// The number in the last file's name: one counter for all directories of the process.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// A directory for temporary files.

@@ -308,7 +308,7 @@ impl TreeWork {
                 false => with_search(mode_of(&level.stat)),
             };
             let done = restrict(copy, mode).and_then(|()| match self.levels.is_empty() {
-                // The outermost copy keeps its new time, as in nginx.
+                // The outermost copy keeps its new time.
                 true => Ok(()),
                 false => set_mtime(copy, Meta::from_stat(&level.stat).mtime),
             });
@@ -387,7 +387,7 @@ fn invalid(call: &'static str) -> Error {
     Error::system(call, Errno::INVAL)
 }
 
-/// Adds the right to enter a copy wherever there is the right to read it, as nginx does.
+/// Adds the right to enter a copy wherever there is the right to read it.
 fn with_search(mode: u32) -> u32 {
     mode | (mode & 0o444) >> 2
 }

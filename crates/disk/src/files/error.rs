@@ -16,7 +16,7 @@ pub struct WouldBlock;
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refused. `call` is the word that nginx's log lines use ("open()", "read()", …).
+    /// The kernel refused. `call` is its name, for a line of a log ("open()", "read()", …).
     #[error("{call} failed ({}: {})", .errno.raw_os_error(), message(*.errno))]
     System {
         /// The call, with its parentheses.

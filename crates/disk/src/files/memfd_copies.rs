@@ -45,7 +45,7 @@ pub(crate) struct MemfdCopy {
 
 impl MemfdCopies {
     pub(crate) fn new() -> MemfdCopies {
-        let memory = memfd_create("freewheel: small files", MemfdFlags::CLOEXEC).ok();
+        let memory = memfd_create("small files", MemfdFlags::CLOEXEC).ok();
         MemfdCopies {
             memory: memory.map(Rc::new),
             end: 0,

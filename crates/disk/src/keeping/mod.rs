@@ -1,7 +1,7 @@
 //! Files that a loop keeps open from request to request, and the proof at each use that they are current.
 //!
-//! Exact by default (`open_files`, with `path_guards` over `inotify` for the directories above). nginx's
-//! `open_file_cache`, which may be out of date, is a table of its own (`open_file_cache`).
+//! Exact by default (`open_files`, with `path_guards` over `inotify` for the directories above). What may
+//! be out of date is in a table of its own (`open_file_cache`).
 
 pub(crate) mod inotify;
 pub(crate) mod open_file_cache;

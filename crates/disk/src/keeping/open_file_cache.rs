@@ -1,7 +1,7 @@
-//! nginx's `open_file_cache`: open files and errors that may be out of date for `open_file_cache_valid`.
+//! Open files and errors that may be out of date for a while.
 //!
-//! Only for locations that ask for it; without it this crate keeps files exactly (see `open_files`), and cheaper than
-//! nginx does. One per loop and location. Invariant: at most `max` entries; none older than `valid` is used.
+//! Only for callers that ask for it; without it this crate keeps files exactly (see `open_files`). One per loop and
+//! group of callers. Invariant: at most `max` entries; none older than `valid` is used.
 
 use crate::files::error::Error;
 use crate::files::open_file::OpenFile;
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The settings of the `open_file_cache` directives.
+/// The settings of such a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFileCacheSettings {
-    /// `open_file_cache max=`: entries at most; the least recently used one makes room.
+    /// Entries at most; the least recently used one makes room.
     pub max: usize,
-    /// `open_file_cache inactive=`: an entry that was not used for this long is removed.
+    /// An entry that was not used for this long is removed.
     pub inactive: Duration,
-    /// `open_file_cache_valid`: how long an entry is used without a check.
+    /// How long an entry is used without a check.
     pub valid: Duration,
-    /// `open_file_cache_min_uses`: a file with fewer uses (while its entry lives) does not stay open.
+    /// A file with fewer uses (while its entry lives) does not stay open.
     pub min_uses: u32,
-    /// `open_file_cache_errors`: are errors kept too?
+    /// Are errors kept too?
     pub errors: bool,
 }
 

@@ -3,8 +3,8 @@
 //! Each use reads the queued events of the directories above (see `inotify`), then calls `fstat` on the kept
 //! descriptor, which shows writes, truncation, replacement, rename, unlink and chmod (each changes ctime, size or the
 //! number of links). After any change the file is opened again. A check made after a request arrived is exact for that
-//! request, so the requests of one moment share it. Not here: nginx's `open_file_cache`, for locations that ask for
-//! staleness (`open_file_cache`).
+//! request, so the requests of one moment share it. Not here: files that may be out of date, for callers that
+//! ask for it (`open_file_cache`).
 //!
 //! Invariant: an entry is never used without a valid guard. A file is not kept if it changed so recently that its time
 //! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp

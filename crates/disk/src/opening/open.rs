@@ -28,7 +28,7 @@ use std::time::Instant;
 /// has around its body.
 pub const BODY_MAX: usize = 68 << 10;
 
-/// For `bench/spikes` alone: open and stat wait on the loop, and only reads go to a pool, as in nginx with `aio
+/// For `bench/spikes` alone: open and stat wait on the loop, and only reads go to a pool, as with `aio
 /// threads`.
 const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
 
@@ -126,7 +126,7 @@ impl Local {
     /// Opens the file or directory at an absolute path.
     ///
     /// # Errors
-    /// [`Error::System`] with nginx's word for the call, [`Error::Overflow`].
+    /// [`Error::System`] with the call's name, [`Error::Overflow`].
     pub async fn open(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
         if access.mode == AioMode::Pool
             && let Ok(answer) = self.try_open(path, access)
@@ -482,7 +482,7 @@ fn found_inline(
     }))
 }
 
-/// May files be kept open for this caller? (With `disable_symlinks` or `aio off` every request opens the file again.)
+/// May files be kept open for this caller? (With checks of symbolic links, or [`AioMode::Inline`], every request opens the file again.)
 fn keeps(access: &Access<'_>) -> bool {
     access.symlinks == Symlinks::Follow && access.mode == AioMode::Pool
 }
@@ -497,7 +497,7 @@ fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool
         && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
 }
 
-/// Opens in a pool (or on the loop, `aio off`): `openat2`, `fstat`, and the first bytes. **Waits.**
+/// Opens in a pool (or on the loop, [`AioMode::Inline`]): `openat2`, `fstat`, and the first bytes. **Waits.**
 pub(crate) fn open_waiting(
     disk: &Arc<Disk>,
     path: &[u8],
@@ -560,7 +560,7 @@ pub(crate) fn open_path(
         {
             #[expect(
                 clippy::disallowed_methods,
-                reason = "runs in a pool, or inline for `aio off`"
+                reason = "runs in a pool, or inline (AioMode::Inline)"
             )]
             rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
         }

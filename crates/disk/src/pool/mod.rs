@@ -49,7 +49,7 @@ pub(crate) fn on_pool_thread() -> bool {
     ON_POOL_THREAD.try_with(Cell::get).unwrap_or(false)
 }
 
-/// The queue of a pool is full. Its text is nginx's log line.
+/// The queue of a pool is full. Its text is a line for a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("thread pool \"{pool}\" queue overflow: {waiting} tasks waiting")]
 pub struct Overflow {

@@ -4,7 +4,7 @@
 //!
 //! Invariants: an accepted job is handed out once; while a job waits that may be taken, a worker is awake or being
 //! woken; at most one wake-up is under way at any moment, and the woken worker wakes the next only if work is left.
-//! (Waking one worker per job costs twelve times the CPU: DESIGN section 3.)
+//! (Waking one worker per job costs twelve times the CPU.)
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;

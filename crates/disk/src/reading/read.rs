@@ -185,7 +185,7 @@ fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
     all_cached(file, offset, len as u64).unwrap_or(true)
 }
 
-/// Reads in a pool (or on the loop, `aio off`). **Waits.**
+/// Reads in a pool (or on the loop, [`AioMode::Inline`]). **Waits.**
 pub(crate) fn read_waiting(
     handle: &Arc<Handle>,
     offset: u64,

@@ -133,7 +133,7 @@ fn open(path: &[u8]) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     #[expect(
         clippy::disallowed_methods,
-        reason = "runs in a pool, or inline for `aio off`"
+        reason = "runs in a pool, or inline (AioMode::Inline)"
     )]
     rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
         .map_err(|errno| Error::system("opendir()", errno))

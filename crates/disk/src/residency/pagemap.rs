@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn works(pagemap: &OwnedFd) -> bool {
     let page = sys::page_size();
     let try_it = || -> std::io::Result<bool> {
-        let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let memory = rustix::fs::memfd_create("pagemap", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memory, 2 * page as u64)?;
         let mapping = sys::Mapping::new(memory.as_fd(), 0, 2 * page)?;
         let absent = !sys::all_present(pagemap.as_fd(), &mapping, 0, 2 * page)?;
@@ -26,7 +26,7 @@ pub(crate) fn faults_around(pagemap: &OwnedFd) -> bool {
 
 fn maps_neighbours(pagemap: &OwnedFd) -> std::io::Result<bool> {
     let len = 2 * FAULT_AROUND;
-    let memory = rustix::fs::memfd_create("freewheel", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let memory = rustix::fs::memfd_create("pagemap", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(memory);
     file.write_all(&vec![1; len])?;
     let mapping = sys::Mapping::new(file.as_fd(), 0, len)?;

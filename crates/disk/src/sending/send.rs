@@ -32,7 +32,7 @@ use std::time::Instant;
 const FILLS_MAX: u32 = 3;
 /// Windows filled ahead at most, whatever `read_ahead` says.
 const AHEAD_MAX: u64 = 16;
-/// Windows proven and sent in one call at most: 2 MiB, as nginx's `sendfile_max_chunk`.
+/// Windows proven and sent in one call at most: 2 MiB.
 const REACH_MAX: u64 = 4;
 /// Windows tried in one call for a socket that did not take everything: as many as one send may touch, wherever in a
 /// window it begins.
@@ -435,7 +435,7 @@ impl<S: Sink> FileSending<'_, S> {
 
     /// Sends from a buffer what the socket takes at once: a read notices an evicted page where `sendfile` would wait
     /// for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket, of which a
-    /// client may have many (the streams of HTTP/2).
+    /// peer may have many (the streams of HTTP/2).
     async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
         let (len, sink) = (self.buffer_len(until).min(self.sink.room()), self.sink);
         if len == 0 {

@@ -113,12 +113,16 @@ shared! {
 /// The directives under a family's names.
 fn table(family: Family) -> DirectiveTable {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let protocol = match family {
+        Family::Grpc => "gRPC",
+        other => other.prefix().trim_end_matches('_'),
+    };
     let tables = ProxySsl::tables();
     let entries = tables.iter().flat_map(|table| &table.entries);
     DirectiveTable {
         name: leaked(format!("{family:?}Ssl")),
         doc: leaked(format!(
-            "{family:?}: TLS to upstream servers.\n\nEach of these works like its `proxy_ssl_…` counterpart."
+            "{protocol}: TLS to upstream servers.\n\nEach of these works like its `proxy_ssl_…` counterpart."
         )),
         level: InheritanceLevel::Location,
         entries: entries

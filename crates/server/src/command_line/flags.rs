@@ -3,6 +3,8 @@
 //! Not here: what they mean. Invariant: reads what `ngx_get_options` reads: letters may be combined (`-tq`), a value
 //! may follow directly (`-cnginx.conf`) or as the next argument.
 
+use super::options::SIGNALS;
+
 /// What the flags say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
@@ -96,7 +98,7 @@ impl Flags {
             b'g' => self.globals = Some(value),
             _ => {
                 let name = String::from_utf8_lossy(&value).into_owned();
-                if !["stop", "quit", "reopen", "reload"].contains(&name.as_str()) {
+                if !SIGNALS.contains(&name.as_str()) {
                     return Err(format!("invalid option: \"-s {name}\""));
                 }
                 self.signal = Some(name);

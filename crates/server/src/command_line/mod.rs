@@ -1,12 +1,16 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top` and
-//! `--explain`.
+//! The command line: nginx's flags, read exactly as nginx reads them, our own commands (`serve`, `proxy`, `top`) and options (`--explain`).
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
 
+mod commands;
 mod first_certificate;
 mod flags;
+mod generate;
 mod made;
+mod options;
+mod outline;
+mod printing;
 mod proxy;
 mod question;
 mod serve;
@@ -15,12 +19,13 @@ mod version;
 mod words;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) use flags::Flags;
+
+use printing::tell;
 
 use crate::process::load::Origin;
 use crate::process::start::{self, Options};
@@ -38,13 +43,14 @@ pub fn main(modules: Modules) -> ExitCode {
     let first = args.first().map(|word| word.to_string_lossy().into_owned());
     match first.as_deref() {
         Some(spawn::WORKER) => worker::run(modules),
-        Some("serve") => serve::run(&args, modules),
-        Some("proxy") => proxy::run(&args, modules),
-        Some("top") => top::run(&args),
         Some("--explain") => explain(args.get(1), modules),
+        Some("--generate") => generate::run(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),
-        Some(word) if !word.starts_with('-') => words::answer(word),
+        Some(word) if !word.starts_with('-') => match commands::find(word) {
+            Some(command) => (command.run)(&args, modules),
+            None => words::answer(word),
+        },
         _ => as_nginx(args, modules),
     }
 }
@@ -134,15 +140,6 @@ fn options(flags: &Flags, modules: Modules) -> Options {
 
 fn path(bytes: &[u8]) -> PathBuf {
     Path::new(std::ffi::OsStr::new("")).join(OsString::from_vec(bytes.to_vec()))
-}
-
-fn tell(text: impl AsRef<str>) -> ExitCode {
-    let told = std::io::stdout().write_all(text.as_ref().as_bytes());
-    if told.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 fn explain(name: Option<&OsString>, modules: Modules) -> ExitCode {

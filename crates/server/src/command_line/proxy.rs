@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueHint};
 
 use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::command_line::made;
@@ -21,14 +21,14 @@ const DIRECTORIES_MAX: usize = 64;
 /// The whole of `split_clients`, in hundredths of a percent.
 const WHOLE: usize = 10_000;
 
-/// Passes requests on to an origin, and keeps its answers on disks.
+/// Passes requests on to an origin and caches its responses on disks, without a configuration.
 #[derive(Debug, Parser)]
 #[command(name = "freewheel proxy", bin_name = "freewheel proxy")]
-struct Arguments {
+pub(super) struct Arguments {
     /// The origin: http[s]://HOST[:PORT][/URI], or HOST[:PORT].
     origin: String,
     /// The directories of the cache, one for each disk. They are made if they are not there.
-    #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "DIR", value_delimiter = ',', required = true, value_hint = ValueHint::DirPath)]
     cache: Vec<PathBuf>,
     /// Maximum size of each directory.
     #[arg(long, value_name = "SIZE", default_value = "10g")]
@@ -40,7 +40,7 @@ struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
     /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS|off")]
     dashboard: Option<String>,
     /// Prints the configuration that this stands for, and leaves.
     #[arg(long)]
@@ -63,7 +63,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     };
     if arguments.print_config {
         return match configuration(&arguments, &dashboard, &lasting_pid()) {
-            Ok(text) => super::tell(text),
+            Ok(text) => super::printing::tell(text),
             Err(sentence) => refuse(&sentence),
         };
     }

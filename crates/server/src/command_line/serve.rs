@@ -9,24 +9,25 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueHint};
 
 use super::first_certificate;
 use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
 use crate::command_line::made;
 use httpcore::handler::Modules;
 
-/// Serves a directory over HTTP.
+/// Serves a directory over HTTP, without a configuration.
 #[derive(Debug, Parser)]
 #[command(name = "freewheel serve", bin_name = "freewheel serve")]
-struct Arguments {
+pub(super) struct Arguments {
     /// The directory.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// Where to listen: a port, an address with a port, or unix:PATH.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
     /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS|off")]
     dashboard: Option<String>,
     /// Speaks HTTPS and HTTP/2, with a certificate that is made now and that clients are warned of.
     #[arg(long)]
@@ -65,7 +66,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     };
     if arguments.print_config {
         return match configuration(&arguments, &directory, &dashboard, &lasting_pid()) {
-            Ok(text) => super::tell(text),
+            Ok(text) => super::printing::tell(text),
             Err(sentence) => refuse(&sentence),
         };
     }
@@ -157,7 +158,7 @@ http {{
 }
 
 /// The file that is installed beside a configuration.
-const TYPES: &str = include_str!("../../../../conf/mime.types");
+const TYPES: &str = include_str!("../../mime.types");
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,14 @@
 //! built, others are not named.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use config::known::{self, Fate};
 
-use config::default_paths::{self, CONFIGURATION, ERROR_LOG, PREFIX};
+use config::default_paths;
+
+use super::options;
+use super::outline::{self, Argument, wrapped};
 
 /// The nginx whose behaviour is followed.
 const NGINX: &str = "1.31.5";
@@ -93,36 +97,65 @@ pub(super) fn configure() -> String {
     text
 }
 
+/// Columns of an option's names in `-h`, as in nginx; what a longer one does stands in the next line.
+const NAME_COLUMNS: usize = 13;
+
 /// `-h`, after [`version`].
 #[must_use]
 pub(super) fn help() -> String {
-    let prefix = PREFIX.trim_end_matches('/');
-    format!(
-        "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix]
-                 [-e filename] [-c filename] [-g directives]
-       freewheel serve DIR [--listen ADDRESS] [--dashboard ADDRESS|off] [--autoindex] [--print-config]
-       freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--valid TIME]
-                       [--listen ADDRESS] [--dashboard ADDRESS|off] [--print-config]
-       freewheel top [URL]
-       freewheel --explain DIRECTIVE
-       freewheel -t [-c filename] --explain-url URL [--method METHOD] [--header 'NAME: VALUE']
-                       [--from ADDRESS]
+    let all = options::all();
+    let named = |name: &str| {
+        all.iter()
+            .find(|option| option.names.iter().any(|own| own == name))
+    };
+    let mut out = wrapped("Usage: ", &usage(&all));
+    let forms = outline::forms();
+    for form in outline::leaves(&forms) {
+        out.push_str(&wrapped("       ", &form.usage()));
+    }
+    for (name, others) in options::CALLS {
+        let call = named(name).map(Argument::call);
+        let others = others
+            .iter()
+            .filter_map(|other| named(other))
+            .map(Argument::usage);
+        let pieces: Vec<String> = call.into_iter().chain(others).collect();
+        out.push_str(&wrapped("       ", &pieces));
+    }
+    out.push_str("\nOptions:\n");
+    for option in &all {
+        let names = match option.names.len() {
+            1 => option.call(),
+            _ => option.names.join(","),
+        };
+        let default = option.default.as_ref();
+        let default = default.map_or_else(String::new, |value| format!(" (default: {value})"));
+        let between = match names.len() > NAME_COLUMNS {
+            true => format!("\n{:width$}", "", width = NAME_COLUMNS + 2),
+            false => " ".repeat(NAME_COLUMNS - names.len()),
+        };
+        let _ = writeln!(out, "  {names}{between} : {}{default}", option.about);
+    }
+    out.push('\n');
+    out
+}
 
-Options:
-  -?,-h         : this help
-  -v            : show version and exit
-  -V            : show version and configure options then exit
-  -t            : test configuration and exit
-  -T            : test configuration, dump it and exit
-  -q            : suppress non-error messages during configuration testing
-  -s signal     : send signal to a master process: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: {prefix}/)
-  -e filename   : set error log file (default: {ERROR_LOG})
-  -c filename   : set configuration file (default: {CONFIGURATION})
-  -g directives : set global directives out of configuration file
-
-"
-    )
+/// The pieces of the usage of nginx's flags: the letters without a value in one, each other in its own.
+fn usage(all: &[Argument]) -> Vec<String> {
+    let flags = all
+        .iter()
+        .filter(|option| option.names.iter().all(|name| name.len() == 2));
+    let (valued, plain): (Vec<&Argument>, Vec<&Argument>) =
+        flags.partition(|option| !option.placeholder.is_empty());
+    let letters: String = plain
+        .iter()
+        .flat_map(|option| &option.names)
+        .map(|name| name.trim_start_matches('-'))
+        .collect();
+    let valued = valued.iter().map(|option| option.usage());
+    std::iter::once(format!("[-{letters}]"))
+        .chain(valued)
+        .collect()
 }
 
 #[cfg(test)]
@@ -140,6 +173,24 @@ mod tests {
         assert!(text.contains(" --without-http_memcached_module "), "{text}");
         assert!(text.contains(" --with-http_ssl_module "), "{text}");
         assert!(!text.contains("http_map"), "{text}");
+    }
+
+    #[test]
+    fn the_help_names_every_command_and_option() {
+        let text = help();
+        let first =
+            "Usage: freewheel [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename]\n";
+        assert!(text.starts_with(first), "{text}");
+        for line in [
+            "       freewheel serve DIR [--listen ADDRESS]",
+            "       freewheel top [URL]\n",
+            "       freewheel --explain-url URL [-c filename] [--method METHOD]",
+            "  -s signal     : send signal to a master process: stop, quit, reopen, reload\n",
+            "  -?,-h         : this help\n",
+            "  --method METHOD\n                : method of that request (default: GET)\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use std::process::ExitCode;
 
-use super::version;
+use super::commands::COMMANDS;
+use super::{outline, version};
 
 /// Commands that users of other servers type, and the one that does the same here.
 const MEANT: &[(&[&str], &str)] = &[
@@ -54,24 +55,58 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The commands.
-const COMMANDS: &str = "Commands:
-  freewheel [-c FILE]             starts the server
-  freewheel -t                    tests the configuration
-  freewheel -s reload|quit|stop|reopen
-  freewheel serve DIR             serves a directory, without a configuration
-  freewheel proxy ORIGIN --cache DIR
-  freewheel top URL               shows the figures of a running server
-  freewheel --explain DIRECTIVE
-  freewheel -h                    all flags
-";
+/// Calls without a command, beside those of [`outline::forms`], and what they do.
+const CALLS: &[(&str, &str)] = &[
+    ("[-c FILE]", "starts the server"),
+    ("-t", "tests the configuration"),
+    ("-s reload|quit|stop|reopen", "tells the running server"),
+];
+/// Those that are listed last.
+const LAST: &[(&str, &str)] = &[
+    ("--explain DIRECTIVE", "says what a directive does"),
+    ("-h", "all commands and options"),
+];
+
+/// Columns of a call in the list; what a longer one does stands in the next line.
+const CALL_COLUMNS: usize = 26;
+
+/// The list of all calls.
+fn calls() -> String {
+    let line = |call: &str, about: &str| match call.len() <= CALL_COLUMNS {
+        true => format!("  freewheel {call:<CALL_COLUMNS$} {about}\n"),
+        false => format!(
+            "  freewheel {call}\n{:width$}{about}\n",
+            "",
+            width = CALL_COLUMNS + 13
+        ),
+    };
+    let lines = |calls: &[(&str, &str)]| -> String {
+        calls
+            .iter()
+            .map(|(call, about)| line(call, about))
+            .collect()
+    };
+    let forms = outline::forms();
+    let own: String = outline::leaves(&forms)
+        .iter()
+        .map(|form| line(&form.shortest(), &lower(&form.about)))
+        .collect();
+    format!("Commands:\n{}{own}{}", lines(CALLS), lines(LAST))
+}
+
+/// A sentence as a part of a line.
+fn lower(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
 
 /// Answers a first argument that begins with no `-` and is no command.
 #[must_use]
 pub(super) fn answer(word: &str) -> ExitCode {
     match word {
-        "help" => return super::tell(version::help()),
-        "version" => return super::tell(version::version()),
+        "help" => return super::printing::tell(version::help()),
+        "version" => return super::printing::tell(version::version()),
         _ => {}
     }
     eprintln!("freewheel: there is no command \"{word}\"");
@@ -79,15 +114,16 @@ pub(super) fn answer(word: &str) -> ExitCode {
     match meant.find(|(words, _)| words.contains(&word)) {
         Some((_, call)) => eprintln!("  {call}"),
         None => {
-            let known = ["serve", "proxy", "top", "help", "version"];
+            let known = COMMANDS
+                .iter()
+                .map(|command| command.word)
+                .chain(["help", "version"]);
             let words = MEANT.iter().flat_map(|(words, _)| words.iter().copied());
-            if let Some(near) =
-                config::suggest::nearest(word.as_bytes(), known.into_iter().chain(words))
-            {
+            if let Some(near) = config::suggest::nearest(word.as_bytes(), known.chain(words)) {
                 eprintln!("did you mean \"{near}\"?");
             }
         }
     }
-    eprint!("{COMMANDS}");
+    eprint!("{}", calls());
     ExitCode::FAILURE
 }

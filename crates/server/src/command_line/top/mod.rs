@@ -39,7 +39,7 @@ const EVENTS_MAX: usize = 1024;
 /// Shows what a dashboard shows, in the terminal. q ends it, the arrows scroll.
 #[derive(Debug, Parser)]
 #[command(name = "freewheel top", bin_name = "freewheel top")]
-struct Arguments {
+pub(super) struct Arguments {
     /// A location with `dashboard`: http://[USER:PASSWORD@]HOST[:PORT]/PATH.
     #[arg(default_value = "http://127.0.0.1/dashboard")]
     url: String,
