@@ -63,15 +63,15 @@ fn deb(order: &Order, variant: Option<&str>) -> Result<PathBuf, String> {
 fn rpm(order: &Order, tree: &Path, name: &str) -> Result<PathBuf, String> {
     let mut text = format!("name = \"{name}\"\nrelease = \"{}\"\n", order.revision);
     if name != "freewheel" {
-        text.push_str("auto-req = \"no\"\nrequire-sh = false\n");
+        text.push_str("auto-req = \"no\"\n");
         for script in [
             "pre_install",
             "post_install",
             "pre_uninstall",
             "post_uninstall",
         ] {
-            // A later value takes the place of an earlier one; there is none that takes it away.
-            text.push_str(&format!("{script}_script = \"\"\n"));
+            // A script can be replaced, and not taken away.
+            text.push_str(&format!("{script}_script = \"exit 0\"\n"));
         }
     }
     text.push_str("assets = [\n");

@@ -21,7 +21,10 @@ const AROUND: Duration = Duration::from_secs(2);
 /// The title of the page that the package brings.
 const PAGE: &str = "<!DOCTYPE html>";
 /// A server beside the package's, by which a reload is seen.
-const BESIDE: &str = "server { listen 127.0.0.1:81; return 200 beside; }\n";
+const BESIDE: &str = "server { listen 127.0.0.1:81; return 200 beside; }
+proxy_cache_path /var/cache/freewheel/trial keys_zone=trial:1m;
+server { listen 127.0.0.1:82; location / { proxy_pass http://127.0.0.1:81; proxy_cache trial; proxy_cache_valid 10m; } }
+";
 const BROKEN: &str = "server { listen 127.0.0.1:81; no_such_directive on; }\n";
 
 /// Runs the trial.
@@ -149,10 +152,15 @@ fn reloaded(machine: &Machine, steps: &mut Steps) -> Result<(), String> {
     }
     serves(machine, 81, "beside")?;
     machine.write("/etc/freewheel/conf.d/beside.conf", BESIDE)?;
+    serves(machine, 82, "beside")?;
+    let stored = "find /var/cache/freewheel/trial -type f | grep -q .";
+    machine.until("a response is stored", stored)?;
     let answered = load.end()?;
     steps.tell(
         start,
-        &format!("reloaded; refused with an error ({answered} requests, 0 lost)"),
+        &format!(
+            "reloaded; refused with an error; a response stored ({answered} requests, 0 lost)"
+        ),
     );
     let start = Instant::now();
     machine.run("logrotate -f /etc/logrotate.d/freewheel")?;
