@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | book | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade`.
+//! instructions | dashboard | installed | upgrade | package`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -19,6 +19,7 @@ mod instructions;
 mod layers;
 mod manual;
 mod modules;
+mod package;
 mod repeats;
 mod scope;
 mod source;
@@ -62,6 +63,12 @@ usage: cargo xtask TASK
   upgrade --nginx PATH [--binary BIN] [--rounds N]
       the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx; and processes killed
       amid it: requests lost, entries fetched again, wrong bytes; needs root and curl, some seconds a round
+  package [deb] [rpm] [tar] [--quick] [--binary BIN] [--revision N] [--check]
+      packages, symbols, components, licences and checksums into target/package (all formats, unless some are named); --quick: without
+      the optimization over all crates; --check: makes all twice and compares the bytes
+  package --try [--quick] [--binary BIN] [--root DIR]
+      a Debian 12 with systemd in a container (DIR: such a root to start from): installed, reloaded, upgraded under load, removed,
+      purged; needs root, debootstrap and systemd-nspawn
 ";
 
 fn main() -> ExitCode {
@@ -80,6 +87,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
+        Some((task, rest)) if task == "package" => package::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -8,6 +8,7 @@
 mod daemon;
 mod handovers;
 mod load;
+mod script;
 
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};

@@ -1,0 +1,117 @@
+//! The program for packages: the default paths of an installation, no path of this machine in it, libraries of C linked in.
+
+use super::{Order, output, tools};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The default paths, as `configure` sets them for nginx's packages.
+const PATHS: &[(&str, &str)] = &[
+    ("FREEWHEEL_PREFIX", "/usr/share/freewheel/"),
+    ("FREEWHEEL_CONF_PATH", "/etc/freewheel/freewheel.conf"),
+    ("FREEWHEEL_ERROR_LOG_PATH", "/var/log/freewheel/error.log"),
+    (
+        "FREEWHEEL_HTTP_LOG_PATH",
+        "/var/log/freewheel/access.log combined",
+    ),
+    ("FREEWHEEL_PID_PATH", "/run/freewheel.pid"),
+    ("FREEWHEEL_LOCK_PATH", "/run/lock/freewheel.lock"),
+    (
+        "FREEWHEEL_HTTP_CLIENT_BODY_TEMP_PATH",
+        "/var/lib/freewheel/body",
+    ),
+    ("FREEWHEEL_HTTP_PROXY_TEMP_PATH", "/var/lib/freewheel/proxy"),
+    (
+        "FREEWHEEL_HTTP_FASTCGI_TEMP_PATH",
+        "/var/lib/freewheel/fastcgi",
+    ),
+    ("FREEWHEEL_HTTP_UWSGI_TEMP_PATH", "/var/lib/freewheel/uwsgi"),
+    ("FREEWHEEL_HTTP_SCGI_TEMP_PATH", "/var/lib/freewheel/scgi"),
+    ("FREEWHEEL_USER", "freewheel"),
+    ("FREEWHEEL_GROUP", "freewheel"),
+];
+
+/// What a build without the optimization over all crates is told.
+const QUICK: &[&str] = &[
+    "--config",
+    "profile.release.lto=false",
+    "--config",
+    "profile.release.codegen-units=16",
+];
+
+/// The names that paths of this machine get in the program.
+fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
+    let mut rustc = Command::new("rustc");
+    let sysroot = output(rustc.args(["--print", "sysroot"]))?.stdout;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot).trim());
+    let home = tools::cargo_home().ok_or("neither CARGO_HOME nor HOME is set")?;
+    let mut all = vec![
+        (order.project.clone(), "/usr/src/freewheel"),
+        (home.join("registry/src"), "/usr/src/cargo"),
+    ];
+    // Only where the standard library's source is installed do its paths stand in a program.
+    let library = sysroot.join("lib/rustlib/src/rust");
+    if library.exists() {
+        all.push((library, "/usr/src/rust"));
+    }
+    Ok(all)
+}
+
+/// Builds it: the path of the program, which has its symbols.
+pub fn program(order: &Order) -> Result<PathBuf, String> {
+    let renamed = renamed(order)?;
+    let mut rust: Vec<String> = renamed
+        .iter()
+        .map(|(path, name)| format!("--remap-path-prefix={}={name}", path.display()))
+        .collect();
+    // Symbols are found by this number.
+    rust.push("-Clink-arg=-Wl,--build-id=sha1".to_owned());
+    let c: Vec<String> = renamed
+        .iter()
+        .map(|(path, name)| format!("-ffile-prefix-map={}={name}", path.display()))
+        .collect();
+    let target = order.output.join(order.target);
+    let mut cargo = Command::new(env!("CARGO"));
+    match tools::find("cargo-auditable") {
+        Some(_) => drop(cargo.arg("auditable")),
+        None => println!(
+            "cargo-auditable is not installed: the program has no list of its libraries in itself"
+        ),
+    }
+    cargo
+        .args(["build", "--release", "--locked", "--package", "freewheel"])
+        .args(["--bin", "freewheel"])
+        .current_dir(&order.project)
+        .envs(PATHS.iter().copied())
+        .env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"))
+        .env("CFLAGS", c.join(" "))
+        // The program shall run where no PCRE2 is installed, too.
+        .env("PCRE2_SYS_STATIC", "1")
+        .env("SOURCE_DATE_EPOCH", order.epoch.to_string())
+        .env("CARGO_TARGET_DIR", &target);
+    if order.is_quick {
+        cargo.args(QUICK);
+    }
+    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(target.join("release/freewheel")),
+        false => Err("the program was not built".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_that_the_program_knows_is_one_of_a_package() {
+        let project = crate::project();
+        let known = std::fs::read_to_string(project.join("crates/config/src/default_paths.rs"));
+        let known = known.unwrap();
+        let names = known
+            .split('"')
+            .filter(|word| word.starts_with("FREEWHEEL_"));
+        let names: Vec<&str> = names.collect();
+        let ours: Vec<&str> = PATHS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ours);
+    }
+}

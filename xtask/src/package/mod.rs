@@ -1,0 +1,199 @@
+//! Packages of the program, made into `target/package`: a Debian package and one with its symbols, an RPM, an archive, a list
+//! of components (CycloneDX), the licences of the libraries, checksums.
+//!
+//! Not here: what the packages contain beside the program (`packaging/`). Invariant: two runs on the same source give the
+//! same bytes: every time stamp is the commit's, no path of this machine is in the program, and the lists are sorted.
+
+mod build;
+mod formats;
+mod licences;
+mod supply;
+mod tools;
+mod tree;
+mod trial;
+
+use crate::{flag, option};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+/// What can be made.
+const FORMATS: &[&str] = &["deb", "rpm", "tar"];
+
+/// What was asked for.
+struct Order {
+    project: PathBuf,
+    /// Where everything is made.
+    output: PathBuf,
+    formats: Vec<String>,
+    /// A program that is there already, with its symbols.
+    binary: Option<PathBuf>,
+    /// The directory that the program is built in, below `output`.
+    target: &'static str,
+    /// Without the optimization over all crates, which takes minutes.
+    is_quick: bool,
+    /// The number of the package of this version.
+    revision: String,
+    /// Seconds since 1970: the time of the commit, or what `SOURCE_DATE_EPOCH` says.
+    epoch: u64,
+    version: String,
+}
+
+/// Makes the packages, checks them, or tries them.
+pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut arguments = arguments.to_vec();
+    let is_check = flag(&mut arguments, "--check");
+    let is_trial = flag(&mut arguments, "--try");
+    let base = option(&mut arguments, "--root")?;
+    let order = Order::of(project, &mut arguments)?;
+    if is_trial {
+        return trial::run(&order, base.map(PathBuf::from));
+    }
+    make(&order)?;
+    if is_check {
+        return check(order);
+    }
+    Ok(())
+}
+
+impl Order {
+    fn of(project: &Path, arguments: &mut Vec<String>) -> Result<Self, String> {
+        let is_quick = flag(arguments, "--quick");
+        let binary = option(arguments, "--binary")?.map(PathBuf::from);
+        let revision = option(arguments, "--revision")?.unwrap_or_else(|| "1".to_owned());
+        let mut formats = std::mem::take(arguments);
+        if let Some(unknown) = formats.iter().find(|name| !FORMATS.contains(&&name[..])) {
+            return Err(format!(
+                "unknown argument {unknown}: the formats are {}",
+                FORMATS.join(", ")
+            ));
+        }
+        if formats.is_empty() {
+            formats = FORMATS.iter().map(|name| (*name).to_owned()).collect();
+        }
+        Ok(Self {
+            project: project.to_owned(),
+            output: project.join("target/package"),
+            formats,
+            binary,
+            target: "build",
+            is_quick,
+            revision,
+            epoch: epoch(project)?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    fn has(&self, format: &str) -> bool {
+        self.formats.iter().any(|name| name == format)
+    }
+
+    /// The name of a file of this version.
+    fn named(&self, ending: &str) -> PathBuf {
+        let machine = std::env::consts::ARCH;
+        let name = format!("freewheel-{}-{machine}{ending}", self.version);
+        self.output.join(name)
+    }
+}
+
+/// The time that everything gets.
+fn epoch(project: &Path) -> Result<u64, String> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => {
+            let mut git = Command::new("git");
+            git.args(["log", "-1", "--format=%ct"]).current_dir(project);
+            String::from_utf8_lossy(&output(&mut git)?.stdout).into_owned()
+        }
+    };
+    text.trim()
+        .parse()
+        .map_err(|_| format!("not a time in seconds: {text:?}"))
+}
+
+/// One run: the files made, each with its size.
+fn make(order: &Order) -> Result<Vec<PathBuf>, String> {
+    let start = Instant::now();
+    tools::check(order)?;
+    let program = match &order.binary {
+        Some(path) => path.clone(),
+        None => build::program(order)?,
+    };
+    println!("program: {} s", start.elapsed().as_secs());
+    let licences = licences::text(&order.project)?;
+    let components = supply::components(order)?;
+    let trees = tree::make(order, &program, &licences, &components)?;
+    let mut files = formats::make(order, &trees)?;
+    files.push(place(&order.named(".cdx.json"), components.as_bytes())?);
+    files.push(place(
+        &order.named("-THIRD-PARTY-LICENSES"),
+        licences.as_bytes(),
+    )?);
+    files.sort();
+    supply::sums(order, &files)?;
+    for file in &files {
+        println!("{:>12} bytes  {}", size(file)?, file.display());
+    }
+    println!("made in {} s", start.elapsed().as_secs());
+    Ok(files)
+}
+
+/// Makes everything once more, and compares. A program that was built is built again, in another directory.
+fn check(mut order: Order) -> Result<(), String> {
+    let sums = order.output.join("SHA256SUMS");
+    let first = read(&sums)?;
+    order.target = "build-again";
+    make(&order)?;
+    let second = read(&sums)?;
+    let mut differing = first
+        .lines()
+        .filter(|line| !second.lines().any(|other| other == *line));
+    match differing.next() {
+        None => {
+            println!(
+                "reproducible: {} files have the same bytes twice",
+                first.lines().count()
+            );
+            Ok(())
+        }
+        Some(line) => Err(format!("not reproducible: {line}")),
+    }
+}
+
+/// Runs a command to its end, and fails with what it said.
+fn output(command: &mut Command) -> Result<Output, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
+    Err(format!(
+        "{name} {}: {}\n{}{}",
+        arguments.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Writes a file, and says where it is.
+fn place(path: &Path, bytes: &[u8]) -> Result<PathBuf, String> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.to_owned())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn size(path: &Path) -> Result<u64, String> {
+    let data = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(data.len())
+}
