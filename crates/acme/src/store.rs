@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -139,16 +140,19 @@ impl Store {
         pair(&chain, &key).or_else(|| pair(&temporary(&chain), &key))
     }
 
-    /// Writes a certificate beside the one that is kept.
+    /// Writes a certificate beside the one that is kept; done under its lock.
     pub(crate) fn prepare(&self, id: &str, issued: &Issued) -> Result<(), Error> {
-        self.write_temporary(&format!("{id}.key"), issued.key.as_bytes())?;
-        self.write_temporary(&format!("{id}.crt"), &issued.chain)
+        let (chain, key) = (format!("{id}.crt"), format!("{id}.key"));
+        self.write_to(&temporary(&key), issued.key.as_bytes())?;
+        self.write_to(&temporary(&chain), &issued.chain)
     }
 
     /// Puts what was prepared into its place.
     pub(crate) fn commit(&self, id: &str) -> Result<(), Error> {
-        self.rename(&format!("{id}.key"))?;
-        self.rename(&format!("{id}.crt"))
+        for name in [format!("{id}.key"), format!("{id}.crt")] {
+            self.rename(&temporary(&name), &name)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn account_key(&self) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
@@ -231,13 +235,17 @@ impl Store {
         }
     }
 
+    /// Replaces a file. Other issuers and processes with the same directory may do so at the same time.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write_temporary(name, bytes)?;
-        self.rename(name)
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let own = temporary(&format!("{name}.{}-{count}", std::process::id()));
+        self.write_to(&own, bytes)?;
+        self.rename(&own, name)
     }
 
-    fn write_temporary(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let Some(path) = self.path_of(&temporary(name)) else {
+    fn write_to(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let Some(path) = self.path_of(name) else {
             return Ok(());
         };
         let _ = fs::remove_file(&path);
@@ -253,8 +261,8 @@ impl Store {
         written.map_err(|error| failed("write", &path, &error))
     }
 
-    fn rename(&self, name: &str) -> Result<(), Error> {
-        let (Some(from), Some(to)) = (self.path_of(&temporary(name)), self.path_of(name)) else {
+    fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (Some(from), Some(to)) = (self.path_of(from), self.path_of(to)) else {
             return Ok(());
         };
         fs::rename(&from, &to).map_err(|error| failed("rename", &to, &error))
@@ -311,7 +319,7 @@ mod tests {
         // The process ends between the two renames.
         store.prepare("a", &two).unwrap();
         assert_eq!(store.load("a"), Some(one));
-        store.rename("a.key").unwrap();
+        store.rename(".a.key.new", "a.key").unwrap();
         assert_eq!(store.load("a"), Some(two));
         fs::write(path.join("a.crt"), "broken").unwrap();
         fs::write(path.join(".a.crt.new"), "broken").unwrap();
@@ -341,11 +349,12 @@ mod tests {
         fs::write(&victim, "kept").unwrap();
         let state = root.path().join("state");
         fs::create_dir(&state).unwrap();
-        for name in [".account.key.new", "account.key", ".a.lock"] {
+        for name in [".a.key.new", "account.key", ".a.lock"] {
             std::os::unix::fs::symlink(&victim, state.join(name)).unwrap();
         }
         let store = Store::new(Some(state));
         store.write_account_key("secret").unwrap();
+        store.prepare("a", &issued("a.test")).unwrap();
         assert!(store.lock("a").is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }

@@ -98,9 +98,10 @@ impl Acme {
         let told = String::from_utf8_lossy(zone).into_owned();
         let colon = zone.iter().position(|byte| *byte == b':');
         let size = colon.and_then(|colon| parse_size(&zone[colon + 1..]));
+        let name = told.split(':').next().unwrap_or_default();
         match size {
             None => Err(failed(format!("acme_shared_zone: invalid zone size \"{told}\""))),
-            Some(..ZONE_BYTES_MIN) => Err(failed(format!("acme_shared_zone: zone {told} is too small"))),
+            Some(..ZONE_BYTES_MIN) => Err(failed(format!("acme_shared_zone: zone {name} is too small"))),
             Some(_) => Ok(()),
         }
     }

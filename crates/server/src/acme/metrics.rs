@@ -16,8 +16,8 @@ const CERTIFICATES_SHOWN_MAX: usize = 1000;
 families! {
     /// The families of certificates by ACME.
     FAMILIES;
-    ORDERS Counter "freewheel_acme_orders_total" "" ["issuer", "certificate"] "Orders of a certificate that were begun, by its first name, since the master process started.";
-    FAILURES Counter "freewheel_acme_failures_total" "" ["issuer", "certificate"] "Attempts that failed: orders, and questions to the issuer about renewal.";
+    ORDERS Counter "freewheel_acme_orders" "" ["issuer", "certificate"] "Orders of a certificate that were begun, by its first name, since the master process started.";
+    FAILURES Counter "freewheel_acme_failures" "" ["issuer", "certificate"] "Attempts that failed: orders, and questions to the issuer about renewal.";
     NEXT Gauge "freewheel_acme_next_attempt_seconds" "seconds" ["issuer", "certificate"] "Time at which the issuer is asked next, in seconds since 1970.";
 }
 
@@ -25,18 +25,33 @@ families! {
 pub(crate) static METRICS: ModuleMetrics = ModuleMetrics {
     families: FAMILIES,
     show: |_, page| {
-        let known = KNOWN.read();
-        let all = known.iter().flat_map(|(issuer, figures)| figures.iter().map(move |one| (issuer, one)));
-        let mut all: Vec<_> = all.collect();
+        let mut all = by_names();
         all.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.failures));
-        for (issuer, figures) in all.into_iter().take(CERTIFICATES_SHOWN_MAX) {
-            let labels = [issuer.as_str(), figures.name.as_str()];
+        for ((issuer, name), figures) in all.into_iter().take(CERTIFICATES_SHOWN_MAX) {
+            let labels = [issuer.as_str(), name.as_str()];
             page.whole(&ORDERS, &labels, figures.orders);
             page.whole(&FAILURES, &labels, figures.failures);
             page.whole(&NEXT, &labels, figures.next_attempt.max(0).unsigned_abs());
         }
     },
 };
+
+/// The numbers of all certificates; of several with the same first name their sums, and the earliest attempt.
+fn by_names() -> Vec<((String, String), acme::Figures)> {
+    let mut all: BTreeMap<_, acme::Figures> = BTreeMap::new();
+    for (issuer, figures) in KNOWN.read().iter() {
+        for one in figures {
+            let known = all.entry((issuer.clone(), one.name.clone())).or_insert_with(|| acme::Figures {
+                next_attempt: i64::MAX,
+                ..acme::Figures::default()
+            });
+            known.orders += one.orders;
+            known.failures += one.failures;
+            known.next_attempt = known.next_attempt.min(one.next_attempt);
+        }
+    }
+    all.into_iter().collect()
+}
 
 static KNOWN: LazyLock<RwLock<BTreeMap<String, Vec<acme::Figures>>>> = LazyLock::new(RwLock::default);
 

@@ -4,6 +4,7 @@
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
 
+mod domain;
 mod first_certificate;
 mod flags;
 mod made;
