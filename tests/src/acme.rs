@@ -29,6 +29,8 @@ pub struct Rules {
     pub tls_port: u16,
     /// How long certificates are valid, in seconds; 0: 90 days.
     pub valid_seconds: u64,
+    /// By how many seconds its clock is ahead of this machine's.
+    pub ahead_seconds: i64,
     /// Refuses each second nonce.
     pub refuses_nonces: bool,
     /// The name of a key that accounts have to be bound by.
@@ -148,7 +150,10 @@ fn answer(state: &Mutex<State>, authority: &Authority, request: &Received) -> Tl
     let target = request.target().to_owned();
     if let Some(id) = target.strip_prefix("/ari/") {
         assert!(id.contains('.'), "{id}");
-        let renewal = lock(state).rules.renewal.unwrap_or((4_000_000_000, 4_000_000_001));
+        let renewal = lock(state)
+            .rules
+            .renewal
+            .unwrap_or((4_000_000_000, 4_000_000_001));
         let date = |seconds: i64| rfc3339(seconds);
         let window = json!({"suggestedWindow": {"start": date(renewal.0), "end": date(renewal.1)}});
         return raw(state, 200, &window.to_string(), "Retry-After: 21600\r\n");
@@ -181,7 +186,10 @@ fn directory(rules: &Rules, base: &str) -> Value {
     if rules.has_terms {
         meta["termsOfService"] = json!(format!("{base}/terms"));
     }
-    let profiles = rules.profiles.iter().map(|name| ((*name).to_owned(), json!("")));
+    let profiles = rules
+        .profiles
+        .iter()
+        .map(|name| ((*name).to_owned(), json!("")));
     meta["profiles"] = Value::Object(profiles.collect());
     let mut directory = json!({
         "newNonce": format!("{base}/nonce"),
@@ -208,12 +216,17 @@ fn raw(state: &Mutex<State>, status: u16, body: &str, lines: &str) -> TlsAnswer 
 }
 
 fn decoded(value: &Value) -> Vec<u8> {
-    URL_SAFE_NO_PAD.decode(value.as_str().expect("base64url")).expect("base64url")
+    URL_SAFE_NO_PAD
+        .decode(value.as_str().expect("base64url"))
+        .expect("base64url")
 }
 
 /// The payload of a signed request, and its account's URL or its key's thumbprint.
 fn signed(state: &Mutex<State>, request: &Received, base: &str) -> Result<(Value, String), Reply> {
-    assert_eq!(request.header("Content-Type"), Some("application/jose+json"));
+    assert_eq!(
+        request.header("Content-Type"),
+        Some("application/jose+json")
+    );
     let whole: Value = serde_json::from_slice(&request.body).expect("JSON");
     let head: Value = serde_json::from_slice(&decoded(&whole["protected"])).expect("JSON");
     assert_eq!(head["url"], json!(format!("{base}{}", request.target())));
@@ -268,7 +281,10 @@ fn reply(
             let thumbprint = {
                 let state = lock(state);
                 let mut all = state.accounts.iter();
-                all.find(|(_, url)| *url == who).expect("an account").0.clone()
+                all.find(|(_, url)| *url == who)
+                    .expect("an account")
+                    .0
+                    .clone()
             };
             prove(state, (order, name), http, &thumbprint);
             (200, authorization(&lock(state), base, (order, name)), None)
@@ -313,7 +329,10 @@ fn new_order(state: &mut State, base: &str, payload: &Value) -> Reply {
     if let Some((kind, detail)) = state.rules.refuses_orders {
         return problem(400, kind, detail);
     }
-    let names = payload["identifiers"].as_array().expect("identifiers").clone();
+    let names = payload["identifiers"]
+        .as_array()
+        .expect("identifiers")
+        .clone();
     state.orders.push(Order {
         is_proven: vec![false; names.len()],
         names,
@@ -384,7 +403,10 @@ fn authorization(state: &State, base: &str, (number, name): (usize, usize)) -> V
 fn prove(state: &Mutex<State>, (order, name): (usize, usize), is_http: bool, thumbprint: &str) {
     let (identifier, rules) = {
         let state = lock(state);
-        (state.orders[order].names[name]["value"].clone(), state.rules.clone())
+        (
+            state.orders[order].names[name]["value"].clone(),
+            state.rules.clone(),
+        )
     };
     let identifier = identifier.as_str().expect("a name").to_owned();
     let text = format!("{}.{thumbprint}", token(order, name));
@@ -412,7 +434,8 @@ fn by_http(port: u16, host: &str, token: &str, text: &str) -> Result<(), String>
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
-    let is_good = answer.starts_with("HTTP/1.1 200") && answer.ends_with(&format!("\r\n\r\n{text}"));
+    let is_good =
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with(&format!("\r\n\r\n{text}"));
     match is_good {
         true => Ok(()),
         false => Err(format!("the answer is {:?}", answer.lines().next())),
@@ -429,7 +452,9 @@ fn by_tls(port: u16, host: &str, text: &str) -> Result<(), String> {
     let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.ok_or("no certificate")?.to_vec();
     let digest = Sha256::digest(text.as_bytes());
-    let has_digest = certificate.windows(digest.len()).any(|window| window == &digest[..]);
+    let has_digest = certificate
+        .windows(digest.len())
+        .any(|window| window == &digest[..]);
     match has_digest && stream.conn.alpn_protocol() == Some(b"acme-tls/1") {
         true => Ok(()),
         false => Err("it is another certificate".to_owned()),
@@ -444,13 +469,23 @@ fn finalize(state: &mut State, authority: &Authority, number: usize, payload: &V
         seconds => seconds,
     };
     let order = &mut state.orders[number];
-    let names = order.names.iter().map(|name| name["value"].as_str().expect("a name").to_owned());
+    let names = order
+        .names
+        .iter()
+        .map(|name| name["value"].as_str().expect("a name").to_owned());
     let names: Vec<_> = names.collect();
     for name in &names {
-        let has_name = request.windows(name.len()).any(|window| window == name.as_bytes());
-        assert!(has_name || name.parse::<std::net::IpAddr>().is_ok(), "{name}");
+        let has_name = request
+            .windows(name.len())
+            .any(|window| window == name.as_bytes());
+        assert!(
+            has_name || name.parse::<std::net::IpAddr>().is_ok(),
+            "{name}"
+        );
     }
-    order.certificate = Some(authority.issue_for(&names, &key, seconds));
+    let validity = (state.rules.ahead_seconds, seconds);
+    let certificate = authority.issue_for(&names, &key, validity);
+    order.certificate = Some(certificate);
 }
 
 /// The key that a request for a certificate is signed by.
@@ -500,8 +535,14 @@ fn value(der: &[u8]) -> Option<(&[u8], &[u8])> {
         _ => usize::from(length & 0x7f),
     };
     let (long, rest) = rest.split_at_checked(digits)?;
-    let long = long.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-    let length = if digits > 0 { long } else { usize::from(*length) };
+    let long = long
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let length = if digits > 0 {
+        long
+    } else {
+        usize::from(*length)
+    };
     rest.split_at_checked(length)
 }
 
@@ -513,7 +554,8 @@ fn rfc3339(seconds: i64) -> String {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;

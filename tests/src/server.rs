@@ -208,7 +208,8 @@ impl Server {
         let status = self.quit();
         assert!(status.success(), "left with {status}");
         let started = self.site.spawn();
-        self.child = started.unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr));
+        self.child =
+            started.unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr));
     }
 
     /// Ends by a signal: the exit status.

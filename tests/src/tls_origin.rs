@@ -54,15 +54,22 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// A certificate for names and addresses with another's key, valid for so many seconds from now on.
+    /// A certificate for names and addresses with another's key: valid from so many seconds later than now, for so many.
     ///
     /// # Panics
     /// A name is none.
-    pub fn issue_for(&self, names: &[String], key: &impl PublicKeyData, seconds: u64) -> String {
+    pub fn issue_for(
+        &self,
+        names: &[String],
+        key: &impl PublicKeyData,
+        (later, seconds): (i64, u64),
+    ) -> String {
         let mut params = CertificateParams::new(names.to_vec()).expect("they are names");
+        let part = std::time::Duration::from_secs(later.unsigned_abs());
         let now = std::time::SystemTime::now();
-        params.not_before = now.into();
-        params.not_after = (now + std::time::Duration::from_secs(seconds)).into();
+        let begin = if later < 0 { now - part } else { now + part };
+        params.not_before = begin.into();
+        params.not_after = (begin + std::time::Duration::from_secs(seconds)).into();
         params.use_authority_key_identifier_extension = true;
         params.signed_by(key, &self.0).expect("it signs").pem()
     }

@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade`.
+//! instructions | dashboard | installed | upgrade | acme`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -8,6 +8,7 @@
     reason = "a tool without an event loop: it may wait for files and processes"
 )]
 
+mod acme;
 mod browser;
 mod conformance;
 mod dashboard;
@@ -59,6 +60,9 @@ usage: cargo xtask TASK
   upgrade --nginx PATH [--binary BIN] [--rounds N]
       the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx; and processes killed
       amid it: requests lost, entries fetched again, wrong bytes; needs root and curl, some seconds a round
+  acme --pebble PATH [--binary BIN]
+      certificates by ACME from Pebble, with its faults on: both challenges, keys, accounts, renewal, a wrong clock; needs
+      pebble-challtestsrv beside Pebble, openssl and faketime, some minutes
 ";
 
 fn main() -> ExitCode {
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
+        Some((task, rest)) if task == "acme" => acme::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

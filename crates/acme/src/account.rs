@@ -5,9 +5,7 @@
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _, RsaKeyPair,
-};
+use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _, RsaKeyPair};
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -92,7 +90,10 @@ impl SigningKey {
             Self::Rsa(key) => key.as_der().map_err(failed)?.as_ref().to_vec(),
         };
         let der = Zeroizing::new(der);
-        Ok(Zeroizing::new(tls::x509::facts::pem_of("PRIVATE KEY", &der)))
+        Ok(Zeroizing::new(tls::x509::facts::pem_of(
+            "PRIVATE KEY",
+            &der,
+        )))
     }
 
     fn algorithm(&self) -> &'static str {
@@ -136,8 +137,13 @@ impl SigningKey {
             }
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
-                key.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signature)
-                    .map_err(failed)?;
+                key.sign(
+                    &signature::RSA_PKCS1_SHA256,
+                    &random,
+                    message,
+                    &mut signature,
+                )
+                .map_err(failed)?;
                 Ok(signature)
             }
         }
@@ -197,11 +203,15 @@ fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         long => {
             let digits = usize::from(long & 0x7f);
             let (digits, rest) = rest.split_at_checked(digits).filter(|_| digits <= 4)?;
-            let length = digits.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            let length = digits
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
             (length, rest)
         }
     };
-    (*first == tag).then(|| rest.split_at_checked(length)).flatten()
+    (*first == tag)
+        .then(|| rest.split_at_checked(length))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -216,7 +226,9 @@ mod tests {
             let key = SigningKey::generate(kind).unwrap();
             let back = SigningKey::of_pem(key.to_pem().unwrap().as_bytes()).unwrap();
             assert_eq!(key.thumbprint(), back.thumbprint());
-            let signed = back.signed(&Identity::Key, ("https://a/", "n"), b"{}").unwrap();
+            let signed = back
+                .signed(&Identity::Key, ("https://a/", "n"), b"{}")
+                .unwrap();
             let signed: Value = serde_json::from_str(&signed).unwrap();
             let part = |name: &str| signed[name].as_str().unwrap().to_owned();
             let input = format!("{}.{}", part("protected"), part("payload"));

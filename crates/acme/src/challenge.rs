@@ -88,8 +88,9 @@ impl Challenge {
                 token: token.to_owned(),
                 text,
             }),
-            ChallengeKind::TlsAlpn01 => certificate(identifier, &text)
-                .map_err(|error| Error::Local(format!("no certificate for the challenge: {error}"))),
+            ChallengeKind::TlsAlpn01 => certificate(identifier, &text).map_err(|error| {
+                Error::Local(format!("no certificate for the challenge: {error}"))
+            }),
         }
     }
 }
@@ -137,9 +138,15 @@ mod tests {
 
     #[test]
     fn names_of_addresses_are_reversed() {
-        assert_eq!(asked_name(&Identifier::Ip("192.0.2.1".to_owned())), "1.2.0.192.in-addr.arpa");
+        assert_eq!(
+            asked_name(&Identifier::Ip("192.0.2.1".to_owned())),
+            "1.2.0.192.in-addr.arpa"
+        );
         let six = asked_name(&Identifier::Ip("2001:db8::1".to_owned()));
-        assert!(six.starts_with("1.0.0.0.") && six.ends_with("8.b.d.0.1.0.0.2.ip6.arpa"), "{six}");
+        assert!(
+            six.starts_with("1.0.0.0.") && six.ends_with("8.b.d.0.1.0.0.2.ip6.arpa"),
+            "{six}"
+        );
     }
 
     #[test]
@@ -148,7 +155,10 @@ mod tests {
         let made = |token| Challenge::new(ChallengeKind::Http01, &name, token, "t");
         assert_eq!(
             made("ab-_1").unwrap(),
-            Challenge::Token { token: "ab-_1".to_owned(), text: "ab-_1.t".to_owned() }
+            Challenge::Token {
+                token: "ab-_1".to_owned(),
+                text: "ab-_1.t".to_owned()
+            }
         );
         for token in ["", "a/b", "a b", "..", &"a".repeat(TOKEN_BYTES_MAX + 1)] {
             assert!(made(token).is_err(), "{token}");

@@ -66,7 +66,10 @@ impl<'a> Client<'a> {
         let key = account_key(issuer, store)?;
         let answer = get(&mut http, &issuer.uri)?;
         let directory = json(&answer).map_err(|error| {
-            Error::Answer(format!("{} is no directory ({error})", issuer.uri.authority()))
+            Error::Answer(format!(
+                "{} is no directory ({error})",
+                issuer.uri.authority()
+            ))
         })?;
         Ok(Self {
             issuer,
@@ -164,9 +167,13 @@ impl<'a> Client<'a> {
         }
         let location = answer.field("location");
         let location = location.and_then(|text| self.issuer.uri.join(text).map(|_| text));
-        let location = location.ok_or_else(|| Error::Answer("the account has no URL".to_owned()))?;
+        let location =
+            location.ok_or_else(|| Error::Answer("the account has no URL".to_owned()))?;
         if answer.status == 201 {
-            let text = format!("account \"{location}\" created, acme issuer: \"{}\"", self.issuer.name);
+            let text = format!(
+                "account \"{location}\" created, acme issuer: \"{}\"",
+                self.issuer.name
+            );
             self.sink.log(Level::Notice, &text);
         }
         self.store.write_account_url(location)?;
@@ -177,7 +184,10 @@ impl<'a> Client<'a> {
     fn about_terms(&self, problem: Problem) -> Error {
         match &self.directory.meta.terms_of_service {
             Some(terms) if problem.is("userActionRequired") || !problem.is_of_account() => {
-                let terms: String = terms.chars().filter(|letter| !letter.is_control()).collect();
+                let terms: String = terms
+                    .chars()
+                    .filter(|letter| !letter.is_control())
+                    .collect();
                 Error::Configuration(format!(
                     "{problem}; \"accept_terms_of_service\" agrees to the terms of service, which are at {terms}"
                 ))
@@ -264,7 +274,11 @@ impl<'a> Client<'a> {
             if is_done(&state) || Instant::now() >= deadline {
                 return Ok(state);
             }
-            sleep(answer.retry_after().map_or(wait, |asked| asked.clamp(wait.min(RETRY_AFTER), WAIT_MAX)));
+            sleep(
+                answer
+                    .retry_after()
+                    .map_or(wait, |asked| asked.clamp(wait.min(RETRY_AFTER), WAIT_MAX)),
+            );
             wait = (wait * 2).min(POLL_MAX);
         }
     }
@@ -275,7 +289,10 @@ fn account_key(issuer: &Issuer, store: &Store) -> Result<SigningKey, Error> {
         AccountKey::Given(pem) => SigningKey::of_pem(pem)
             .ok_or_else(|| Error::Local("the account's key cannot be used".to_owned())),
         AccountKey::Made(kind) => {
-            if let Some(key) = store.account_key()?.and_then(|pem| SigningKey::of_pem(&pem)) {
+            if let Some(key) = store
+                .account_key()?
+                .and_then(|pem| SigningKey::of_pem(&pem))
+            {
                 return Ok(key);
             }
             let key = SigningKey::generate(*kind)?;
@@ -300,12 +317,17 @@ fn get(http: &mut HttpClient, url: &Url) -> Result<Answer, Error> {
             }
             429 | 503 if answer.retry_after().is_some_and(|wait| wait > WAIT_MAX) => {
                 let wait = answer.retry_after().unwrap_or(WAIT_MAX);
-                return Err(Error::RateLimited { problem: problem(&answer), wait });
+                return Err(Error::RateLimited {
+                    problem: problem(&answer),
+                    wait,
+                });
             }
             _ => return Err(Error::Problem(problem(&answer))),
         }
     }
-    Err(Error::Answer("redirect failed: too many redirects".to_owned()))
+    Err(Error::Answer(
+        "redirect failed: too many redirects".to_owned(),
+    ))
 }
 
 /// What an authority says of a failure.
@@ -324,6 +346,12 @@ fn json<T: DeserializeOwned>(answer: &Answer) -> Result<T, serde_json::Error> {
 
 /// A URL that an authority has sent.
 fn url_of(text: &str) -> Result<Url, Error> {
-    let shown = || text.chars().filter(|letter| !letter.is_control()).take(80).collect::<String>();
-    Url::parse(text).ok_or_else(|| Error::Answer(format!("the authority names no URL: \"{}\"", shown())))
+    let shown = || {
+        text.chars()
+            .filter(|letter| !letter.is_control())
+            .take(80)
+            .collect::<String>()
+    };
+    Url::parse(text)
+        .ok_or_else(|| Error::Answer(format!("the authority names no URL: \"{}\"", shown())))
 }

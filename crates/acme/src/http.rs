@@ -68,7 +68,10 @@ impl Answer {
         if let Ok(seconds) = text.parse() {
             return Some(Duration::from_secs(seconds));
         }
-        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_second();
+        let at = jiff::fmt::rfc2822::parse(text)
+            .ok()?
+            .timestamp()
+            .as_second();
         let left = at.saturating_sub(unix_now());
         Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
     }
@@ -77,7 +80,9 @@ impl Answer {
 /// Seconds since 1970.
 pub(crate) fn unix_now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }
 
 impl HttpClient {
@@ -145,7 +150,10 @@ impl HttpClient {
             return Ok(vec![address]);
         }
         if host == "localhost" {
-            return Ok(vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()]);
+            return Ok(vec![
+                [127, 0, 0, 1].into(),
+                std::net::Ipv6Addr::LOCALHOST.into(),
+            ]);
         }
         (self.resolve)(host)
             .map_err(|reason| Error::Connection(format!("{host} could not be resolved {reason}")))
@@ -202,10 +210,14 @@ fn exchange(stream: &mut Stream, method: &str, request: &[u8]) -> Result<(Answer
                 break at;
             }
             if bytes.len() > HEAD_BYTES_MAX {
-                return Err(Error::Answer("the head of an answer is too long".to_owned()));
+                return Err(Error::Answer(
+                    "the head of an answer is too long".to_owned(),
+                ));
             }
             if stream.read(&mut bytes)? == 0 {
-                return Err(Error::Connection("the connection was closed before an answer".to_owned()));
+                return Err(Error::Connection(
+                    "the connection was closed before an answer".to_owned(),
+                ));
             }
         };
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
@@ -216,14 +228,20 @@ fn exchange(stream: &mut Stream, method: &str, request: &[u8]) -> Result<(Answer
         }
         let is_empty = method == "HEAD" || matches!(answer.status, 204 | 304);
         let is_whole = is_empty || read_body(stream, &mut answer, bytes)?;
-        let closes = answer.fields("connection").any(|value| value.eq_ignore_ascii_case("close"));
+        let closes = answer
+            .fields("connection")
+            .any(|value| value.eq_ignore_ascii_case("close"));
         return Ok((answer, is_whole && !closes));
     }
 }
 
 fn no_http(head: &str) -> Error {
     let line = head.lines().next().unwrap_or_default();
-    let line: String = line.chars().filter(|letter| !letter.is_control()).take(80).collect();
+    let line: String = line
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(80)
+        .collect();
     Error::Answer(format!("the answer is not HTTP: \"{line}\""))
 }
 
@@ -246,7 +264,10 @@ fn read_head(head: &str) -> Option<Answer> {
 /// Reads the body; whether its end was told.
 fn read_body(stream: &mut Stream, answer: &mut Answer, mut bytes: Vec<u8>) -> Result<bool, Error> {
     let too_long = || Error::Answer("the body of an answer is too long".to_owned());
-    if answer.fields("transfer-encoding").any(|value| value.eq_ignore_ascii_case("chunked")) {
+    if answer
+        .fields("transfer-encoding")
+        .any(|value| value.eq_ignore_ascii_case("chunked"))
+    {
         answer.body = read_chunks(stream, bytes)?;
         return Ok(true);
     }
@@ -254,7 +275,11 @@ fn read_body(stream: &mut Stream, answer: &mut Answer, mut bytes: Vec<u8>) -> Re
         None => None,
         Some(text) => {
             let length = text.parse::<usize>().ok();
-            Some(length.filter(|length| *length <= BODY_BYTES_MAX).ok_or_else(too_long)?)
+            Some(
+                length
+                    .filter(|length| *length <= BODY_BYTES_MAX)
+                    .ok_or_else(too_long)?,
+            )
         }
     };
     while length.is_none_or(|length| bytes.len() < length) {
@@ -350,22 +375,36 @@ mod tests {
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
         let issuer = issuer(port);
-        let answer = HttpClient::new(&issuer).unwrap().request("GET", &issuer.uri, None);
+        let answer = HttpClient::new(&issuer)
+            .unwrap()
+            .request("GET", &issuer.uri, None);
         let request = server.join().unwrap();
-        assert!(request.starts_with("GET /dir HTTP/1.1\r\nHost: 127.0.0.1:"), "{request}");
+        assert!(
+            request.starts_with("GET /dir HTTP/1.1\r\nHost: 127.0.0.1:"),
+            "{request}"
+        );
         answer
     }
 
     #[test]
     fn bodies_of_all_framings() {
-        let known = answered(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRetry-After: 7\r\n\r\nabcd").unwrap();
+        let known = answered(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRetry-After: 7\r\n\r\nabcd")
+            .unwrap();
         assert_eq!((known.status, &known.body[..]), (200, &b"ab"[..]));
         assert_eq!(known.retry_after(), Some(Duration::from_secs(7)));
         let chunked = answered(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n1\r\nd\r\n0\r\n\r\n");
         assert_eq!(chunked.unwrap().body, b"abcd");
-        assert_eq!(answered(b"HTTP/1.1 200 OK\r\n\r\nto the end").unwrap().body, b"to the end");
-        let interim = answered(b"HTTP/1.1 103 X\r\nA: b\r\n\r\nHTTP/1.1 204 No\r\nReplay-Nonce: n\r\n\r\n").unwrap();
-        assert_eq!((interim.status, interim.field("replay-nonce")), (204, Some("n")));
+        assert_eq!(
+            answered(b"HTTP/1.1 200 OK\r\n\r\nto the end").unwrap().body,
+            b"to the end"
+        );
+        let interim =
+            answered(b"HTTP/1.1 103 X\r\nA: b\r\n\r\nHTTP/1.1 204 No\r\nReplay-Nonce: n\r\n\r\n")
+                .unwrap();
+        assert_eq!(
+            (interim.status, interim.field("replay-nonce")),
+            (204, Some("n"))
+        );
     }
 
     #[test]
@@ -379,7 +418,11 @@ mod tests {
             b"HTTP/1.1 20",
             b"",
         ] {
-            assert!(answered(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
+            assert!(
+                answered(bytes).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
         }
     }
 
@@ -387,7 +430,13 @@ mod tests {
     fn a_host_without_an_address_says_so() {
         let issuer = issuer(1);
         let url = Url::parse("https://nowhere.example/").unwrap();
-        let error = HttpClient::new(&issuer).unwrap().request("GET", &url, None).unwrap_err();
-        assert_eq!(error.to_string(), "nowhere.example could not be resolved (3: Host not found)");
+        let error = HttpClient::new(&issuer)
+            .unwrap()
+            .request("GET", &url, None)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nowhere.example could not be resolved (3: Host not found)"
+        );
     }
 }

@@ -129,12 +129,20 @@ impl Order {
     /// Its name in logs, and that of its files: the first name, and a digest of all of it.
     #[must_use]
     pub fn id(&self) -> String {
-        #[expect(deprecated, reason = "names of files have to stay the same: SipHash 2-4, without a key")]
+        #[expect(
+            deprecated,
+            reason = "names of files have to stay the same: SipHash 2-4, without a key"
+        )]
         let mut hasher = std::hash::SipHasher::new();
         self.identifiers.hash(&mut hasher);
         self.key.hash(&mut hasher);
-        let name = self.identifiers.iter().find(|one| matches!(one, Identifier::Dns(_)));
-        let name = name.or(self.identifiers.first()).map_or("", Identifier::value);
+        let name = self
+            .identifiers
+            .iter()
+            .find(|one| matches!(one, Identifier::Dns(_)));
+        let name = name
+            .or(self.identifiers.first())
+            .map_or("", Identifier::value);
         // A name may have a `%`, but no slash.
         format!("{name}-{:x}", hasher.finish())
     }
@@ -150,7 +158,10 @@ mod tests {
 
     #[test]
     fn words_are_names_or_addresses() {
-        assert_eq!(Identifier::parse(b"Example.test"), Ok(vec![dns("example.test")]));
+        assert_eq!(
+            Identifier::parse(b"Example.test"),
+            Ok(vec![dns("example.test")])
+        );
         assert_eq!(
             Identifier::parse(b".example.test"),
             Ok(vec![dns("www.example.test"), dns("example.test")])
@@ -184,6 +195,9 @@ mod tests {
         assert_eq!(one.id(), one.clone().id());
         assert!(one.id().starts_with("a.test-"));
         assert_ne!(one.id(), order(&["a.test"], KeyKind::Ecdsa(256)).id());
-        assert_ne!(one.id(), order(&["a.test", "b.test"], KeyKind::Rsa(2048)).id());
+        assert_ne!(
+            one.id(),
+            order(&["a.test", "b.test"], KeyKind::Rsa(2048)).id()
+        );
     }
 }

@@ -122,7 +122,11 @@ pub(crate) struct Window {
 impl Window {
     /// Its two ends, in seconds since 1970; `None`: they are no times.
     pub(crate) fn seconds(&self) -> Option<(i64, i64)> {
-        let second = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|time| time.as_second());
+        let second = |text: &str| {
+            text.parse::<jiff::Timestamp>()
+                .ok()
+                .map(|time| time.as_second())
+        };
         Some((second(&self.start)?, second(&self.end)?))
     }
 }

@@ -196,7 +196,8 @@ impl Job {
 
     fn until_next(&self, now: Instant) -> Duration {
         let order = self.until_order(now);
-        self.until_question(now).map_or(order, |question| order.min(question))
+        self.until_question(now)
+            .map_or(order, |question| order.min(question))
     }
 
     fn figures(&self) -> Figures {
@@ -204,7 +205,12 @@ impl Job {
         let left = i64::try_from(left).unwrap_or(i64::MAX);
         Figures {
             id: self.id.clone(),
-            name: self.order.identifiers.first().map_or("", Identifier::value).to_owned(),
+            name: self
+                .order
+                .identifiers
+                .first()
+                .map_or("", Identifier::value)
+                .to_owned(),
             orders: self.orders,
             failures: self.failures,
             next_attempt: unix_now().saturating_add(left),
@@ -279,7 +285,9 @@ impl Keeper {
             if self.jobs[at].until_next(Instant::now()).is_zero() {
                 let opened = match client.take() {
                     Some(client) => Ok(client),
-                    None => store.open().and_then(|()| Client::new(&issuer, &store, &*sink)),
+                    None => store
+                        .open()
+                        .and_then(|()| Client::new(&issuer, &store, &*sink)),
                 };
                 match opened {
                     Ok(opened) => self.attend_to(at, client.insert(opened)),
@@ -307,7 +315,10 @@ impl Keeper {
 
     fn attend_to(&mut self, at: usize, client: &mut Client<'_>) {
         let now = Instant::now();
-        if self.jobs[at].until_question(now).is_some_and(|left| left.is_zero()) {
+        if self.jobs[at]
+            .until_question(now)
+            .is_some_and(|left| left.is_zero())
+        {
             self.ask(at, client);
         }
         if self.jobs[at].until_order(now).is_zero() {
@@ -318,7 +329,10 @@ impl Keeper {
     /// Asks the authority when to renew.
     fn ask(&mut self, at: usize, client: &mut Client<'_>) {
         let job = &mut self.jobs[at];
-        let id = job.issued.as_ref().and_then(|issued| issued.renewal_id.clone());
+        let id = job
+            .issued
+            .as_ref()
+            .and_then(|issued| issued.renewal_id.clone());
         let (Some(id), true) = (id, client.has_renewal_info()) else {
             job.ask_at = Some(Instant::now() + ATTEMPTS_APART_MAX);
             return;
@@ -342,7 +356,11 @@ impl Keeper {
         job.window = Some(window);
         job.renew_at = schedule::within((window.0, window.1.min(end)), roll());
         let why = suggestion.explanation.map_or(String::new(), |url| {
-            let url: String = url.chars().filter(|letter| !letter.is_control()).take(200).collect();
+            let url: String = url
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(200)
+                .collect();
             format!(", see {url} for details")
         });
         let text = format!(
@@ -375,8 +393,15 @@ impl Keeper {
     /// Takes the certificate that another process has got meanwhile.
     fn adopt(&mut self, at: usize) -> bool {
         let job = &mut self.jobs[at];
-        let end = job.issued.as_ref().map_or(i64::MIN, |issued| issued.not_after);
-        let Some(found) = self.store.load(&job.id).filter(|found| found.not_after > end) else {
+        let end = job
+            .issued
+            .as_ref()
+            .map_or(i64::MIN, |issued| issued.not_after);
+        let Some(found) = self
+            .store
+            .load(&job.id)
+            .filter(|found| found.not_after > end)
+        else {
             return false;
         };
         let renew_at = schedule::renew_at(found.not_before, found.not_after, roll());
@@ -394,7 +419,10 @@ impl Keeper {
         job.orders += 1;
         job.attempts.last = unix_now();
         self.store.write_attempts(&job.id, &job.attempts)?;
-        let replaces = job.issued.as_ref().and_then(|issued| issued.renewal_id.clone());
+        let replaces = job
+            .issued
+            .as_ref()
+            .and_then(|issued| issued.renewal_id.clone());
         let replaces = replaces.filter(|_| client.has_renewal_info());
         let issued = match client.order(&job.order, replaces.as_deref()) {
             Err(Error::Problem(problem)) if problem.is_of_account() => {
@@ -469,7 +497,9 @@ impl Keeper {
         };
         job.earliest = Instant::now() + wait;
         // The question waits as long: it would fail for the same reason.
-        job.ask_at = job.ask_at.map(|ask_at| ask_at.max(Instant::now() + wait.min(schedule::ask_again(None))));
+        job.ask_at = job
+            .ask_at
+            .map(|ask_at| ask_at.max(Instant::now() + wait.min(schedule::ask_again(None))));
         let _ = self.store.write_attempts(&job.id, &job.attempts);
         let level = match error.is_lasting() {
             true => Level::Error,

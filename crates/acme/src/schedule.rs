@@ -57,7 +57,8 @@ pub fn within((start, end): (i64, i64), roll: f64) -> i64 {
 /// The wait behind a failed attempt; `failures` counts it. Spread by a tenth.
 #[must_use]
 pub fn failed_wait(failures: u32, is_lasting: bool, roll: f64) -> Duration {
-    let grown = FAILED_WAIT_FIRST.saturating_mul(10_u32.saturating_pow(failures.saturating_sub(1).min(6)));
+    let grown =
+        FAILED_WAIT_FIRST.saturating_mul(10_u32.saturating_pow(failures.saturating_sub(1).min(6)));
     let wait = match is_lasting {
         true => grown.max(LASTING_WAIT),
         false => grown,
@@ -75,7 +76,9 @@ pub fn early_wait(early: u32) -> Duration {
 /// How long what an authority says of a renewal holds.
 #[must_use]
 pub fn ask_again(retry_after: Option<Duration>) -> Duration {
-    retry_after.unwrap_or(ASK_EVERY).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX)
+    retry_after
+        .unwrap_or(ASK_EVERY)
+        .clamp(ASK_EVERY_MIN, ASK_EVERY_MAX)
 }
 
 /// The seconds for which a process waits before its first attempt, `now`, where the last one of an earlier process is known.
@@ -114,29 +117,62 @@ mod tests {
         let spread = renew_at(0, 90 * DAY, 0.999) - renew_at(0, 90 * DAY, 0.0);
         assert!((3 * DAY..4 * DAY).contains(&spread), "{spread}");
         assert_eq!(renew_at(10, 5, 0.5), 10, "dates that are none");
-        assert!(renew_at(i64::MIN, i64::MAX, 0.9) > i64::MIN, "nor do these overflow");
+        assert!(
+            renew_at(i64::MIN, i64::MAX, 0.9) > i64::MIN,
+            "nor do these overflow"
+        );
     }
 
     #[test]
     fn waits_grow_up_to_a_day() {
         let seconds = |failures| failed_wait(failures, false, 0.5).as_secs();
-        assert_eq!([1, 2, 3, 4, 100].map(seconds), [60, 600, 6000, 60_000, 86_400]);
+        assert_eq!(
+            [1, 2, 3, 4, 100].map(seconds),
+            [60, 600, 6000, 60_000, 86_400]
+        );
         assert!(failed_wait(1, true, 0.5) >= Duration::from_secs(12 * 3600));
         assert!(failed_wait(9, true, 1.0) <= ATTEMPTS_APART_MAX.mul_f64(1.1));
-        assert_eq!([1, 2, 9].map(|early| early_wait(early).as_secs()), [3600, 7200, 86_400]);
+        assert_eq!(
+            [1, 2, 9].map(|early| early_wait(early).as_secs()),
+            [3600, 7200, 86_400]
+        );
     }
 
     #[test]
     fn a_restart_causes_no_storm_and_a_wrong_clock_no_standstill() {
         let wait = |attempts: Attempts, now| first_wait(&attempts, now).as_secs();
-        let last = |last| Attempts { last, ..Attempts::default() };
+        let last = |last| Attempts {
+            last,
+            ..Attempts::default()
+        };
         assert_eq!(wait(last(0), 1000), 0, "never tried");
         assert_eq!(wait(last(1000), 1000), 10);
         assert_eq!(wait(last(1000), 2000), 0);
         assert_eq!(wait(last(9_000_000), 1000), 10, "the clock was ahead");
-        let failing = Attempts { failures: 5, ..last(1000) };
+        let failing = Attempts {
+            failures: 5,
+            ..last(1000)
+        };
         assert_eq!(wait(failing, 1000), 60);
-        assert_eq!(wait(Attempts { early: 3, ..last(1000) }, 1000), 4 * 3600);
-        assert_eq!(wait(Attempts { until: i64::MAX, ..last(1000) }, 2000), 86_400);
+        assert_eq!(
+            wait(
+                Attempts {
+                    early: 3,
+                    ..last(1000)
+                },
+                1000
+            ),
+            4 * 3600
+        );
+        assert_eq!(
+            wait(
+                Attempts {
+                    until: i64::MAX,
+                    ..last(1000)
+                },
+                2000
+            ),
+            86_400
+        );
     }
 }

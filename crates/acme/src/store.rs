@@ -215,7 +215,9 @@ impl Store {
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Option<Zeroizing<Vec<u8>>>> {
-        self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.memory
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn path_of(&self, name: &str) -> Option<PathBuf> {
@@ -227,7 +229,8 @@ impl Store {
             return Ok(None);
         };
         let mut bytes = Zeroizing::new(Vec::new());
-        let read = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+        let read =
+            File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -335,7 +338,12 @@ mod tests {
         assert!(store.lock("b").unwrap().is_some());
         drop(lock);
         assert!(store.lock("a").unwrap().is_some());
-        let attempts = Attempts { last: 7, failures: 2, early: 1, until: 9 };
+        let attempts = Attempts {
+            last: 7,
+            failures: 2,
+            early: 1,
+            until: 9,
+        };
         store.write_attempts("a", &attempts).unwrap();
         assert_eq!(store.attempts("a"), attempts);
         fs::write(root.path().join(".a.attempts"), "no JSON").unwrap();

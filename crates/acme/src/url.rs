@@ -87,7 +87,10 @@ fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
             host.parse::<std::net::Ipv6Addr>().ok()?;
-            (host, port.strip_prefix(':').or(port.is_empty().then_some(""))?)
+            (
+                host,
+                port.strip_prefix(':').or(port.is_empty().then_some(""))?,
+            )
         }
         None => authority.split_once(':').unwrap_or((authority, "")),
     };
@@ -109,12 +112,30 @@ mod tests {
     #[test]
     fn urls_and_what_is_none() {
         let url = Url::parse("https://ACME.example:8443/dir?x#y").unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.path.as_str()), ("acme.example", 8443, "/dir?x"));
+        assert_eq!(
+            (url.host.as_str(), url.port, url.path.as_str()),
+            ("acme.example", 8443, "/dir?x")
+        );
         let bare = Url::parse("https://acme.example").unwrap();
-        assert_eq!((bare.port, bare.path.as_str(), bare.authority().as_str()), (443, "/", "acme.example"));
+        assert_eq!(
+            (bare.port, bare.path.as_str(), bare.authority().as_str()),
+            (443, "/", "acme.example")
+        );
         let six = Url::parse("http://[::1]:81/a").unwrap();
-        assert_eq!((six.host.as_str(), six.authority().as_str()), ("::1", "[::1]:81"));
-        for text in ["ftp://a/", "https://", "https://a:0/", "https://a:x/", "https://u@a/", "https://a b/", "https://[::1/", "/dir"] {
+        assert_eq!(
+            (six.host.as_str(), six.authority().as_str()),
+            ("::1", "[::1]:81")
+        );
+        for text in [
+            "ftp://a/",
+            "https://",
+            "https://a:0/",
+            "https://a:x/",
+            "https://u@a/",
+            "https://a b/",
+            "https://[::1/",
+            "/dir",
+        ] {
             assert_eq!(Url::parse(text), None, "{text}");
         }
     }
@@ -122,7 +143,10 @@ mod tests {
     #[test]
     fn references_are_resolved() {
         let base = Url::parse("https://a.example:14000/x/y?z").unwrap();
-        let joined = |reference| base.join(reference).map(|url| format!("{}{}", url.authority(), url.path));
+        let joined = |reference| {
+            base.join(reference)
+                .map(|url| format!("{}{}", url.authority(), url.path))
+        };
         assert_eq!(joined("/dir").as_deref(), Some("a.example:14000/dir"));
         assert_eq!(joined("dir").as_deref(), Some("a.example:14000/x/dir"));
         assert_eq!(joined("//b/c").as_deref(), Some("b/c"));

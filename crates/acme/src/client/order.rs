@@ -9,6 +9,7 @@ use tls::x509::distinguished::common_names;
 use zeroize::Zeroizing;
 
 use super::{Client, url_of};
+use crate::Error;
 use crate::account::base64url;
 use crate::challenge::Challenge;
 use crate::error::Problem;
@@ -17,7 +18,6 @@ use crate::identifier::{IDENTIFIERS_MAX, Identifier, Order};
 use crate::messages::{Authorization, NamedIdentifier, NewOrder, OrderState, Status};
 use crate::renewal::Level;
 use crate::store::Issued;
-use crate::Error;
 
 /// Maximum time for an authority to convince itself of one name.
 const AUTHORIZATION_TIME_MAX: Duration = Duration::from_secs(120);
@@ -46,7 +46,10 @@ impl Client<'_> {
         }
         let is_over = |state: &OrderState| state.status != Status::Pending;
         let state: OrderState = self.poll(&url, AUTHORIZATION_TIME_MAX, is_over)?;
-        if !matches!(state.status, Status::Ready | Status::Valid | Status::Processing) {
+        if !matches!(
+            state.status,
+            Status::Ready | Status::Valid | Status::Processing
+        ) {
             return Err(failed(&state));
         }
         let key = order.key.generate()?;
@@ -55,7 +58,8 @@ impl Client<'_> {
         if state.status == Status::Ready {
             self.post(&state.finalize, payload.as_bytes())?;
         }
-        let is_over = |state: &OrderState| !matches!(state.status, Status::Ready | Status::Processing);
+        let is_over =
+            |state: &OrderState| !matches!(state.status, Status::Ready | Status::Processing);
         let state: OrderState = self.poll(&url, SIGNING_TIME_MAX, is_over)?;
         let certificate = match (state.status, &state.certificate) {
             (Status::Valid, Some(certificate)) => certificate.clone(),
@@ -138,10 +142,16 @@ impl Client<'_> {
                 Status::Pending => {}
                 _ => return Err(refused(&authorization.identifier, None)),
             }
-            let offered = authorization.challenges.iter().find(|one| one.kind == kind.name());
+            let offered = authorization
+                .challenges
+                .iter()
+                .find(|one| one.kind == kind.name());
             let offered = offered.ok_or_else(|| {
                 let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
-                Error::Configuration(format!("no challenge \"{}\" is offered for {name}", kind.name()))
+                Error::Configuration(format!(
+                    "no challenge \"{}\" is offered for {name}",
+                    kind.name()
+                ))
             })?;
             let identifier = Identifier::of(&authorization.identifier);
             let identifier = identifier
@@ -242,7 +252,11 @@ fn refused(identifier: &NamedIdentifier, reason: Option<Problem>) -> Error {
 
 /// The request for a certificate (RFC 2986), in DER.
 fn signing_request(order: &Order, key: &KeyPair, has_name: bool) -> Result<Vec<u8>, Error> {
-    let names: Vec<String> = order.identifiers.iter().map(|one| one.value().to_owned()).collect();
+    let names: Vec<String> = order
+        .identifiers
+        .iter()
+        .map(|one| one.value().to_owned())
+        .collect();
     let made = CertificateParams::new(names.clone()).and_then(|mut params| {
         params.distinguished_name = DistinguishedName::new();
         if let Some(name) = common_name(order).filter(|_| has_name) {
@@ -278,11 +292,15 @@ mod tests {
         assert_eq!(common_name(&order), Some("a.example"));
         for kind in [KeyKind::Ecdsa(256), KeyKind::Rsa(2048)] {
             let key = kind.generate().unwrap();
-            let has = |request: &[u8], what: &[u8]| request.windows(what.len()).any(|one| one == what);
+            let has =
+                |request: &[u8], what: &[u8]| request.windows(what.len()).any(|one| one == what);
             let bare = signing_request(&order, &key, false).unwrap();
             assert!(has(&bare, b"a.example") && has(&bare, &[0x87, 4, 192, 0, 2, 1]));
             assert!(!has(&bare, &[0x55, 4, 3]), "no common name");
-            assert!(has(&signing_request(&order, &key, true).unwrap(), &[0x55, 4, 3]));
+            assert!(has(
+                &signing_request(&order, &key, true).unwrap(),
+                &[0x55, 4, 3]
+            ));
         }
     }
 }

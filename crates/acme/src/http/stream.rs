@@ -187,7 +187,9 @@ fn judge(trust: &Trust, facts: &Facts, host: &str) -> Result<(), Error> {
         .verify(chain, Purpose::Server, unix_now())
         .map_err(|reason| {
             let number = reason.number();
-            Error::Connection(format!("upstream SSL certificate verify error: ({number}:{reason})"))
+            Error::Connection(format!(
+                "upstream SSL certificate verify error: ({number}:{reason})"
+            ))
         })?;
     let leaf = chain.first().and_then(|der| Certificate::read(der));
     let is_hosts = leaf.is_some_and(|leaf| {

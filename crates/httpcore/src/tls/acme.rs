@@ -50,7 +50,10 @@ impl AcmeSlot {
     /// The certificate with its key.
     #[must_use]
     pub fn pair(&self) -> Option<Pair> {
-        self.shown.read().as_ref().map(|shown| Arc::clone(&shown.pair))
+        self.shown
+            .read()
+            .as_ref()
+            .map(|shown| Arc::clone(&shown.pair))
     }
 
     /// The values of `$acme_certificate` and `$acme_certificate_key`.
@@ -65,7 +68,10 @@ impl AcmeSlot {
     /// What sessions are made in, and messages say: the names of issuer and order.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("acme issuer: \"{}\", order: \"{}\"", self.issuer, self.order)
+        format!(
+            "acme issuer: \"{}\", order: \"{}\"",
+            self.issuer, self.order
+        )
     }
 }
 
@@ -212,6 +218,9 @@ mod tests {
         assert!(show("i", "a", b"no PEM", b"no PEM").is_err());
         assert!(one.pair().is_none());
         retain();
-        assert!(Arc::ptr_eq(&one, &slot("i", "a")), "a configuration uses it");
+        assert!(
+            Arc::ptr_eq(&one, &slot("i", "a")),
+            "a configuration uses it"
+        );
     }
 }

@@ -43,7 +43,10 @@ fn ends(settings: &Settings) -> BTreeMap<String, u64> {
         let Some(tls) = &server.tls else {
             continue;
         };
-        let fixed = tls.handshakes.iter().flat_map(|tls| tls.certificates().pairs());
+        let fixed = tls
+            .handshakes
+            .iter()
+            .flat_map(|tls| tls.certificates().pairs());
         let issued = tls.named.iter().flat_map(|named| named.issued());
         for pair in fixed.chain(issued) {
             let Some((name, end)) = pair.cert.first().and_then(|der| named_end(der)) else {

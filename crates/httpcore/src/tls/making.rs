@@ -22,8 +22,8 @@ use tls::verify::Trust;
 use tls::x509::certificate::Certificate;
 use tls::x509::time;
 
-use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::acme::AcmeSlot;
+use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::full_name;
 use super::named_certificates::{CertificateLine, NamedCertificates};
 use super::server_tls::{ServerTls, WatchedPair};
@@ -576,7 +576,9 @@ fn context(pairs: &[Pair], named: Option<&NamedCertificates>, parts: &[Vec<u8>])
     let certificates = pairs.iter().filter_map(|pair| pair.cert.first());
     let names = named.map_or_else(Vec::new, NamedCertificates::names);
     let certificates = certificates.map(|der| der.as_ref());
-    let certificates: Vec<&[u8]> = certificates.chain(names.iter().map(|name| &name[..])).collect();
+    let certificates: Vec<&[u8]> = certificates
+        .chain(names.iter().map(|name| &name[..]))
+        .collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     sessions::context(PROTOCOL, &certificates, &parts)
 }

@@ -28,7 +28,11 @@ pub enum CertificateLine {
 
 impl CertificateLine {
     /// Of two directives, in a server whose certificate by ACME has this place.
-    pub(super) fn new(certificate: &Template, key: &Template, acme: Option<&Arc<AcmeSlot>>) -> Self {
+    pub(super) fn new(
+        certificate: &Template,
+        key: &Template,
+        acme: Option<&Arc<AcmeSlot>>,
+    ) -> Self {
         let is = |template: &Template, names: [&[u8]; 2]| names.contains(&&template.source()[..]);
         match acme {
             Some(slot)

@@ -172,9 +172,8 @@ impl Value for CertificateWords {
             key: KeyKind::default(),
         };
         for (index, word) in args.iter().enumerate().skip(1) {
-            let failed = |sentence: &str| {
-                Problem::new(format!("acme_certificate: {sentence}")).at(index)
-            };
+            let failed =
+                |sentence: &str| Problem::new(format!("acme_certificate: {sentence}")).at(index);
             if let Some(kind) = word.bytes().strip_prefix(b"key=") {
                 let kind = String::from_utf8_lossy(kind);
                 let kind = KeyKind::parse(&kind).map_err(failed)?;
@@ -199,7 +198,9 @@ pub(super) fn add(identifiers: &mut Vec<Identifier>, word: &Word) -> Result<(), 
         }
     }
     match identifiers.len() > IDENTIFIERS_MAX {
-        true => Err(format!("more than {IDENTIFIERS_MAX} names of a certificate")),
+        true => Err(format!(
+            "more than {IDENTIFIERS_MAX} names of a certificate"
+        )),
         false => Ok(()),
     }
 }
@@ -229,6 +230,7 @@ pub(super) fn contacts(lines: &List<Placed<Bytes>>) -> Result<Vec<String>, confi
 fn has_scheme(text: &str) -> bool {
     let is_inner = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     text.split_once(':').is_some_and(|(scheme, _)| {
-        scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(is_inner)
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(is_inner)
     })
 }

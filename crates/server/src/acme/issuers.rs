@@ -57,7 +57,11 @@ impl Acme {
     ///
     /// # Errors
     /// The fault, at its place.
-    pub(crate) fn read_issuer(&mut self, block: &Directive, scope: &mut Scope) -> Result<(), Error> {
+    pub(crate) fn read_issuer(
+        &mut self,
+        block: &Directive,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
         let name = block.args[0].display().into_owned();
         if self.issuers.iter().any(|known| known.name == name) {
             return Err(block.error(&Problem::duplicate()));
@@ -73,7 +77,8 @@ impl Acme {
         for line in block.children() {
             IssuerLines::set(&mut raw, line, scope)?;
         }
-        self.blocks.push((IssuerLines::finish(raw, scope)?, block.clone()));
+        self.blocks
+            .push((IssuerLines::finish(raw, scope)?, block.clone()));
         self.issuers.push(Declared {
             name,
             issuer: None,
@@ -93,15 +98,21 @@ impl Acme {
         let word = &line.args[0];
         let failed = |sentence: String| line.error(&Problem::new(sentence).at(0));
         let Some(zone) = word.bytes().strip_prefix(b"zone=") else {
-            return Err(failed("\"acme_shared_zone\" must have \"zone\" parameter".to_owned()));
+            return Err(failed(
+                "\"acme_shared_zone\" must have \"zone\" parameter".to_owned(),
+            ));
         };
         let told = String::from_utf8_lossy(zone).into_owned();
         let colon = zone.iter().position(|byte| *byte == b':');
         let size = colon.and_then(|colon| parse_size(&zone[colon + 1..]));
         let name = told.split(':').next().unwrap_or_default();
         match size {
-            None => Err(failed(format!("acme_shared_zone: invalid zone size \"{told}\""))),
-            Some(..ZONE_BYTES_MIN) => Err(failed(format!("acme_shared_zone: zone {name} is too small"))),
+            None => Err(failed(format!(
+                "acme_shared_zone: invalid zone size \"{told}\""
+            ))),
+            Some(..ZONE_BYTES_MIN) => Err(failed(format!(
+                "acme_shared_zone: zone {name} is too small"
+            ))),
             Some(_) => Ok(()),
         }
     }
@@ -148,7 +159,8 @@ impl Acme {
     ) -> Result<(), Error> {
         let mut host = around.circumstances.hosts.asking();
         for ((lines, block), declared) in self.blocks.drain(..).zip(&mut self.issuers) {
-            let failed = |sentence: &str| block.error(&Problem::new(format!("acme_issuer: {sentence}")));
+            let failed =
+                |sentence: &str| block.error(&Problem::new(format!("acme_issuer: {sentence}")));
             let Some(line) = &resolving.resolver else {
                 return Err(failed("\"resolver\" is not configured"));
             };
@@ -191,7 +203,10 @@ fn issuer(
     around: &Surroundings,
 ) -> Result<Issuer, Error> {
     let timeout = resolving.resolver_timeout.duration();
-    let (asked, text) = (Arc::clone(resolver), format!("{:?} {timeout:?}", resolver.rules));
+    let (asked, text) = (
+        Arc::clone(resolver),
+        format!("{:?} {timeout:?}", resolver.rules),
+    );
     let external = lines.external_account_key.as_ref();
     Ok(Issuer {
         name: name.to_owned(),
@@ -238,29 +253,41 @@ fn account_key(lines: &IssuerLines, conf_prefix: &Path) -> Result<AccountKey, Er
     }
     let path = full_name(conf_prefix, &word);
     let failed = |reason: String| {
-        line.error(format!("acme_issuer: cannot load account key \"{path}\": {reason}"))
+        line.error(format!(
+            "acme_issuer: cannot load account key \"{path}\": {reason}"
+        ))
     };
     let bytes = from_disk(&path).map_err(|error| failed(error.to_string()))?;
     let key = AccountKey::given(bytes.to_vec());
-    key.ok_or_else(|| failed("it is no ECDSA key of P-256, P-384 or P-521, nor an RSA key".to_owned()))
+    key.ok_or_else(|| {
+        failed("it is no ECDSA key of P-256, P-384 or P-521, nor an RSA key".to_owned())
+    })
 }
 
 /// The key that an account is bound by, out of base64url.
-fn external_key(line: &Placed<bytes::Bytes>, conf_prefix: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
+fn external_key(
+    line: &Placed<bytes::Bytes>,
+    conf_prefix: &Path,
+) -> Result<Zeroizing<Vec<u8>>, Error> {
     let text = match line.value.strip_prefix(b"data:") {
         Some(data) => data.to_vec(),
         None => {
             let path = full_name(conf_prefix, &String::from_utf8_lossy(&line.value));
             let read = from_disk(&path);
             let read = read.map_err(|error| {
-                line.error(format!("external_account_key: cannot load \"{path}\": {error}"))
+                line.error(format!(
+                    "external_account_key: cannot load \"{path}\": {error}"
+                ))
             })?;
             read.to_vec()
         }
     };
     let text = Zeroizing::new(text);
     let trimmed = text.trim_ascii();
-    let padded = trimmed.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let padded = trimmed
+        .iter()
+        .rposition(|byte| *byte != b'=')
+        .map_or(0, |last| last + 1);
     let key = URL_SAFE_NO_PAD.decode(&trimmed[..padded]);
     let key = key.ok().filter(|key| !key.is_empty());
     key.map(Zeroizing::new).ok_or_else(|| {

@@ -41,10 +41,12 @@ fn by_names() -> Vec<((String, String), acme::Figures)> {
     let mut all: BTreeMap<_, acme::Figures> = BTreeMap::new();
     for (issuer, figures) in KNOWN.read().iter() {
         for one in figures {
-            let known = all.entry((issuer.clone(), one.name.clone())).or_insert_with(|| acme::Figures {
-                next_attempt: i64::MAX,
-                ..acme::Figures::default()
-            });
+            let known = all
+                .entry((issuer.clone(), one.name.clone()))
+                .or_insert_with(|| acme::Figures {
+                    next_attempt: i64::MAX,
+                    ..acme::Figures::default()
+                });
             known.orders += one.orders;
             known.failures += one.failures;
             known.next_attempt = known.next_attempt.min(one.next_attempt);
@@ -53,7 +55,8 @@ fn by_names() -> Vec<((String, String), acme::Figures)> {
     all.into_iter().collect()
 }
 
-static KNOWN: LazyLock<RwLock<BTreeMap<String, Vec<acme::Figures>>>> = LazyLock::new(RwLock::default);
+static KNOWN: LazyLock<RwLock<BTreeMap<String, Vec<acme::Figures>>>> =
+    LazyLock::new(RwLock::default);
 
 /// Takes an issuer's numbers; none: it is gone.
 pub(crate) fn take(issuer: &str, figures: Vec<acme::Figures>) {

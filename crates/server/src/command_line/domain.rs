@@ -41,7 +41,12 @@ pub(super) struct DomainArguments {
     #[arg(long, value_name = "FILE", requires = "domain")]
     acme_ca: Option<PathBuf>,
     /// Where requests in clear are redirected, and the authority looks for proofs: the world's port 80 has to lead here.
-    #[arg(long, value_name = "ADDRESS", requires = "domain", default_value = "80")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "domain",
+        default_value = "80"
+    )]
     listen_http: String,
 }
 
@@ -88,7 +93,8 @@ impl Site {
             return Err(format!("more than {IDENTIFIERS_MAX} names"));
         }
         let text = &arguments.acme_directory;
-        let directory = Url::parse(text).ok_or_else(|| format!("--acme-directory {text}: no URL"))?;
+        let directory =
+            Url::parse(text).ok_or_else(|| format!("--acme-directory {text}: no URL"))?;
         let authorities = match &arguments.acme_ca {
             None => None,
             Some(path) => Some(std::path::absolute(path).map_err(|error| error.to_string())?),
@@ -152,7 +158,10 @@ impl Site {
     /// # Errors
     /// It cannot be made.
     pub(super) fn make_state(&self) -> Result<(), String> {
-        let parent = self.secured.as_ref().and_then(|secured| secured.state.parent());
+        let parent = self
+            .secured
+            .as_ref()
+            .and_then(|secured| secured.state.parent());
         let Some(parent) = parent else {
             return Ok(());
         };
@@ -199,7 +208,8 @@ impl Secured {
     }
 
     fn port_text(&self) -> String {
-        self.port.map_or_else(String::new, |port| format!(":{port}"))
+        self.port
+            .map_or_else(String::new, |port| format!(":{port}"))
     }
 
     fn issuer(&self, name_servers: &[IpAddr]) -> Result<String, String> {
@@ -259,14 +269,29 @@ fn port(listen: &str) -> Option<u16> {
     })
 }
 
-/// The directory below which state is kept: the system's for root, else the user's.
+/// The directory below which state is kept: that of the service manager (systemd.exec(5)), else the system's for root, else
+/// the user's.
 fn state_directory() -> Result<PathBuf, String> {
+    if let Some(all) = std::env::var_os("STATE_DIRECTORY") {
+        let first = all
+            .to_string_lossy()
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        return Ok(PathBuf::from(first));
+    }
     if nix::unistd::geteuid().is_root() {
         return Ok(PathBuf::from(STATE_OF_ROOT));
     }
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    let state = state.ok_or("neither XDG_STATE_HOME nor HOME says where to keep the certificate")?;
+    let state =
+        state.ok_or("neither XDG_STATE_HOME nor HOME says where to keep the certificate")?;
     Ok(state.join("freewheel"))
 }
 
@@ -303,16 +328,31 @@ mod tests {
 
     #[test]
     fn a_domain_is_served_over_tls_and_redirected_to() {
-        let one = site(&["--domain", "Example.org,www.example.org", "--email", "a@b"], None).unwrap();
+        let one = site(
+            &["--domain", "Example.org,www.example.org", "--email", "a@b"],
+            None,
+        )
+        .unwrap();
         assert_eq!((one.listen(), one.ssl()), ("443", " ssl"));
-        assert_eq!(one.urls().unwrap(), ["https://example.org/", "https://www.example.org/"]);
+        assert_eq!(
+            one.urls().unwrap(),
+            ["https://example.org/", "https://www.example.org/"]
+        );
         let secured = one.secured.as_ref().unwrap();
-        let issuer = secured.issuer(&["192.0.2.1".parse().unwrap(), "::1".parse().unwrap()]).unwrap();
+        let issuer = secured
+            .issuer(&["192.0.2.1".parse().unwrap(), "::1".parse().unwrap()])
+            .unwrap();
         assert!(issuer.contains("resolver 192.0.2.1 [::1];") && issuer.contains("listen 80;"));
-        assert!(issuer.contains("return 301 https://$host$request_uri;"), "{issuer}");
+        assert!(
+            issuer.contains("return 301 https://$host$request_uri;"),
+            "{issuer}"
+        );
         assert!(issuer.contains(LETS_ENCRYPT) && issuer.contains("accept_terms_of_service;"));
         config::parse_bytes(issuer.as_bytes()).unwrap();
-        let other = site(&["--domain", "a.test", "--listen-http", "127.0.0.1:81"], Some("127.0.0.1:8443"));
+        let other = site(
+            &["--domain", "a.test", "--listen-http", "127.0.0.1:81"],
+            Some("127.0.0.1:8443"),
+        );
         let other = other.unwrap();
         assert_eq!(other.urls().unwrap(), ["https://a.test:8443/"]);
         let text = other.secured.as_ref().unwrap().issuer(&[]).unwrap();

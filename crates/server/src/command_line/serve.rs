@@ -182,7 +182,10 @@ mod tests {
         configuration(
             &arguments,
             &arguments.directory,
-            (&site, &Dashboard::find(arguments.dashboard.as_deref()).unwrap()),
+            (
+                &site,
+                &Dashboard::find(arguments.dashboard.as_deref()).unwrap(),
+            ),
             Path::new("/run/freewheel.pid"),
         )
         .unwrap()

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::frame::{Frame, Reader, Writer};
-use super::master::Master;
+use super::master::{Master, Purpose};
 use super::supervise::{Stage, Worker};
 use super::worker::word;
 use crate::acme::{Declared, metrics};
@@ -72,7 +72,8 @@ impl Change {
 
     fn figures(issuer: &str, all: &[Figures]) -> Self {
         let packed = all.iter().cloned();
-        let packed = packed.map(|one| (one.id, one.name, one.orders, one.failures, one.next_attempt));
+        let packed =
+            packed.map(|one| (one.id, one.name, one.orders, one.failures, one.next_attempt));
         Self::Figures(issuer.to_owned(), packed.collect())
     }
 
@@ -80,7 +81,12 @@ impl Change {
     fn apply(self) -> Result<(), String> {
         let full = "too many challenges are answered already";
         match self {
-            Self::Issued { issuer, order, chain, key } => {
+            Self::Issued {
+                issuer,
+                order,
+                chain,
+                key,
+            } => {
                 let done = shown::show(&issuer, &order, &chain, key.as_bytes());
                 done.map_err(|error| error.to_string())
             }
@@ -92,8 +98,13 @@ impl Change {
                 shown::remove_token(token.as_bytes());
                 Ok(())
             }
-            Self::Certificate { name, certificate, key } => {
-                let put = shown::put_certificate(name.as_bytes(), certificate.as_bytes(), key.as_bytes());
+            Self::Certificate {
+                name,
+                certificate,
+                key,
+            } => {
+                let put =
+                    shown::put_certificate(name.as_bytes(), certificate.as_bytes(), key.as_bytes());
                 match put.map_err(|error| error.to_string())? {
                     true => Ok(()),
                     false => Err(full.to_owned()),
@@ -135,7 +146,9 @@ impl Post {
         };
         let (done, outcome) = mpsc::channel();
         let gone = |_| "the process ends".to_owned();
-        queue.send((change, is_awaited.then_some(done))).map_err(gone)?;
+        queue
+            .send((change, is_awaited.then_some(done)))
+            .map_err(gone)?;
         let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         match is_awaited {
             false => Ok(()),
@@ -150,9 +163,15 @@ impl Sink for Post {
     fn answer(&self, challenge: &Challenge) -> Result<(), String> {
         let change = match challenge.clone() {
             Challenge::Token { token, text } => Change::Token { token, text },
-            Challenge::Certificate { name, certificate, key } => {
-                Change::Certificate { name, certificate, key }
-            }
+            Challenge::Certificate {
+                name,
+                certificate,
+                key,
+            } => Change::Certificate {
+                name,
+                certificate,
+                key,
+            },
         };
         self.send(change, true)
     }
@@ -207,6 +226,8 @@ pub(crate) struct AcmeThreads {
     queue: Option<(Receiver<Sent>, Arc<OwnedFd>)>,
     awaited: Vec<Awaited>,
     number: u64,
+    /// Whether the threads were ended because the master served no more.
+    is_stopped: bool,
 }
 
 impl std::fmt::Debug for AcmeThreads {
@@ -268,7 +289,10 @@ impl AcmeThreads {
                 Ok(renewal) => self.renewals.push(renewal),
                 Err(error) => error_log(
                     Level::Alert,
-                    format_args!("the thread of acme issuer \"{}\" cannot be started ({error})", one.name),
+                    format_args!(
+                        "the thread of acme issuer \"{}\" cannot be started ({error})",
+                        one.name
+                    ),
                 ),
             }
         }
@@ -306,7 +330,12 @@ impl AcmeThreads {
     /// Notes a change, for workers to come.
     fn note(&mut self, change: &Change) {
         match change.clone() {
-            Change::Issued { issuer, order, chain, key } => {
+            Change::Issued {
+                issuer,
+                order,
+                chain,
+                key,
+            } => {
                 if let Ok(issued) = Issued::new(chain, Zeroizing::new(key)) {
                     self.certificates.insert((issuer, order), issued);
                 }
@@ -317,7 +346,11 @@ impl AcmeThreads {
             Change::TokenOver(token) => {
                 self.tokens.remove(&token);
             }
-            Change::Certificate { name, certificate, key } => {
+            Change::Certificate {
+                name,
+                certificate,
+                key,
+            } => {
                 self.challenges.insert(name, (certificate, key));
             }
             Change::CertificateOver(name) => {
@@ -346,7 +379,11 @@ impl AcmeThreads {
         });
         let figures = self.figures.iter();
         let figures = figures.map(|(issuer, all)| Change::Figures(issuer.clone(), all.clone()));
-        certificates.chain(tokens).chain(challenges).chain(figures).collect()
+        certificates
+            .chain(tokens)
+            .chain(challenges)
+            .chain(figures)
+            .collect()
     }
 
     /// The message for a new worker; `None`: there is nothing to tell.
@@ -410,8 +447,15 @@ impl Master {
         }
     }
 
-    /// Passes changes on.
+    /// Passes changes on. A master that serves no more orders nothing: another one may.
     pub(super) fn pass_acme_on(&mut self) {
+        let is_serving = self.purpose == Purpose::Serving;
+        if !is_serving {
+            self.acme.renewals.clear();
+            self.acme.is_stopped = true;
+        } else if std::mem::take(&mut self.acme.is_stopped) {
+            self.begin_acme();
+        }
         let Some((queue, bell)) = &self.acme.queue else {
             return;
         };

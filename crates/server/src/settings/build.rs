@@ -379,8 +379,13 @@ fn finish_server(
     let has_http2 = groups.http2.http2 || listens.any(|(listen, _)| listen.protocols.has_http2);
     let finished = Arc::unwrap_or_clone(groups.server);
     let words = groups.acme.acme_certificate.as_ref();
-    let acme = unfinished.data.acme.place(words, &finished.server_name, scope)?;
-    let tls = making.server(&groups.tls, (has_http2, acme), scope)?.map(Arc::new);
+    let acme = unfinished
+        .data
+        .acme
+        .place(words, &finished.server_name, scope)?;
+    let tls = making
+        .server(&groups.tls, (has_http2, acme), scope)?
+        .map(Arc::new);
     finished.check()?;
     listen_for(
         id,

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{
-    Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, sections,
-};
+use config::{Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
 use crate::acme::{Acme, AcmeServer, IssuerLines};

@@ -14,7 +14,8 @@ use httpcore::steps::find_location;
 use httpcore::steps::observe::Observe;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
-    acme_challenge, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite, try_files,
+    acme_challenge, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite,
+    try_files,
 };
 use modules::headers_more;
 use modules::headers_more::HeadersMore;

@@ -233,7 +233,11 @@ impl Resolver {
     ///
     /// # Errors
     /// [`ResolveError`].
-    pub fn wait_for(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Vec<IpAddr>, ResolveError> {
+    pub fn wait_for(
+        self: &Arc<Self>,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Vec<IpAddr>, ResolveError> {
         if let Ok(ip) = name.parse() {
             return Ok(vec![ip]);
         }
