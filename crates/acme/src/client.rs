@@ -117,7 +117,9 @@ impl<'a> Client<'a> {
             return Ok(account.clone());
         }
         let account = match (self.ask_for_account(), &self.issuer.account_key) {
-            (Err(Error::Problem(problem)), AccountKey::Made(kind)) if problem.is_of_account() => {
+            (Err(Error::Problem(problem)), AccountKey::Made(kind))
+                if problem.is_of_account() && self.store.has_account() =>
+            {
                 let text = format!(
                     "{problem}: the account is given up, and another one made, acme issuer: \"{}\"",
                     self.issuer.name

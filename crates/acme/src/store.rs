@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -98,6 +98,7 @@ pub struct Store {
     path: Option<PathBuf>,
     /// The account's key, where there is no directory.
     memory: Mutex<Option<Zeroizing<Vec<u8>>>>,
+    has_account: AtomicBool,
 }
 
 impl Store {
@@ -107,6 +108,7 @@ impl Store {
         Self {
             path,
             memory: Mutex::default(),
+            has_account: AtomicBool::new(false),
         }
     }
 
@@ -172,10 +174,21 @@ impl Store {
         if let Some(old) = self.read(ACCOUNT_KEY)? {
             self.write("account.key.old", &old)?;
         }
+        self.has_account.store(false, Ordering::Relaxed);
+        if let Some(path) = self.path_of(ACCOUNT_URL) {
+            let _ = fs::remove_file(path);
+        }
         self.write_account_key(pem)
     }
 
+    /// Whether the authority has known the account.
+    pub(crate) fn has_account(&self) -> bool {
+        self.has_account.load(Ordering::Relaxed)
+            || self.read(ACCOUNT_URL).is_ok_and(|url| url.is_some())
+    }
+
     pub(crate) fn write_account_url(&self, url: &str) -> Result<(), Error> {
+        self.has_account.store(true, Ordering::Relaxed);
         let known = self.read(ACCOUNT_URL)?;
         if known.is_some_and(|known| known[..] == *url.as_bytes()) {
             return Ok(());

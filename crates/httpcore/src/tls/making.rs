@@ -24,7 +24,7 @@ use tls::x509::time;
 
 use super::acme::AcmeSlot;
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
-use super::files::full_name;
+use super::files::{full_name, shown_name};
 use super::named_certificates::{CertificateLine, NamedCertificates};
 use super::server_tls::{ServerTls, WatchedPair};
 use super::values::{OwnCache, SharedZone};
@@ -509,15 +509,6 @@ impl<'a> Making<'a> {
 /// The value; its fault is noted, and the search for others goes on.
 fn sound<T>(outcome: Result<T, Error>, scope: &mut Scope) -> Option<T> {
     outcome.map_err(|fault| scope.fault(fault)).ok()
-}
-
-/// A certificate's name in a message: text of the configuration is not repeated.
-fn shown_name(name: &str) -> &str {
-    if name.starts_with("data:") {
-        "data:"
-    } else {
-        name
-    }
 }
 
 /// Checks that every certificate has a key.
