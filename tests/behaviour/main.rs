@@ -1,6 +1,7 @@
 //! Black-box tests of the program, by subject. Each describes behaviour that nginx has too, unless it says otherwise:
 //! `FREEWHEEL_TEST_BINARY=/path/to/nginx cargo test -p blackbox` tries it there.
 
+mod acme;
 mod addition;
 mod auth_basic;
 mod autoindex;

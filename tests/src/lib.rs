@@ -18,6 +18,7 @@
     reason = "tests have no event loop: a thread per test, blocking sockets and files"
 )]
 
+pub mod acme;
 mod binary;
 mod client;
 mod exposition;

@@ -200,6 +200,18 @@ impl Server {
         self.end(Signal::SIGQUIT)
     }
 
+    /// QUIT, and the same program again, on the same directory.
+    ///
+    /// # Panics
+    /// It does not end well, or does not start again.
+    pub fn restart(&mut self) {
+        let status = self.quit();
+        assert!(status.success(), "left with {status}");
+        let started = self.site.spawn();
+        self.child =
+            started.unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr));
+    }
+
     /// Ends by a signal: the exit status.
     ///
     /// # Panics

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 const PORTS_MAX: usize = 4;
@@ -169,6 +169,12 @@ impl Site {
     /// # Errors
     /// It left before that.
     pub fn start(self) -> Result<Server, Refused> {
+        let child = self.spawn()?;
+        Ok(Server { site: self, child })
+    }
+
+    /// The same, without a [`Server`] yet.
+    pub(crate) fn spawn(&self) -> Result<Child, Refused> {
         let stderr = File::create(self.path("stderr")).expect("the directory can be written");
         let child = self
             .command()
@@ -196,7 +202,7 @@ impl Site {
             }
             std::thread::sleep(TICK);
         }
-        Ok(Server { site: self, child })
+        Ok(child)
     }
 }
 

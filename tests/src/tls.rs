@@ -97,6 +97,15 @@ impl TlsClient {
         TlsClient(Arc::new(config))
     }
 
+    /// A client that offers this protocol above TLS alone.
+    #[must_use]
+    pub fn with_protocol(protocol: &[u8]) -> TlsClient {
+        let TlsClient(config) = TlsClient::new(None);
+        let mut config = ClientConfig::clone(&config);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        TlsClient(Arc::new(config))
+    }
+
     /// Asks for `/PATH` at the host `name`, on a connection of its own whose handshake names that host.
     ///
     /// # Errors

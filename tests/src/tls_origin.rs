@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PublicKeyData,
+    date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -51,6 +52,26 @@ impl Authority {
         params.not_before = date_time_ymd(2019, 1, 1);
         params.not_after = date_time_ymd(2020, 1, 1);
         self.sign(&params)
+    }
+
+    /// A certificate for names and addresses with another's key: valid from so many seconds later than now, for so many.
+    ///
+    /// # Panics
+    /// A name is none.
+    pub fn issue_for(
+        &self,
+        names: &[String],
+        key: &impl PublicKeyData,
+        (later, seconds): (i64, u64),
+    ) -> String {
+        let mut params = CertificateParams::new(names.to_vec()).expect("they are names");
+        let part = std::time::Duration::from_secs(later.unsigned_abs());
+        let now = std::time::SystemTime::now();
+        let begin = if later < 0 { now - part } else { now + part };
+        params.not_before = begin.into();
+        params.not_after = (begin + std::time::Duration::from_secs(seconds)).into();
+        params.use_authority_key_identifier_extension = true;
+        params.signed_by(key, &self.0).expect("it signs").pem()
     }
 
     fn sign(&self, params: &CertificateParams) -> Pem {

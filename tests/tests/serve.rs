@@ -5,6 +5,8 @@
     reason = "tests have no event loop: blocking sockets and files"
 )]
 
+use blackbox::acme::{AcmeAuthority, Rules};
+use blackbox::tls::TlsClient;
 use blackbox::{Connection, PATIENCE, Site, text_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -49,6 +51,7 @@ impl Serve<'_> {
     fn start<'a>(site: &'a Site, directory: &Path, arguments: &[&str]) -> Serve<'a> {
         let said = File::create(site.path("said")).unwrap();
         let mut command = command(directory, &["--listen", &listen(site)]);
+        command.env("STATE_DIRECTORY", site.path("state"));
         let child = command.args(arguments).stderr(said).spawn().unwrap();
         let serve = Serve { site, child };
         let deadline = Instant::now() + PATIENCE;
@@ -273,4 +276,68 @@ fn on_a_port_that_is_taken_it_does_not_say_that_it_serves() {
         "{said}"
     );
     drop(first);
+}
+
+#[test]
+fn a_domain_has_a_certificate_by_itself_and_port_80_leads_there() {
+    let site = Site::new();
+    site.file("index.html", "of a domain");
+    let authority = AcmeAuthority::start(Rules {
+        http_port: site.port(1),
+        has_terms: true,
+        ..Rules::default()
+    });
+    let ca = site.secret("ca.crt", authority.root());
+    let (uri, ca) = (authority.uri(), ca.to_string_lossy().into_owned());
+    let clear = format!("127.0.0.1:{}", site.port(1));
+    let serve = Serve::start(
+        &site,
+        &site.path("html"),
+        &[
+            "--domain",
+            "example.test,www.example.test",
+            "--email",
+            "admin@example.test",
+            "--acme-directory",
+            &uri,
+            "--acme-ca",
+            &ca,
+            "--listen-http",
+            &clear,
+            "--dashboard",
+            "off",
+        ],
+    );
+    let said = serve.said();
+    assert!(
+        said.contains(&format!("at https://example.test:{}/", site.port(0))),
+        "{said}"
+    );
+    assert!(
+        said.contains(
+            "Its certificate comes from localhost, to whose terms of service you agree by --domain"
+        ),
+        "{said}"
+    );
+    let client = TlsClient::new(None);
+    let deadline = Instant::now() + PATIENCE;
+    let seen = loop {
+        match client.get(site.port(0), "www.example.test", "/") {
+            Ok(seen) => break seen,
+            Err(error) => assert!(Instant::now() < deadline, "{error}: {}", serve.said()),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(seen.reply.text(), "of a domain");
+    let mut connection = Connection::new(TcpStream::connect(&clear).unwrap());
+    connection.send("GET /a?b HTTP/1.0\r\nHost: example.test\r\n\r\n");
+    let redirect = text_of(&connection.rest());
+    let location = format!("Location: https://example.test:{}/a?b\r\n", site.port(0));
+    assert!(
+        redirect.contains("301 Moved") && redirect.contains(&location),
+        "{redirect}"
+    );
+    assert_eq!(authority.contacts()[0][0], "mailto:admin@example.test");
+    let (status, said) = serve.end(Signal::SIGTERM);
+    assert!(status.success(), "{said}");
 }

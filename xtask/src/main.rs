@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | book | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade | package`.
+//! instructions | dashboard | installed | upgrade | package | acme`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -8,7 +8,9 @@
     reason = "a tool without an event loop: it may wait for files and processes"
 )]
 
+mod acme;
 mod book;
+mod acme;
 mod browser;
 mod conformance;
 mod dashboard;
@@ -69,6 +71,9 @@ usage: cargo xtask TASK
   package --try [--quick] [--binary BIN] [--root DIR]
       a Debian 12 with systemd in a container (DIR: such a root to start from): installed, reloaded, upgraded under load, removed,
       purged; needs root, debootstrap and systemd-nspawn
+  acme --pebble PATH [--binary BIN]
+      certificates by ACME from Pebble, with its faults on: both challenges, keys, accounts, renewal, a wrong clock; needs
+      pebble-challtestsrv beside Pebble, openssl and faketime, some minutes
 ";
 
 fn main() -> ExitCode {
@@ -88,6 +93,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
         Some((task, rest)) if task == "package" => package::run(&project(), rest),
+        Some((task, rest)) if task == "acme" => acme::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -5,6 +5,7 @@
 
 #![warn(unreachable_pub)]
 
+mod acme;
 mod command_line;
 mod dashboard;
 mod explain;

@@ -241,9 +241,9 @@ static ALL: &[Foreign] = &[
         names: &["otel_*"],
     },
     Foreign {
-        whose: "nginx-acme",
-        instead: "let a client of ACME get the certificates, and reload when they are new",
-        names: &["acme_*"],
+        whose: "Angie",
+        instead: "\"acme_issuer\" and \"acme_certificate\" get certificates by ACME",
+        names: &["acme", "acme_*"],
     },
 ];
 
@@ -256,7 +256,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("upload_", "nginx-upload-module"),
     ("jwt_", "NGINX Plus"),
     ("otel_", "nginx-otel"),
-    ("acme_", "nginx-acme"),
+    ("acme_cert_", "Angie"),
     ("passenger_", "Passenger"),
     ("naxsi_", "naxsi"),
     ("modsecurity", "ModSecurity-nginx"),

@@ -45,6 +45,8 @@ impl Context {
     pub const LINES: Self = Self(1 << 14);
     /// Inside `mgmt { }`.
     pub const MGMT: Self = Self(1 << 15);
+    /// Inside `acme_issuer { }`.
+    pub const ACME_ISSUER: Self = Self(1 << 16);
 
     /// Every single context with its name in messages and the manual, outermost first.
     pub const NAMES: &'static [(Self, &'static str)] = &[
@@ -64,6 +66,7 @@ impl Context {
         (Self::MAIL_SERVER, "server of mail"),
         (Self::LINES, "a block of data lines"),
         (Self::MGMT, "mgmt"),
+        (Self::ACME_ISSUER, "acme_issuer"),
     ];
 
     /// Whether every context of `other` is in this set.

@@ -30,7 +30,7 @@ use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
 use crate::route::ServerId;
 use crate::settings::Settings;
-use crate::tls::{ClientTls, NamedCertificates, ServerTls};
+use crate::tls::{ClientTls, NamedCertificates, ServerTls, acme};
 use crate::transport::http1::Link;
 
 pub use counters::METRICS;
@@ -116,6 +116,8 @@ enum Fault {
     Handshake(Failure),
     /// The pool is full of handshakes of clients that left.
     Overflow(Overflow),
+    /// It has shown a challenge's certificate, which was all that the client wanted (RFC 8737).
+    Challenged,
 }
 
 impl From<wire::Error> for Fault {
@@ -132,11 +134,13 @@ impl Fault {
             Self::Wire(_) => Outcome::Closed,
             Self::Handshake(failure) => failure.cause.into(),
             Self::Overflow(_) => Outcome::Dropped,
+            Self::Challenged => Outcome::Full,
         }
     }
 
     fn tell(&self, client: &Client, generation: &Generation) {
         let (level, text) = match self {
+            Self::Challenged => return,
             Self::Silent => (Level::Info, "client closed connection".to_owned()),
             Self::Wire(wire::Error::Closed) => (Level::Info, Failure::closed().to_string()),
             Self::Wire(wire::Error::Io(error)) => {
@@ -208,6 +212,10 @@ impl Endpoint<'_> {
             return Ok(Outcome::PlainHttp);
         }
         let accepted = self.read_hello(first).await?;
+        if let Some(challenge) = acme::challenged(accepted.hello()) {
+            // Boxed: few handshakes are of this kind.
+            return Err(Box::pin(self.show_challenge(accepted, challenge)).await);
+        }
         let (server, offer) = self.choose(&accepted);
         let Some(handshakes) = offer.handshakes else {
             return Err(self.refuse(accepted, offer.rejects).await);
@@ -294,6 +302,20 @@ impl Endpoint<'_> {
         };
         match self.send(&outgoing).await {
             Ok(()) => Fault::Handshake(failure),
+            Err(fault) => fault,
+        }
+    }
+
+    /// Shows a challenge's certificate; nothing follows.
+    async fn show_challenge(&mut self, accepted: Accepted, shown: Arc<configure::Server>) -> Fault {
+        match self.negotiate(accepted, shown, None).await {
+            Ok((mut complete, _)) => {
+                let mut outgoing = Vec::new();
+                complete.traffic.close(&mut outgoing);
+                // The client may have left: it has what it wanted.
+                let _ = self.send(&outgoing).await;
+                Fault::Challenged
+            }
             Err(fault) => fault,
         }
     }

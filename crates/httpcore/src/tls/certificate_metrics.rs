@@ -1,6 +1,6 @@
 //! How long the certificates of servers are valid, as metrics.
 //!
-//! Not here: certificates whose names have variables, which are known in a handshake only. Limit: at most
+//! Not here: certificates whose names have variables other than those of ACME, which are known in a handshake only. Limit: at most
 //! `CERTIFICATES_SHOWN_MAX` are shown, those that end first.
 
 use std::collections::BTreeMap;
@@ -40,9 +40,15 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
 fn ends(settings: &Settings) -> BTreeMap<String, u64> {
     let mut ends = BTreeMap::new();
     for server in &settings.servers {
-        let tls = server.tls.as_ref().and_then(|tls| tls.handshakes.as_ref());
-        let pairs = tls.map(|tls| tls.certificates().pairs());
-        for pair in pairs.unwrap_or_default() {
+        let Some(tls) = &server.tls else {
+            continue;
+        };
+        let fixed = tls
+            .handshakes
+            .iter()
+            .flat_map(|tls| tls.certificates().pairs());
+        let issued = tls.named.iter().flat_map(|named| named.issued());
+        for pair in fixed.chain(issued) {
             let Some((name, end)) = pair.cert.first().and_then(|der| named_end(der)) else {
                 continue;
             };

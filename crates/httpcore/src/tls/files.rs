@@ -12,6 +12,15 @@ pub fn full_name(conf_prefix: &Path, name: &str) -> String {
     }
 }
 
+/// A certificate's name in a message: text of the configuration is not repeated.
+pub(super) fn shown_name(name: &str) -> &str {
+    if name.starts_with("data:") {
+        "data:"
+    } else {
+        name
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,9 +22,10 @@ use tls::verify::Trust;
 use tls::x509::certificate::Certificate;
 use tls::x509::time;
 
+use super::acme::AcmeSlot;
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
-use super::files::full_name;
-use super::named_certificates::NamedCertificates;
+use super::files::{full_name, shown_name};
+use super::named_certificates::{CertificateLine, NamedCertificates};
 use super::server_tls::{ServerTls, WatchedPair};
 use super::values::{OwnCache, SharedZone};
 use super::zones;
@@ -75,15 +76,15 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// The TLS of a server; `None`: it has none. Warnings go to `scope`, and so do faults of files, so that all of a
-    /// configuration's are told at once; a server with one comes without handshakes.
+    /// The TLS of a server; `None`: it has none. `acme` is the place of its certificate by ACME. Warnings go to `scope`, and
+    /// so do faults of files: all of a configuration's are told at once, and a server with one comes without handshakes.
     ///
     /// # Errors
     /// nginx's sentence, at the place of the directive.
     pub fn server(
         &mut self,
         settings: &TlsSettings,
-        has_http2: bool,
+        (has_http2, acme): (bool, Option<Arc<AcmeSlot>>),
         scope: &mut Scope,
     ) -> Result<Option<ServerTls>, Error> {
         let made = ServerTls {
@@ -92,12 +93,13 @@ impl<'a> Making<'a> {
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,
             watched: Vec::new(),
+            acme,
         };
         if settings.ssl_certificate.is_empty() {
-            let is_any = made.rejects || made.verify != VerifyClient::Off;
+            let is_any = made.rejects || made.verify != VerifyClient::Off || made.acme.is_some();
             return Ok(is_any.then_some(made));
         }
-        let named = self.named(settings)?;
+        let named = self.named(settings, made.acme.as_ref())?;
         let Some(options) = self.options(settings, named.as_ref(), has_http2, scope)? else {
             return Ok(Some(made));
         };
@@ -212,7 +214,11 @@ impl<'a> Making<'a> {
     }
 
     /// The certificates that are read in each handshake; `None`: no name has a variable.
-    fn named(&self, settings: &TlsSettings) -> Result<Option<NamedCertificates>, Error> {
+    fn named(
+        &self,
+        settings: &TlsSettings,
+        acme: Option<&Arc<AcmeSlot>>,
+    ) -> Result<Option<NamedCertificates>, Error> {
         check_keys(settings)?;
         let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
         let lines = certificates.iter().zip(keys.iter());
@@ -223,7 +229,7 @@ impl<'a> Making<'a> {
             return Ok(None);
         }
         let lines: Vec<_> = lines
-            .map(|(certificate, key)| (certificate.clone(), key.clone()))
+            .map(|(certificate, key)| CertificateLine::new(certificate, key, acme))
             .collect();
         let passwords = self.passwords(settings)?;
         let commands = self.commands(settings)?;
@@ -505,15 +511,6 @@ fn sound<T>(outcome: Result<T, Error>, scope: &mut Scope) -> Option<T> {
     outcome.map_err(|fault| scope.fault(fault)).ok()
 }
 
-/// A certificate's name in a message: text of the configuration is not repeated.
-fn shown_name(name: &str) -> &str {
-    if name.starts_with("data:") {
-        "data:"
-    } else {
-        name
-    }
-}
-
 /// Checks that every certificate has a key.
 fn check_keys(settings: &TlsSettings) -> Result<(), Error> {
     let (certificates, keys) = (&settings.ssl_certificate, &settings.ssl_certificate_key);
@@ -568,12 +565,11 @@ fn by_names<T: AsRef<[u8]>>(mut certificates: Vec<T>) -> Vec<T> {
 /// What sessions are made in: of certificates, or of their names where those have variables.
 fn context(pairs: &[Pair], named: Option<&NamedCertificates>, parts: &[Vec<u8>]) -> Context {
     let certificates = pairs.iter().filter_map(|pair| pair.cert.first());
-    let names = named.map_or(&[][..], |named| &named.lines);
-    let names = names
-        .iter()
-        .map(|(certificate, _)| &certificate.source()[..]);
-    let certificates = certificates.map(|der| der.as_ref()).chain(names);
-    let certificates: Vec<&[u8]> = certificates.collect();
+    let names = named.map_or_else(Vec::new, NamedCertificates::names);
+    let certificates = certificates.map(|der| der.as_ref());
+    let certificates: Vec<&[u8]> = certificates
+        .chain(names.iter().map(|name| &name[..]))
+        .collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     sessions::context(PROTOCOL, &certificates, &parts)
 }

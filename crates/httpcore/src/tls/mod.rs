@@ -2,6 +2,7 @@
 //!
 //! Not here: handshakes and records (crate `tls`), their way over the socket ([`crate::connection`]).
 
+pub mod acme;
 pub mod certificate_metrics;
 mod client_tls;
 pub mod directives;
@@ -12,9 +13,10 @@ mod server_tls;
 pub mod values;
 mod zones;
 
+pub use acme::AcmeSlot;
 pub use client_tls::ClientTls;
 pub use directives::TlsSettings;
 pub use files::full_name;
 pub use making::Making;
-pub use named_certificates::NamedCertificates;
+pub use named_certificates::{CertificateLine, NamedCertificates};
 pub use server_tls::{ServerTls, WatchedPair};

@@ -7,18 +7,49 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use config::Template;
 use tls::certificates::{CertificateCache, Certificates, Pair, StampOf};
 use tls::keys::{Password, ReadFile};
 use tls::suites::conf_command::Commands;
 
+use super::acme::AcmeSlot;
 use super::files::full_name;
 use super::values;
+
+/// A certificate with its key that is known in a handshake only.
+#[derive(Debug)]
+pub enum CertificateLine {
+    /// By these names.
+    Names(Template, Template),
+    /// By ACME: `$acme_certificate` with `$acme_certificate_key`, which are not read again in each handshake.
+    Acme(Arc<AcmeSlot>),
+}
+
+impl CertificateLine {
+    /// Of two directives, in a server whose certificate by ACME has this place.
+    pub(super) fn new(
+        certificate: &Template,
+        key: &Template,
+        acme: Option<&Arc<AcmeSlot>>,
+    ) -> Self {
+        let is = |template: &Template, names: [&[u8]; 2]| names.contains(&&template.source()[..]);
+        match acme {
+            Some(slot)
+                if is(certificate, [b"$acme_certificate", b"${acme_certificate}"])
+                    && is(key, [b"$acme_certificate_key", b"${acme_certificate_key}"]) =>
+            {
+                Self::Acme(Arc::clone(slot))
+            }
+            _ => Self::Names(certificate.clone(), key.clone()),
+        }
+    }
+}
 
 /// Certificates of a server whose names have variables.
 pub struct NamedCertificates {
     /// The names of certificates and keys.
-    pub lines: Vec<(Template, Template)>,
+    pub lines: Vec<CertificateLine>,
     conf_prefix: PathBuf,
     passwords: Vec<Password>,
     commands: Commands,
@@ -34,7 +65,7 @@ impl std::fmt::Debug for NamedCertificates {
 
 impl NamedCertificates {
     pub(super) fn new(
-        lines: Vec<(Template, Template)>,
+        lines: Vec<CertificateLine>,
         conf_prefix: &Path,
         passwords: Vec<Password>,
         commands: &Commands,
@@ -47,6 +78,23 @@ impl NamedCertificates {
             commands: commands.clone(),
             cache: values::CertificateCache::made(cache),
         }
+    }
+
+    /// What sessions are made in: the names of its certificates.
+    pub(super) fn names(&self) -> Vec<Bytes> {
+        let name = |line: &CertificateLine| match line {
+            CertificateLine::Names(certificate, _) => certificate.source().clone(),
+            CertificateLine::Acme(slot) => slot.name().into(),
+        };
+        self.lines.iter().map(name).collect()
+    }
+
+    /// Certificates by ACME that there are.
+    pub fn issued(&self) -> impl Iterator<Item = Pair> {
+        self.lines.iter().filter_map(|line| match line {
+            CertificateLine::Acme(slot) => slot.pair(),
+            CertificateLine::Names(..) => None,
+        })
     }
 
     /// The full name of a file.

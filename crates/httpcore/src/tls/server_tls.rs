@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tls::configure;
 
+use super::acme::AcmeSlot;
 use super::directives::VerifyClient;
 use super::named_certificates::NamedCertificates;
 
@@ -20,6 +21,8 @@ pub struct ServerTls {
     pub verify: VerifyClient,
     /// Its certificates that are taken when they change (`ssl_certificate_watch`).
     pub watched: Vec<Arc<WatchedPair>>,
+    /// The place of its certificate by ACME: the value of `$acme_certificate`.
+    pub acme: Option<Arc<AcmeSlot>>,
 }
 
 /// A certificate and its key, by the full names of their files, or as text (`data:`).

@@ -3,6 +3,7 @@
 //! Not here: their order (`server::steps::before`, `server::steps::judges`).
 
 pub mod access;
+pub mod acme_challenge;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod client_body_early_read;

@@ -4,6 +4,7 @@
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
 
 mod commands;
+mod domain;
 mod first_certificate;
 mod flags;
 mod generate;

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueHint};
 
-use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
+use super::domain::{DomainArguments, Site};
+use super::made::{Dashboard, lasting_pid, quoted, refuse};
 use crate::command_line::made;
 use httpcore::handler::Modules;
 
@@ -36,9 +37,11 @@ pub(super) struct Arguments {
     /// How long an answer of status 200, 301 or 302 is fresh that does not say so itself, such as 10m. Unless it is said, such an answer is not stored.
     #[arg(long, value_name = "TIME")]
     valid: Option<String>,
-    /// Where to listen: a port, an address with a port, or unix:PATH.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: String,
+    /// Where to listen: a port, an address with a port, or unix:PATH. Unless it is said, 127.0.0.1:8080; with --domain 443.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    domain: DomainArguments,
     /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
     #[arg(long, value_name = "ADDRESS|off")]
     dashboard: Option<String>,
@@ -53,7 +56,11 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    let urls = match urls(&arguments.listen) {
+    let site = match Site::new(&arguments.domain, arguments.listen.as_deref()) {
+        Ok(site) => site,
+        Err(sentence) => return refuse(&sentence),
+    };
+    let urls = match site.urls() {
         Ok(urls) => urls,
         Err(sentence) => return refuse(&sentence),
     };
@@ -62,7 +69,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Err(sentence) => return refuse(&sentence),
     };
     if arguments.print_config {
-        return match configuration(&arguments, &dashboard, &lasting_pid()) {
+        return match configuration(&arguments, (&site, &dashboard), &lasting_pid()) {
             Ok(text) => super::printing::tell(text),
             Err(sentence) => refuse(&sentence),
         };
@@ -71,10 +78,13 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     let greeting: String = urls
         .iter()
         .map(line)
-        .chain([dashboard.greeting()])
+        .chain([site.greeting(), dashboard.greeting()])
         .collect();
+    if let Err(sentence) = site.make_state() {
+        return refuse(&sentence);
+    }
     made::serve(
-        &|pid| configuration(&arguments, &dashboard, pid),
+        &|pid| configuration(&arguments, (&site, &dashboard), pid),
         greeting,
         modules,
     )
@@ -211,14 +221,15 @@ const CACHE_STATUS: &str =
 /// The configuration that the arguments stand for.
 fn configuration(
     arguments: &Arguments,
-    dashboard: &Dashboard,
+    (site, dashboard): (&Site, &Dashboard),
     pid: &Path,
 ) -> Result<String, String> {
     let (zone, dashboard) = (dashboard.zone(), dashboard.server());
     let origin = origin(&arguments.origin)?;
     let tls = tls(&origin)?;
     let pid = quoted(pid)?;
-    let listen = quoted(Path::new(&arguments.listen))?;
+    let (issuer, own, ssl) = (site.issuer()?, site.server()?, site.ssl());
+    let listen = quoted(Path::new(site.listen()))?;
     let log = made::log();
     let Disks {
         pools,
@@ -246,9 +257,9 @@ http {{
 
 {dollar}{caches}{spread}
 {CACHE_STATUS}
-    server {{
-        listen {listen};
-{zone}
+{issuer}    server {{
+        listen {listen}{ssl};
+{own}{zone}
         location / {{
             proxy_pass {origin};{tls}
             proxy_cache cache{suffix};
@@ -274,9 +285,10 @@ mod tests {
 
     fn text(args: &[&str]) -> Result<String, String> {
         let arguments = Arguments::try_parse_from(args).unwrap();
+        let site = Site::new(&arguments.domain, arguments.listen.as_deref())?;
         configuration(
             &arguments,
-            &Dashboard::find(arguments.dashboard.as_deref())?,
+            (&site, &Dashboard::find(arguments.dashboard.as_deref())?),
             Path::new("/run/freewheel.pid"),
         )
     }

@@ -11,8 +11,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueHint};
 
+use super::domain::{DomainArguments, Site};
 use super::first_certificate;
-use super::made::{Dashboard, lasting_pid, quoted, refuse, urls};
+use super::made::{Dashboard, lasting_pid, quoted, refuse};
 use crate::command_line::made;
 use httpcore::handler::Modules;
 
@@ -23,15 +24,17 @@ pub(super) struct Arguments {
     /// The directory.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
-    /// Where to listen: a port, an address with a port, or unix:PATH.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: String,
+    /// Where to listen: a port, an address with a port, or unix:PATH. Unless it is said, 127.0.0.1:8080; with --domain 443.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
     /// Where the dashboard is: an address with a port, or off. Unless it is said, a free port of 127.0.0.1.
     #[arg(long, value_name = "ADDRESS|off")]
     dashboard: Option<String>,
     /// Speaks HTTPS and HTTP/2, with a certificate that is made now and that clients are warned of.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "domain")]
     tls: bool,
+    #[command(flatten)]
+    domain: DomainArguments,
     /// Lists directories that have no index file.
     #[arg(long)]
     autoindex: bool,
@@ -56,7 +59,11 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         }
         Err(error) => return refuse(&format!("{}: {error}", arguments.directory.display())),
     };
-    let urls = match urls(&arguments.listen) {
+    let site = match Site::new(&arguments.domain, arguments.listen.as_deref()) {
+        Ok(site) => site,
+        Err(sentence) => return refuse(&sentence),
+    };
+    let urls = match site.urls() {
         Ok(urls) => with_scheme(urls, arguments.tls),
         Err(sentence) => return refuse(&sentence),
     };
@@ -65,12 +72,12 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Err(sentence) => return refuse(&sentence),
     };
     if arguments.print_config {
-        return match configuration(&arguments, &directory, &dashboard, &lasting_pid()) {
+        return match configuration(&arguments, &directory, (&site, &dashboard), &lasting_pid()) {
             Ok(text) => super::printing::tell(text),
             Err(sentence) => refuse(&sentence),
         };
     }
-    serve_it(&arguments, &directory, &dashboard, &urls, modules)
+    serve_it(&arguments, &directory, (&site, &dashboard), &urls, modules)
 }
 
 /// URLs of HTTP, with the scheme of what is served.
@@ -86,7 +93,7 @@ fn with_scheme(urls: Vec<String>, is_tls: bool) -> Vec<String> {
 fn serve_it(
     arguments: &Arguments,
     directory: &Path,
-    dashboard: &Dashboard,
+    (site, dashboard): (&Site, &Dashboard),
     urls: &[String],
     modules: Modules,
 ) -> ExitCode {
@@ -97,9 +104,13 @@ fn serve_it(
     if !arguments.autoindex && !directory.join("index.html").exists() {
         greeting.push_str("It has no index.html; --autoindex lists what is there\n");
     }
+    greeting.push_str(&site.greeting());
     greeting.push_str(&dashboard.greeting());
+    if let Err(sentence) = site.make_state() {
+        return refuse(&sentence);
+    }
     made::serve(
-        &|pid| configuration(arguments, directory, dashboard, pid),
+        &|pid| configuration(arguments, directory, (site, dashboard), pid),
         greeting,
         modules,
     )
@@ -109,13 +120,13 @@ fn serve_it(
 fn configuration(
     arguments: &Arguments,
     directory: &Path,
-    dashboard: &Dashboard,
+    (site, dashboard): (&Site, &Dashboard),
     pid: &Path,
 ) -> Result<String, String> {
     let (zone, dashboard) = (dashboard.zone(), dashboard.server());
     let root = quoted(directory)?;
     let pid = quoted(pid)?;
-    let listen = quoted(Path::new(&arguments.listen))?;
+    let (issuer, own) = (site.issuer()?, site.server()?);
     let log = made::log();
     let dollar = made::dollar(&[&root]);
     let autoindex = if arguments.autoindex {
@@ -125,8 +136,9 @@ fn configuration(
     };
     let (ssl, certificate) = match arguments.tls {
         true => (" ssl", first_certificate::directives()?),
-        false => ("", String::new()),
+        false => (site.ssl(), String::new()),
     };
+    let listen = quoted(Path::new(site.listen()))?;
     Ok(format!(
         "daemon off;
 worker_processes auto;
@@ -147,9 +159,9 @@ http {{
     keepalive_timeout 75s;
     log_not_found off;
 
-{dollar}    server {{
+{dollar}{issuer}    server {{
         listen {listen}{ssl};
-{certificate}{zone}        root {root};
+{own}{certificate}{zone}        root {root};
         index index.html;
 {autoindex}    }}
 {dashboard}}}
@@ -162,14 +174,19 @@ const TYPES: &str = include_str!("../../mime.types");
 
 #[cfg(test)]
 mod tests {
+    use super::super::made::urls;
     use super::*;
 
     fn text(args: &[&str]) -> String {
         let arguments = Arguments::try_parse_from(args).unwrap();
+        let site = Site::new(&arguments.domain, arguments.listen.as_deref()).unwrap();
         configuration(
             &arguments,
             &arguments.directory,
-            &Dashboard::find(arguments.dashboard.as_deref()).unwrap(),
+            (
+                &site,
+                &Dashboard::find(arguments.dashboard.as_deref()).unwrap(),
+            ),
             Path::new("/run/freewheel.pid"),
         )
         .unwrap()

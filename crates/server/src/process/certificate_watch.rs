@@ -108,6 +108,7 @@ impl Master {
                 circumstances,
                 settings: None,
                 watched: current.kept.watched.clone(),
+                acme: current.kept.acme.clone(),
             },
             account: current.account.clone(),
             sockets: current.sockets.clone(),

@@ -7,13 +7,46 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use config::{Directive, Tree};
+use config::{Directive, Tree, default_paths};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::privileges::Account;
 use super::trust::Refusal;
 use crate::process::trust;
-use crate::settings::tables;
+
+/// Directories that are used without being named: the directives that need them, the directive that names another one
+/// for all of `http`, and the path.
+const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
+    (
+        &[
+            "proxy_pass",
+            "fastcgi_pass",
+            "uwsgi_pass",
+            "scgi_pass",
+            "mirror",
+            "dav_methods",
+            "client_body_early_read",
+        ],
+        "client_body_temp_path",
+        default_paths::CLIENT_BODY_TEMP,
+    ),
+    (
+        &["proxy_pass"],
+        "proxy_temp_path",
+        default_paths::PROXY_TEMP,
+    ),
+    (
+        &["fastcgi_pass"],
+        "fastcgi_temp_path",
+        default_paths::FASTCGI_TEMP,
+    ),
+    (
+        &["uwsgi_pass"],
+        "uwsgi_temp_path",
+        default_paths::UWSGI_TEMP,
+    ),
+    (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
+];
 
 /// Directories that were made for a configuration that is not served yet: removed when this value is dropped, unless
 /// they are kept.
@@ -68,7 +101,7 @@ pub(crate) fn forget(made: Made, first_log: Option<&Path>) {
 pub(crate) fn named(tree: &Tree, prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(&tree.directives, prefix, &mut found);
-    for (needs, line, default) in tables::DEFAULT_DIRECTORIES {
+    for (needs, line, default) in DEFAULT_DIRECTORIES {
         let is_needed = needs.iter().any(|name| has(&tree.directives, name));
         if is_needed && !is_named_for_all(tree, line) {
             found.push(prefix.join(default));

@@ -11,6 +11,7 @@ use config::{Error, Grammar, Recorded, Scope, TextSource, Tree};
 
 use super::directives::Main;
 use super::hints;
+use crate::acme::{Acme, Declared};
 use crate::settings::build;
 use crate::settings::build::Surroundings;
 use crate::settings::circumstances::Circumstances;
@@ -60,6 +61,8 @@ pub struct Kept {
     pub settings: Option<Arc<Settings>>,
     /// Certificates that are taken when they change (`ssl_certificate_watch`), each once.
     pub watched: Vec<Arc<WatchedPair>>,
+    /// The issuers of certificates by ACME.
+    pub(crate) acme: Vec<Declared>,
 }
 
 impl Loaded {
@@ -71,6 +74,7 @@ impl Loaded {
             texts: self.tree.recorded(),
             circumstances: self.circumstances,
             watched: watched(&self.settings),
+            acme: self.settings.made::<Acme>().issuers.clone(),
             settings: is_single.then_some(self.settings),
         }
     }

@@ -14,6 +14,7 @@ use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::acme::AcmeThreads;
 use super::bundle::Bundle;
 use super::certificate_watch::CertificateWatch;
 use super::directories::Made;
@@ -80,6 +81,8 @@ pub(crate) struct Master {
     pub(super) is_reload_wanted: bool,
     /// Certificates that are taken when they change.
     pub(super) watch: CertificateWatch,
+    /// What gets certificates by ACME.
+    pub(super) acme: AcmeThreads,
     /// Whether logs must be reopened once more when no bundle is on its way to a worker.
     is_reopen_wanted: bool,
     pub(super) workers: Vec<Worker>,
@@ -144,6 +147,7 @@ impl Master {
             pending: None,
             is_reload_wanted: false,
             watch: CertificateWatch::default(),
+            acme: AcmeThreads::default(),
             is_reopen_wanted: false,
             workers: Vec::new(),
             purpose: Purpose::Serving,
@@ -162,6 +166,7 @@ impl Master {
     pub(crate) fn run(mut self) -> ExitCode {
         title::be_master();
         error_log(Level::Notice, format_args!("start worker processes"));
+        self.begin_acme();
         if !self.start_worker() {
             return self.end(ExitCode::FAILURE);
         }
@@ -173,6 +178,8 @@ impl Master {
             }
             self.listen_to_workers();
             self.reap();
+            self.settle_acme();
+            self.pass_acme_on();
             self.reap_successor();
             self.dismiss_if_due();
             match self.purpose {
@@ -213,6 +220,8 @@ impl Master {
                 .iter()
                 .map(|worker| PollFd::new(&worker.channel, PollFlags::IN)),
         );
+        let bell = self.acme.bell();
+        events.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
         let until = match self.purpose {
             Purpose::Terminating {
                 since,
@@ -339,6 +348,7 @@ impl Master {
         let generation = from.number().unwrap_or_default();
         match frame.kind {
             word::SERVED => self.served(process, generation),
+            word::TAKEN => self.acme_taken(process, generation),
             word::REFUSED => {
                 let reason = String::from_utf8_lossy(from.bytes().unwrap_or_default()).into_owned();
                 self.refused(process, generation, &reason);
@@ -359,6 +369,7 @@ impl Master {
             log_files::use_them(&self.current.logs.0, &self.current.logs.1);
             self.redirect_stderr();
             self.current.sockets.replace(&previous.sockets);
+            self.acme.set(&self.current.kept.acme, false);
             self.write_pid_file();
             if was_starting {
                 self.dismiss_others(process, true);

@@ -4,11 +4,13 @@
 //!   process.
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`) and runs the loops.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
+//! * `acme`: the threads that get certificates, and what workers are told of them.
 //! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
 //!
-//! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop and no
-//! thread; the worker learns everything from the master's bundle and opens no configuration itself.
+//! Not here: the loops ([`runtime::loops`]) and the processing of requests. Invariant: the master runs no loop, and no
+//! thread but those that get certificates by ACME; the worker learns everything from the master and opens no configuration itself.
 
+mod acme;
 pub(crate) mod bundle;
 pub(crate) mod certificate_watch;
 pub(crate) mod directives;

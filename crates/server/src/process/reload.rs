@@ -102,6 +102,7 @@ impl Master {
 
     /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
     pub(super) fn send(&mut self, next: Candidate, begun_ns: u64) {
+        self.prepare_acme(&next.kept.acme);
         let bundle = next.bundle(&self.options, begun_ns);
         let serving = self
             .workers

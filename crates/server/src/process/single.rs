@@ -40,6 +40,7 @@ pub(crate) fn run(mut master: Master) -> ExitCode {
     privileges::set_limits(&master.current.kept.main);
     crate::memory::heaps::bound();
     super::pinned::keep_program();
+    master.begin_acme();
     match start(&mut master) {
         Ok((server, shared, caches)) => obey(master, server, &shared, &caches),
         Err(sentence) => {
@@ -149,6 +150,8 @@ fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, share
             let mut next = next;
             next.made.keep();
             let old = std::mem::replace(&mut master.current, next).generation;
+            master.begin_acme();
+            httpcore::tls::acme::retain();
             let process = std::process::id();
             error_log(
                 Level::Notice,

@@ -57,6 +57,9 @@ impl Master {
     pub(super) fn start_with(&mut self, bundle: &Bundle) -> bool {
         let env = &self.candidate(bundle.generation).kept.main.processes.env;
         let started = spawn::worker(env).and_then(|(child, channel)| {
+            if let Some(known) = self.acme.whole() {
+                channel.send(word::ACME, &known, &[])?;
+            }
             let (body, descriptors) = bundle.pack();
             channel.send(word::CONFIGURE, &body, &descriptors)?;
             Ok((child, channel))

@@ -66,10 +66,14 @@ pub(crate) mod word {
     pub(crate) const QUIT: u8 = 2;
     /// Master: these are the logs now; log your figures.
     pub(crate) const REOPEN: u8 = 3;
+    /// Master: certificates and challenges of ACME, with a number.
+    pub(crate) const ACME: u8 = 4;
     /// Worker: the bundle of this generation is served.
     pub(crate) const SERVED: u8 = 17;
     /// Worker: the bundle of this generation cannot be served, and the reason.
     pub(crate) const REFUSED: u8 = 18;
+    /// Worker: what came with this number is taken.
+    pub(crate) const TAKEN: u8 = 19;
 }
 
 /// The life of a worker process: its standard input is the channel to the master.
@@ -273,6 +277,12 @@ impl Worker {
                 let has_heir = frame.body == [1];
                 return Ok(WorkerEvent::Quits { has_heir });
             }
+            word::ACME => {
+                let answer = super::acme::take(&frame);
+                let answer = answer.ok_or("the master's certificates cannot be read")?;
+                let sent = self.channel.send(word::TAKEN, &answer, &[]);
+                sent.map_err(|error| format!("sendmsg() failed ({error})"))?;
+            }
             word::REOPEN => {
                 let stderr = self.stderr.as_deref();
                 super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
@@ -368,6 +378,7 @@ impl Worker {
                 let plan = plan(&bundle, &main, &settings);
                 let server = self.server.as_mut().ok_or("a worker without loops")?;
                 server.apply(&plan).map_err(|error| error.to_string())?;
+                httpcore::tls::acme::retain();
                 let timeout = main.processes.worker_shutdown_timeout;
                 self.shutdown_timeout = timeout.map(config::Msec::duration);
                 if let Some(disk) = &self.disk {

@@ -356,6 +356,7 @@ fn finish_http(
         let inherited = (&http.server, &outer);
         finish_server(block, inherited, &mut making, unfinished, scope)?;
     }
+    unfinished.data.acme.finish(&resolving, around, scope)?;
     // A server whose files are at fault has no certificate.
     if !scope.has_faults() {
         check_certificates(&unfinished.settings)?;
@@ -376,8 +377,15 @@ fn finish_server(
     let groups = ServerGroups::finish(ServerGroups::merge(server, block.raw), scope)?;
     let mut listens = block.listens.iter();
     let has_http2 = groups.http2.http2 || listens.any(|(listen, _)| listen.protocols.has_http2);
-    let tls = making.server(&groups.tls, has_http2, scope)?.map(Arc::new);
     let finished = Arc::unwrap_or_clone(groups.server);
+    let words = groups.acme.acme_certificate.as_ref();
+    let acme = unfinished
+        .data
+        .acme
+        .place(words, &finished.server_name, scope)?;
+    let tls = making
+        .server(&groups.tls, (has_http2, acme), scope)?
+        .map(Arc::new);
     finished.check()?;
     listen_for(
         id,

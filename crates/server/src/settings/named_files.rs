@@ -63,6 +63,12 @@ impl NamedFiles {
         self.0.known.lock().clone()
     }
 
+    /// Whether there is nothing beyond what is known: in a worker.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.is_complete
+    }
+
     /// The bytes of the file with this full name ([`full_name`]).
     ///
     /// # Errors

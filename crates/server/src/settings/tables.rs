@@ -7,12 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{
-    Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, default_paths,
-    sections,
-};
+use config::{Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
+use crate::acme::{Acme, AcmeServer, IssuerLines};
 use crate::monitoring::directives;
 use crate::monitoring::directives::Status;
 use httpcore::connection::{post_action, proxy_protocol, tls_handshake};
@@ -100,6 +98,8 @@ sections! {
         pub tls: TlsSettings,
         /// [`Http2Settings`].
         pub http2: Http2Settings,
+        /// [`AcmeServer`].
+        pub(crate) acme: AcmeServer,
     }
 }
 
@@ -328,7 +328,9 @@ pub(crate) fn all() -> Vec<&'static DirectiveTable> {
         modules::split_clients::lines(),
         proxy::settings::cache_path::lines(),
         modules::limits::zones::lines(),
+        crate::acme::lines(),
     ];
+    tables.extend(IssuerLines::tables());
     tables.extend(ServerGroups::tables());
     tables.extend(LocationSettings::tables());
     tables.push(modules::after::charset::maps::lines());
@@ -347,6 +349,8 @@ pub(crate) struct HttpData {
     pub limits: limits::Zones,
     /// The caches that are declared.
     pub zones: Zones,
+    /// The issuers of certificates.
+    pub acme: Acme,
 }
 
 impl HttpData {
@@ -367,6 +371,8 @@ impl HttpData {
             | b"scgi_cache_path" => self.zones.read(line, prefix)?,
             b"limit_req_zone" | b"limit_conn_zone" => self.limits.read(line, scope)?,
             b"charset_map" => self.charsets.read(line)?,
+            b"acme_issuer" => self.acme.read_issuer(line, scope)?,
+            b"acme_shared_zone" => self.acme.read_zone(line)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -395,42 +401,9 @@ impl HttpData {
         made.set(Some(self.charsets));
         made.set(Some(self.limits));
         made.set(Some(self.zones));
+        made.set(Some(self.acme));
     }
 }
-
-/// Directories that are used without being named: the directives that need them, the directive that names another one
-/// for all of `http`, and the path.
-pub(crate) const DEFAULT_DIRECTORIES: [(&[&str], &str, &str); 5] = [
-    (
-        &[
-            "proxy_pass",
-            "fastcgi_pass",
-            "uwsgi_pass",
-            "scgi_pass",
-            "mirror",
-            "dav_methods",
-            "client_body_early_read",
-        ],
-        "client_body_temp_path",
-        default_paths::CLIENT_BODY_TEMP,
-    ),
-    (
-        &["proxy_pass"],
-        "proxy_temp_path",
-        default_paths::PROXY_TEMP,
-    ),
-    (
-        &["fastcgi_pass"],
-        "fastcgi_temp_path",
-        default_paths::FASTCGI_TEMP,
-    ),
-    (
-        &["uwsgi_pass"],
-        "uwsgi_temp_path",
-        default_paths::UWSGI_TEMP,
-    ),
-    (&["scgi_pass"], "scgi_temp_path", default_paths::SCGI_TEMP),
-];
 
 /// What `--explain-url` says of steps, where it has more to say than whether they let a request pass.
 pub(crate) const TOLD: &[Told] = &[
@@ -536,6 +509,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
     referer::VARIABLES,
     secure_link::VARIABLES,
     directives::VARIABLES,
+    crate::acme::variables::VARIABLES,
 ];
 
 /// The metrics of all modules, in the order in which they are shown.
@@ -555,6 +529,7 @@ const METRICS: &[&ModuleMetrics] = &[
     &proxy_protocol::METRICS,
     &tls_handshake::METRICS,
     &httpcore::tls::certificate_metrics::METRICS,
+    &crate::acme::metrics::METRICS,
     &proxy::tls_metrics::METRICS,
     &real_ip::METRICS,
 ];

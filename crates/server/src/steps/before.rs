@@ -14,7 +14,8 @@ use httpcore::steps::find_location;
 use httpcore::steps::observe::Observe;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
-    client_body_early_read, client_max_body_size, mirror, real_ip, rewrite, try_files,
+    acme_challenge, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite,
+    try_files,
 };
 use modules::headers_more;
 use modules::headers_more::HeadersMore;
@@ -48,6 +49,9 @@ pub(crate) async fn run<O: Observe>(
         Arrival::Named => observer.ran("find_location", request, None),
         Arrival::Fresh | Arrival::Redirected => {
             if arrival == Arrival::Fresh && !request.is_subrequest() {
+                if acme_challenge::may_be_wanted() {
+                    step!(observer, request, "acme_challenge": acme_challenge::run(request));
+                }
                 if client_body_early_read::may_be_wanted(request) {
                     step!(observer, request, "client_body_early_read": Box::pin(client_body_early_read::run(request)).await);
                 }

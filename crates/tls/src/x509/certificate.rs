@@ -188,6 +188,12 @@ impl<'a> Certificate<'a> {
         self.extensions.ocsp_url
     }
 
+    /// The identifier of the key that signed it, where it says one.
+    #[must_use]
+    pub fn authority_key(&self) -> Option<&'a [u8]> {
+        self.extensions.authority_key
+    }
+
     /// Whether it asks for a stapled OCSP response (RFC 7633).
     #[must_use]
     pub fn must_staple(&self) -> bool {

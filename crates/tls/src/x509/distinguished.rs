@@ -157,7 +157,8 @@ pub fn legacy(name: &[u8]) -> String {
 }
 
 /// The values of `commonName` in a name, as they stand.
-pub(crate) fn common_names(name: &[u8]) -> Vec<&[u8]> {
+#[must_use]
+pub fn common_names(name: &[u8]) -> Vec<&[u8]> {
     let is_common_name = |attribute: &Attribute<'_>| attribute.oid == [0x55, 4, 3];
     attributes(name)
         .into_iter()

@@ -17,7 +17,8 @@ pub fn pem(der: &[u8]) -> String {
 }
 
 /// PEM with another label.
-pub(crate) fn pem_of(label: &str, der: &[u8]) -> String {
+#[must_use]
+pub fn pem_of(label: &str, der: &[u8]) -> String {
     let encoded = STANDARD.encode(der);
     let mut text = format!("-----BEGIN {label}-----\n");
     let mut rest = encoded.as_str();

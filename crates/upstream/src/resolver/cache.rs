@@ -229,6 +229,32 @@ impl Resolver {
         }
     }
 
+    /// As [`Resolver::resolve`], for a thread that may wait.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn wait_for(
+        self: &Arc<Self>,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Vec<IpAddr>, ResolveError> {
+        if let Ok(ip) = name.parse() {
+            return Ok(vec![ip]);
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (resolver, question) = (Arc::clone(self), Query::host(name));
+        let asked = thread::spawn(async move {
+            // The thread that waits may have given up.
+            let _ = sender.send(resolver.find(question, timeout).await);
+        });
+        if !asked {
+            return Err(ResolveError::Full);
+        }
+        let found = receiver.recv_timeout(timeout.saturating_mul(2));
+        let found = found.unwrap_or(Err(ResolveError::TimedOut))?;
+        Ok(self.turned(&found))
+    }
+
     /// The number of the server to ask next: they take turns.
     pub(super) fn next_server(&self) -> usize {
         self.next_server.fetch_add(1, Ordering::Relaxed)

@@ -22,7 +22,7 @@ use crate::files;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::route::ServerId;
-use crate::tls::{ClientTls, NamedCertificates};
+use crate::tls::{CertificateLine, ClientTls, NamedCertificates};
 use crate::transport::Transport;
 
 /// Maximum size of a file of certificates or of a key in bytes.
@@ -37,9 +37,17 @@ pub(super) async fn certificates(
 ) -> Option<Arc<Certificates>> {
     let request = stand_in(client, (generation, server), hello);
     let mut pairs = Vec::new();
-    for (certificate, key) in &named.lines {
+    for line in &named.lines {
         let name = |template| named.full_name(&expand(template, &*request));
-        match pair(&request, (name(certificate), name(key)), named).await {
+        let found = match line {
+            CertificateLine::Names(certificate, key) => {
+                pair(&request, (name(certificate), name(key)), named).await
+            }
+            CertificateLine::Acme(slot) => slot
+                .pair()
+                .ok_or_else(|| format!("there is no certificate yet, {}", slot.name())),
+        };
+        match found {
             Ok(pair) => pairs.push(pair),
             Err(sentence) => {
                 let text = format!("{sentence} while SSL handshaking");

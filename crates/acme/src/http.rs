@@ -1,0 +1,442 @@
+//! A client of HTTP/1.1 for an authority: one request at a time, on a connection that is kept for the next one.
+//!
+//! It blocks. Not here: what is asked ([`crate::client`]). Invariants: an answer has at most [`HEAD_BYTES_MAX`] and
+//! [`BODY_BYTES_MAX`] bytes and comes within [`REQUEST_TIME_MAX`]; nothing is sent before the server's certificate is judged.
+
+mod stream;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tls::keys;
+use tls::verify::Trust;
+
+use crate::issuer::{Authorities, Issuer, Resolve};
+use crate::{Error, Url};
+use stream::Stream;
+
+/// Maximum size of an answer's head in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Maximum size of an answer's body in bytes: a chain of certificates has some thousands.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Maximum time for a request and its answer.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Maximum number of addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// How many certificates may stand between the server's and a trusted one.
+const DEPTH_MAX: usize = 10;
+/// Maximum size of a file of authorities in bytes.
+const AUTHORITIES_BYTES_MAX: u64 = 16 << 20;
+
+/// What requests say of this program.
+const AGENT: &str = concat!("freewheel/", env!("CARGO_PKG_VERSION"));
+
+/// A client.
+pub(crate) struct HttpClient {
+    tls: tls::configure::Client,
+    /// `None`: any certificate is taken.
+    trust: Option<Trust>,
+    resolve: Resolve,
+    /// The connection of the last request, and where it leads.
+    kept: Option<((bool, String, u16), Stream)>,
+}
+
+/// An answer.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Header lines: names in small letters, values.
+    fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of the first header line with this name, in small letters.
+    pub(crate) fn field(&self, name: &'static str) -> Option<&str> {
+        self.fields(name).next()
+    }
+
+    /// The values of all header lines with this name.
+    pub(crate) fn fields(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let all = self.fields.iter().filter(move |(known, _)| known == name);
+        all.map(|(_, value)| value.as_str())
+    }
+
+    /// The time that `Retry-After` asks for.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let text = self.field("retry-after")?;
+        if let Ok(seconds) = text.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let at = jiff::fmt::rfc2822::parse(text)
+            .ok()?
+            .timestamp()
+            .as_second();
+        let left = at.saturating_sub(unix_now());
+        Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
+impl HttpClient {
+    /// For an issuer. Reads the system's authorities where they are asked for.
+    pub(crate) fn new(issuer: &Issuer) -> Result<Self, Error> {
+        let options = tls::configure::ClientOptions {
+            sends_name: true,
+            ..tls::configure::ClientOptions::default()
+        };
+        let tls = tls::configure::Client::new(options);
+        Ok(Self {
+            tls: tls.map_err(|error| Error::Local(error.to_string()))?,
+            trust: trust(&issuer.authorities)?,
+            resolve: issuer.resolve.clone(),
+            kept: None,
+        })
+    }
+
+    /// Sends a request; `body` is a signed one's.
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        url: &Url,
+        body: Option<&str>,
+    ) -> Result<Answer, Error> {
+        let request = text(method, url, body);
+        let place = (url.is_https, url.host.clone(), url.port);
+        let deadline = Instant::now() + REQUEST_TIME_MAX;
+        let kept = self.kept.take().filter(|(known, _)| *known == place);
+        if let Some((_, mut stream)) = kept {
+            stream.set_deadline(deadline);
+            // It may have been closed meanwhile: then the request goes over another one.
+            if let Ok((answer, is_kept)) = exchange(&mut stream, method, &request) {
+                self.kept = is_kept.then_some((place, stream));
+                return Ok(answer);
+            }
+        }
+        let mut stream = self.connect(url, deadline)?;
+        let (answer, is_kept) = exchange(&mut stream, method, &request)?;
+        self.kept = is_kept.then_some((place, stream));
+        Ok(answer)
+    }
+
+    fn connect(&self, url: &Url, deadline: Instant) -> Result<Stream, Error> {
+        let addresses = self.addresses(&url.host)?;
+        let mut failed = Error::Connection(format!("{} has no address", url.host));
+        for address in addresses.into_iter().take(ADDRESSES_MAX) {
+            let connected = Stream::connect((address, url.port).into(), deadline);
+            match connected {
+                Ok(mut stream) => {
+                    if url.is_https {
+                        stream.begin_tls(&self.tls, &url.host, self.trust.as_ref())?;
+                    }
+                    return Ok(stream);
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// The addresses of a host. `localhost` is this machine without a question to a name server (RFC 6761, 6.3).
+    fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, Error> {
+        if let Ok(address) = host.parse() {
+            return Ok(vec![address]);
+        }
+        if host == "localhost" {
+            return Ok(vec![
+                [127, 0, 0, 1].into(),
+                std::net::Ipv6Addr::LOCALHOST.into(),
+            ]);
+        }
+        (self.resolve)(host)
+            .map_err(|reason| Error::Connection(format!("{host} could not be resolved {reason}")))
+    }
+}
+
+fn trust(authorities: &Authorities) -> Result<Option<Trust>, Error> {
+    let (name, bytes) = match authorities {
+        Authorities::Unverified => return Ok(None),
+        Authorities::Given(bytes) => ("ssl_trusted_certificate", bytes.to_vec()),
+        Authorities::System(files) => {
+            let read = files.iter().find_map(|path| {
+                let length = std::fs::metadata(path).ok()?.len();
+                let bytes = (length <= AUTHORITIES_BYTES_MAX).then(|| std::fs::read(path).ok());
+                bytes.flatten().map(|bytes| (*path, bytes))
+            });
+            read.ok_or_else(|| {
+                let names = files.join(", ");
+                Error::Local(format!(
+                    "the authority's certificate cannot be judged, since there is none of {names}"
+                ))
+            })?
+        }
+    };
+    let read = |_: &str| Ok(bytes.clone());
+    let certificates = keys::trusted(name, &read);
+    let certificates = certificates.map_err(|error| Error::Local(error.to_string()))?;
+    Ok(Some(Trust::new(certificates, Vec::new(), DEPTH_MAX)))
+}
+
+fn text(method: &str, url: &Url, body: Option<&str>) -> Vec<u8> {
+    let mut text = format!(
+        "{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: {AGENT}\r\n",
+        url.path,
+        url.authority()
+    );
+    match body {
+        Some(body) => text.push_str(&format!(
+            "Content-Type: application/jose+json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )),
+        None => text.push_str("\r\n"),
+    }
+    text.into_bytes()
+}
+
+/// Sends a request and reads its answer; whether the connection may be used again.
+fn exchange(stream: &mut Stream, method: &str, request: &[u8]) -> Result<(Answer, bool), Error> {
+    stream.write(request)?;
+    let mut bytes = Vec::new();
+    loop {
+        let end = loop {
+            if let Some(at) = find(&bytes, b"\r\n\r\n") {
+                break at;
+            }
+            if bytes.len() > HEAD_BYTES_MAX {
+                return Err(Error::Answer(
+                    "the head of an answer is too long".to_owned(),
+                ));
+            }
+            if stream.read(&mut bytes)? == 0 {
+                return Err(Error::Connection(
+                    "the connection was closed before an answer".to_owned(),
+                ));
+            }
+        };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        bytes.drain(..end + 4);
+        let mut answer = read_head(&head).ok_or_else(|| no_http(&head))?;
+        if (100..200).contains(&answer.status) {
+            continue;
+        }
+        let is_empty = method == "HEAD" || matches!(answer.status, 204 | 304);
+        let is_whole = is_empty || read_body(stream, &mut answer, bytes)?;
+        let closes = answer
+            .fields("connection")
+            .any(|value| value.eq_ignore_ascii_case("close"));
+        return Ok((answer, is_whole && !closes));
+    }
+}
+
+fn no_http(head: &str) -> Error {
+    let line = head.lines().next().unwrap_or_default();
+    let line: String = line
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(80)
+        .collect();
+    Error::Answer(format!("the answer is not HTTP: \"{line}\""))
+}
+
+fn read_head(head: &str) -> Option<Answer> {
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.")?.get(2..5)?;
+    let mut answer = Answer {
+        status: status.parse().ok()?,
+        ..Answer::default()
+    };
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        answer
+            .fields
+            .push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    Some(answer)
+}
+
+/// Reads the body; whether its end was told.
+fn read_body(stream: &mut Stream, answer: &mut Answer, mut bytes: Vec<u8>) -> Result<bool, Error> {
+    let too_long = || Error::Answer("the body of an answer is too long".to_owned());
+    if answer
+        .fields("transfer-encoding")
+        .any(|value| value.eq_ignore_ascii_case("chunked"))
+    {
+        answer.body = read_chunks(stream, bytes)?;
+        return Ok(true);
+    }
+    let length = match answer.field("content-length") {
+        None => None,
+        Some(text) => {
+            let length = text.parse::<usize>().ok();
+            Some(
+                length
+                    .filter(|length| *length <= BODY_BYTES_MAX)
+                    .ok_or_else(too_long)?,
+            )
+        }
+    };
+    while length.is_none_or(|length| bytes.len() < length) {
+        if bytes.len() > BODY_BYTES_MAX {
+            return Err(too_long());
+        }
+        if stream.read(&mut bytes)? == 0 {
+            match length {
+                None => break,
+                Some(_) => return Err(Error::Connection("an answer was cut off".to_owned())),
+            }
+        }
+    }
+    bytes.truncate(length.unwrap_or(usize::MAX));
+    answer.body = bytes;
+    Ok(length.is_some())
+}
+
+fn read_chunks(stream: &mut Stream, mut bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
+    let broken = || Error::Answer("the chunks of an answer are broken".to_owned());
+    let mut body = Vec::new();
+    loop {
+        let end = loop {
+            if let Some(end) = find(&bytes, b"\r\n") {
+                break end;
+            }
+            if bytes.len() > HEAD_BYTES_MAX || stream.read(&mut bytes)? == 0 {
+                return Err(broken());
+            }
+        };
+        let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let digits = line.split(';').next().unwrap_or_default().trim();
+        let length = usize::from_str_radix(digits, 16).map_err(|_| broken())?;
+        if length > BODY_BYTES_MAX || body.len() + length > BODY_BYTES_MAX {
+            return Err(broken());
+        }
+        bytes.drain(..end + 2);
+        while bytes.len() < length + 2 {
+            if stream.read(&mut bytes)? == 0 {
+                return Err(broken());
+            }
+        }
+        // Trailers would stand in the place of the last two bytes: no authority sends any.
+        if bytes[length..length + 2] != *b"\r\n" {
+            return Err(broken());
+        }
+        body.extend_from_slice(&bytes[..length]);
+        bytes.drain(..length + 2);
+        if length == 0 {
+            return Ok(body);
+        }
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    fn issuer(port: u16) -> Issuer {
+        Issuer {
+            name: "test".to_owned(),
+            uri: Url::parse(&format!("http://127.0.0.1:{port}/dir")).unwrap(),
+            account_key: crate::AccountKey::Made(crate::keys::KeyKind::default()),
+            challenge: crate::challenge::ChallengeKind::Http01,
+            has_common_name: false,
+            contacts: Vec::new(),
+            external_account: None,
+            preferred_chain: None,
+            profile: None,
+            authorities: Authorities::Unverified,
+            state_path: None,
+            accepts_terms: true,
+            resolver: String::new(),
+            resolve: std::sync::Arc::new(|_| Err("(3: Host not found)".to_owned())),
+        }
+    }
+
+    /// The answer to a request, where the server sends these bytes and closes.
+    fn answered(bytes: &'static [u8]) -> Result<Answer, Error> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(bytes).unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        let issuer = issuer(port);
+        let answer = HttpClient::new(&issuer)
+            .unwrap()
+            .request("GET", &issuer.uri, None);
+        let request = server.join().unwrap();
+        assert!(
+            request.starts_with("GET /dir HTTP/1.1\r\nHost: 127.0.0.1:"),
+            "{request}"
+        );
+        answer
+    }
+
+    #[test]
+    fn bodies_of_all_framings() {
+        let known = answered(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRetry-After: 7\r\n\r\nabcd")
+            .unwrap();
+        assert_eq!((known.status, &known.body[..]), (200, &b"ab"[..]));
+        assert_eq!(known.retry_after(), Some(Duration::from_secs(7)));
+        let chunked = answered(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n1\r\nd\r\n0\r\n\r\n");
+        assert_eq!(chunked.unwrap().body, b"abcd");
+        assert_eq!(
+            answered(b"HTTP/1.1 200 OK\r\n\r\nto the end").unwrap().body,
+            b"to the end"
+        );
+        let interim =
+            answered(b"HTTP/1.1 103 X\r\nA: b\r\n\r\nHTTP/1.1 204 No\r\nReplay-Nonce: n\r\n\r\n")
+                .unwrap();
+        assert_eq!(
+            (interim.status, interim.field("replay-nonce")),
+            (204, Some("n"))
+        );
+    }
+
+    #[test]
+    fn answers_that_are_none_are_errors() {
+        for bytes in [
+            &b"SSH-2.0-x\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc",
+            b"HTTP/1.1 20",
+            b"",
+        ] {
+            assert!(
+                answered(bytes).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_without_an_address_says_so() {
+        let issuer = issuer(1);
+        let url = Url::parse("https://nowhere.example/").unwrap();
+        let error = HttpClient::new(&issuer)
+            .unwrap()
+            .request("GET", &url, None)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nowhere.example could not be resolved (3: Host not found)"
+        );
+    }
+}
