@@ -35,13 +35,7 @@ const MEANT: &[(&[&str], &str)] = &[
         "freewheel top URL               shows the figures of a running server whose configuration has a \"dashboard\"",
     ),
     (
-        &[
-            "reverse-proxy",
-            "proxy_pass",
-            "cache",
-            "file-server",
-            "fileserver",
-        ],
+        &["reverse-proxy", "proxy_pass", "file-server", "fileserver"],
         "freewheel proxy ORIGIN --cache DIR   passes requests on, and keeps the answers\n  freewheel serve DIR             serves a directory",
     ),
     (
@@ -62,6 +56,7 @@ const COMMANDS: &str = "Commands:
   freewheel serve DIR             serves a directory, without a configuration
   freewheel proxy ORIGIN --cache DIR
   freewheel top URL               shows the figures of a running server
+  freewheel cache ls|show|why|verify|purge
   freewheel --explain DIRECTIVE
   freewheel -h                    all flags
 ";
@@ -79,7 +74,7 @@ pub(super) fn answer(word: &str) -> ExitCode {
     match meant.find(|(words, _)| words.contains(&word)) {
         Some((_, call)) => eprintln!("  {call}"),
         None => {
-            let known = ["serve", "proxy", "top", "help", "version"];
+            let known = ["serve", "proxy", "top", "cache", "help", "version"];
             let words = MEANT.iter().flat_map(|(words, _)| words.iter().copied());
             if let Some(near) =
                 config::suggest::nearest(word.as_bytes(), known.into_iter().chain(words))
