@@ -9,6 +9,7 @@ mod beginners;
 mod browsers;
 mod buffering;
 mod cache;
+mod cache_command;
 mod cached_upgrades;
 mod charset;
 mod compression;

@@ -9,8 +9,8 @@
 )]
 
 mod acme;
-mod book;
 mod acme;
+mod book;
 mod browser;
 mod conformance;
 mod dashboard;

@@ -44,6 +44,9 @@ pub enum Error {
     /// The response is not stored: a stored one was requested later.
     #[error("not stored: a newer answer is")]
     Superseded,
+    /// The journal was written by another version of this program.
+    #[error("the journal is of another version ({0}, this program has {1})")]
+    JournalVersion(u32, u32),
     /// Another process owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,

@@ -99,6 +99,35 @@ impl Key {
 }
 
 impl Levels {
+    /// The levels that place an entry at this path, relative to its cache directory. None: no levels do.
+    #[must_use]
+    pub fn of_path(key: &Key, path: &[u8]) -> Option<Self> {
+        let mut levels = Self::default();
+        let mut parts = path.split(|byte| *byte == b'/').peekable();
+        let mut count = 0;
+        while let Some(part) = parts.next() {
+            if parts.peek().is_some() {
+                *levels.digits.get_mut(count)? = u8::try_from(part.len()).ok()?;
+                count += 1;
+            }
+        }
+        let is_it = levels.digits[..count]
+            .iter()
+            .all(|one| matches!(one, 1 | 2))
+            && key.path(levels).as_bytes() == path;
+        is_it.then_some(levels)
+    }
+
+    /// All levels that `levels=` may name, those without any first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let of = |number: u8| [number % 3, number / 3 % 3, number / 9];
+        let is_one = |digits: &[u8; LEVELS_MAX]| {
+            let count = digits.iter().take_while(|one| **one > 0).count();
+            digits[count..].iter().all(|one| *one == 0)
+        };
+        (0..27).map(of).filter(is_one).map(|digits| Self { digits })
+    }
+
     /// Parses the value of `levels=`: up to three times `1` or `2`, separated by colons. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -145,6 +174,28 @@ mod tests {
         assert_eq!(path("1:2"), "2/f7/900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(path("2:2:2"), "72/7f/e1/900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(key.path(Levels::default()), key.name());
+    }
+
+    #[test]
+    fn a_path_says_its_levels() {
+        let key = Key::of(b"abc");
+        assert_eq!(Levels::all().count(), 15);
+        for levels in Levels::all() {
+            let path = key.path(levels);
+            assert_eq!(
+                Levels::of_path(&key, path.as_bytes()),
+                Some(levels),
+                "{path}"
+            );
+        }
+        for other in [
+            "3/f7/900150983cd24fb0d6963f7d28e17f72",
+            "x",
+            "",
+            "a/b/c/d/e/f",
+        ] {
+            assert_eq!(Levels::of_path(&key, other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!   file), [`Index`] (what is known without asking the disk), `journal` (the index on the disk) and `space` (room,
 //!   reserved before it is written).
 //! * `purge`: an entry that was requested before a purge, and that its rule covers, is invalid.
+//! * [`inspect`]: a directory as another process sees it, which does not own it.
 //! * [`Fill`]: one request to the origin, and all requests that wait for its response.
 //!
 //! Never here: sockets and directives. Invariants: keys and paths are nginx's, so that a directory that nginx filled
@@ -20,6 +21,7 @@ mod error;
 pub mod fill;
 pub mod freshness;
 mod index;
+pub mod inspect;
 mod journal;
 mod key;
 mod lifetime;
@@ -28,13 +30,13 @@ mod space;
 pub mod store;
 mod vary;
 
-pub use entry::{CHECKSUM_BYTES, Description, Entry};
+pub use entry::{CHECKSUM_BYTES, ChecksumTable, Description, Entry};
 pub use error::{EntryFault, Error, TooManyPurges};
 pub use fill::{Fill, Fills};
 pub use index::{Index, KeyState, KnownKey};
 pub use journal::FOLDER as JOURNAL_FOLDER;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
-pub use purge::{FetchMoment, tags_of};
+pub use purge::{FetchMoment, PurgeRule, tags_of};
 pub use store::Store;
 pub use vary::variant;

@@ -20,6 +20,7 @@ pub mod settings;
 mod steps;
 
 pub use command_line::main;
+pub use dashboard::alerts;
 pub use httpcore::{
     Failure, Level, Request, Response, handler, outcome, request, request_body, variables,
 };

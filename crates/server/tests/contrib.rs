@@ -14,7 +14,7 @@ const FILES: &[&str] = &[
     "contrib/grafana/freewheel.json",
     "contrib/prometheus/alerts.yml",
     "crates/server/src/dashboard/page/panels.js",
-    "crates/server/src/dashboard/page/page.js",
+    "crates/server/src/dashboard/page/figures.js",
     "crates/server/src/command_line/top/rows.rs",
 ];
 

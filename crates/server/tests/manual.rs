@@ -55,6 +55,20 @@ fn the_page_of_metrics_is_not_stale() {
 }
 
 #[test]
+fn the_alerts_for_prometheus_are_those_of_the_dashboard() {
+    let file = directory().join("../../contrib/prometheus/alerts.yml");
+    let rules = server::alerts::prometheus().unwrap();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&file, &rules).unwrap();
+    }
+    let there = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        there == rules,
+        "contrib/prometheus/alerts.yml is stale: run `cargo xtask manual`"
+    );
+}
+
+#[test]
 fn contexts_and_arguments_are_those_of_nginx() {
     let found = config::differences(&server::process::tables());
     assert_eq!(found, [""; 0]);

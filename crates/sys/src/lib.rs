@@ -36,7 +36,7 @@ pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idle_code};
 pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
-pub use sched::SchedAttributes;
+pub use sched::{SchedAttributes, set_idle_io};
 pub use tcp::{TcpInfo, tcp_info};
 pub use title::{prepare_title, set_title};
 pub use tsc::cycles;

@@ -3,6 +3,20 @@
 
 use std::io;
 
+/// Gives the calling thread, and those that it starts from then on, the idle class of ioprio_set(2): its reads wait
+/// while others use the disk, where the disk's scheduler heeds that.
+///
+/// # Errors
+/// EPERM or ENOSYS: a seccomp filter forbids it.
+pub fn set_idle_io() -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3 << 13;
+    let this_thread: libc::c_int = 0;
+    // SAFETY: the call takes three numbers and no pointer.
+    let done = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, this_thread, CLASS_IDLE) };
+    crate::checked(done).map(drop)
+}
+
 /// The scheduling attributes of a thread, from sched_getattr(2).
 #[derive(Clone, Copy, Debug)]
 pub struct SchedAttributes(libc::sched_attr);

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 /// How long something may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(200);
+/// How long the page gets to draw what it was told.
+const PAINTED: Duration = Duration::from_millis(500);
 /// Jobs that wait in the held pool.
 const HELD: usize = 5;
 /// What keeps its loop, for 50 ms.
@@ -39,6 +41,8 @@ struct Wishes {
     screenshot: Option<String>,
     /// The same on a phone in the dark.
     phone: Option<String>,
+    /// The directory for pictures of all widths and lights, calm and in trouble.
+    pictures: Option<String>,
     /// How long the load runs before it is looked whether every chart has a line.
     seconds: u64,
 }
@@ -52,6 +56,7 @@ impl Wishes {
         let port = port.map_or(Ok(18590), |text| text.parse());
         let screenshot = option(&mut arguments, "--screenshot")?;
         let phone = option(&mut arguments, "--phone")?;
+        let pictures = option(&mut arguments, "--pictures")?;
         let seconds = option(&mut arguments, "--seconds")?;
         let seconds = seconds.map_or(Ok(6), |text| text.parse());
         match arguments.first() {
@@ -63,6 +68,7 @@ impl Wishes {
                 port: port.map_err(|error| format!("--port: {error}"))?,
                 screenshot,
                 phone,
+                pictures,
                 seconds: seconds.map_err(|error| format!("--seconds: {error}"))?,
             }),
         }
@@ -115,7 +121,9 @@ fn look(browser: &mut Browser, server: &Server, wishes: &Wishes) -> Result<(), S
     wait(browser, &busy, "the load moves the chart of requests")?;
     std::thread::sleep(Duration::from_secs(wishes.seconds));
     every_chart_has_a_line(browser)?;
-    a_held_pool_shows_its_queue(browser, server, port)?;
+    a_search_leaves_what_has_the_name(browser)?;
+    take_all(browser, wishes, "calm")?;
+    a_held_pool_shows_its_queue(browser, server, wishes)?;
     who_keeps_a_loop_is_named(browser, server, port)?;
     if let Some(path) = &wishes.screenshot {
         take(browser, path)?;
@@ -181,11 +189,65 @@ fn it_fits_on_a_phone(browser: &mut Browser, wishes: &Wishes) -> Result<(), Stri
     }
 }
 
+/// Opens or closes all sections, and waits until their charts are drawn.
+fn set_sections(browser: &mut Browser, is_open: bool) -> Result<(), String> {
+    let set = format!(
+        "document.querySelectorAll('details').forEach((one) => {{ one.open = {is_open}; }})"
+    );
+    browser.evaluate(&set)?;
+    std::thread::sleep(PAINTED);
+    Ok(())
+}
+
+/// A name leaves only what has it: a cache's charts, in sections that open by themselves.
+fn a_search_leaves_what_has_the_name(browser: &mut Browser) -> Result<(), String> {
+    let search = |text: &str| {
+        format!(
+            "(() => {{ search.value = '{text}'; search.dispatchEvent(new Event('input')); return true; }})()"
+        )
+    };
+    browser.evaluate(&search("cach"))?;
+    let is_left = "!document.getElementById('panel-entries').hidden && document.getElementById('section-caches').open && \
+                   document.getElementById('panel-queue').hidden && document.getElementById('section-loops').hidden";
+    wait(browser, is_left, "a search leaves the charts of a name")?;
+    browser.evaluate(&search(""))?;
+    let is_back = "!document.getElementById('panel-queue').hidden && !document.getElementById('section-caches').open";
+    wait(browser, is_back, "and without it all are there again")
+}
+
+/// A picture of each width in each light, of all of the page.
+fn take_all(browser: &mut Browser, wishes: &Wishes, state: &str) -> Result<(), String> {
+    let Some(directory) = &wishes.pictures else {
+        return Ok(());
+    };
+    for (width, light) in [
+        (1280, "light"),
+        (1280, "dark"),
+        (PHONE, "light"),
+        (PHONE, "dark"),
+    ] {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE});
+        browser.call("Emulation.setDeviceMetricsOverride", &size)?;
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": light}]});
+        browser.call("Emulation.setEmulatedMedia", &media)?;
+        std::thread::sleep(PAINTED);
+        take(browser, &format!("{directory}/{state}-{width}-{light}.png"))?;
+    }
+    let size = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", &size)?;
+    let media = json!({"features": [{"name": "prefers-color-scheme", "value": "light"}]});
+    browser.call("Emulation.setEmulatedMedia", &media)?;
+    std::thread::sleep(PAINTED);
+    Ok(())
+}
+
 /// Those of TLS and HTTP/2, which the load does not speak, are left out.
 fn every_chart_has_a_line(browser: &mut Browser) -> Result<(), String> {
-    let hidden = "[...document.querySelectorAll('#panels canvas')].filter((c) => c.hidden).map((c) => c.parentNode.id)
+    set_sections(browser, true)?;
+    let hidden = "[...document.querySelectorAll('main canvas')].filter((c) => c.hidden || !c.width).map((c) => c.parentNode.id)
         .filter((id) => !/^panel-(handshakes|handshake-steps|ciphers|certificates|streams|goaways)$/.test(id)).join()";
     let empty = browser.evaluate(hidden)?;
+    set_sections(browser, false)?;
     if empty != "" {
         return Err(format!("charts without a line: {empty}"));
     }
@@ -196,8 +258,9 @@ fn every_chart_has_a_line(browser: &mut Browser) -> Result<(), String> {
 fn a_held_pool_shows_its_queue(
     browser: &mut Browser,
     server: &Server,
-    port: u16,
+    wishes: &Wishes,
 ) -> Result<(), String> {
+    let port = wishes.port;
     server.hold_pools()?;
     // It is looked for from time to time.
     std::thread::sleep(Duration::from_secs(1));
@@ -213,6 +276,13 @@ fn a_held_pool_shows_its_queue(
         &queue,
         "the panel of the held pool shows its queue",
     )?;
+    let sentence = "document.querySelector('#wrong .critical').textContent.includes('Jobs wait in pool held, and none ends')";
+    wait(
+        browser,
+        sentence,
+        "a sentence on top says that it stands still",
+    )?;
+    take_all(browser, wishes, "trouble")?;
     server.release_pools();
     let empty = queue.replace(&format!(">= {HELD}"), "=== 0");
     wait(

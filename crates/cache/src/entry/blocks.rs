@@ -75,14 +75,14 @@ impl Checksums {
 
 /// The table of an entry, read back and verified.
 #[derive(Clone, Debug)]
-pub(crate) struct ChecksumTable(Bytes);
+pub struct ChecksumTable(Bytes);
 
 impl ChecksumTable {
     /// Decodes the bytes at [`Entry::table`].
     ///
     /// # Errors
     /// [`EntryFault::Damaged`].
-    pub(crate) fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, EntryFault> {
+    pub fn decode(bytes: &Bytes, entry: &Entry) -> Result<Self, EntryFault> {
         let range = entry.table();
         if bytes.len() as u64 != range.end - range.start
             || crc32fast::hash(bytes) != entry.prologue.table_crc
@@ -96,7 +96,7 @@ impl ChecksumTable {
     ///
     /// # Errors
     /// [`EntryFault::Damaged`].
-    pub(crate) fn verify(&self, index: u32, block: &[u8]) -> Result<(), EntryFault> {
+    pub fn verify(&self, index: u32, block: &[u8]) -> Result<(), EntryFault> {
         let at = index as usize * CHECKSUM_BYTES as usize;
         let crc = self.0.get(at..at + CHECKSUM_BYTES as usize);
         if crc != Some(&crc32fast::hash(block).to_le_bytes()) {

@@ -19,8 +19,7 @@ mod prologue;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::CHECKSUM_BYTES;
-pub(crate) use blocks::ChecksumTable;
+pub use blocks::{CHECKSUM_BYTES, ChecksumTable};
 pub use encoder::Description;
 pub(crate) use encoder::{EntryEncoder, Finished};
 pub(crate) use head::VARY_BYTES_MAX;

@@ -2,7 +2,8 @@
 //!
 //! Not here: the format of frames and records (`frame`, `record`), and their replay (`replay`).
 
-use super::frame::{FILE_HEADER_BYTES, FileHeader, JournalFrame, Scanner};
+use super::frame::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, JournalFrame, Scanner};
+use super::record::PUT_BYTES_MIN;
 use super::replay::{Recovered, Replay};
 use super::{FILE_MODE, snapshot};
 use crate::error::Error;
@@ -61,6 +62,35 @@ impl JournalFiles {
         Ok(files)
     }
 
+    /// The newest file of each kind, which has the version of the program that wrote last.
+    pub(super) async fn check_version(
+        &self,
+        local: &Local,
+        folder: &[u8],
+        pool: &Pool,
+    ) -> Result<(), Error> {
+        let log = self.logs.last().map(|log| log_name(folder, log.0));
+        let snapshot = self.snapshots.last();
+        let snapshot = snapshot.map(|number| snapshot::name(folder, *number));
+        for name in log.into_iter().chain(snapshot) {
+            let (front, _) = local.read_front(&name, FILE_HEADER_BYTES, pool).await?;
+            match FileHeader::version(&front) {
+                Some(version) if version != FILE_VERSION => {
+                    return Err(Error::JournalVersion(version, FILE_VERSION));
+                }
+                // A damaged header is found, and survived, by the replay.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Maximum number of entries that the files can name.
+    pub(super) fn entries_max(&self) -> usize {
+        let bytes = self.log_bytes + self.snapshot_bytes;
+        usize::try_from(bytes / PUT_BYTES_MIN).unwrap_or(usize::MAX)
+    }
+
     pub(super) fn last(&self) -> u64 {
         let last = self.logs.last().map(|log| log.0);
         let last = last.max(self.snapshots.last().copied());
@@ -114,7 +144,7 @@ pub(super) async fn begin_log(
     Ok(log)
 }
 
-/// Reads the last snapshot and the logs since. Also returns the number of the next frame.
+/// Reads the last snapshot and the logs since, for all keys or `only` for some. Also returns the number of the next frame.
 pub(super) async fn recover(
     local: &Local,
     folder: &[u8],
@@ -122,8 +152,9 @@ pub(super) async fn recover(
     pool: &Pool,
     index: &Index,
     boot: [u8; 16],
+    only: Option<&[Key]>,
 ) -> Result<(Recovered, u64), Error> {
-    let mut replay = Replay::new(index);
+    let mut replay = Replay::of(index, only);
     let snapshot = files.snapshots.last().copied();
     if let Some(generation) = snapshot {
         let name = snapshot::name(folder, generation);

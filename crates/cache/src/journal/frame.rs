@@ -15,7 +15,7 @@ const FILE_MAGIC: &[u8; 8] = b"\x89fwj\r\n\x1a\x00";
 /// Has a zero byte, which no text in a record has.
 const FRAME_MAGIC: [u8; 4] = [0x00, 0xF5, b'f', b'w'];
 /// 2: with purges.
-const FILE_VERSION: u32 = 2;
+pub(super) const FILE_VERSION: u32 = 2;
 
 /// The header of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ impl FileHeader {
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out.into()
+    }
+
+    /// The version that these bytes name, if they begin a file of a journal.
+    pub(super) fn version(bytes: &[u8]) -> Option<u32> {
+        let mut from = FieldReader::new(bytes);
+        (from.take(FILE_MAGIC.len())? == FILE_MAGIC).then(|| from.u32())?
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {

@@ -12,6 +12,7 @@
 
 mod files;
 mod frame;
+mod outside;
 mod record;
 mod replay;
 mod snapshot;
@@ -19,6 +20,8 @@ mod snapshot;
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
 
+pub use outside::JournalView;
+pub(crate) use outside::purge;
 pub(crate) use record::JournalRecord;
 pub(crate) use replay::Recovered;
 
@@ -179,13 +182,25 @@ impl Journal {
         pool: &Pool,
         index: &Index,
     ) -> Result<(Self, Recovered), Error> {
+        Self::open_for(local, directory, levels, pool, index, None).await
+    }
+
+    /// As [`Journal::open`], but with `only` these keys in the index.
+    pub(super) async fn open_for(
+        local: &Local,
+        directory: &[u8],
+        levels: Levels,
+        pool: &Pool,
+        index: &Index,
+        only: Option<&[Key]>,
+    ) -> Result<(Self, Recovered), Error> {
         let folder = [directory, b"/", FOLDER.as_bytes(), b"/"].concat();
         local.mkdir(&folder, FOLDER_MODE, pool).await?;
         let lock = local.lock(&[&folder[..], b"lock"].concat(), pool).await?;
         let lock = lock.ok_or(Error::InUse)?;
         let files = JournalFiles::list(local, &folder, pool).await?;
         let boot = boot_id(local, pool).await;
-        let (recovered, number) = recover(local, &folder, &files, pool, index, boot).await?;
+        let (recovered, number) = recover(local, &folder, &files, pool, index, boot, only).await?;
         let is_walked = recovered.is_complete;
         let generation = files.last() + 1;
         let log = match begin_log(local, &folder, generation, pool).await {

@@ -12,6 +12,9 @@ use message::date::Seconds;
 /// Maximum length of a record.
 pub(super) const RECORD_BYTES_MAX: usize = 128 + VARY_BYTES_MAX + RULE_TEXT_MAX;
 
+/// Minimum length of a `Put`.
+pub(super) const PUT_BYTES_MIN: u64 = 88;
+
 /// A record. The order on the disk is: `Begin` or `Put` before a temp file is created, `Put` before it is renamed,
 /// `Ended` when there is no temp file any more, `Remove` after an entry's file is gone. So the journal never knows less
 /// than the disk holds.
@@ -110,6 +113,18 @@ const PURGED: u8 = 10;
 const ENDED: u8 = 11;
 
 impl JournalRecord {
+    /// The key that it is about.
+    pub(super) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Put { known, .. } => Some(&known.key),
+            Self::Begin { key, .. }
+            | Self::Renew { key, .. }
+            | Self::Ended { key, .. }
+            | Self::Remove { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begin { key, tag } => named(BEGIN, key, *tag, out),

@@ -59,12 +59,21 @@ pub(super) struct Replay<'a> {
     /// Logs that have an `Opened` record.
     opened: usize,
     begun: HashSet<([u8; 16], u32)>,
+    /// The keys whose records are played; `None`: all.
+    only: Option<&'a [Key]>,
 }
 
 impl<'a> Replay<'a> {
+    #[cfg(test)]
     pub(super) fn new(index: &'a Index) -> Self {
+        Self::of(index, None)
+    }
+
+    /// For all keys, or `only` for some.
+    pub(super) fn of(index: &'a Index, only: Option<&'a [Key]>) -> Self {
         Self {
             index,
+            only,
             found: Recovered::default(),
             is_walked: false,
             has_snapshot: false,
@@ -188,6 +197,10 @@ impl<'a> Replay<'a> {
 
     fn apply(&mut self, record: JournalRecord) {
         self.found.is_clean = false;
+        let is_others = |key: &Key| self.only.is_some_and(|only| !only.contains(key));
+        if record.key().is_some_and(is_others) {
+            return;
+        }
         match record {
             JournalRecord::Begin { key, tag } => {
                 self.begun.insert((key.0, tag));

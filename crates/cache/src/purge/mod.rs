@@ -17,8 +17,8 @@ mod tests;
 
 pub(crate) use filter::FilterQuery;
 pub(crate) use filter::PurgeFilter;
-pub use rule::tags_of;
-pub(crate) use rule::{PurgeRule, RULE_TEXT_MAX};
+pub(crate) use rule::RULE_TEXT_MAX;
+pub use rule::{PurgeRule, tags_of};
 
 use crate::entry::Entry;
 use crate::error::TooManyPurges;

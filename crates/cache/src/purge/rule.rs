@@ -10,7 +10,7 @@ pub(crate) const RULE_TEXT_MAX: usize = 1024;
 
 /// What a purge covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PurgeRule {
+pub enum PurgeRule {
     /// A key, in all its variants.
     Key(Key),
     /// Keys whose text begins with this.

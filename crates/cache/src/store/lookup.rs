@@ -310,7 +310,7 @@ impl Store {
     /// Deletes a damaged entry; if it cannot be deleted now, that is left to a sweep. If it has left the index
     /// meanwhile, or a walk that would have found it has finished, the bytes read may be those of an entry that is just
     /// being written in its place: that one stays.
-    async fn drop_damaged(
+    pub(super) async fn drop_damaged(
         &self,
         local: &Local,
         key: &Key,

@@ -8,6 +8,7 @@
 //! complete; its space is reserved before it is written and given back when its file is gone; a damaged entry is
 //! deleted and never served.
 
+mod check;
 mod entry_writer;
 mod lookup;
 mod overhead;
@@ -23,11 +24,13 @@ mod verify;
 mod walk;
 mod written_body;
 
+pub use check::Checked;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
 pub use lookup::{Hit, LookupOutcome, Miss};
 pub use renew::Renewal;
 pub use verify::{Checks, verify_blocks};
 pub use walk::DirectoryWalk;
+pub(crate) use walk::is_temp;
 pub use written_body::WrittenBody;
 
 use crate::entry::Entry;

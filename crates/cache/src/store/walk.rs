@@ -275,7 +275,7 @@ fn is_level(name: &[u8]) -> bool {
 }
 
 /// Is it a temp file, ours or nginx's?
-fn is_temp(name: &[u8]) -> bool {
+pub(crate) fn is_temp(name: &[u8]) -> bool {
     let is_nginx = || {
         let (key, rest) = name.split_at_checked(2 * KEY_BYTES)?;
         let digits = rest.strip_prefix(b".")?;

@@ -3,14 +3,16 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use cache::freshness::invalidates;
 use cache::tags_of;
-use cache::{Error, Key};
+use cache::{Error, Key, PurgeRule, Store};
 use disk::Local;
 
 use crate::caching::cache_request;
 use crate::caching::cache_request::cache_name;
 use crate::caching::cache_request::{CacheRequest, local};
+use crate::caching::caches::open_cache::Cache;
 use crate::caching::caches::registry;
 use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
@@ -42,18 +44,12 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
             done.map(|()| true)
         }
         Some(prefix) => {
-            let done = store.purge_prefix(local, prefix).await;
-            cache_request.cache.fills.forget_prefix(prefix);
-            done.map(|()| true)
+            let rule = PurgeRule::Prefix(Bytes::copy_from_slice(prefix));
+            carry_out(cache_request.cache, store, local, &rule).await
         }
         None => {
-            let fills = &cache_request.cache.fills;
-            let is_coming = fills
-                .running(&cache_request.main)
-                .is_some_and(|fill| fill.is_complete());
-            let done = store.purge(local, &cache_request.main).await;
-            fills.forget_key(&cache_request.main);
-            done.map(|was_there| was_there || is_coming)
+            let rule = PurgeRule::Key(cache_request.main);
+            carry_out(cache_request.cache, store, local, &rule).await
         }
     };
     match done {
@@ -64,6 +60,35 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
             let is_for_later = matches!(error, Error::TooManyPurges(_));
             let status = if is_for_later { 503 } else { 500 };
             Outcome::Failed(Failure::new(status))
+        }
+    }
+}
+
+/// Purges, fetches in progress included. False: nothing was stored under the key.
+pub(crate) async fn carry_out(
+    cache: &Cache,
+    store: &Store,
+    local: &Local,
+    rule: &PurgeRule,
+) -> Result<bool, Error> {
+    let fills = &cache.fills;
+    match rule {
+        PurgeRule::Key(key) => {
+            let running = fills.running(key);
+            let is_coming = running.is_some_and(|fill| fill.is_complete());
+            let done = store.purge(local, key).await;
+            fills.forget_key(key);
+            done.map(|was_there| was_there || is_coming)
+        }
+        PurgeRule::Prefix(prefix) => {
+            let done = store.purge_prefix(local, prefix).await;
+            fills.forget_prefix(prefix);
+            done.map(|()| true)
+        }
+        PurgeRule::Tag(tag) => {
+            let done = store.purge_tag(local, tag).await;
+            fills.forget_tags(&[tag.to_vec()]);
+            done.map(|()| true)
         }
     }
 }

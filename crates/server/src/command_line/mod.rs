@@ -1,8 +1,9 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, our own commands (`serve`, `proxy`, `top`) and options (`--explain`).
+//! The command line: nginx's flags, read exactly as nginx reads them, our own commands (`serve`, `proxy`, `top`, `cache`) and options (`--explain`).
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
 
+mod cache;
 mod commands;
 mod domain;
 mod first_certificate;
@@ -15,23 +16,21 @@ mod printing;
 mod proxy;
 mod question;
 mod serve;
+mod start_options;
 mod top;
 mod version;
 mod words;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) use flags::Flags;
 
 use printing::tell;
 
-use crate::process::load::Origin;
-use crate::process::start::{self, Options};
+use crate::process::start;
 use crate::process::{directories, spawn, worker};
-use config::default_paths::{CONFIGURATION, ERROR_LOG, PREFIX};
 use httpcore::handler::Modules;
 
 /// Runs the program, with modules from outside (or none), as its arguments ask.
@@ -84,7 +83,7 @@ fn as_nginx(mut args: Vec<OsString>, modules: Modules) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    let options = options(&flags, modules);
+    let options = start_options::of(&flags, modules);
     if let Some(question) = question {
         return question::answer(&options, &question);
     }
@@ -107,40 +106,6 @@ fn as_nginx(mut args: Vec<OsString>, modules: Modules) -> ExitCode {
     }
     directories::forget(made, first_log.as_deref());
     code
-}
-
-fn options(flags: &Flags, modules: Modules) -> Options {
-    let prefix = match &flags.prefix {
-        Some(prefix) if prefix.ends_with(b"/") => path(prefix),
-        Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
-        None => Path::new(PREFIX).join(""),
-    };
-    let root = flags
-        .configuration
-        .as_deref()
-        .map_or_else(|| PathBuf::from(CONFIGURATION), path);
-    let error_log = match flags.error_log.as_deref() {
-        Some(b"stderr") => None,
-        Some(name) => Some(prefix.join(path(name))),
-        None if ERROR_LOG == "stderr" => None,
-        None => Some(prefix.join(ERROR_LOG)),
-    };
-    let origin = Origin {
-        root: prefix.join(root),
-        prefix,
-        globals: flags.globals.clone(),
-    };
-    Options {
-        origin,
-        instead: None,
-        error_log,
-        is_quiet: flags.is_quiet,
-        modules,
-    }
-}
-
-fn path(bytes: &[u8]) -> PathBuf {
-    Path::new(std::ffi::OsStr::new("")).join(OsString::from_vec(bytes.to_vec()))
 }
 
 fn explain(name: Option<&OsString>, modules: Modules) -> ExitCode {

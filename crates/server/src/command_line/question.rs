@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use crate::explain::{self, Question};
-use crate::process::load;
+use crate::process::load::{self, Loaded};
 use crate::process::start::Options;
 use crate::settings::circumstances::Circumstances;
 
@@ -59,22 +59,27 @@ fn value(args: &mut Vec<OsString>, name: &str) -> Result<Option<String>, String>
     Ok(Some(value))
 }
 
-/// Reads the configuration and prints the explanation of the request.
-pub(super) fn answer(options: &Options, question: &Question) -> ExitCode {
-    // Nothing is written to a log: nothing is served.
-    let loaded = match load::load(
+/// Reads the configuration, and prints its errors. Nothing is written to a log: nothing is served.
+pub(super) fn load(options: &Options) -> Option<Loaded> {
+    let loaded = load::load(
         &options.origin,
         &Circumstances::here(),
         &mut options.files(),
         options.modules,
-    ) {
-        Ok(loaded) => loaded,
-        Err(refused) => {
+    );
+    loaded
+        .map_err(|refused| {
             for error in refused.errors() {
                 eprint!("{}", error.render(std::io::stderr().is_terminal()));
             }
-            return ExitCode::FAILURE;
-        }
+        })
+        .ok()
+}
+
+/// Reads the configuration and prints the explanation of the request.
+pub(super) fn answer(options: &Options, question: &Question) -> ExitCode {
+    let Some(loaded) = load(options) else {
+        return ExitCode::FAILURE;
     };
     match explain::explain(&loaded, question) {
         Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,

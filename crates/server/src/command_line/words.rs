@@ -36,13 +36,7 @@ const MEANT: &[(&[&str], &str)] = &[
         "freewheel top URL               shows the figures of a running server whose configuration has a \"dashboard\"",
     ),
     (
-        &[
-            "reverse-proxy",
-            "proxy_pass",
-            "cache",
-            "file-server",
-            "fileserver",
-        ],
+        &["reverse-proxy", "proxy_pass", "file-server", "fileserver"],
         "freewheel proxy ORIGIN --cache DIR   passes requests on, and keeps the answers\n  freewheel serve DIR             serves a directory",
     ),
     (

@@ -1,6 +1,6 @@
 //! The dashboard: a page with the figures of the last minutes, to which new ones are pushed.
 //!
-//! * [`document`]: the page itself, whose sources lie in `page/`.
+//! * [`document`]: the page itself, whose sources lie in `page/`. [`alerts`]: the rules of what is wrong.
 //! * [`series`]: the series that are made of the figures, and their samples.
 //! * `event`: the form in which they are sent.
 //! * [`history`]: the samples that are kept, and the clients that get new ones; [`sampler`]: the thread that takes
@@ -10,6 +10,7 @@
 //! Not here: gathering ([`crate::monitoring`]), the directive ([`crate::monitoring::status`]). Invariant: each sample is made
 //! once, by one thread, however many clients watch; text of requests is string data, never a part of the page.
 
+pub mod alerts;
 pub(crate) mod document;
 mod event;
 pub(crate) mod history;

@@ -40,6 +40,7 @@ use httpcore::transport::http1::Link;
 use httpcore::transport::{Http1, Transport};
 use lines::Lines;
 use observer::Observer;
+pub(crate) use report::CacheQuestion;
 use report::{Report, shown};
 
 /// Maximum bytes of a request that is explained; it must fit into a socket's buffer.
@@ -73,6 +74,22 @@ struct UrlParts {
 /// # Errors
 /// The URL cannot be parsed, nothing listens there, or this process lacks resources that it needs.
 pub(crate) fn explain(loaded: &Loaded, question: &Question) -> Result<String, String> {
+    reported(loaded, question).map(Report::into_text)
+}
+
+/// What a cache would be asked for a request, and the lines of the configuration that say so; `None`: the request has
+/// no cache.
+///
+/// # Errors
+/// As [`explain`].
+pub(crate) fn cache_question(
+    loaded: &Loaded,
+    question: &Question,
+) -> Result<(String, Option<CacheQuestion>), String> {
+    reported(loaded, question).map(Report::into_cache)
+}
+
+fn reported(loaded: &Loaded, question: &Question) -> Result<Report, String> {
     let asked = asked(&question.url)?;
     let bytes = request_of(question, &asked)?;
     let fault = |error: std::io::Error| error.to_string();
@@ -202,7 +219,7 @@ async fn told(
     asked: &UrlParts,
     bytes: &[u8],
     (loop_, http): (Rc<Loop>, Rc<HttpLoop>),
-) -> Result<String, String> {
+) -> Result<Report, String> {
     let fault = |error: std::io::Error| error.to_string();
     let local = address(loaded, asked)?;
     let (mut client_end, server_end) = std::os::unix::net::UnixStream::pair().map_err(fault)?;
@@ -261,7 +278,7 @@ async fn told(
         }
     }
     values::tell(&request, &lines, &mut report);
-    Ok(report.into_text())
+    Ok(report)
 }
 
 /// Runs the steps, reports them and the response.

@@ -5,13 +5,15 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Key;
+use cache::freshness::RequestControl;
 use config::Directive;
+use message::HeaderId;
 
 use httpcore::request::Request;
 use httpcore::request_body::RequestBody;
 use proxy::caching::cache_request::{self, cache_name};
-use proxy::settings::cache_path::Zones;
-use proxy::settings::caching::Caching;
+use proxy::settings::cache_path::{Zone, Zones};
+use proxy::settings::caching::{Caching, UseStale, rules};
 use proxy::settings::family::Family;
 use proxy::settings::proxy_pass::PassSettings;
 use proxy::upstream_request::destination::destination;
@@ -23,7 +25,7 @@ use wire::http2::hpack::{BlockLimits, Decoder};
 
 use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;
-use super::report::{Report, shown};
+use super::report::{CacheQuestion, Report, shown};
 
 /// Maximum number of servers of a group that are named.
 const PEERS_TOLD: usize = 16;
@@ -35,7 +37,9 @@ pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report
     let family = family(request);
     let passed = of(lines, &chain, family, &["proxy_pass"]);
     report.say_by("content", "passed on", &passed);
-    tell_cache(request, lines, report);
+    report.begin_cache();
+    let asked = tell_cache(request, lines, report);
+    report.end_cache(asked);
     let Some(passing) = request.location().made.share::<PassSettings>() else {
         return;
     };
@@ -180,7 +184,7 @@ fn tell_servers(upstream: &Upstream, lines: &Lines<'_>, report: &mut Report) {
 }
 
 /// Reports the cache, the key, the file and the thread pool.
-fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
+fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) -> Option<CacheQuestion> {
     let chain = lines.chain(request);
     let caching = request.location().own::<Caching>();
     let family = family(request);
@@ -193,21 +197,38 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
             true => format!("none: there is no \"{}\"", family.renamed("proxy_cache")),
             false => "none".to_owned(),
         };
-        return report.say_by("cache", text, &made);
+        report.say_by("cache", text, &made);
+        return None;
     };
     let zones = request.settings().made::<Zones>();
     let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
-        return report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
+        report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
+        return None;
     };
     if !cache_request::is_asked(request, caching) {
-        return report.say_by(
+        report.say_by(
             "cache",
             "not asked for this method, and nothing is stored",
             &of(lines, &chain, family, &["proxy_cache_methods"]),
         );
+        return None;
     }
     report.say_by("cache", format!("\"{}\"", shown(&name)), &made);
     report.by(&lines.zone(&name));
+    tell_key(request, passing, zone, lines, report);
+    Some(cache_question(request, passing, zone))
+}
+
+/// Reports the key, the file, the disk and the thread pool.
+fn tell_key(
+    request: &Request,
+    passing: &PassSettings,
+    zone: &Zone,
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
+    let (chain, family) = (lines.chain(request), family(request));
+    let caching = request.location().own::<Caching>();
     let text = cache_request::key_text(request, passing);
     let key = Key::of(&text);
     report.say_by(
@@ -231,6 +252,36 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) {
         );
     }
     tell_storing(request, lines, family, report);
+}
+
+/// What the cache would be asked.
+fn cache_question(request: &Request, passing: &PassSettings, zone: &Zone) -> CacheQuestion {
+    let caching = request.location().own::<Caching>();
+    let rules = rules(request.location());
+    let wishes = RequestControl::of(
+        request.head.get_each(HeaderId::CacheControl),
+        request.head.get_each(HeaderId::Pragma),
+    );
+    let fields = cache_request::lines(request);
+    CacheQuestion {
+        directory: zone.directory.clone(),
+        levels: zone.levels,
+        key_text: cache_request::key_text(request, passing),
+        fields: fields
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect(),
+        rules: rules.clone(),
+        wishes: if rules.obeys_requests {
+            wishes
+        } else {
+            RequestControl::default()
+        },
+        is_bypassed: caching.proxy_cache_bypass.hold(request),
+        stale: (
+            caching.proxy_cache_use_stale.has(UseStale::UPDATING),
+            caching.updates_behind(),
+        ),
+    }
 }
 
 /// Reports whether the response is stored, and for how long.

@@ -1,7 +1,11 @@
 //! The explanation as a report: titles with texts, and below each the lines of the configuration that caused it.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
+use bytes::Bytes;
+use cache::Levels;
+use cache::freshness::{RequestControl, Rules};
 use config::Directive;
 
 use super::lines;
@@ -22,11 +26,35 @@ pub struct Use {
     pub values: Option<Vec<Named>>,
 }
 
+/// A request as its cache would be asked for it.
+#[derive(Debug)]
+pub(crate) struct CacheQuestion {
+    /// Its directory.
+    pub directory: Bytes,
+    /// Its levels.
+    pub levels: Levels,
+    /// The text of the key.
+    pub key_text: Bytes,
+    /// The request's header lines.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The location's rules of freshness.
+    pub rules: Rules,
+    /// The request's `Cache-Control`, if the rules obey it.
+    pub wishes: RequestControl,
+    /// Whether `proxy_cache_bypass` holds.
+    pub is_bypassed: bool,
+    /// Whether `proxy_cache_use_stale` has `updating`, and whether the stored response is updated behind a request.
+    pub stale: (bool, bool),
+}
+
 /// The report so far.
 #[derive(Default)]
 pub struct Report {
     out: String,
     uses: Vec<Use>,
+    /// Where in `out` the lines about the cache begin and end.
+    about_cache: Range<usize>,
+    cache: Option<CacheQuestion>,
 }
 
 impl Report {
@@ -95,6 +123,22 @@ impl Report {
         if !self.out.ends_with("\n\n") {
             self.out.push('\n');
         }
+    }
+
+    /// Has the lines about the cache begin here.
+    pub fn begin_cache(&mut self) {
+        self.about_cache = self.out.len()..self.out.len();
+    }
+
+    /// Has them end here, with what the cache would be asked.
+    pub(super) fn end_cache(&mut self, asked: Option<CacheQuestion>) {
+        self.about_cache.end = self.out.len();
+        self.cache = asked;
+    }
+
+    /// The lines about the cache, and what it would be asked; `None`: the request has no cache.
+    pub(super) fn into_cache(self) -> (String, Option<CacheQuestion>) {
+        (self.out[self.about_cache].to_owned(), self.cache)
     }
 
     /// All of it.

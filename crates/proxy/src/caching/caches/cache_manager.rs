@@ -19,6 +19,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
+use crate::caching::caches::control;
 use crate::caching::caches::open_cache::{Cache, store_settings};
 
 /// How often a cache that cannot be opened is tried again.
@@ -69,6 +70,7 @@ impl CacheManager {
         let runtime = |disk: &Arc<Disk>| {
             let runtime = Builder::new_current_thread()
                 .enable_time()
+                .enable_io()
                 .build_local(Default::default())?;
             runtime.block_on(obey(disk, inbox));
             io::Result::Ok(())
@@ -174,6 +176,8 @@ async fn keep(local: Local, kept: Weak<Cache>) {
     let Some(store) = open(&local, &kept).await else {
         return;
     };
+    let orders = control::listen(local.clone(), kept.clone(), store.clone());
+    tokio::task::spawn_local(orders);
     if store.is_cold() {
         walk(&local, &kept, &store).await;
     }

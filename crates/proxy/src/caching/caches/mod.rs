@@ -1,7 +1,8 @@
 //! The caches of a worker: `open_cache` is one of them, the `registry` has all, the `cache_manager` is the thread
-//! that opens, walks and sweeps them.
+//! that opens, walks and sweeps them; `control` takes the orders of `freewheel cache`.
 
 mod cache_manager;
+pub mod control;
 pub(crate) mod counters;
 pub(crate) mod disk_errors;
 pub mod open_cache;

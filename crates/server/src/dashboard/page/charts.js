@@ -3,7 +3,7 @@
 
 const LINES_MAX = 8;
 // Where a chart begins, behind its scale.
-const LEFT = 64;
+const LEFT = 72;
 const COLOURS = {
   light: ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b07d00', '#3a9bd6', '#000000', '#777777'],
   dark: ['#56b4e9', '#e69f00', '#2fc79a', '#e39cc6', '#f0e442', '#7fa8ff', '#ffffff', '#aaaaaa'],
@@ -56,8 +56,8 @@ function prepare(canvas) {
   const pen = canvas.getContext('2d');
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, width, height);
-  pen.font = '11px system-ui, sans-serif';
-  return {pen, left: LEFT, right: width - 6, top: 6, bottom: height - 16};
+  pen.font = '14px system-ui, sans-serif';
+  return {pen, left: LEFT, right: width - 6, top: 6, bottom: height - 19};
 }
 
 const now = () => store.times[store.times.length - 1] ?? 0;
@@ -85,7 +85,7 @@ function drawTimes(area, cursor) {
     pen.textAlign = part === 1 ? 'left' : part === 0 ? 'right' : 'center';
     const seconds = Math.round(span * part / 1000);
     const text = part === 0 ? 'now' : seconds < 120 ? `−${seconds} s` : `−${round(seconds / 60)} min`;
-    pen.fillText(text, xOf(area, now() - span * part), area.bottom + 15);
+    pen.fillText(text, xOf(area, now() - span * part), area.bottom + 18);
   }
   if (cursor !== null && cursor < store.times.length) drawCursor(area, store.times[cursor]);
 }
@@ -98,7 +98,7 @@ function drawCursor(area, t) {
   pen.fillStyle = css('--text');
   pen.fillRect(x, area.top, 1, area.bottom - area.top);
   pen.fillStyle = css('--card');
-  pen.fillRect(isLeft ? x - width - 8 : x + 2, area.top, width + 6, 15);
+  pen.fillRect(isLeft ? x - width - 8 : x + 2, area.top, width + 6, 18);
   pen.fillStyle = css('--text');
   pen.textAlign = isLeft ? 'right' : 'left';
   pen.textBaseline = 'top';

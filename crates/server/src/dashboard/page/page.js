@@ -1,4 +1,4 @@
-// The page: tiles, panels, lines of text; and the stream that fills them. What the server tells is set as text, never as markup.
+// The page: what is wrong, figures, charts, lines of text; and the stream that fills them. What the server tells is set as text, never as markup.
 
 const AGAIN_MS = 5000;
 // The server speaks every 2 s: one that does not for so long has gone, or stands still.
@@ -27,8 +27,10 @@ function sampleOfLine(index) {
   return svg;
 }
 
+// The chart of a spec: one of the six, or one of a section's.
 function makePanel(spec) {
-  const box = element('section', document.getElementById('panels'), 'panel');
+  const parent = document.querySelector(`[data-panels="${spec.section}"]`);
+  const box = element('section', parent, 'panel');
   box.id = `panel-${spec.id}`;
   const title = element('h2', box, '', `${spec.title} `);
   element('small', title, '', spec.what);
@@ -67,14 +69,16 @@ function moveCursor(key) {
   return true;
 }
 
-function paintPanel({spec, box, canvas, legend, none}) {
+// Returns whether there is anything to be seen.
+function paintPanel({spec, box, canvas, legend, none}, isOpen) {
   const all = spec.lines().filter(({values}) => values.some((v) => v !== null));
+  box.hidden = (Boolean(spec.isOptional) || store.wanted !== '') && all.length === 0;
+  if (box.hidden || !isOpen) return !box.hidden;
   const lines = spec.isHeat ? all : mostMoved(all);
-  box.hidden = Boolean(spec.isOptional) && all.length === 0;
   none.hidden = all.length > 0;
   canvas.hidden = all.length === 0;
   legend.replaceChildren();
-  if (!all.length) return;
+  if (!all.length) return true;
   if (spec.isHeat) drawHeat(canvas, lines, cursor);
   else drawLines(canvas, lines, spec.unit, cursor);
   const at = cursor ?? store.times.length - 1;
@@ -86,6 +90,7 @@ function paintPanel({spec, box, canvas, legend, none}) {
   });
   if (all.length > LINES_MAX) element('li', legend, '', `and ${all.length - LINES_MAX} more`);
   canvas.setAttribute('aria-label', `${spec.title}: ${legend.textContent}`);
+  return true;
 }
 
 // Where there are more lines than can be told apart: those that were highest lately, in their order.
@@ -95,16 +100,82 @@ function mostMoved(lines) {
   return lines.filter((line) => highest.includes(line));
 }
 
-function paintTiles() {
-  const box = document.getElementById('tiles');
-  box.replaceChildren();
-  for (const [name, value, isBad] of tiles()) {
-    const tile = element('div', box, isBad ? 'tile is-bad' : 'tile');
-    element('span', tile, '', name);
-    element('strong', tile, '', value);
+function paintWrong(found) {
+  const box = document.getElementById('wrong');
+  const lines = told(found);
+  const isWell = lines.length === 0;
+  box.classList.toggle('is-well', isWell);
+  const heading = isWell ? (store.times.length > 1 ? 'Nothing is wrong.' : 'No figures yet.') :
+    lines.length === 1 ? 'One thing is wrong.' : `${lines.length} things are wrong.`;
+  box.querySelector('h2').textContent = heading;
+  const list = box.querySelector('ol');
+  list.replaceChildren();
+  for (const {rule, text, sinceMs} of lines) {
+    const item = element('li', list, rule.severity);
+    const link = element('a', item, '', text[0].toUpperCase() + text.slice(1));
+    link.href = `#section-${rule.section}`;
+    link.addEventListener('click', () => { document.getElementById(`section-${rule.section}`).open = true; });
+    const since = sinceMs > 0 ? `, for ${duration(sinceMs / 1000)}` : '';
+    element('small', item, '', ` ${rule.severity}${since}. ${rule.description}`);
   }
-  const version = store.find('freewheel_build_info')[0];
+}
+
+function paintFigures() {
+  const box = document.getElementById('figures');
+  box.replaceChildren();
+  for (const [name, value] of figures()) {
+    const pair = element('div', box);
+    element('dt', pair, '', name);
+    element('dd', pair, '', value);
+  }
+  const version = store.all('freewheel_build_info')[0];
   document.getElementById('version').textContent = version ? version.labels.version : '';
+}
+
+function makeSection({id, title, sum}) {
+  const box = element('details', document.getElementById('sections'));
+  box.id = `section-${id}`;
+  const summary = element('summary', box);
+  element('h2', summary, '', title);
+  const mark = element('span', summary, 'mark');
+  const figure = element('span', summary, 'figure');
+  const inner = element('div', box, 'panels');
+  inner.dataset.panels = id;
+  box.addEventListener('toggle', paintSoon);
+  return {id, box, mark, figure, sum};
+}
+
+// All are open while a name is searched for; then they are again as they were.
+function openForSearch(box) {
+  const isSearch = store.wanted !== '';
+  if (isSearch === 'was' in box.dataset) return;
+  if (isSearch) {
+    box.dataset.was = box.open;
+    box.open = true;
+  } else {
+    box.open = box.dataset.was === 'true';
+    delete box.dataset.was;
+  }
+}
+
+function paintSections(found) {
+  for (const {id, box, mark, figure, sum} of sections) {
+    const own = panels.filter(({spec}) => spec.section === id);
+    openForSearch(box);
+    box.hidden = own.map((panel) => paintPanel(panel, box.open)).filter((is) => is).length === 0;
+    const wrong = found.filter(({rule}) => rule.section === id).length;
+    mark.textContent = wrong ? `⚠ ${wrong}` : '';
+    figure.textContent = sum();
+  }
+}
+
+// The names that there are, for the search.
+function paintNames() {
+  const names = new Set(store.series.flatMap((one) => NAMES.slice(0, -1).map((label) => one.labels[label])).filter((name) => name));
+  const list = document.getElementById('names');
+  if (list.children.length === names.size) return;
+  list.replaceChildren();
+  for (const name of [...names].sort()) element('option', list).value = name;
 }
 
 function paintLines(id, lines) {
@@ -113,16 +184,30 @@ function paintLines(id, lines) {
   for (const text of [...lines].reverse()) element('li', list, '', text);
 }
 
+const sections = SECTIONS.map(makeSection);
 const panels = PANELS.map(makePanel);
+const search = document.getElementById('search');
+search.addEventListener('input', paintSoon);
 let isDue = false;
+// What was found wrong, and in which sample.
+let [found, foundAt] = [[], null];
 
 function paintSoon() {
   if (isDue) return;
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    paintTiles();
-    panels.forEach(paintPanel);
+    if (foundAt !== now()) [found, foundAt] = [troubles(), now()];
+    store.wanted = '';
+    paintWrong(found);
+    paintFigures();
+    paintNames();
+    store.wanted = search.value.trim().toLowerCase();
+    const seen = panels.filter(({spec}) => spec.section === 'now').filter((panel) => paintPanel(panel, true));
+    paintSections(found);
+    const isFound = seen.length > 0 || sections.some(({box}) => !box.hidden);
+    document.getElementById('nothing').hidden = isFound || store.wanted === '';
+    store.wanted = '';
   });
 }
 

@@ -3,12 +3,17 @@
 
 const KEPT_MS = 15 * 60 * 1000;
 
+// Labels whose values are names of the configuration, or of the machine.
+const NAMES = ['zone', 'pool', 'cache', 'upstream', 'peer', 'mount', 'device', 'certificate', 'loop'];
+const hasName = (one, wanted) => !wanted || NAMES.some((label) => one.labels[label]?.toLowerCase().includes(wanted));
+
 const store = {
   series: [],   // {name, kind, labels, values}: a value for each of `times`
   times: [],    // milliseconds since 1970
   leftOut: 0,   // series that the server adds up, or does not send
   errors: [],
   stalls: [],
+  wanted: '',   // what is searched for, in small letters
 
   clear() {
     this.series = [];
@@ -46,9 +51,14 @@ const store = {
     list.splice(0, list.length - 64);
   },
 
-  // The series of a family whose labels are these.
+  // All series of a family.
+  all(name) {
+    return this.series.filter((one) => one && one.name === name);
+  },
+
+  // The series of a family whose labels are these; while a name is searched for, only those that have it.
   find(name, labels = {}) {
-    return this.series.filter((one) => one && one.name === name &&
+    return this.all(name).filter((one) => hasName(one, this.wanted) &&
       Object.entries(labels).every(([label, value]) => one.labels[label] === value));
   },
 
@@ -75,7 +85,7 @@ function together(arrays, join = (a, b) => a + b) {
 }
 
 const sum = (arrays) => together(arrays);
-const most = (arrays) => together(arrays, Math.max);
+const most = (arrays) => together(arrays, (a, b) => Math.max(a, b));
 const share = (part, whole) => whole.map((w, at) => w ? (part[at] ?? 0) / w : null);
 
 // One line for each value of a label: [name, series of that value]. What is counted or added up together has no name of its own.

@@ -1,0 +1,270 @@
+//! The directory that a command is about: by its path or by the name of its zone; its journal; the process that owns it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a command: no loop runs in this process"
+)]
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cache::inspect::JournalView;
+use cache::{JOURNAL_FOLDER, Key, Levels};
+use disk::{Disk, Local, Pool};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use proxy::caching::caches::control::{Answer, NAME, Order};
+use proxy::settings::cache_path::Zones;
+
+use crate::command_line::flags::Flags;
+use crate::command_line::{question, start_options};
+use crate::process::load::Loaded;
+use httpcore::handler::Modules;
+
+/// Maximum time that the server gets for an order; a check reads a whole entry.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Maximum length of an answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 4096;
+
+/// The exit code where something was found that should not be so: a damaged entry, an answer that is not stored.
+pub(super) const FOUND: u8 = 1;
+
+/// The configuration that a command reads.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Configuration {
+    /// The configuration in which the cache is declared
+    #[arg(short = 'c', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The prefix of its paths, as nginx's -p
+    #[arg(short = 'p', value_name = "PREFIX")]
+    base: Option<PathBuf>,
+}
+
+/// The cache that a command is about.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Which {
+    /// The directory of a proxy_cache_path; with -c also the name of its zone
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    pub configuration: Configuration,
+}
+
+/// A cache's directory.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Its absolute path, without a slash at its end.
+    pub directory: PathBuf,
+    /// Its levels, if a configuration says them.
+    pub levels: Option<Levels>,
+}
+
+impl Configuration {
+    /// Whether one was named.
+    pub(super) fn is_named(&self) -> bool {
+        self.file.is_some() || self.base.is_some()
+    }
+
+    /// Reads it, without a word to any log. The errors have been printed.
+    pub(super) fn load(&self, modules: Modules) -> Result<Loaded, String> {
+        let bytes = |path: &PathBuf| path.clone().into_os_string().into_vec();
+        let flags = Flags {
+            configuration: self.file.as_ref().map(bytes),
+            prefix: self.base.as_ref().map(bytes),
+            ..Flags::default()
+        };
+        question::load(&start_options::of(&flags, modules)).ok_or_else(String::new)
+    }
+}
+
+impl Which {
+    /// Finds the directory.
+    ///
+    /// # Errors
+    /// A sentence: there is none, it is not a cache's, or it may not be entered.
+    pub(super) fn find(&self, modules: Modules) -> Result<Place, String> {
+        if self.configuration.is_named() {
+            let loaded = self.configuration.load(modules)?;
+            let zones = loaded.settings.made::<Zones>();
+            let name = self.directory.as_os_str().as_bytes();
+            if let Some(zone) = zones.named(name).map(|at| &zones.all()[at]) {
+                let directory = std::ffi::OsStr::from_bytes(&zone.directory);
+                return Place::new(Path::new(directory), Some(zone.levels));
+            }
+        }
+        Place::new(&self.directory, None)
+    }
+}
+
+impl Place {
+    /// A cache's directory.
+    ///
+    /// # Errors
+    /// As [`Which::find`].
+    pub(super) fn new(directory: &Path, levels: Option<Levels>) -> Result<Self, String> {
+        let name = directory.display();
+        let found = std::fs::canonicalize(directory).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => format!("{name}: there is no such directory"),
+            _ => format!("{name}: {}", told(&error)),
+        })?;
+        let folder = found.join(JOURNAL_FOLDER);
+        match std::fs::metadata(&folder) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => {
+                return Err(format!(
+                    "{name} is not a cache directory: {JOURNAL_FOLDER} in it is no directory"
+                ));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(format!("{name}: {}", told(&error)));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "{name} is not a cache directory of this program: there is no {JOURNAL_FOLDER} in it"
+                ));
+            }
+        }
+        let place = Self {
+            directory: found,
+            levels,
+        };
+        match std::fs::read_dir(&folder) {
+            Ok(_) => Ok(place),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let owner = place.owner().map_or_else(
+                    |_| "another user".to_owned(),
+                    |(uid, _)| format!("user {uid}"),
+                );
+                Err(format!(
+                    "{name}: permission denied: it belongs to {owner}; run this as that user, or as root"
+                ))
+            }
+            Err(error) => Err(format!("{name}: {}", told(&error))),
+        }
+    }
+
+    /// Its path.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.directory.as_os_str().as_bytes()
+    }
+
+    /// The file of a key, if there is one.
+    pub(super) fn file_of(&self, key: &Key) -> Option<PathBuf> {
+        let levels: Vec<Levels> = self
+            .levels
+            .map_or_else(|| Levels::all().collect(), |one| vec![one]);
+        let mut paths = levels
+            .into_iter()
+            .map(|levels| self.directory.join(key.path(levels)));
+        paths.find(|path| path.is_file())
+    }
+
+    /// Does work with the disk layer, on a runtime of its own.
+    pub(super) fn with_disk<T>(
+        &self,
+        work: impl AsyncFnOnce(&Local, &Pool) -> T,
+    ) -> Result<T, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .map_err(|error| error.to_string())?;
+        Ok(runtime.block_on(async {
+            let disk = Disk::new(Disk::prepare());
+            let local = Local::new(&disk);
+            work(&local, &disk.default_pool()).await
+        }))
+    }
+
+    /// What its journal says of some keys, or of all.
+    pub(super) fn journal(&self, only: Option<&[Key]>) -> Result<JournalView, String> {
+        let read = self.with_disk(async |local, pool| {
+            JournalView::read(local, self.bytes(), pool, only).await
+        })?;
+        read.map_err(|error| format!("{}: {error}", self.directory.display()))
+    }
+
+    /// The user and group that own the journal, and so everything here.
+    pub(super) fn owner(&self) -> Result<(u32, u32), String> {
+        let meta = std::fs::symlink_metadata(self.directory.join(JOURNAL_FOLDER));
+        let meta = meta.map_err(|error| error.to_string())?;
+        Ok((meta.uid(), meta.gid()))
+    }
+
+    /// Becomes the owner, for good, where this is root: what root writes, the server could not read.
+    pub(super) fn become_owner(&self) -> Result<(), String> {
+        let (uid, gid) = self.owner()?;
+        if !Uid::effective().is_root() || uid == 0 {
+            return Ok(());
+        }
+        let gid = Gid::from_raw(gid);
+        setgroups(&[gid])
+            .and_then(|()| setgid(gid))
+            .and_then(|()| setuid(Uid::from_raw(uid)))
+            .map_err(|errno| format!("cannot become user {uid}, who owns the cache: {errno}"))
+    }
+
+    /// The server that owns it, if it takes orders: a connection to its control socket.
+    pub(super) fn server(&self) -> Result<Option<UnixStream>, String> {
+        let folder = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_PATH)
+            .open(self.directory.join(JOURNAL_FOLDER))
+            .map_err(|error| error.to_string())?;
+        // A socket's name has room for 107 bytes, which many a path exceeds.
+        let path = format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd());
+        match UnixStream::connect(path) {
+            Ok(stream) => Ok(Some(stream)),
+            // None listens: the server has ended.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(format!("the server's control socket: {}", told(&error))),
+        }
+    }
+
+    /// Has the server that owns it carry out an order. None: no server takes orders.
+    pub(super) fn order(&self, order: &Order) -> Result<Option<Answer>, String> {
+        let Some(mut stream) = self.server()? else {
+            return Ok(None);
+        };
+        let fault = |error: std::io::Error| format!("the server did not answer: {}", told(&error));
+        stream.set_read_timeout(Some(PATIENCE)).map_err(fault)?;
+        stream.write_all(order.line().as_bytes()).map_err(fault)?;
+        let mut line = String::new();
+        (&mut stream)
+            .take(ANSWER_BYTES_MAX)
+            .read_to_string(&mut line)
+            .map_err(fault)?;
+        match Answer::parse(&line) {
+            Some(Answer::Failed(why)) => Err(format!("the server refuses: {why}")),
+            Some(answer) => Ok(Some(answer)),
+            None => Err("the server did not answer: it is leaving, perhaps; try again".to_owned()),
+        }
+    }
+}
+
+/// An error for a reader.
+pub(super) fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "permission denied: run this as the user of the worker, or as root".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,498 @@
+//! `freewheel cache`: what is in a cache's directory, while its server runs and after it has left. Freewheel's own.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::cache::{cache, counting, hit, http, server};
+use blackbox::{Answer, Origin, Server, binary, is_nginx};
+
+const LOCATIONS: &str =
+    "location / { %PASS%; proxy_cache_key $uri; proxy_cache_bypass $arg_bypass; }
+    location /plain/ { return 204; }";
+/// Bodies are longer than a block of checksums.
+const BODY: usize = 100_000;
+
+/// Says what kind of response a path has, by its first part.
+fn origin() -> Origin {
+    Origin::start(|request| {
+        let target = request.target().to_owned();
+        let headers = match &target[..] {
+            path if path.starts_with("/news/") => {
+                "Cache-Control: max-age=600\r\nCache-Tag: news\r\n"
+            }
+            path if path.starts_with("/varied") => "Cache-Control: max-age=600\r\nVary: X-Kind\r\n",
+            path if path.starts_with("/short") => "Cache-Control: max-age=1\r\n",
+            _ => "Cache-Control: max-age=600\r\n",
+        };
+        let kind = request.header("x-kind").unwrap_or_default().to_owned();
+        Answer::with("200 OK", headers, body(&format!("{target} {kind}")))
+    })
+}
+
+fn body(text: &str) -> String {
+    text.chars().cycle().take(BODY).collect()
+}
+
+/// The exit code and the words of `freewheel cache WORDS`, `%DIR%` filled in.
+fn run(server: &Server, words: &[&str]) -> (i32, String) {
+    let words = words.iter().map(|word| server.site().fill(word));
+    of(Command::new(binary()).arg("cache").args(words))
+}
+
+fn of(command: &mut Command) -> (i32, String) {
+    let output = command.output().expect("the program runs");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output.status.code().unwrap_or(-1), text)
+}
+
+/// What is said, with single blanks.
+fn told(server: &Server, words: &[&str]) -> (i32, String) {
+    let (code, text) = run(server, words);
+    let lines = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    (code, lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[track_caller]
+fn says(server: &Server, words: &[&str], code: i32, wanted: &[&str]) -> String {
+    let (got, text) = told(server, words);
+    assert_eq!(got, code, "{words:?}:\n{text}");
+    for one in wanted {
+        assert!(
+            text.contains(one),
+            "{words:?}: \"{one}\" is not said:\n{text}"
+        );
+    }
+    text
+}
+
+/// The files of the entries.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if path.is_dir() && name != ".freewheel" {
+            all.extend(entries(&path));
+        } else if path.is_file() && name.len() == 32 {
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// Turns over a byte of the body of the entry whose key ends so.
+fn damage(directory: &Path, key: &str) -> PathBuf {
+    let is_it = |path: &PathBuf| {
+        let bytes = std::fs::read(path).expect("it can be read");
+        bytes
+            .windows(key.len())
+            .take(600)
+            .any(|part| part == key.as_bytes())
+    };
+    let path = entries(directory)
+        .into_iter()
+        .find(is_it)
+        .expect("it is stored");
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("it is ours");
+    let (mut byte, at) = ([0], 80_000);
+    file.read_exact_at(&mut byte, at).expect("it is that long");
+    file.write_all_at(&[byte[0] ^ 1], at).expect("it is ours");
+    path
+}
+
+fn filled() -> (Origin, Server) {
+    let origin = origin();
+    let server = server(&origin, LOCATIONS);
+    for path in ["/a", "/b", "/news/1", "/news/2", "/varied"] {
+        server.get(path);
+        hit(&server, path);
+    }
+    (origin, server)
+}
+
+#[test]
+fn entries_are_listed_and_shown_while_the_server_runs() {
+    if is_nginx() {
+        return;
+    }
+    let (_origin, server) = filled();
+    let all = says(
+        &server,
+        &["ls", "%DIR%/cache"],
+        0,
+        &["200 98 KiB", " fresh for ", " /a", " /news/2"],
+    );
+    assert_eq!(all.lines().count(), 6, "{all}");
+    let lines =
+        |words: &[&str]| told(&server, &[&["ls", "%DIR%/cache", "--json"], words].concat()).1;
+    assert_eq!(lines(&["--prefix", "/news/"]).lines().count(), 2);
+    assert_eq!(lines(&["--tag", "NEWS"]).lines().count(), 2);
+    assert_eq!(lines(&["--regex", "^/(a|b)$"]).lines().count(), 2);
+    assert_eq!(lines(&["--status", "404"]), "");
+    assert_eq!(lines(&["--stale"]), "");
+    assert_eq!(lines(&["--limit", "3"]).lines().count(), 3);
+    let first = lines(&["--sort", "key", "--limit", "1", "--journal"]);
+    for wanted in [
+        "\"key\":\"/a\"",
+        "\"size\":100000",
+        "\"uses\":",
+        "\"is_fresh\":true",
+    ] {
+        assert!(first.contains(wanted), "{wanted}: {first}");
+    }
+    let shown = [
+        "key /a",
+        "checksums right: of the head and of 2 blocks",
+        "HTTP/1.1 200 OK",
+        "Cache-Control: max-age=600",
+    ];
+    says(&server, &["show", "%DIR%/cache", "/a"], 0, &shown);
+    let file = entries(&server.site().path("cache")).remove(0);
+    says(
+        &server,
+        &["show", "%DIR%/cache", &file.display().to_string()],
+        0,
+        &["checksums right"],
+    );
+    let by_url = [
+        "show",
+        "c",
+        "-c",
+        "%DIR%/nginx.conf",
+        "-p",
+        "%DIR%/",
+        "http://127.0.0.1:%PORT%/news/1",
+    ];
+    says(&server, &by_url, 0, &["key /news/1", "tags news"]);
+    says(
+        &server,
+        &["show", "%DIR%/cache", "/none"],
+        1,
+        &["nothing is stored under the key /none"],
+    );
+}
+
+#[test]
+fn a_request_is_told_why_it_would_be_a_hit_or_not() {
+    if is_nginx() {
+        return;
+    }
+    let (_origin, server) = filled();
+    let why = |path: &str, more: &[&str], code: i32, wanted: &[&str]| {
+        let url = format!("http://127.0.0.1:%PORT%{path}");
+        let words = [
+            &["why", &url, "-c", "%DIR%/nginx.conf", "-p", "%DIR%/"],
+            more,
+        ]
+        .concat();
+        says(&server, &words, code, wanted)
+    };
+    let hit = why(
+        "/a?x",
+        &[],
+        0,
+        &["HIT: it is fresh for", "key /a", "server runs"],
+    );
+    assert!(hit.contains("proxy_cache_key $uri;"), "{hit}");
+    why("/none", &[], 1, &["MISS: nothing is stored under this key"]);
+    why(
+        "/a?bypass=1",
+        &[],
+        1,
+        &["BYPASS: a condition of proxy_cache_bypass holds"],
+    );
+    why("/varied", &[], 0, &["HIT: ", "varies by x-kind"]);
+    let other = ["MISS: the stored response is another variant (by x-kind)"];
+    why("/varied", &["-H", "X-Kind: b"], 1, &other);
+    why("/plain/x", &[], 1, &["no cache: "]);
+    server.get("/short");
+    hit_gone(&server, "/short");
+    why(
+        "/short",
+        &[],
+        1,
+        &["EXPIRED: it is stale for", "the origin is asked"],
+    );
+}
+
+/// Waits until what was stored for a second is stale.
+fn hit_gone(server: &Server, path: &str) {
+    hit(server, path);
+    std::thread::sleep(Duration::from_millis(2500));
+}
+
+#[test]
+fn a_running_server_purges_what_it_is_asked_to() {
+    if is_nginx() {
+        return;
+    }
+    let (_origin, server) = filled();
+    let purge = |words: &[&str]| {
+        says(
+            &server,
+            &[&["purge", "%DIR%/cache"], words].concat(),
+            0,
+            &[],
+        )
+    };
+    assert_eq!(purge(&["key", "/a"]), "purged /a: by the server");
+    assert_eq!(purge(&["key", "/a"]), "nothing is stored under /a");
+    assert_eq!(cache(&server.get("/a")), "MISS");
+    assert_eq!(cache(&server.get("/b")), "HIT");
+    purge(&["tag", "News"]);
+    assert_eq!(cache(&server.get("/news/1")), "MISS");
+    assert_eq!(cache(&server.get("/b")), "HIT");
+    purge(&["prefix", "/b", "/news/"]);
+    assert_eq!(cache(&server.get("/b")), "MISS");
+    let log = server.error_log();
+    assert!(
+        log.contains("\"freewheel cache\" purged the tag \"News\""),
+        "{log}"
+    );
+}
+
+#[test]
+fn what_is_purged_without_a_server_is_gone_for_the_next_one() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let locations = LOCATIONS;
+    let mut first = server(&origin, locations);
+    for path in ["/a", "/b", "/news/1"] {
+        first.get(path);
+        hit(&first, path);
+    }
+    let directory = first.site().path("cache");
+    let kept = tempfile_copy(&mut first, &directory);
+    let words = |words: &[&str]| of(Command::new(binary()).arg("cache").args(words));
+    let directory = kept.path().join("cache").display().to_string();
+    let (code, text) = words(&["purge", &directory, "tag", "news"]);
+    assert_eq!((code, text.contains("no server runs")), (0, true), "{text}");
+    let (code, text) = words(&["purge", &directory, "key", "/a"]);
+    assert_eq!(code, 0, "{text}");
+    let (_, text) = words(&["show", &directory, "/a"]);
+    assert!(
+        text.contains("purged      by the pending purge of the key"),
+        "{text}"
+    );
+    let text = http(&origin, locations).replace("%DIR%/cache", &directory);
+    let second = Server::start(&text);
+    assert_eq!(cache(&second.get("/a")), "MISS");
+    assert_eq!(cache(&second.get("/news/1")), "MISS");
+    assert_eq!(cache(&second.get("/b")), "HIT");
+}
+
+/// Has the server leave, and keeps its cache.
+fn tempfile_copy(server: &mut Server, directory: &Path) -> tempfile::TempDir {
+    assert!(server.quit().success());
+    let kept = tempfile::tempdir().expect("there is room");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(kept.path(), open).expect("it is ours");
+    std::fs::rename(directory, kept.path().join("cache")).expect("it is on the same disk");
+    kept
+}
+
+#[test]
+fn a_damaged_entry_is_found_and_removed_only_if_asked() {
+    if is_nginx() {
+        return;
+    }
+    let (_origin, mut server) = filled();
+    let directory = server.site().path("cache");
+    says(&server, &["verify", "%DIR%/cache"], 0, &["5 entries whole"]);
+    let path = damage(&directory, "/a");
+    let found = [
+        "damaged",
+        "block of the body",
+        "4 entries whole",
+        "1 damaged",
+    ];
+    says(&server, &["verify", "%DIR%/cache"], 1, &found);
+    says(
+        &server,
+        &["show", "%DIR%/cache", "/a"],
+        1,
+        &["checksums damaged: block of the body"],
+    );
+    assert!(path.exists());
+    let quarantine = server.site().path("quarantine");
+    std::fs::create_dir(&quarantine).expect("it is ours");
+    let inside = ["verify", "%DIR%/cache", "--quarantine", "%DIR%/cache/c"];
+    let (code, text) = told(&server, &inside);
+    assert_eq!(code, 2, "{text}");
+    let moved = ["verify", "%DIR%/cache", "--quarantine", "%DIR%/quarantine"];
+    says(
+        &server,
+        &moved,
+        1,
+        &["deleted by the server; a copy lies in"],
+    );
+    assert!(
+        !path.exists()
+            && quarantine
+                .join(path.file_name().unwrap_or_default())
+                .exists()
+    );
+    assert_eq!(cache(&server.get("/a")), "MISS");
+    hit(&server, "/a");
+    damage(&directory, "/b");
+    let kept = tempfile_copy(&mut server, &directory);
+    let directory = kept.path().join("cache").display().to_string();
+    let verify = |more: &[&str]| {
+        of(Command::new(binary())
+            .args(["cache", "verify", &directory, "--json"])
+            .args(more))
+    };
+    let (code, text) = verify(&["--remove"]);
+    assert_eq!((code, text.contains("\"removed\":1")), (1, true), "{text}");
+    let (code, text) = verify(&[]);
+    assert_eq!((code, text.contains("\"entries\":4")), (0, true), "{text}");
+}
+
+/// Set when this is dropped, also by a test that fails.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn a_server_under_load_keeps_its_cache_whatever_is_asked() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let server = server(&origin, LOCATIONS);
+    let is_over = AtomicBool::new(false);
+    let paths: Vec<String> = (0..40).map(|number| format!("/news/{number}")).collect();
+    std::thread::scope(|scope| {
+        let _over = SetAtEnd(&is_over);
+        for client in 0..4 {
+            let (server, paths, is_over) = (&server, &paths, &is_over);
+            scope.spawn(move || {
+                for path in paths.iter().cycle().skip(client * 10) {
+                    if is_over.load(Relaxed) {
+                        return;
+                    }
+                    let reply = server.get(path);
+                    assert_eq!(reply.status, 200);
+                    assert!(
+                        reply.text() == body(&format!("{path} ")),
+                        "{path}: wrong bytes"
+                    );
+                }
+            });
+        }
+        let directory = server.site().path("cache");
+        for turn in 0..6 {
+            says(&server, &["ls", "%DIR%/cache", "--journal"], 0, &[]);
+            says(
+                &server,
+                &["purge", "%DIR%/cache", "tag", "news"],
+                0,
+                &["by the server"],
+            );
+            says(&server, &["verify", "%DIR%/cache", "--remove"], 0, &[]);
+            says(
+                &server,
+                &["purge", "%DIR%/cache", "key", &format!("/news/{turn}")],
+                0,
+                &[],
+            );
+            assert!(directory.join(".freewheel/control").exists());
+        }
+    });
+    for path in &paths {
+        hit(&server, path);
+    }
+    says(
+        &server,
+        &["verify", "%DIR%/cache"],
+        0,
+        &["40 entries whole"],
+    );
+    assert_eq!(
+        told(&server, &["ls", "%DIR%/cache", "--json"])
+            .1
+            .lines()
+            .count(),
+        40
+    );
+}
+
+#[test]
+fn what_is_no_cache_is_refused_with_the_reason() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let mut server = server(&origin, "location / { %PASS%; }");
+    says(
+        &server,
+        &["ls", "%DIR%/none"],
+        2,
+        &["there is no such directory"],
+    );
+    says(
+        &server,
+        &["ls", "%DIR%/html"],
+        2,
+        &["not a cache directory of this program", ".freewheel"],
+    );
+    says(
+        &server,
+        &["purge", "%DIR%/html", "key", "x"],
+        2,
+        &["not a cache directory"],
+    );
+    let (code, text) = told(&server, &["purge", "%DIR%/cache", "tag", &"t".repeat(1100)]);
+    assert_eq!(
+        (code, text.contains("too long a text")),
+        (2, true),
+        "{text}"
+    );
+    server.get("/");
+    hit(&server, "/");
+    let directory = server.site().path("cache");
+    let kept = tempfile_copy(&mut server, &directory);
+    for file in std::fs::read_dir(kept.path().join("cache/.freewheel")).expect("it is there") {
+        let path = file.expect("it can be read").path();
+        let file = std::fs::OpenOptions::new().write(true).open(path);
+        // Version 9, behind eight bytes that name the format.
+        if let Ok(file) = file {
+            file.write_all_at(&[9, 0, 0, 0], 8).expect("it is ours");
+        }
+    }
+    let directory = kept.path().join("cache").display().to_string();
+    for words in [
+        &["purge", &directory, "key", "x"][..],
+        &["show", &directory, "/"],
+    ] {
+        let (code, text) = of(Command::new(binary()).arg("cache").args(words));
+        assert!(code == 2 || text.contains("nothing is stored"), "{text}");
+    }
+    let purge = ["cache", "purge", &directory, "key", "x"];
+    let (_, text) = of(Command::new(binary()).args(purge));
+    assert!(
+        text.contains("the journal is of another version (9"),
+        "{text}"
+    );
+}
