@@ -25,8 +25,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-pub(crate) use flags::Flags;
-
 use printing::tell;
 
 use crate::process::start;
