@@ -9,7 +9,6 @@
 )]
 
 mod acme;
-mod acme;
 mod book;
 mod browser;
 mod conformance;

@@ -3,7 +3,9 @@
 //! Not here: what they mean. Invariant: reads what `ngx_get_options` reads: letters may be combined (`-tq`), a value
 //! may follow directly (`-cnginx.conf`) or as the next argument.
 
-use super::options::SIGNALS;
+
+/// What `-s` takes.
+pub(super) const SIGNALS: &[&str] = &["stop", "quit", "reopen", "reload"];
 
 /// What the flags say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 use config::default_paths::{CONFIGURATION, ERROR_LOG, PREFIX};
 
+use super::flags::SIGNALS;
 use super::outline::{Argument, Value};
 
 /// What the value of an option is, for completions.
@@ -146,8 +147,6 @@ const OPTIONS: &[Entry] = &[
     ),
 ];
 
-/// What `-s` takes.
-pub(super) const SIGNALS: &[&str] = &["stop", "quit", "reopen", "reload"];
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"];
 
 /// What `--generate` takes.
