@@ -3,7 +3,6 @@
 //! Not here: what they mean. Invariant: reads what `ngx_get_options` reads: letters may be combined (`-tq`), a value
 //! may follow directly (`-cnginx.conf`) or as the next argument.
 
-
 /// What `-s` takes.
 pub(super) const SIGNALS: &[&str] = &["stop", "quit", "reopen", "reload"];
 
