@@ -1,5 +1,6 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade | package`.
+//! instructions | dashboard | installed | upgrade | package |
+//! forbidden`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -13,6 +14,7 @@ mod conformance;
 mod dashboard;
 mod differential;
 mod faults;
+mod forbidden;
 mod installed;
 mod instructions;
 mod layers;
@@ -66,6 +68,8 @@ usage: cargo xtask TASK
   package --try [--quick] [--binary BIN] [--root DIR]
       a Debian 12 with systemd in a container (DIR: such a root to start from): installed, reloaded, upgraded under load, removed,
       purged; needs root, debootstrap and systemd-nspawn
+  forbidden [--calls NAME,…] [--missing] [--binary BIN] [FILTER]
+      the black-box tests without each of the system calls that a seccomp profile may forbid (EPERM; --missing: ENOSYS), minutes each
 ";
 
 fn main() -> ExitCode {
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
+        Some((task, rest)) if task == "forbidden" => forbidden::run(&project(), rest),
         Some((task, rest)) if task == "package" => package::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };
