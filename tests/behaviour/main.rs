@@ -27,6 +27,7 @@ mod figures;
 mod figures_of_modules;
 mod fills;
 mod films;
+mod forbidden;
 mod freshness;
 mod gateways;
 mod geo;

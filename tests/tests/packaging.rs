@@ -49,6 +49,7 @@ fn put(site: &Site, name: &str, text: &str) {
 fn site(configuration: &str) -> Site {
     let site = Site::new();
     put(&site, "nginx.conf", &text(configuration));
+    std::fs::create_dir(site.path("cache")).unwrap();
     for name in [
         "mime.types",
         "fastcgi.conf",

@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | book | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade | package | acme`.
+//! instructions | dashboard | installed | upgrade | package | acme | forbidden`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -15,6 +15,7 @@ mod conformance;
 mod dashboard;
 mod differential;
 mod faults;
+mod forbidden;
 mod installed;
 mod instructions;
 mod layers;
@@ -73,6 +74,8 @@ usage: cargo xtask TASK
   acme --pebble PATH [--binary BIN]
       certificates by ACME from Pebble, with its faults on: both challenges, keys, accounts, renewal, a wrong clock; needs
       pebble-challtestsrv beside Pebble, openssl and faketime, some minutes
+  forbidden [--calls NAME,…] [--missing] [--binary BIN] [FILTER]
+      the black-box tests without each of the system calls that a seccomp profile may forbid (EPERM; --missing: ENOSYS), minutes each
 ";
 
 fn main() -> ExitCode {
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "dashboard" => dashboard::run(&project(), rest),
         Some((task, rest)) if task == "installed" => installed::run(&project(), rest),
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
+        Some((task, rest)) if task == "forbidden" => forbidden::run(&project(), rest),
         Some((task, rest)) if task == "package" => package::run(&project(), rest),
         Some((task, rest)) if task == "acme" => acme::run(&project(), rest),
         _ => Err(USAGE.to_owned()),

@@ -5,6 +5,7 @@ use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
 use crate::metrics::counters::{LoopCounters, OPERATIONS, OperationCount};
 use crate::pool::{self, Hold, Pool, PoolCounters};
+use crate::refusals::is_cachestat_refused;
 use crate::residency::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +45,7 @@ pub struct Probe {
     /// This process's user may not enter it: every request for a file in it is forbidden.
     pub is_forbidden: bool,
     pagemap: bool,
+    cachestat: bool,
     openat2: bool,
 }
 
@@ -72,9 +74,13 @@ impl fmt::Display for Probe {
                 write!(formatter, "in memory, nothing of it waits for a disk")
             }
             Some(Filesystem::Native) if self.pagemap => write!(formatter, "{LOCAL}"),
-            Some(Filesystem::Native) => write!(
+            Some(Filesystem::Native) if self.cachestat => write!(
                 formatter,
                 "{LOCAL} (asked for by cachestat, and by reads that do not wait)"
+            ),
+            Some(Filesystem::Native) => write!(
+                formatter,
+                "{LOCAL} (asked for by reads that do not wait: cachestat(2) is not permitted here)"
             ),
             Some(Filesystem::Overlay) if self.pagemap => {
                 write!(formatter, "overlay of a container; {LOCAL}")
@@ -236,6 +242,7 @@ impl Disk {
             filesystem,
             is_forbidden: !is_file && access == Err(rustix::io::Errno::ACCESS),
             pagemap: self.windows.pagemap.is_some(),
+            cachestat: !is_cachestat_refused(),
             openat2: self.has_openat2,
         }
     }

@@ -81,6 +81,7 @@ pub mod metrics;
 mod opening;
 pub mod pool;
 mod reading;
+mod refusals;
 mod residency;
 mod sending;
 
@@ -113,6 +114,7 @@ pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
 pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};
+pub use refusals::{Refusal, refusals};
 pub use residency::mappings::MAPPED_MAX;
 pub use residency::window::WINDOW;
 pub use rustix::io::Errno;

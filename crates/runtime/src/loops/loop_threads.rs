@@ -415,9 +415,9 @@ fn set_cpus(cpus: &[usize]) {
     let applied = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
     if let (Err(error), true) = (applied, known > 0) {
         error_log(
-            Level::Alert,
+            Level::Warn,
             format_args!(
-                "sched_setaffinity() failed ({}: {})",
+                "sched_setaffinity() failed ({}: {}): the loop runs on any processor",
                 error as i32,
                 error.desc()
             ),

@@ -34,7 +34,7 @@ pub(super) fn keep_program() {
         reason = "no disk is behind /proc, and no loop runs yet"
     )]
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut left_out = 0;
+    let (mut left_out, mut refused) = (0, None);
     let parts = of_files(&maps);
     let limit = limits::least(&Groups::of(Path::new("/proc"))).bytes;
     let lock = match is_small(&parts, limit) {
@@ -43,16 +43,18 @@ pub(super) fn keep_program() {
     };
     for addresses in parts {
         let len = addresses.len();
-        if lock(addresses).is_err() {
+        if let Err(error) = lock(addresses) {
             left_out += len;
+            refused.get_or_insert(error);
         }
     }
-    if left_out > 0 {
+    if let Some(error) = refused {
         error_log(
             Level::Info,
             format_args!(
-                "{} KiB of the program may be dropped from memory and be read again when they are needed: RLIMIT_MEMLOCK",
-                left_out / 1024
+                "{} KiB of the program may be dropped from memory and be read again when they are needed: mlock() failed ({}; RLIMIT_MEMLOCK?)",
+                left_out / 1024,
+                runtime::listen::bind::errno(&error)
             ),
         );
     }

@@ -502,9 +502,14 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, 
     })
 }
 
-/// Logs how the residency of files is proven below each root of the configuration. Waits for disks: on the helper
+/// Logs what the kernel refuses, and how the residency of files is proven below each root of the configuration. Waits for disks: on the helper
 /// thread.
 fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
+    if disk.is_some() {
+        for refusal in disk::refusals() {
+            error_log(Level::Notice, format_args!("{refusal}"));
+        }
+    }
     for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
         let probe = disk.probe(root);
         let level = if probe.is_forbidden {

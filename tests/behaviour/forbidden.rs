@@ -1,0 +1,83 @@
+//! System calls that a container's seccomp profile forbids: the server starts, says what it does instead, and serves.
+
+use blackbox::{Server, Site, is_nginx};
+
+/// The calls, and what the error log says where they are forbidden (empty: nothing is done differently).
+const CALLS: &[(&str, &str)] = &[
+    ("openat2", "the pool of threads opens every file"),
+    ("cachestat", ""),
+    (
+        "PAGEMAP_SCAN",
+        "(asked for by cachestat, and by reads that do not wait)",
+    ),
+    ("memfd_create", "memfd_create(2) is refused"),
+    ("inotify", "inotify_init1(2) is refused"),
+    ("close_range", ""),
+    ("sched_setaffinity", "sched_setaffinity() failed"),
+    ("mlock", "may be dropped from memory"),
+];
+/// EPERM and ENOSYS: old profiles give the one, old kernels the other.
+const ERRORS: &[&str] = &["1", "38"];
+/// More than a copy in memory has, and more than one window.
+const LARGE: usize = 3 << 20;
+
+fn server(call: &str, error: &str) -> Server {
+    let site = Site::new().run_by(&[env!("CARGO_BIN_EXE_forbidding"), call, error]);
+    site.file("small", "s".repeat(100));
+    site.file("middle", "m".repeat(20_000));
+    site.file("large", "l".repeat(LARGE));
+    let main = "worker_cpu_affinity auto; error_log logs/error.log info;";
+    let http = "server { listen 127.0.0.1:%PORT%; root %DIR%/html; gzip_static on; }";
+    Server::start_on(site, main, http)
+}
+
+#[test]
+fn files_are_served_without_each_of_the_calls_and_the_log_says_how() {
+    if is_nginx() {
+        return;
+    }
+    for (call, said) in CALLS {
+        for error in ERRORS {
+            let server = server(call, error);
+            for _ in 0..3 {
+                for (name, length) in [("small", 100), ("middle", 20_000), ("large", LARGE)] {
+                    let reply = server.get(&format!("/{name}"));
+                    assert_eq!((reply.status, reply.body.len()), (200, length), "{call}");
+                    assert!(reply.body.iter().all(|byte| *byte == name.as_bytes()[0]));
+                }
+            }
+            let log = server.error_log();
+            assert!(log.contains(said), "{call} {error}: no {said:?} in\n{log}");
+        }
+    }
+}
+
+/// A file that is replaced is another one at once, whatever tells of it.
+#[test]
+fn replaced_files_are_seen_without_inotify() {
+    if is_nginx() {
+        return;
+    }
+    let server = server("inotify", "1");
+    assert_eq!(server.get("/small").body.len(), 100);
+    server.site().file("new", "n".repeat(50));
+    let html = server.site().path("html");
+    std::fs::rename(html.join("new"), html.join("small")).expect("the directory is ours");
+    assert_eq!(server.get("/small").body.len(), 50);
+}
+
+/// A server to which nothing is forbidden says nothing of that kind.
+#[test]
+fn without_a_profile_nothing_is_said() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start_with(
+        "worker_cpu_affinity auto; error_log logs/error.log info;",
+        "server { listen 127.0.0.1:%PORT%; root %DIR%/html; }",
+    );
+    let log = server.error_log();
+    for said in ["is refused", "opens every file", "sched_setaffinity"] {
+        assert!(!log.contains(said), "{said}: {log}");
+    }
+}

@@ -1,0 +1,61 @@
+//! Runs a program to which a system call is forbidden, as a seccomp profile of a container may do it:
+//!
+//! `forbidding CALL ERROR PROGRAM ARGUMENTS…`
+//!
+//! CALL is one of [`CALLS`], ERROR the number that the call fails with (1: EPERM, 38: ENOSYS).
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+/// cachestat(2), the same number on every architecture with the common table.
+const CACHESTAT: i64 = 451;
+/// PAGEMAP_SCAN, a request of ioctl(2).
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+
+/// The names, and the calls' numbers.
+const CALLS: &[(&str, &[i64])] = &[
+    ("openat2", &[libc::SYS_openat2]),
+    ("cachestat", &[CACHESTAT]),
+    ("PAGEMAP_SCAN", &[libc::SYS_ioctl]),
+    ("memfd_create", &[libc::SYS_memfd_create]),
+    ("inotify", &[libc::SYS_inotify_init1]),
+    ("close_range", &[libc::SYS_close_range]),
+    ("sched_setaffinity", &[libc::SYS_sched_setaffinity]),
+    ("mlock", &[libc::SYS_mlock, libc::SYS_mlock2]),
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(call), Some(error), Some(program)) =
+        (arguments.next(), arguments.next(), arguments.next())
+    else {
+        return Err("usage: forbidding CALL ERROR PROGRAM ARGUMENTS…".into());
+    };
+    let error: u32 = error.to_string_lossy().parse()?;
+    let known = CALLS.iter().find(|(name, _)| call == *name);
+    let (name, numbers) = known.ok_or("no such call")?;
+    let mut rules = BTreeMap::new();
+    for number in *numbers {
+        let mut only = Vec::new();
+        if *name == "PAGEMAP_SCAN" {
+            let (length, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+            let request = SeccompCondition::new(1, length, equal, PAGEMAP_SCAN)?;
+            only.push(SeccompRule::new(vec![request])?);
+        }
+        rules.insert(*number, only);
+    }
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(error),
+        TargetArch::try_from(std::env::consts::ARCH)?,
+    )?;
+    seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?;
+    Err(Command::new(program).args(arguments).exec().into())
+}

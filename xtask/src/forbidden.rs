@@ -1,0 +1,106 @@
+//! The black-box tests with a server to which a system call is forbidden, as a container's seccomp profile may do it.
+//!
+//! Not here: that the server says what it does instead (`tests/behaviour/forbidden.rs`).
+
+use crate::{flag, option};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// The calls, as `tests/modules/forbidding.rs` names them.
+const CALLS: &[&str] = &[
+    "openat2",
+    "cachestat",
+    "PAGEMAP_SCAN",
+    "memfd_create",
+    "inotify",
+    "close_range",
+    "sched_setaffinity",
+    "mlock",
+];
+
+/// Runs them once for each call.
+pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
+    let mut arguments = arguments.to_vec();
+    let binary = option(&mut arguments, "--binary")?;
+    let calls = option(&mut arguments, "--calls")?;
+    let error = if flag(&mut arguments, "--missing") {
+        38
+    } else {
+        1
+    };
+    let calls: Vec<&str> = match &calls {
+        Some(calls) => calls.split(',').collect(),
+        None => CALLS.to_vec(),
+    };
+    if let Some(unknown) = calls.iter().find(|call| !CALLS.contains(call)) {
+        return Err(format!("unknown call {unknown}: {}", CALLS.join(", ")));
+    }
+    let program = match binary {
+        Some(binary) => binary,
+        None => {
+            cargo(project, &["build", "--workspace", "--bin", "freewheel"])?;
+            project.join("target/debug/freewheel").display().to_string()
+        }
+    };
+    cargo(project, &["build", "--workspace", "--bin", "forbidding"])?;
+    let forbidding = project
+        .join("target/debug/forbidding")
+        .display()
+        .to_string();
+    let mut failed = Vec::new();
+    for call in calls {
+        let start = Instant::now();
+        let script =
+            script(&forbidding, call, error, &program).map_err(|error| error.to_string())?;
+        let mut test = Command::new(env!("CARGO"));
+        test.args(["test", "--package", "blackbox", "--test", "behaviour", "--"])
+            .args(["--skip", "forbidden::"])
+            .args(&arguments)
+            .env("FREEWHEEL_TEST_BINARY", &*script)
+            .current_dir(project);
+        let status = test.status().map_err(|error| format!("cargo: {error}"))?;
+        let word = if status.success() { "passed" } else { "FAILED" };
+        println!("without {call}: {word} in {} s", start.elapsed().as_secs());
+        if !status.success() {
+            failed.push(call);
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("failed without {}", failed.join(", "))),
+    }
+}
+
+fn cargo(project: &Path, words: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(words).current_dir(project);
+    let status = command
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cargo {} failed", words.join(" "))),
+    }
+}
+
+/// A program by one name that is the server without the call.
+fn script(
+    forbidding: &str,
+    call: &str,
+    error: u32,
+    program: &str,
+) -> std::io::Result<tempfile::TempPath> {
+    let mut file = tempfile::Builder::new()
+        .prefix("freewheel-without.")
+        .tempfile()?;
+    writeln!(
+        file,
+        "#!/bin/sh\nexec {forbidding} {call} {error} {program} \"$@\""
+    )?;
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    file.as_file().set_permissions(permissions)?;
+    Ok(file.into_temp_path())
+}
