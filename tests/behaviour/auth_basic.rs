@@ -208,7 +208,7 @@ fn a_password_that_is_being_checked_keeps_nobody_else() {
     if is_nginx() {
         return;
     }
-    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
     let server = Server::start_on(
         site,
         "worker_processes 1;",

@@ -444,7 +444,7 @@ fn a_large_body_never_keeps_its_loop() {
     if is_nginx() {
         return;
     }
-    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
     let server = Server::start_on(
         site,
         "worker_processes 1;",

@@ -1,7 +1,8 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
 use blackbox::{Answer, Connection, Origin, Server};
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use wire::http2::hpack::encode;
 use wire::http2::{Session, SessionConfig};
 
@@ -370,4 +371,54 @@ fn a_server_that_speaks_no_http_2_is_not_reached_by_it() {
     let mut client = server.connect_http2();
     let stream = client.get("/");
     assert_eq!(client.reply(stream).status, 421);
+}
+
+/// The port of a server that sends the pieces of a body back as they come.
+fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it listens").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || send_back(&mut stream));
+        }
+    });
+    port
+}
+
+/// `None`: the connection is over, or what came is no request with a length.
+fn send_back(stream: &mut TcpStream) -> Option<()> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    let length = head.split_once("content-length: ")?.1.lines().next()?;
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(answer.as_bytes()).ok()?;
+    let mut body = stream.try_clone().ok()?.take(length.parse().ok()?);
+    std::io::copy(&mut body, stream).ok().map(drop)
+}
+
+#[test]
+fn a_client_that_gives_no_room_before_its_body_is_sent_gets_all_of_its_echo() {
+    let port = echo();
+    for lines in ["", "proxy_request_buffering off;"] {
+        let server = Server::start(&format!(
+            "server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0;
+                location / {{ proxy_http_version 1.1; {lines} proxy_pass http://127.0.0.1:{port}; }} }}"
+        ));
+        let mut client = server.connect_http2();
+        client.consumes = false;
+        let body = bytes(4 << 20);
+        let length = body.len().to_string();
+        let stream = client.begin("POST", "/", &[("content-length", &length)], false);
+        client.body(stream, &body, true);
+        client.consumes = true;
+        client.catch_up(stream);
+        let reply = client.reply(stream);
+        let outcome = (reply.status, reply.body.len(), reply.reset);
+        assert_eq!(outcome, (200, body.len(), None), "{lines}");
+        assert!(reply.body == body);
+    }
 }

@@ -44,6 +44,7 @@ mod locations;
 mod logs;
 mod map;
 mod memory;
+mod ocsp;
 mod panics;
 mod passing_on;
 mod process;

@@ -249,6 +249,34 @@ fn an_upgraded_connection_is_a_tunnel() {
 }
 
 #[test]
+fn a_101_that_was_not_asked_for_is_passed_on_and_ends_the_connection() {
+    let origin = Origin::start(|_| {
+        Answer::raw(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nforeign",
+        )
+    });
+    let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
+    for _ in 0..2 {
+        let mut client = server.connect();
+        // What is behind the request is not taken for the next one.
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n");
+        let reply = client.reply();
+        assert_eq!(reply.status, 101);
+        assert_eq!(reply.header("connection"), Some("upgrade"));
+        assert_eq!(reply.header("content-length"), None);
+        assert_eq!(client.rest(), b"");
+    }
+    let asked = origin.take();
+    let connections: Vec<_> = asked.iter().map(|one| one.connection).collect();
+    assert_eq!(connections, [0, 1]);
+    if is_nginx() {
+        return;
+    }
+    let mut old = server.connect();
+    assert_eq!(old.send("GET / HTTP/1.0\r\n\r\n").reply().status, 502);
+}
+
+#[test]
 fn early_hints_are_passed_on_where_wanted() {
     let origin = Origin::start(|_| {
         Answer::raw(

@@ -526,3 +526,24 @@ fn metrics_tell_versions_suites_and_the_ends_of_certificates() {
         Some(0.0)
     );
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it runs on no loop")]
+fn handshakes_go_on_while_disks_hang() {
+    if is_nginx() {
+        return;
+    }
+    let (site, ..) = site();
+    let site = site.with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let http = format!("server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 a; }}");
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    // From here on the pool is there.
+    TlsClient::new(None).get(port, "a.example", "/").unwrap();
+    let held = server.site().path("hold");
+    std::fs::write(&held, "").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let seen = TlsClient::new(None).get(port, "a.example", "/").unwrap();
+    assert_eq!(seen.reply.text(), "a");
+    std::fs::remove_file(held).unwrap();
+}

@@ -25,6 +25,7 @@ mod exposition;
 pub mod gateway;
 mod http2;
 pub mod http2_origin;
+pub mod ocsp;
 mod origin;
 mod port;
 mod reply;

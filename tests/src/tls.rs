@@ -8,12 +8,15 @@ use crate::reply::{Reply, split_reply};
 use crate::site::Site;
 use any_certificate::Any;
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned,
+};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A self-signed certificate and its key, as PEM.
 pub struct Certificate {
@@ -61,7 +64,47 @@ impl Certificate {
 }
 
 /// A client; its sessions are kept from connection to connection.
-pub struct TlsClient(Arc<ClientConfig>);
+pub struct TlsClient(Arc<ClientConfig>, Arc<Noting>);
+
+/// Takes every certificate, and keeps the OCSP response that came with the last one.
+#[derive(Debug, Default)]
+struct Noting(Mutex<Vec<u8>>);
+
+impl ServerCertVerifier for Noting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        stapled: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        *self.0.lock().expect("no test panics in it") = stapled.to_vec();
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Any.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Any.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Any.supported_verify_schemes()
+    }
+}
 
 /// What a client has seen of a server.
 #[derive(Debug)]
@@ -70,6 +113,8 @@ pub struct Seen {
     pub reply: Reply,
     /// The certificate that the server showed.
     pub certificate: Vec<u8>,
+    /// The OCSP response that came with it in the last full handshake of the client; empty: none.
+    pub stapled: Vec<u8>,
 }
 
 impl TlsClient {
@@ -79,11 +124,12 @@ impl TlsClient {
     /// The certificate is none.
     pub fn new(own: Option<&Certificate>) -> TlsClient {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let noting = Arc::<Noting>::default();
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the versions are there")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Any));
+            .with_custom_certificate_verifier(Arc::clone(&noting) as Arc<_>);
         let config = match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
@@ -94,7 +140,7 @@ impl TlsClient {
                     .expect("they belong together")
             }
         };
-        TlsClient(Arc::new(config))
+        TlsClient(Arc::new(config), noting)
     }
 
     /// A client that offers this protocol above TLS alone.
@@ -131,6 +177,7 @@ impl TlsClient {
         Ok(Seen {
             reply,
             certificate: shown.map(|der| der.to_vec()).unwrap_or_default(),
+            stapled: self.1.0.lock().expect("no test panics in it").clone(),
         })
     }
 

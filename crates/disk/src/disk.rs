@@ -4,7 +4,7 @@ use crate::files::mount::{self, Filesystem, Mounts};
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
 use crate::metrics::counters::{LoopCounters, OPERATIONS, OperationCount};
-use crate::pool::{self, Hold, Pool, PoolCounters};
+use crate::pool::{self, Hold, Pool, PoolCounters, PoolKind};
 use crate::refusals::is_cachestat_refused;
 use crate::residency::window::Windows;
 use parking_lot::Mutex;
@@ -247,12 +247,16 @@ impl Disk {
         }
     }
 
-    /// Freezes all pools, those defined meanwhile included, as long as this file exists (stall tests of the whole
-    /// program). Starts a thread that looks every 10 ms; for a debug switch, never for production.
+    /// Freezes all pools of a kind, those defined meanwhile included, as long as this file exists (stall tests of the
+    /// whole program). Starts a thread that looks every 10 ms; for a debug switch, never for production.
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn hold_while_exists(self: &Arc<Self>, path: PathBuf) -> std::io::Result<()> {
+    pub fn hold_while_exists(
+        self: &Arc<Self>,
+        path: PathBuf,
+        kind: PoolKind,
+    ) -> std::io::Result<()> {
         let disk = Arc::downgrade(self);
         let watch = move || {
             let mut held = Vec::new();
@@ -261,8 +265,8 @@ impl Disk {
                 let is_wanted = path.exists();
                 if !is_wanted {
                     held.clear();
-                } else if held.len() != disk.pools.lock().len() {
-                    held = disk.hold_pools();
+                } else if held.len() != disk.pools_of(kind).len() {
+                    held = disk.hold_pools(kind);
                 }
                 drop(disk);
                 #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
@@ -344,10 +348,16 @@ impl Disk {
         self.pools.lock().iter().map(Pool::counters).collect()
     }
 
-    /// Freezes all pools until the result is dropped (stall tests).
+    /// Freezes all pools of a kind until the result is dropped (stall tests).
     #[must_use = "the pools thaw when this is dropped"]
-    pub fn hold_pools(&self) -> Vec<Hold> {
-        self.pools.lock().iter().map(Pool::hold).collect()
+    pub fn hold_pools(&self, kind: PoolKind) -> Vec<Hold> {
+        self.pools_of(kind).iter().map(Pool::hold).collect()
+    }
+
+    fn pools_of(&self, kind: PoolKind) -> Vec<Pool> {
+        let pools = self.pools.lock();
+        let pools = pools.iter().filter(|pool| pool.kind() == kind);
+        pools.cloned().collect()
     }
 }
 

@@ -110,7 +110,7 @@ pub use metrics::counters::{
 };
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
-pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters};
+pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters, PoolKind};
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
 pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};

@@ -29,6 +29,7 @@ use httpcore::status_zone;
 use modules::limits;
 use upstream::KeepalivePool;
 use upstream::Upstreams;
+use upstream::ocsp::Staples;
 
 /// A configuration, for the loops and for what stands beside them.
 #[derive(Debug, Clone)]
@@ -79,6 +80,7 @@ impl HttpServer {
         let upstreams = settings.made::<Upstreams>();
         upstreams.watch();
         upstreams.limits();
+        settings.made::<Staples>().watch();
         self.threads.apply(&plan.loops)?;
         memory::of(&self.ledger).configure(plan.memory_budget, plan.loops.loops);
         monitoring::configure(&self.ledger, settings, plan.loops.number, plan.begun_ns);

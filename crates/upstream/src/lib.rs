@@ -3,6 +3,7 @@
 //! * [`Upstreams`]: all upstreams of a configuration, made of `upstream` blocks ([`block`]) and of the hosts of
 //!   `proxy_pass`. `resolved_peers`, `re_resolve`: servers whose names are resolved periodically, by the [`resolver`].
 //! * [`Choice`]: the choice of the peer for a request (`balancing`); [`sticky`]: the sessions that are bound to one.
+//! * [`ocsp`]: responders that tell the status of certificates; nothing is passed on to them.
 //! * [`connect`], [`peer_tls`], [`KeepalivePool`]: connections. [`next_upstream`], [`attempts`]: one peer after another.
 //!
 //! Not here: requests, and what is sent of them. How to use it: [`Upstreams::link`] while the configuration is built, or
@@ -23,6 +24,7 @@ mod keepalive;
 mod keepalive_pool;
 pub mod metrics;
 pub mod next_upstream;
+pub mod ocsp;
 pub mod peer_tls;
 mod re_resolve;
 mod resolved_peers;

@@ -21,6 +21,14 @@ use super::keepalive::{ConnectionKey, KeepaliveLimits};
 /// Maximum time that a request waits for a connection that another one opens, before it opens one itself.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Maximum number of connections of HTTP/2 that a loop keeps to one upstream. Requests that find all of them full open
+/// one of their own, which ends with them.
+const OPEN_MAX: usize = 1024;
+/// Maximum number of connections to one upstream that requests wait for at a time. Beyond, each request opens its own.
+const STARTING_MAX: usize = 256;
+/// Maximum number of requests that wait for one connection. Beyond, a request opens one itself.
+const WAITING_MAX: usize = 4096;
+
 /// What a request does that found no connection with room.
 #[derive(Debug)]
 pub enum Turn {
@@ -108,7 +116,11 @@ impl SharedPool {
             shared.starting.retain(|(_, start)| !start.is_over.get());
             let mut starting = shared.starting.iter();
             match starting.find(|(like, _)| limits.allow(like, wanted)) {
+                Some((_, start)) if start.waiting.borrow().len() >= WAITING_MAX => {
+                    return Turn::Alone;
+                }
                 Some((_, start)) => Rc::clone(start),
+                None if shared.starting.len() >= STARTING_MAX => return Turn::Alone,
                 None => {
                     let start = Rc::new(Start::default());
                     shared.starting.push((wanted.clone(), Rc::clone(&start)));
@@ -116,12 +128,21 @@ impl SharedPool {
                 }
             }
         };
-        let over = poll_fn(|cx| match start.is_over.get() {
-            true => Poll::Ready(()),
-            false => {
-                start.waiting.borrow_mut().push(cx.waker().clone());
-                Poll::Pending
+        let mut place = None;
+        let over = poll_fn(|cx| {
+            if start.is_over.get() {
+                return Poll::Ready(());
             }
+            let mut waiting = start.waiting.borrow_mut();
+            // None leaves the list before it is over: each waiting request has one place.
+            match place {
+                Some(at) => waiting[at] = cx.waker().clone(),
+                None => {
+                    place = Some(waiting.len());
+                    waiting.push(cx.waker().clone());
+                }
+            }
+            Poll::Pending
         });
         match loop_.wire.wheel.timeout(WAIT_MAX, over).await {
             Ok(()) => Turn::Again,
@@ -139,7 +160,9 @@ impl SharedPool {
         let mut all = self.all.borrow_mut();
         let connection = Rc::clone(connection);
         let open = &mut all.entry(upstream.id()).or_default().open;
-        open.push(Entry { connection, like });
+        if open.len() < OPEN_MAX {
+            open.push(Entry { connection, like });
+        }
     }
 
     /// Applies the limits of another configuration: connections to upstreams that it lacks end with their requests.

@@ -63,6 +63,15 @@ pub struct Overflow {
 #[derive(Clone)]
 pub struct Pool(Arc<PoolHandle>);
 
+/// What the jobs of a pool need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// A disk, which may hang.
+    Disk,
+    /// Processor time only ([`Pool::give_way`]).
+    Cpu,
+}
+
 /// Closes the queue when the last [`Pool`] goes (workers and jobs hold only [`PoolShared`]).
 struct PoolHandle(Arc<PoolShared>);
 
@@ -167,6 +176,14 @@ impl Pool {
     /// wait.
     pub fn give_way(&self) {
         self.shared().gives_way.store(true, Relaxed);
+    }
+
+    /// What its jobs need.
+    pub(crate) fn kind(&self) -> PoolKind {
+        match self.shared().gives_way.load(Relaxed) {
+            true => PoolKind::Cpu,
+            false => PoolKind::Disk,
+        }
     }
 
     /// Hands a job to the pool. The returned future gives its result; dropping it abandons the job.

@@ -261,7 +261,12 @@ fn with_all_pool_threads_frozen_answers_come_from_memory() {
         let paths: Vec<_> = (0..20).map(|n| dir.path().join(n.to_string())).collect();
         paths.iter().for_each(|path| put(path, b"hello"));
         warm(&local, &paths[0], &pool).await;
-        let hold = local.disk().hold_pools();
+        let busy = local.disk().define_pool("busy", 1, 10);
+        busy.give_way();
+        let hold = local.disk().hold_pools(PoolKind::Disk);
+        let deadline = std::time::Duration::from_secs(5);
+        let worked = tokio::time::timeout(deadline, busy.run(Lane::Read, || 2)).await;
+        assert_eq!(worked.expect("it reads no disk"), Ok(2));
         for path in &paths {
             let deadline = std::time::Duration::from_secs(5);
             let answer = tokio::time::timeout(deadline, get(&local, path, &pool)).await;

@@ -137,7 +137,7 @@ fn a_warm_file_is_sent_while_all_pool_threads_are_frozen() {
             let file = open(&local, &path, &access).await;
             file.no_cachestat.set(no_cachestat);
             sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
-            let hold = local.disk().hold_pools();
+            let hold = local.disk().hold_pools(PoolKind::Disk);
             let again = sent(&local, &file, 0..LEN as u64, &access);
             let (got, _) = tokio::time::timeout(Duration::from_secs(5), again)
                 .await
@@ -163,7 +163,7 @@ fn an_evicted_window_is_absent_to_every_proof_and_frozen_pools_delay_it() {
             evict(&path);
             // A look of before the eviction is trusted for HOLDS_NS and a tick of the clock.
             tokio::time::sleep(Duration::from_nanos(3 * HOLDS_NS)).await;
-            let hold = local.disk().hold_pools();
+            let hold = local.disk().hold_pools(PoolKind::Disk);
             let cold = sent(&local, &file, 0..LEN as u64, &access);
             tokio::pin!(cold);
             assert!(

@@ -94,7 +94,7 @@ fn as_nobody() {
         }
         if disk.windows.pagemap.is_some() {
             assert!(disk.mapped() >= LEN);
-            let hold = disk.hold_pools();
+            let hold = disk.hold_pools(PoolKind::Disk);
             let again = tokio::time::timeout(Duration::from_secs(5), send()).await;
             assert_eq!(again.expect("it waited for the pool").len(), LEN);
             assert_eq!(open(&path).await.meta().len, LEN as u64);

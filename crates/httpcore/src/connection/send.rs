@@ -20,7 +20,7 @@ use wire::turn;
 use crate::Response;
 use crate::connection::absolute_redirect;
 use crate::request::Request;
-use crate::request_body::{self, Leaving};
+use crate::request_body::{self, Apart, Leaving};
 use crate::transport::{Extent, Head, Piece, Unsent};
 
 use super::finish::After;
@@ -224,7 +224,8 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
         frame_max: settings.sending.http2_chunk_size.bytes(),
     };
     let has_explicit_end = request.transport.frame(response, &extent);
-    if request.client.loop_.is_leaving() {
+    // What a client makes of a 101 that it did not ask for is not known: nothing follows it.
+    if request.client.loop_.is_leaving() || status == 101 {
         request.transport.close_after_response();
     }
     let size = |size: &Option<SizeTemplate>| size.as_ref().map_or(0, |size| size.bytes(request));
@@ -340,14 +341,16 @@ async fn send_stream(
                 has_head: true,
                 has_end: ends_with_this(delivery, stream),
             };
-            ahead(stream, send_piece(request, delivery, &bytes, place)).await?;
+            let body = beside(request, stream);
+            ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
             if place.has_end {
                 return Ok(Part::End);
             }
             next_piece(request, delivery, stream).await?
         }
         Some(chunk) => {
-            ahead(stream, send_head(request, delivery, &[])).await?;
+            let body = beside(request, stream);
+            ahead(stream, body, send_head(request, delivery, &[])).await?;
             chunk
         }
         None if delivery.delays_head => match next_piece(request, delivery, stream).await? {
@@ -358,7 +361,8 @@ async fn send_stream(
             }
         },
         None => {
-            ahead(stream, send_head(request, delivery, &[])).await?;
+            let body = beside(request, stream);
+            ahead(stream, body, send_head(request, delivery, &[])).await?;
             next_piece(request, delivery, stream).await?
         }
     };
@@ -369,12 +373,16 @@ async fn send_stream(
                     has_head: false,
                     has_end: ends_with_this(delivery, stream),
                 };
-                ahead(stream, send_piece(request, delivery, &bytes, place)).await?;
+                let body = beside(request, stream);
+                ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
                 if place.has_end {
                     return Ok(Part::End);
                 }
             }
-            chunk => ahead(stream, Box::pin(send_chunk(request, chunk, delivery))).await?,
+            chunk => {
+                let body = beside(request, stream);
+                ahead(stream, body, Box::pin(send_chunk(request, chunk, delivery))).await?;
+            }
         }
         // Not between the read of a piece and its write.
         turn::go_on().await;
@@ -383,18 +391,35 @@ async fn send_stream(
     Ok(Part::Pieces)
 }
 
-/// Sends data. While the client does not take it, the following body may be fetched.
+/// The rest of a request's body, where the response's server is to get it meanwhile.
+fn beside(request: &Request, stream: &Body<Rc<OpenFile>>) -> Option<Apart> {
+    match stream {
+        Body::Stream(source) if source.takes_request() => request_body::apart(request),
+        _ => None,
+    }
+}
+
+/// Sends data. While the client does not take it, the following body may be fetched, and that of the request goes on: a
+/// client may send all of it before it takes anything.
 async fn ahead(
     stream: &mut Body<Rc<OpenFile>>,
+    mut body: Option<Apart>,
     send: impl Future<Output = Result<(), Stop>>,
 ) -> Result<(), Stop> {
     let mut send = pin!(send);
     poll_fn(|cx| {
         let sent = send.as_mut().poll(cx);
-        if sent.is_pending() {
-            stream.poll_ahead(cx);
+        if sent.is_ready() {
+            return sent;
         }
-        sent
+        // A body that breaks off is told of when the next piece is waited for.
+        if let Some(moving) = &mut body
+            && moving.as_mut().poll(cx).is_ready()
+        {
+            body = None;
+        }
+        stream.poll_ahead(cx);
+        Poll::Pending
     })
     .await
 }

@@ -4,6 +4,7 @@
 //! a handshake itself (crate `tls`), what a server offers ([`crate::tls`]). Invariants: a handshake has
 //! `client_header_timeout`, however it is cut into pieces; what an unfinished one holds is bounded by the crate `tls`.
 
+mod client_status;
 mod counters;
 mod named;
 
@@ -21,6 +22,8 @@ use runtime::{Waiting, cpu_pool};
 use tls::certificates::Certificates;
 use tls::handshake::{Accepted, Complete, Handshake, NeedsInput};
 use tls::hello::FirstByte;
+use tls::keys::CertificateDer;
+use tls::ocsp::AsksStatus;
 use tls::verify::{Purpose, Trust, Verdict};
 use tls::{Failure, configure};
 use wire::{TlsLayer, loop_clock};
@@ -165,7 +168,15 @@ impl Fault {
 struct Worked {
     handshake: Result<Handshake, Failure>,
     outgoing: Vec<u8>,
+    judgement: Judgement,
+}
+
+/// What a client's certificate is worth.
+#[derive(Default)]
+struct Judgement {
     verdict: Verdict,
+    /// Its chain, where it is accepted and the status of its certificates is asked for.
+    chain: Vec<CertificateDer<'static>>,
 }
 
 /// Takes a step that needs no key exchange and no signature, on the loop.
@@ -174,7 +185,7 @@ fn worked_here(waiting: NeedsInput) -> Worked {
     Worked {
         handshake: waiting.step(&mut outgoing),
         outgoing,
-        verdict: Verdict::None,
+        judgement: Judgement::default(),
     }
 }
 
@@ -184,6 +195,8 @@ struct Offer {
     handshakes: Option<Arc<configure::Server>>,
     /// The certificates that are read now.
     named: Option<Arc<NamedCertificates>>,
+    /// What tells the status of its certificate.
+    statuses: Option<Arc<dyn AsksStatus>>,
     /// Whether that is `ssl_reject_handshake`.
     rejects: bool,
 }
@@ -230,7 +243,16 @@ impl Endpoint<'_> {
                 return Err(self.refuse(accepted, false).await);
             }
         }
-        let (complete, verdict) = self.negotiate(accepted, handshakes, certificates).await?;
+        let statuses = offer.statuses.filter(|_| handshakes.trust().is_some());
+        let wants_chain = statuses.is_some();
+        let negotiated = self.negotiate(accepted, handshakes, certificates, wants_chain);
+        let (complete, judgement) = negotiated.await?;
+        let mut verdict = judgement.verdict;
+        if let Some(statuses) = statuses {
+            // Boxed: few servers ask.
+            let asked = Box::pin(self.ask_status(&statuses, &judgement.chain)).await?;
+            verdict = asked.map_or(verdict, Verdict::Failed);
+        }
         Ok(self.finish(*complete, verdict, server))
     }
 
@@ -252,10 +274,10 @@ impl Endpoint<'_> {
     }
 
     /// Sends what a step has made; a failed step's alert is sent as far as the socket takes it.
-    async fn send_of(&mut self, worked: Worked) -> Result<(Handshake, Verdict), Fault> {
+    async fn send_of(&mut self, worked: Worked) -> Result<(Handshake, Judgement), Fault> {
         let sent = self.send(&worked.outgoing).await;
         let handshake = worked.handshake.map_err(Fault::Handshake)?;
-        sent.map(|()| (handshake, worked.verdict))
+        sent.map(|()| (handshake, worked.judgement))
     }
 
     /// Reads the ClientHello, which takes microseconds.
@@ -289,6 +311,7 @@ impl Endpoint<'_> {
         let offer = Offer {
             handshakes: handshakes.filter(|_| !rejects),
             named: tls.and_then(|tls| tls.named.clone()),
+            statuses: tls.and_then(|tls| tls.statuses.clone()),
             rejects,
         };
         (server, offer)
@@ -325,14 +348,16 @@ impl Endpoint<'_> {
         accepted: Accepted,
         handshakes: Arc<configure::Server>,
         certificates: Option<Arc<Certificates>>,
-    ) -> Result<(Box<Complete>, Verdict), Fault> {
+        wants_chain: bool,
+    ) -> Result<(Box<Complete>, Judgement), Fault> {
         let trust = handshakes.trust().cloned();
+        let trust = trust.map(|trust| (trust, wants_chain));
         let choose =
             move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, certificates, outgoing);
         let mut worked = self.work(trust.clone(), choose).await?;
         loop {
             let mut waiting = match self.send_of(worked).await? {
-                (Handshake::Complete(complete), verdict) => return Ok((complete, verdict)),
+                (Handshake::Complete(complete), judgement) => return Ok((complete, judgement)),
                 (Handshake::NeedsInput(waiting), _) => waiting,
                 (Handshake::Accepted(_), _) => return Err(wire::Error::Closed.into()),
             };
@@ -350,7 +375,7 @@ impl Endpoint<'_> {
     /// Runs a step in the pool, and judges the client's certificate behind the last one.
     async fn work(
         &self,
-        trust: Option<Arc<Trust>>,
+        trust: Option<(Arc<Trust>, bool)>,
         step: impl FnOnce(&mut Vec<u8>) -> Result<Handshake, Failure> + Send + 'static,
     ) -> Result<Worked, Fault> {
         let loop_ = &self.client.loop_;
@@ -360,7 +385,7 @@ impl Endpoint<'_> {
             let mut outgoing = Vec::new();
             let handshake = step(&mut outgoing);
             Worked {
-                verdict: judge(&handshake, trust.as_deref()),
+                judgement: judge(&handshake, trust.as_ref()),
                 handshake,
                 outgoing,
             }
@@ -395,12 +420,18 @@ impl Endpoint<'_> {
 
 /// What the client's certificate is worth: judged anew for each connection, since old sessions bring back certificates
 /// that were not accepted.
-fn judge(handshake: &Result<Handshake, Failure>, trust: Option<&Trust>) -> Verdict {
-    let (Ok(Handshake::Complete(complete)), Some(trust)) = (handshake, trust) else {
-        return Verdict::None;
+fn judge(handshake: &Result<Handshake, Failure>, trust: Option<&(Arc<Trust>, bool)>) -> Judgement {
+    let (Ok(Handshake::Complete(complete)), Some((trust, wants_chain))) = (handshake, trust) else {
+        return Judgement::default();
     };
     let now = Moment::now().second();
-    trust.verdict(&complete.facts.certificates, Purpose::Client, now)
+    let shown = &complete.facts.certificates;
+    let verdict = trust.verdict(shown, Purpose::Client, now);
+    let chain = match *wants_chain && verdict == Verdict::Success {
+        true => trust.chain(shown, now),
+        false => Vec::new(),
+    };
+    Judgement { verdict, chain }
 }
 
 /// Counts a handshake that is worked on, until it is dropped.

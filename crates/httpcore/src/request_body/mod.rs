@@ -8,7 +8,7 @@ mod buffered;
 mod streaming;
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -160,6 +160,19 @@ pub async fn alongside<F: Future>(
     })
     .await
 }
+
+/// Moves a streamed body while the request's response is sent, until it has ended. `None`: it moves only while
+/// [`alongside`] runs, or is not streamed.
+pub(crate) fn apart(request: &Request) -> Option<Apart> {
+    let Some(RequestBody::Passing(pipe)) = request.body.body() else {
+        return None;
+    };
+    let body = request.transport.body_apart()?;
+    Some(Box::pin(streaming::feed_apart(body, Rc::clone(pipe))))
+}
+
+/// A body that moves apart from its request.
+pub(crate) type Apart = Pin<Box<dyn Future<Output = Result<(), wire::Error>>>>;
 
 async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if let Some(RequestBody::Passing(pipe)) = request.body.body().cloned()

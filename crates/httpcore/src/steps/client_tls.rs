@@ -41,10 +41,11 @@ fn judge(request: &Request, client: &ClientTls, server: &ServerTls) -> Option<u1
         Verdict::Failed(reason)
             if server.verify != VerifyClient::OptionalNoCa || !reason.is_optional() =>
         {
-            let sentence = format!(
-                "client SSL certificate verify error: ({}:{reason})",
-                reason.number()
-            );
+            let what = "client SSL certificate verify error:";
+            let sentence = match reason.is_status() {
+                true => format!("{what} {reason}"),
+                false => format!("{what} ({}:{reason})", reason.number()),
+            };
             tell(request, &sentence);
             Some(495)
         }

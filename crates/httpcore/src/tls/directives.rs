@@ -91,20 +91,25 @@ directives! {
         ssl_session_timeout: Sec = "5m", [HTTP | SERVER] 1;
         /// Sets a file of PEM with revocations of clients' certificates.
         ssl_crl: Option<Placed<PathText>> = none, [HTTP | SERVER] 1, syntax "file";
-        /// Asks responders whether clients' certificates are revoked. Not built yet: only `off` is taken.
+        /// Asks OCSP responders whether clients' certificates are revoked: `leaf` about a client's own, `on` about those
+        /// between it and a trusted one, too. The handshake's connection waits for the answer, within
+        /// `client_header_timeout`; a certificate whose status is not told is not accepted (`$ssl_client_verify`).
         ssl_ocsp: Placed<Ocsp> = "off", [HTTP | SERVER] 1;
-        /// Sets the responder that `ssl_ocsp` asks.
+        /// Sets the responder that `ssl_ocsp` asks, in place of the one that a certificate names. Names of responders in
+        /// certificates are looked up by `resolver`.
         ssl_ocsp_responder: Option<Placed<Bytes>> = none, [HTTP | SERVER] 1, syntax "url";
-        /// Keeps what responders say of clients' certificates.
+        /// Keeps what responders say of clients' certificates, for all servers that name the zone. It outlives reloads.
         ssl_ocsp_cache: OrOff<OcspCache> = "off", [HTTP | SERVER] 1;
-        /// Sends an OCSP response with certificates: that of `ssl_stapling_file`. Responses are not fetched yet: without the file
-        /// a warning says so, and clients get none.
+        /// Sends an OCSP response with certificates: that of `ssl_stapling_file`, else one that is fetched from the
+        /// certificate's responder beforehand and again before it ends. No handshake waits for it.
         ssl_stapling: Placed<Flag> = "off", [HTTP | SERVER] FLAG;
         /// Sets a file with the OCSP response to send, in the DER format. It is sent as it is.
         ssl_stapling_file: Option<Placed<PathText>> = none, [HTTP | SERVER] 1, syntax "file";
-        /// Sets the responder that responses are fetched from, which is not built yet.
+        /// Sets the responder that responses are fetched from, in place of the one that the certificate names.
         ssl_stapling_responder: Option<Placed<Bytes>> = none, [HTTP | SERVER] 1, syntax "url";
-        /// Verifies responses that are fetched, which is not built yet.
+        /// Staples responses that are fetched only if the server's certificate leads to a trusted one
+        /// (`ssl_trusted_certificate`), or if its issuer has signed them itself and is sent with it. Signatures are
+        /// checked without it, too.
         ssl_stapling_verify: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes requests that come before the handshake is over (TLS 1.3). Such a request cannot be played again here, as each
         /// session is taken up once; `$ssl_early_data` marks it.

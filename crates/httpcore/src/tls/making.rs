@@ -4,6 +4,8 @@
 //! bytes of files come from (a function is given), the addresses ([`crate::settings`]). Invariants: a value that cannot be
 //! obeyed is an error in nginx's words; what is asked for beside others and cannot be offered is one warning.
 
+mod kept;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,8 +15,8 @@ use hashbrown::{HashMap, HashSet};
 use logs::wall_clock::Moment;
 use tls::certificates::{CERTIFICATES_MAX, Certificates, Pair};
 use tls::configure::{ClientVerification, Server, ServerOptions};
-use tls::keys::{self, Password, ReadFile};
-use tls::sessions::{self, Context, Sessions, Tickets};
+use tls::keys::{self, CertificateDer, Password, ReadFile};
+use tls::sessions::{self, Context};
 use tls::suites::Protocols;
 use tls::suites::conf_command::Commands;
 use tls::traffic::Sizes;
@@ -27,11 +29,8 @@ use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::{full_name, shown_name};
 use super::named_certificates::{CertificateLine, NamedCertificates};
 use super::server_tls::{ServerTls, WatchedPair};
-use super::values::{OwnCache, SharedZone};
-use super::zones;
+use kept::ZoneUse;
 
-/// Bytes that a session of `builtin:number` is counted with.
-const SESSION_BYTES: u64 = 1024;
 /// What sessions are made in: those of another protocol's servers are not taken up.
 const PROTOCOL: &str = "HTTP";
 
@@ -50,8 +49,8 @@ pub struct Making<'a> {
     file: ReadFile<'a>,
     /// What was read already, by the names of certificate, key and passwords.
     pairs: HashMap<(String, String, Option<String>), Pair>,
-    /// Sizes of zones, by their names.
-    zones: HashMap<Bytes, u64>,
+    /// Sizes and uses of zones, by their names.
+    zones: HashMap<Bytes, (u64, ZoneUse)>,
     /// Warnings that were given: what servers inherit is told once.
     told: HashSet<String>,
 }
@@ -92,6 +91,7 @@ impl<'a> Making<'a> {
             named: None,
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,
+            statuses: None,
             watched: Vec::new(),
             acme,
         };
@@ -132,7 +132,7 @@ impl<'a> Making<'a> {
             Some(_) => Some(Vec::new()),
         };
         let judging = self.judging(settings, scope)?;
-        refuse_ocsp(settings)?;
+        check_ocsp(settings)?;
         let checked = self.check_parameters(settings);
         let checked = sound(checked, scope);
         let (sessions, zone) = self.sessions(settings)?;
@@ -140,7 +140,7 @@ impl<'a> Making<'a> {
         let has_tickets = has_tickets.unwrap_or(settings.ssl_session_tickets);
         let tickets = self.tickets(settings, zone.as_ref());
         let tickets = sound(tickets, scope).map(|made| has_tickets.then_some(made));
-        let response = sound(self.response(settings, scope)?, scope);
+        let response = sound(self.response(settings)?, scope);
         let (Some(pairs), Some(judging), Some(()), Some(tickets), Some(response)) =
             (pairs, judging, checked, tickets, response)
         else {
@@ -425,11 +425,7 @@ impl<'a> Making<'a> {
     }
 
     /// The OCSP response that is sent with certificates; inside, the fault of its file.
-    fn response(
-        &mut self,
-        settings: &TlsSettings,
-        scope: &mut Scope,
-    ) -> Result<Result<Option<Vec<u8>>, Error>, Error> {
+    fn response(&self, settings: &TlsSettings) -> Result<Result<Option<Vec<u8>>, Error>, Error> {
         let line = &settings.ssl_stapling;
         if !line.value {
             return Ok(Ok(None));
@@ -437,12 +433,6 @@ impl<'a> Making<'a> {
         if settings.ssl_certificate_compression.value {
             let sentence = "\"ssl_stapling\" is incompatible with \"ssl_certificate_compression\"";
             return Err(line.error(sentence));
-        }
-        if settings.ssl_stapling_file.is_none() {
-            let sentence = "\"ssl_stapling\" is ignored, because responses are not fetched yet: \
-                            \"ssl_stapling_file\" is built";
-            self.warn(line.error(sentence), scope);
-            return Ok(Ok(None));
         }
         Ok(
             self.read(settings.ssl_stapling_file.as_ref(), |path, file| {
@@ -452,57 +442,15 @@ impl<'a> Making<'a> {
         )
     }
 
-    /// The sessions that are kept, and the zone that they are kept in.
-    fn sessions(
-        &mut self,
-        settings: &TlsSettings,
-    ) -> Result<(Option<Arc<Sessions>>, Option<SharedZone>), Error> {
-        let cache = &settings.ssl_session_cache;
-        let timeout = settings.ssl_session_timeout.duration();
-        if let Some(zone) = &cache.shared {
-            let known = *self.zones.entry(zone.name.clone()).or_insert(zone.bytes);
-            if known != zone.bytes {
-                let name = String::from_utf8_lossy(&zone.name);
-                let sentence = format!(
-                    "the size {} of shared memory zone \"{name}\" conflicts with already declared size {known}",
-                    zone.bytes
-                );
-                return Err(Error::at(sentence, &zone.place));
-            }
-        }
-        let sessions = match (cache.own, &cache.shared) {
-            (Some(OwnCache::Off | OwnCache::None), _) | (None, None) => None,
-            (_, Some(zone)) => Some(zones::sessions(zone, timeout)),
-            (Some(OwnCache::Builtin(number)), None) => {
-                let bytes = usize::try_from(number.saturating_mul(SESSION_BYTES));
-                let bytes = bytes.unwrap_or(usize::MAX);
-                Some(Arc::new(Sessions::new(bytes, timeout)))
-            }
-        };
-        Ok((sessions, cache.shared.clone()))
-    }
-
-    fn tickets(
-        &self,
-        settings: &TlsSettings,
-        zone: Option<&SharedZone>,
-    ) -> Result<Arc<Tickets>, Error> {
-        let timeout = settings.ssl_session_timeout.duration();
-        let lines = &settings.ssl_session_ticket_key;
-        let names: Vec<_> = lines.iter().map(|line| self.name(&line.value.0)).collect();
-        let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let place = lines.first().and_then(|line| line.place.as_ref());
-        let told = |error: tls::Error| placed(error.to_string(), place);
-        if lines.len() > tls::sessions::tickets::KEYS_MAX {
-            let most = tls::sessions::tickets::KEYS_MAX;
-            let sentence = format!("more than {most} lines of \"ssl_session_ticket_key\"");
-            return Err(placed(sentence, place));
-        }
-        let tickets = match names.is_empty() {
-            false => Tickets::of_files(&names, self.file, timeout).map(Arc::new),
-            true => zones::tickets(zone, timeout),
-        };
-        tickets.map_err(told)
+    /// The certificates that a server trusts: those that issued its own may be among them.
+    #[must_use]
+    pub fn trusted(&self, settings: &TlsSettings) -> Vec<CertificateDer<'static>> {
+        let told = settings.ssl_client_certificate.as_ref();
+        let told = told.filter(|_| settings.ssl_verify_client.value != VerifyClient::Off);
+        let lines = [told, settings.ssl_trusted_certificate.as_ref()];
+        // A fault of a file has been told.
+        let read = lines.map(|line| self.read(line, |name, file| keys::trusted(name, file)));
+        read.into_iter().flatten().flatten().collect()
     }
 }
 
@@ -523,7 +471,7 @@ fn check_keys(settings: &TlsSettings) -> Result<(), Error> {
     Err(last.error(sentence))
 }
 
-fn refuse_ocsp(settings: &TlsSettings) -> Result<(), Error> {
+fn check_ocsp(settings: &TlsSettings) -> Result<(), Error> {
     let line = &settings.ssl_ocsp;
     if line.value == Ocsp::Off {
         return Ok(());
@@ -532,7 +480,7 @@ fn refuse_ocsp(settings: &TlsSettings) -> Result<(), Error> {
         let sentence = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
         return Err(line.error(sentence));
     }
-    Err(line.error("\"ssl_ocsp\" is not built yet: lists of revocations (\"ssl_crl\") are"))
+    Ok(())
 }
 
 fn sizes(settings: &TlsSettings) -> Sizes {

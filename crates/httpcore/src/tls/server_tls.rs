@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tls::configure;
+use tls::ocsp::AsksStatus;
 
 use super::acme::AcmeSlot;
 use super::directives::VerifyClient;
@@ -19,6 +20,8 @@ pub struct ServerTls {
     pub rejects: bool,
     /// `ssl_verify_client`: whether its requests need a client's certificate.
     pub verify: VerifyClient,
+    /// What tells the status of clients' certificates (`ssl_ocsp`).
+    pub statuses: Option<Arc<dyn AsksStatus>>,
     /// Its certificates that are taken when they change (`ssl_certificate_watch`).
     pub watched: Vec<Arc<WatchedPair>>,
     /// The place of its certificate by ACME: the value of `$acme_certificate`.

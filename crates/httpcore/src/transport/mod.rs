@@ -26,6 +26,7 @@ use crate::Response;
 pub use detached::{Detached, Leave};
 pub use http1::Http1;
 pub use http2::Http2;
+pub(crate) use http2::StreamBody;
 #[cfg(any(test, feature = "testing"))]
 pub use test_client::TestClient;
 pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd};
@@ -308,6 +309,26 @@ impl Transport {
             Self::None(_) => Ok(()),
             #[cfg(any(test, feature = "testing"))]
             Self::Test(it) => it.invite(timeout).await,
+        }
+    }
+
+    /// The body of its request, where it can be read while the response is sent.
+    #[must_use]
+    pub(crate) fn body_apart(&self) -> Option<Rc<StreamBody>> {
+        match self {
+            Self::Http2(it) => Some(it.body_apart()),
+            _ => None,
+        }
+    }
+
+    /// Whether a 101 that was not asked for can be passed on to the client.
+    #[must_use]
+    pub fn takes_switching(&self) -> bool {
+        match self {
+            Self::Http1(it) => it.takes_interim(),
+            Self::Http2(_) | Self::None(_) => false,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Test(_) => false,
         }
     }
 

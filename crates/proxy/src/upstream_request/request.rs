@@ -94,6 +94,11 @@ impl UpstreamRequest {
         let settings = &passing.groups.asking;
         let rate = &passing.groups.answers.proxy_limit_rate;
         let asks_upgrade = request.head.get(HeaderId::Upgrade).is_some();
+        // A stream of HTTP/2 has no 101 (RFC 9113, 8.6), and a response for others is stored or shown without it.
+        let is_told = passing.family == Family::Proxy
+            && !passing.is_http2()
+            && !variation.is_cacheable
+            && request.transport.takes_switching();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
         Ok(Rc::new(UpstreamRequest {
             context: LogContext::new(request),
@@ -109,6 +114,7 @@ impl UpstreamRequest {
             asked: match (is_head, asks_upgrade) {
                 (true, _) => RequestKind::Head,
                 (false, true) if !passing.is_http2() => RequestKind::Upgrade,
+                (false, false) if is_told => RequestKind::PlainTold,
                 (false, _) => RequestKind::Plain,
             },
             body,

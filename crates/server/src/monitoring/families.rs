@@ -24,6 +24,7 @@ pub(super) fn tables(modules: Modules) -> impl Iterator<Item = Families> {
         disk::FAMILIES,
         caching::metrics::FAMILIES,
         upstream::metrics::FAMILIES,
+        upstream::ocsp::metrics::FAMILIES,
     ];
     let modules = lists::metrics(modules).map(|module| module.families);
     sources.into_iter().chain(modules).chain([gather::LOGS])

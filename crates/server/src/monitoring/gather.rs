@@ -71,6 +71,7 @@ pub(crate) fn page(ledger: &Ledger) -> Page {
         upstream::metrics::show_states(settings.made::<Upstreams>(), &mut page);
     }
     upstream::metrics::show(&mut page);
+    upstream::ocsp::metrics::show(&mut page);
     page
 }
 

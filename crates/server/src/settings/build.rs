@@ -10,6 +10,7 @@ use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Section, Tree, Word};
 use hashbrown::HashMap;
 use logs::directives::LogFormats;
+use logs::getaddrinfo::Hosts;
 use runtime::cpu_pool;
 use runtime::listen::Listen;
 use runtime::metrics::page::label;
@@ -29,14 +30,17 @@ use proxy::settings::peer_tls::PeerTlsMaking;
 use proxy::tunnel_pass::TunnelTarget;
 use upstream::Upstreams;
 use upstream::block::UpstreamBlocks;
+use upstream::ocsp::{NameServers, Staples};
 use upstream::resolver::Resolving;
 
+use super::certificate_status::Around;
 use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
 use super::tables::{HttpData, LocationSettings, ServerGroups, all_of_mut};
 use crate::settings::locations;
 use crate::settings::tables;
+use httpcore::settings::server::ServerSettings;
 use httpcore::settings::{Location, Server, Settings};
 use httpcore::tls::{Making, ServerTls};
 
@@ -90,6 +94,7 @@ struct Unfinished {
     upstreams: Upstreams,
     data: HttpData,
     peer_tls: PeerTlsMaking,
+    staples: Staples,
 }
 
 /// Builds the settings that a checked tree describes. Warnings go to `scope`.
@@ -135,12 +140,14 @@ pub(crate) fn build(
             &surroundings.conf_prefix,
             surroundings.circumstances.files.reading(),
         ),
+        staples: Staples::default(),
     };
     finish_http(http, surroundings, &mut unfinished, scope)?;
     let Unfinished {
         mut settings,
         upstreams,
         mut data,
+        staples,
         ..
     } = unfinished;
     settle_resolvers(&settings)?;
@@ -152,6 +159,7 @@ pub(crate) fn build(
     note_steps(&mut settings.locations, &data);
     data.leave_in(&mut settings.made);
     settings.made.set(Some(upstreams));
+    settings.made.set(Some(staples));
     let variables = definitions.finish(variable_tables, scope)?;
     settings.made.set(Some(variables));
     settings.uses_realpath = scope.find("realpath_root").is_some();
@@ -177,12 +185,17 @@ fn note_steps(locations: &mut [Location], data: &HttpData) {
 /// Looks up the name servers that are named by name.
 fn settle_resolvers(settings: &Settings) -> Result<(), Error> {
     for location in &settings.locations {
-        if let Some(line) = &location.own::<Resolving>().resolver {
-            let settled = line.value.settle(&mut settings.hosts.asking());
-            settled.map_err(|sentence| line.error(sentence))?;
-        }
+        settle_resolver(location.own::<Resolving>(), &settings.hosts)?;
     }
     Ok(())
+}
+
+fn settle_resolver(resolving: &Resolving, hosts: &Hosts) -> Result<(), Error> {
+    let Some(line) = &resolving.resolver else {
+        return Ok(());
+    };
+    let settled = line.value.settle(&mut hosts.asking());
+    settled.map_err(|sentence| line.error(sentence))
 }
 
 /// Gives every `status_zone` a number.
@@ -383,9 +396,7 @@ fn finish_server(
         .data
         .acme
         .place(words, &finished.server_name, scope)?;
-    let tls = making
-        .server(&groups.tls, (has_http2, acme), scope)?
-        .map(Arc::new);
+    let mut tls = making.server(&groups.tls, (has_http2, acme), scope)?;
     finished.check()?;
     listen_for(
         id,
@@ -411,12 +422,17 @@ fn finish_server(
     let itself = locations::add(level, &own, &mut all, scope)?;
     let (inner, named) = locations::finish_all(block.locations, &own, &mut all, scope)?;
     all.locations[itself as usize].inner = inner;
-    let mut made = referer::Made::default();
-    for location in &mut all.locations[itself as usize..] {
-        let referers = &mut all_of_mut(location).referers;
-        if referers.is_any() {
-            Arc::make_mut(referers).settle(&finished.server_name, &mut made)?;
-        }
+    settle_referers(&mut all.locations[itself as usize..], &finished)?;
+    if let Some(tls) = &mut tls {
+        let resolving = all.locations[itself as usize].own::<Resolving>();
+        settle_resolver(resolving, &http.around.circumstances.hosts)?;
+        let around = Around {
+            making,
+            servers: NameServers::of(resolving),
+            resolve: &mut http.around.circumstances.hosts.asking(),
+            scope,
+        };
+        around.settle(tls, &groups.tls, &mut unfinished.staples)?;
     }
     let lines = own.raw.rewriting.get().map_or(&[][..], |lines| lines);
     let program = Program::new(lines, &[]);
@@ -433,8 +449,20 @@ fn finish_server(
         http2: groups.http2,
         location: itself,
         named,
-        tls,
+        tls: tls.map(Arc::new),
     });
+    Ok(())
+}
+
+/// Completes the referers of a server's locations by its names.
+fn settle_referers(locations: &mut [Location], server: &ServerSettings) -> Result<(), Error> {
+    let mut made = referer::Made::default();
+    for location in locations {
+        let referers = &mut all_of_mut(location).referers;
+        if referers.is_any() {
+            Arc::make_mut(referers).settle(&server.server_name, &mut made)?;
+        }
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! the settings themselves ([`httpcore::settings`]), the directives, which stand at the top of the modules that obey them.
 
 pub(crate) mod build;
+mod certificate_status;
 pub mod circumstances;
 pub(crate) mod locations;
 pub mod named_files;

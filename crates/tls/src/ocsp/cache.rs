@@ -15,6 +15,7 @@ const VALID_SECONDS: Seconds = 3600;
 const ENTRY_BYTES: usize = 256;
 
 /// A cache of statuses.
+#[derive(Debug)]
 pub struct StatusCache {
     max: usize,
     statuses: Mutex<HashMap<Vec<u8>, (Status, Seconds)>>,
@@ -77,6 +78,7 @@ mod tests {
         let answer = |next_update| Answer {
             status: Status::Good,
             next_update,
+            is_delegated: false,
         };
         for number in 0..10u64 {
             let mut params = CertificateParams::default();

@@ -1,17 +1,21 @@
 //! OCSP (RFC 6960): what is asked, and what an answer is worth: for stapling, and for clients' certificates.
 //!
-//! Not here: fetching. Whoever has a connection to the responder sends [`request`] and gives the answer's bytes to
+//! Not here: fetching. What has a connection to the responder sends [`request`] and gives the answer's bytes to
 //! [`check`]. Invariant: nothing an answer says counts before its signature is right and its time is now.
 
+mod asking;
 mod cache;
 mod response;
 mod stapling;
 
+pub use asking::{Asked, AsksStatus};
 pub use cache::StatusCache;
 pub use response::{
     Answer, CLOCK_SECONDS, Fault, RESPONSE_BYTES_MAX, RESPONSES_MAX, Status, check,
 };
-pub use stapling::{REFRESH_SECONDS_MAX, REFRESH_SECONDS_MIN, Stapling};
+pub use stapling::{
+    REFRESH_SECONDS_MAX, REFRESH_SECONDS_MIN, RETRY_SECONDS_MIN, Stapling, Verification,
+};
 
 use crate::x509::certificate::Certificate;
 use crate::x509::der;
@@ -45,7 +49,8 @@ pub fn path(request: &[u8]) -> String {
 }
 
 /// What names a certificate in requests and answers: hashes of its issuer's name and key, and its serial number.
-fn certificate_id(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Vec<u8> {
+#[must_use]
+pub fn certificate_id(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Vec<u8> {
     let algorithm = der::values(
         der::SEQUENCE,
         &[&der::value(der::OID, SHA1), &der::value(der::NULL, &[])],

@@ -34,6 +34,8 @@ pub struct Answer {
     pub status: Status,
     /// Until when it says so.
     pub next_update: Option<Seconds>,
+    /// Whether it is signed by a responder that the issuer has named, not by the issuer itself.
+    pub is_delegated: bool,
 }
 
 /// Why an answer is worth nothing. `Display` is nginx's sentence.
@@ -67,8 +69,8 @@ fn status_text(number: u64) -> &'static str {
     }
 }
 
-/// Checks an answer about a certificate. `is_trusted` says that the signature is not looked at
-/// (`ssl_stapling_verify off`).
+/// Checks an answer about a certificate. Its signature is always looked at: it is the issuer's, or that of a responder
+/// that the issuer has named.
 ///
 /// # Errors
 /// It is worth nothing.
@@ -76,7 +78,6 @@ pub fn check(
     response: &[u8],
     certificate: &Certificate<'_>,
     issuer: &Certificate<'_>,
-    is_trusted: bool,
     now: Seconds,
 ) -> Result<Answer, Fault> {
     if response.len() > RESPONSE_BYTES_MAX {
@@ -84,11 +85,10 @@ pub fn check(
     }
     let basic = basic(response)?;
     let answer = Basic::read(basic).ok_or(Fault::Unreadable)?;
-    if !is_trusted && !answer.is_signed_for(issuer, now) {
-        return Err(Fault::Signature);
-    }
+    let signer = answer.signer(issuer, now).ok_or(Fault::Signature)?;
     let id = certificate_id(certificate, issuer);
-    let single = single(answer.responses, &id)?;
+    let mut single = single(answer.responses, &id)?;
+    single.answer.is_delegated = signer == Signer::Delegate;
     let is_now = single.this_update <= now + CLOCK_SECONDS
         && single
             .answer
@@ -117,6 +117,13 @@ fn octets(mut outer: Reader<'_>) -> Option<&[u8]> {
     let mut inner = outer.enter(der::constructed(0))?.enter(der::SEQUENCE)?;
     let kind = inner.expect(der::OID)?;
     inner.expect(der::OCTET_STRING).filter(|_| kind == BASIC)
+}
+
+/// Whose signature an answer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signer {
+    Issuer,
+    Delegate,
 }
 
 /// A basic answer, taken apart.
@@ -153,8 +160,8 @@ impl<'a> Basic<'a> {
         })
     }
 
-    /// Whether it is signed by the issuer, or by whom the issuer has made a responder.
-    fn is_signed_for(&self, issuer: &Certificate<'_>, now: Seconds) -> bool {
+    /// Whose signature it has: the issuer's, or that of a certificate that the issuer has made a responder.
+    fn signer(&self, issuer: &Certificate<'_>, now: Seconds) -> Option<Signer> {
         let signs = |key: &PublicKey<'_>| {
             signature::is_valid(self.algorithm, key, self.signed, self.signature)
         };
@@ -163,9 +170,13 @@ impl<'a> Basic<'a> {
         let mut responders = certificates
             .take(RESPONSES_MAX)
             .filter_map(|value| Certificate::read(value.whole));
-        signs(&issuer.key)
-            || responders
-                .any(|responder| is_responder(&responder, issuer, now) && signs(&responder.key))
+        if signs(&issuer.key) {
+            return Some(Signer::Issuer);
+        }
+        let is_named = |responder: Certificate<'_>| {
+            is_responder(&responder, issuer, now) && signs(&responder.key)
+        };
+        responders.any(is_named).then_some(Signer::Delegate)
     }
 }
 
@@ -239,6 +250,7 @@ fn read_single(mut fields: Reader<'_>) -> Option<Single> {
     let answer = Answer {
         status,
         next_update,
+        is_delegated: false,
     };
     Some(Single {
         answer,
@@ -305,7 +317,7 @@ mod tests {
         let id = certificate_id(&leaf, &issuer);
         let good = der::value(der::context(0), &[]);
         let revoked = der::value(der::constructed(1), &stamp("20251230000000Z"));
-        let says = |bytes: &[u8]| check(bytes, &leaf, &issuer, false, NOW);
+        let says = |bytes: &[u8]| check(bytes, &leaf, &issuer, NOW);
         let next = "20260201000000Z";
         let by_issuer = answer(&id, &good, next, &issuer_key, &[]);
         assert_eq!(says(&by_issuer).unwrap().status, Status::Good);
@@ -319,7 +331,7 @@ mod tests {
         assert_eq!(says(&old), Err(Fault::Time));
         let foreign = answer(&id, &good, next, &key, &[]);
         assert_eq!(says(&foreign), Err(Fault::Signature));
-        assert!(check(&foreign, &leaf, &issuer, true, NOW).is_ok());
+        assert!(!says(&by_issuer).unwrap().is_delegated);
         let other = certificate_id(&issuer, &issuer);
         assert_eq!(
             says(&answer(&other, &good, next, &issuer_key, &[])),
@@ -341,12 +353,13 @@ mod tests {
         let by = |params: &CertificateParams| {
             let responder = params.signed_by(&key, &root).unwrap();
             let bytes = answer(&id, &good, "20260201000000Z", &key, &[responder.der()]);
-            check(&bytes, &issuer, &issuer, false, NOW)
+            check(&bytes, &issuer, &issuer, NOW)
         };
         let mut params = params("responder");
         assert_eq!(by(&params), Err(Fault::Signature));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
-        assert_eq!(by(&params).unwrap().status, Status::Good);
+        let answer = by(&params).unwrap();
+        assert_eq!((answer.status, answer.is_delegated), (Status::Good, true));
     }
 
     #[test]
@@ -354,7 +367,7 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let root = params("root").self_signed(&key).unwrap();
         let root = Certificate::read(root.der()).unwrap();
-        let fault = check(&[0x30, 3, 0x0a, 1, 3], &root, &root, false, NOW).unwrap_err();
+        let fault = check(&[0x30, 3, 0x0a, 1, 3], &root, &root, NOW).unwrap_err();
         assert_eq!(
             fault.to_string(),
             "OCSP response not successful (3: trylater)"

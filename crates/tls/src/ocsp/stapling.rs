@@ -1,15 +1,40 @@
 //! The stapled response of one certificate: when to ask, and until when an answer is shown.
 //!
-//! Not here: fetching, or the certificate's place (`certificates`). Times are passed in.
+//! Not here: fetching, or the certificate's place (`certificates`). Times are passed in. Invariant: what is shown is
+//! signed for the certificate's issuer, says that the certificate is good, and its time is now.
 
 use crate::ocsp::response::{Fault, Status, check};
+use crate::verify::{Purpose, Trust};
 use crate::x509::certificate::Certificate;
 use crate::x509::time::Seconds;
+use rustls::pki_types::CertificateDer;
 
 /// Seconds until the responder is asked again, at most.
 pub const REFRESH_SECONDS_MAX: Seconds = 3600;
-/// Seconds until the responder is asked again, at least.
+/// Seconds before an answer ends at which the next one is asked for; and the longest pause behind failures.
 pub const REFRESH_SECONDS_MIN: Seconds = 300;
+/// Seconds until the responder is asked again, at least: behind the first failure, twice as many behind each further
+/// one up to [`REFRESH_SECONDS_MIN`].
+pub const RETRY_SECONDS_MIN: Seconds = 30;
+
+/// What `ssl_stapling_verify` asks for beside a signature for the issuer: the server's own chain leads to a trusted
+/// certificate, unless the issuer itself has signed and stands in that chain.
+#[derive(Debug)]
+pub struct Verification {
+    /// What is trusted.
+    pub trust: Trust,
+    /// The server's certificate and those that it sends with it.
+    pub chain: Vec<CertificateDer<'static>>,
+}
+
+impl Verification {
+    fn accepts(&self, is_delegated: bool, issuer: &Certificate<'_>, now: Seconds) -> bool {
+        let is_sent = self.chain.iter().any(|der| der.as_ref() == issuer.der);
+        let mut chain = self.chain.clone();
+        chain.push(CertificateDer::from(issuer.der.to_vec()));
+        (is_sent && !is_delegated) || self.trust.verify(&chain, Purpose::Server, now).is_ok()
+    }
+}
 
 /// What is known of a certificate's status.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +42,15 @@ pub struct Stapling {
     response: Option<Vec<u8>>,
     valid_until: Option<Seconds>,
     refresh_at: Seconds,
+    /// Failures one behind the other.
+    failures: u32,
 }
 
 impl Stapling {
-    /// Whether the responder is to be asked.
+    /// When the responder is to be asked next.
     #[must_use]
-    pub fn is_due(&self, now: Seconds) -> bool {
-        now >= self.refresh_at
+    pub fn refresh_at(&self) -> Seconds {
+        self.refresh_at
     }
 
     /// The response to show now.
@@ -33,8 +60,14 @@ impl Stapling {
         self.response.as_deref().filter(|_| is_valid)
     }
 
-    /// Takes an answer of the responder. One that says that the certificate is revoked is shown, too; one that is worth
-    /// nothing leaves the one before.
+    /// When the response that is shown ends.
+    #[must_use]
+    pub fn valid_until(&self) -> Option<Seconds> {
+        self.valid_until.filter(|_| self.response.is_some())
+    }
+
+    /// Takes an answer of the responder. It is shown only if it says that the certificate is good, as in nginx; any
+    /// other one, and one that is worth nothing, leaves the one before for its time.
     ///
     /// # Errors
     /// The answer is worth nothing.
@@ -42,34 +75,45 @@ impl Stapling {
         &mut self,
         response: Vec<u8>,
         (certificate, issuer): (&Certificate<'_>, &Certificate<'_>),
-        is_trusted: bool,
+        verification: Option<&Verification>,
         now: Seconds,
     ) -> Result<Status, Fault> {
-        self.failed(now);
-        let answer = check(&response, certificate, issuer, is_trusted, now)?;
-        let early = answer
-            .next_update
-            .map_or(now, |next| next - REFRESH_SECONDS_MIN);
-        self.refresh_at = early.clamp(now + REFRESH_SECONDS_MIN, now + REFRESH_SECONDS_MAX);
-        self.valid_until = answer.next_update;
+        let answer = check(&response, certificate, issuer, now);
+        let answer = answer.and_then(|answer| match verification {
+            Some(asked) if !asked.accepts(answer.is_delegated, issuer, now) => {
+                Err(Fault::Signature)
+            }
+            _ => Ok(answer),
+        });
+        let good = answer.ok().filter(|answer| answer.status == Status::Good);
+        let Some(good) = good else {
+            self.failed(now);
+            return answer.map(|answer| answer.status);
+        };
+        self.failures = 0;
+        self.refresh_at = refresh_at(good.next_update, now);
+        self.valid_until = good.next_update;
         self.response = Some(response);
-        Ok(answer.status)
+        Ok(good.status)
     }
 
     /// Says that the responder could not be asked: it is asked again later.
     pub fn failed(&mut self, now: Seconds) {
-        self.refresh_at = now + REFRESH_SECONDS_MIN;
+        let pause = RETRY_SECONDS_MIN << self.failures.min(8);
+        self.refresh_at = now + pause.min(REFRESH_SECONDS_MIN);
+        self.failures += 1;
     }
+}
 
-    /// Of a file's bytes (`ssl_stapling_file`), which are shown as they are.
-    #[must_use]
-    pub fn of_file(response: Vec<u8>) -> Self {
-        Self {
-            response: Some(response),
-            valid_until: None,
-            refresh_at: Seconds::MAX,
-        }
-    }
+/// nginx's time: five minutes before the end, an hour from now at most. Where the end is near, in the middle.
+fn refresh_at(next_update: Option<Seconds>, now: Seconds) -> Seconds {
+    let latest = now + REFRESH_SECONDS_MAX;
+    let Some(end) = next_update else {
+        return latest;
+    };
+    let early = end - REFRESH_SECONDS_MIN;
+    let middle = now + (end - now) / 2;
+    early.max(middle).clamp(now + RETRY_SECONDS_MIN, latest)
 }
 
 #[cfg(test)]
@@ -79,10 +123,23 @@ mod tests {
     #[test]
     fn failures_are_tried_again_later() {
         let mut stapling = Stapling::default();
-        assert!(stapling.is_due(0) && stapling.response(0).is_none());
-        stapling.failed(1000);
-        assert!(!stapling.is_due(1299) && stapling.is_due(1300));
-        let file = Stapling::of_file(vec![1]);
-        assert!(!file.is_due(Seconds::MAX - 1) && file.response(5) == Some(&[1]));
+        assert!(stapling.refresh_at() == 0 && stapling.response(0).is_none());
+        for pause in [30, 60, 120, 240, 300, 300] {
+            stapling.failed(1000);
+            assert_eq!(stapling.refresh_at(), 1000 + pause);
+        }
+    }
+
+    #[test]
+    fn answers_are_asked_for_again_before_they_end() {
+        for (end, at) in [
+            (None, 3600),
+            (Some(100_000), 3600),
+            (Some(3000), 2700),
+            (Some(400), 200),
+            (Some(10), 30),
+        ] {
+            assert_eq!(refresh_at(end, 0), at, "{end:?}");
+        }
     }
 }

@@ -51,8 +51,12 @@ pub enum Reason {
     Excluded,
     /// A constraint of a kind that is not known.
     ConstraintType,
-    /// An OCSP responder did not say that a certificate is good (`ssl_ocsp`).
+    /// No OCSP responder told a certificate's status (`ssl_ocsp`).
     StatusRequest,
+    /// Revoked, says an OCSP responder.
+    StatusRevoked,
+    /// The OCSP responder does not know the certificate.
+    StatusUnknown,
     /// A certificate that cannot be read.
     Unreadable,
 }
@@ -84,7 +88,9 @@ impl Reason {
             Self::NotPermitted => (47, "permitted subtree violation"),
             Self::Excluded => (48, "excluded subtree violation"),
             Self::ConstraintType => (51, "unsupported name constraint type"),
-            Self::StatusRequest => (90, "certificate status request failed"),
+            Self::StatusRequest => (74, "certificate status request failed"),
+            Self::StatusRevoked => (23, "certificate revoked"),
+            Self::StatusUnknown => (75, "certificate status unknown"),
             Self::Unreadable => (1, "unspecified certificate verification error"),
         }
     }
@@ -93,6 +99,15 @@ impl Reason {
     #[must_use]
     pub fn number(self) -> u8 {
         self.parts().0
+    }
+
+    /// Whether it is about what a responder said: nginx's log lines have no number then.
+    #[must_use]
+    pub fn is_status(self) -> bool {
+        matches!(
+            self,
+            Self::StatusRequest | Self::StatusRevoked | Self::StatusUnknown
+        )
     }
 
     /// Whether `ssl_verify_client optional_no_ca` lets it pass.

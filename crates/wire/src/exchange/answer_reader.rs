@@ -23,6 +23,9 @@ pub enum RequestKind {
     Head,
     /// With `Upgrade`: a 101 may come, after which the connection is no longer HTTP.
     Upgrade,
+    /// Any other, of a client that is told of a 101 as of any response: that is all of the response, and the end of the
+    /// connection.
+    PlainTold,
 }
 
 #[derive(Debug)]
@@ -189,12 +192,18 @@ impl AnswerReader {
         }
         self.is_last = head.is_last;
         if head.status == 101 {
-            if self.asked != RequestKind::Upgrade {
-                let why = "upstream sent 101 that was not asked for"; // RFC 9110, 15.2.2
-                return Err(AnswerFault::Head(why.into()));
-            }
-            self.state = AnswerState::Tunnel;
             self.is_last = true;
+            match self.asked {
+                RequestKind::Upgrade => self.state = AnswerState::Tunnel,
+                RequestKind::PlainTold => {
+                    self.state = AnswerState::Body(Decoder::of_response(&head, true));
+                    self.is_ended = true;
+                }
+                RequestKind::Plain | RequestKind::Head => {
+                    let why = "upstream sent 101 that was not asked for"; // RFC 9110, 15.2.2
+                    return Err(AnswerFault::Head(why.into()));
+                }
+            }
         } else {
             let decoder = Decoder::of_response(&head, self.asked == RequestKind::Head);
             self.is_ended = decoder.is_end();

@@ -10,8 +10,8 @@ pub const HEADER_LEN: usize = 9;
 /// Maximum length in bytes of DATA that we send, and of a payload that we accept of a server: the value every endpoint
 /// starts with (RFC 9113, 6.5.2).
 pub const PAYLOAD_MAX: usize = 16_384;
-/// Maximum length in bytes of a payload that we accept of a client (SETTINGS_MAX_FRAME_SIZE). It costs no memory: DATA
-/// is limited by its windows, a header block by its own limit.
+/// Maximum length in bytes of a payload that we accept of a client, whatever the configuration lets it send at once
+/// (`SessionConfig::frame_max`). It costs no memory: DATA is limited by its windows, a header block by its own limit.
 pub const CLIENT_PAYLOAD_MAX: usize = 1 << 20;
 /// Maximum number of bytes beside the fragment in HEADERS: the length of the padding, a priority, the padding.
 pub const BESIDE_FRAGMENT_MAX: usize = 1 + 5 + 255;

@@ -2,7 +2,7 @@
 
 use super::Reason;
 use super::flow::INITIAL_WINDOW;
-use super::frame::{self, CLIENT_PAYLOAD_MAX, FrameHeader, FrameType, MAX_31, PAYLOAD_MAX};
+use super::frame::{self, FrameHeader, FrameType, MAX_31, PAYLOAD_MAX};
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
@@ -84,6 +84,8 @@ pub struct OwnSettings {
     pub streams_max: u32,
     /// The window of a new stream in bytes.
     pub initial_window: u32,
+    /// Maximum length in bytes of a payload that is accepted, at least [`PAYLOAD_MAX`].
+    pub frame_max: u32,
     /// Maximum size in bytes of a header block, 32 for each field included.
     pub block_max: u32,
     /// Whether extended CONNECT may be used (RFC 8441).
@@ -95,7 +97,7 @@ impl OwnSettings {
     pub fn write(&self, out: &mut Vec<u8>) {
         let of_server = [
             (MAX_CONCURRENT_STREAMS, self.streams_max),
-            (MAX_FRAME_SIZE, CLIENT_PAYLOAD_MAX as u32),
+            (MAX_FRAME_SIZE, self.frame_max),
             (ENABLE_CONNECT_PROTOCOL, 1),
         ];
         let of_role: &[(u16, u32)] = match (self.is_server, self.allows_protocol) {
@@ -173,6 +175,7 @@ mod tests {
             is_server: true,
             streams_max: 7,
             initial_window: 8,
+            frame_max: 20_000,
             block_max: 9,
             allows_protocol: true,
         };
@@ -183,7 +186,7 @@ mod tests {
         let wanted = PeerSettings {
             streams_max: 7,
             initial_window: 8,
-            frame_size: CLIENT_PAYLOAD_MAX as u32,
+            frame_size: 20_000,
             allows_protocol: true,
         };
         assert_eq!(peer, wanted);

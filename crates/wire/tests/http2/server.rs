@@ -347,6 +347,19 @@ fn long_head(block: &[u8], first: usize) -> Vec<u8> {
     .concat()
 }
 
+/// A server whose clients may send 100 000 bytes of a body at once, and lines of 20 000 bytes.
+fn long_peer() -> Peer {
+    let limits = HeadLimits {
+        large_buffer_size: 20_000,
+        ..HeadLimits::default()
+    };
+    Peer::server_with(SessionConfig {
+        stream_window: 100_000,
+        limits,
+        ..SessionConfig::default()
+    })
+}
+
 #[test]
 fn long_frames_of_a_client_are_taken_in_pieces() {
     let value = "X".repeat(7000);
@@ -358,7 +371,7 @@ fn long_frames_of_a_client_are_taken_in_pieces() {
         long_head(&block, block.len() - 1),
     ] {
         for step in [1000, head.len()] {
-            let mut peer = Peer::server();
+            let mut peer = long_peer();
             let mut events = head.chunks(step).flat_map(|piece| {
                 let events = peer.give(piece);
                 assert_eq!(peer.session.is_in_block(), events.is_empty());
@@ -368,7 +381,7 @@ fn long_frames_of_a_client_are_taken_in_pieces() {
             assert_eq!(events.next(), None);
         }
     }
-    let mut peer = Peer::server();
+    let mut peer = long_peer();
     let unknown = frame(0xbe, 0, 0, &[0; 100_000]);
     let data = frame(0, END_STREAM, 1, &[0; 65_535]);
     let events = peer.give(&[unknown, post(1), data, get(3)].concat());
@@ -378,13 +391,16 @@ fn long_frames_of_a_client_are_taken_in_pieces() {
         "3 GET / HTTP/2.0 end",
     ];
     assert_eq!(events, wanted);
+    let long = frame(0, END_STREAM, 1, &[0; 100_001]);
+    let events = long_peer().give(&[post(1), long].concat());
+    assert_eq!(events, ["1 POST / HTTP/2.0", "closed FrameTooLarge"]);
     // What is not taken in pieces has to fit into the buffer of its reader, and a block into its own limit.
     for (bytes, reason) in [
         (frame(4, 0, 0, &[0; 16_386]), "FrameTooLarge"),
         (frame(7, 0, 0, &[0; 16_385]), "FrameTooLarge"),
         (frame(1, WHOLE, 5, &[0; 100_000]), "BlockTooLarge"),
     ] {
-        let events = Peer::server().give(&bytes);
+        let events = long_peer().give(&bytes);
         assert_eq!(events, [format!("closed {reason}")]);
     }
 }

@@ -4,7 +4,7 @@ use wire::http2::session::PREFACE;
 use wire::http2::{Session, SessionConfig};
 
 use super::peer::*;
-use wire::http2::frame::CLIENT_PAYLOAD_MAX;
+use wire::http2::frame::PAYLOAD_MAX;
 
 type Case = (&'static str, Vec<u8>, &'static str);
 
@@ -56,8 +56,8 @@ fn section_3_and_4_prefaces_and_frames() {
         ("4.1/2 a frame with undefined flag", frame(6, 0x16, 0, &[0; 8]), "PING ACK"),
         ("4.1/3 a frame with reserved field bit", frame(6, 0, 1 << 31, &[0; 8]), "PING ACK"),
         ("4.2/1 a DATA frame with 2^14 octets", pair(post(1), frame(0, END_STREAM, 1, &[0; 16_384])), "HEADERS :status: 200 end"),
-        ("4.2/2 a large DATA frame", pair(post(1), frame(0, END_STREAM, 1, &[0; CLIENT_PAYLOAD_MAX + 1])), "FRAME_SIZE_ERROR"),
-        ("4.2/3 a large HEADERS frame", frame(1, WHOLE, 1, &[0; CLIENT_PAYLOAD_MAX + 1]), "FRAME_SIZE_ERROR"),
+        ("4.2/2 a large DATA frame", pair(post(1), frame(0, END_STREAM, 1, &[0; PAYLOAD_MAX + 1])), "FRAME_SIZE_ERROR"),
+        ("4.2/3 a large HEADERS frame", frame(1, WHOLE, 1, &[0; PAYLOAD_MAX + 1]), "FRAME_SIZE_ERROR"),
         ("4.3/1 an invalid header block fragment", frame(1, WHOLE, 1, b"\x40"), "COMPRESSION_ERROR"),
         ("4.3/2 PRIORITY within a header block", pair(frame(1, 1, 1, &fields(&GET)), frame(2, 0, 1, &[0; 5])), "PROTOCOL_ERROR"),
         ("4.3/3 HEADERS to another stream within a header block", pair(frame(1, 1, 1, &fields(&GET)), get(3)), "PROTOCOL_ERROR"),

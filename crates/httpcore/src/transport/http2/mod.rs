@@ -5,6 +5,7 @@
 
 mod connection;
 mod encoded;
+mod stream_body;
 mod stream_tunnel;
 
 use std::cell::Cell;
@@ -13,14 +14,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use disk::{Access, Local, OpenFile, Sink};
 use message::{Body, Framing, Header, RequestHead};
 use runtime::Waiting;
-use wire::http1::body_decoder::BodyFault;
 use wire::http2::frame::PAYLOAD_MAX;
 use wire::http2::{ErrorCode, Session, StreamKey, head_writer};
 use wire::{Elapsed, Timer, loop_clock, turn};
@@ -31,10 +31,8 @@ use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
 
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
+pub(crate) use stream_body::StreamBody;
 pub use stream_tunnel::StreamTunnel;
-
-/// The window of a stream whose body is being read, in bytes, unless `http2_body_preread_size` is more.
-const UPLOAD_WINDOW: u32 = 256 << 10;
 
 /// The status of a response that HTTP/2 does not have.
 const SWITCHING: u16 = 101;
@@ -72,19 +70,12 @@ pub struct Http2 {
     connection: Rc<Http2Connection>,
     key: StreamKey,
     timer: Timer,
-    /// The announced length of the request's body in bytes.
-    length: Option<u64>,
-    /// Maximum size of a request's body without an announced length, in bytes; 0: none.
-    limit: u64,
-    /// Bytes of the request's body that were read.
-    received: u64,
+    body: Rc<StreamBody>,
     /// Whether `100 Continue` was sent, or is not to be any more.
     is_invited: bool,
     is_persistent: bool,
     /// Whether it is an extended CONNECT (RFC 8441).
     asks_protocol: bool,
-    /// Whether the client has the room of a body that is being read.
-    is_wide: bool,
     /// Maximum payload of a frame of the body, in bytes.
     frame_max: usize,
     end: Cell<End>,
@@ -98,20 +89,18 @@ impl Http2 {
     /// The stream of a request whose head was read.
     #[must_use]
     pub(crate) fn new(connection: Rc<Http2Connection>, key: StreamKey, head: &RequestHead) -> Self {
+        let length = match head.framing {
+            Framing::Length(length) => Some(length),
+            Framing::None | Framing::Chunked => None,
+        };
         Self {
             timer: connection.owner.wheel.timer(),
+            body: StreamBody::new(Rc::clone(&connection), key, length),
             connection,
             key,
-            length: match head.framing {
-                Framing::Length(length) => Some(length),
-                Framing::None | Framing::Chunked => None,
-            },
-            limit: 0,
-            received: 0,
             is_invited: false,
             is_persistent: true,
             asks_protocol: head.connect_protocol.len > 0,
-            is_wide: false,
             frame_max: PAYLOAD_MAX,
             end: Cell::new(End::Explicit),
             has_timed_out: Cell::new(false),
@@ -140,70 +129,30 @@ impl Http2 {
     }
 
     pub(super) fn is_body_over(&self) -> bool {
-        self.connection.is_body_over(self.key)
+        self.body.is_over()
     }
 
     pub(super) fn is_body_whole(&self) -> bool {
-        self.length == Some(self.received) || self.is_body_over()
+        self.body.is_whole()
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
-        self.received
+        self.body.received()
     }
 
     pub(super) fn limit_body(&mut self, limit: u64) {
-        self.limit = limit;
+        self.body.limit(limit);
+    }
+
+    /// Its body, to be read while the response is sent.
+    pub(super) fn body_apart(&self) -> Rc<StreamBody> {
+        Rc::clone(&self.body)
     }
 
     pub(super) fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
         let mut piece = Vec::new();
-        self.read_into(&mut piece)?;
+        self.body.read_into(&mut piece)?;
         Ok((!piece.is_empty()).then(|| piece.into()))
-    }
-
-    /// Appends what has come to `out`; whether that is all that can be said now.
-    fn read_into(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
-        let before = out.len();
-        let rest = self.connection.read(self.key, out);
-        let count = (out.len() - before) as u64;
-        if self.length.is_none() && self.limit != 0 && self.received + count > self.limit {
-            out.truncate(before);
-            return Err(wire::Error::Body(BodyFault::TooLarge {
-                received: self.received,
-                size: count,
-            }));
-        }
-        self.received += count;
-        match rest {
-            None => Err(wire::Error::Closed),
-            Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Malformed)),
-            Some(rest) => Ok(count > 0 || rest == Rest::Nothing),
-        }
-    }
-
-    /// Gives the client more room for a body that is read now, unless it is short.
-    fn widen(&mut self) {
-        let is_long = self
-            .length
-            .is_none_or(|length| length > u64::from(UPLOAD_WINDOW) / 4);
-        if !std::mem::replace(&mut self.is_wide, true) && is_long {
-            self.connection.widen(self.key, UPLOAD_WINDOW);
-        }
-    }
-
-    fn poll_body(
-        &mut self,
-        out: &mut Vec<u8>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), wire::Error>> {
-        self.widen();
-        match self.read_into(out) {
-            Ok(true) => return Poll::Ready(Ok(())),
-            Ok(false) => {}
-            Err(error) => return Poll::Ready(Err(error)),
-        }
-        self.connection.watch(self.key, context);
-        Poll::Pending
     }
 
     pub(super) async fn read_body(
@@ -215,7 +164,7 @@ impl Http2 {
         let connection = Rc::clone(&self.connection);
         let mut is_armed = false;
         let reading = pin!(poll_fn(|context| {
-            if let Poll::Ready(outcome) = self.poll_body(out, context) {
+            if let Poll::Ready(outcome) = self.body.poll_read(out, context) {
                 return Poll::Ready(outcome);
             }
             if !std::mem::replace(&mut is_armed, true) {

@@ -78,7 +78,7 @@ impl Http2Exchange {
         // Only whether it is HEAD counts.
         let method: &[u8] = match asked {
             RequestKind::Head => b"HEAD",
-            RequestKind::Plain | RequestKind::Upgrade => b"POST",
+            RequestKind::Plain | RequestKind::PlainTold | RequestKind::Upgrade => b"POST",
         };
         let state = &mut *shared.state.borrow_mut();
         let before = state.session.output().len();

@@ -75,6 +75,25 @@ impl Default for SessionConfig {
     }
 }
 
+impl SessionConfig {
+    /// Maximum length in bytes of a payload that we accept (SETTINGS_MAX_FRAME_SIZE). A client's may be as long as what
+    /// the configuration lets it send at once: a line of a head, or a window that is wider than nginx's. What of a peer
+    /// is longer than it was told ends the connection.
+    fn frame_max(&self, role: Role) -> usize {
+        let default = SessionConfig::default().stream_window;
+        let window = match self.stream_window > default {
+            true => self.stream_window as usize,
+            false => 0,
+        };
+        match role {
+            Role::Server => (self.limits.large_buffer_size)
+                .max(window)
+                .clamp(frame::PAYLOAD_MAX, frame::CLIENT_PAYLOAD_MAX),
+            Role::Client => frame::PAYLOAD_MAX,
+        }
+    }
+}
+
 /// Why a stream was closed before both sides had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetCause {
@@ -182,6 +201,8 @@ struct DataLeft {
 #[derive(Debug)]
 pub struct Session {
     role: Role,
+    /// What the peer was told that a payload may have at most, in bytes.
+    frame_max: usize,
     config: SessionConfig,
     phase: Phase,
     now_ms: u64,
@@ -250,6 +271,7 @@ impl Session {
         }
         Session {
             role,
+            frame_max: config.frame_max(role),
             config,
             phase: match role {
                 Role::Server => Phase::Preface(0),
@@ -492,6 +514,7 @@ fn own_settings(role: Role, config: &SessionConfig) -> OwnSettings {
         is_server: role == Role::Server,
         streams_max: config.streams_max,
         initial_window: config.stream_window,
+        frame_max: config.frame_max(role) as u32,
         block_max: u32::try_from(block_max).unwrap_or(u32::MAX),
         allows_protocol: config.allows_protocol,
     }

@@ -4,9 +4,7 @@ use super::{
     DataLeft, Event, GOAWAY_PING, GoAway, LongFrame, PREFACE, Phase, ResetCause, Role, Session,
 };
 use crate::http1::request_parser::Choose;
-use crate::http2::frame::{
-    self, CLIENT_PAYLOAD_MAX, Frame, FrameHeader, FrameType, HEADER_LEN, PAYLOAD_MAX, flags,
-};
+use crate::http2::frame::{self, Frame, FrameHeader, FrameType, HEADER_LEN, PAYLOAD_MAX, flags};
 use crate::http2::priority::Priority;
 use crate::http2::settings;
 use crate::http2::streams::{Closed, Side, Sink, StreamKey};
@@ -31,10 +29,7 @@ impl Session {
             return (0, Ok(None));
         };
         let header = FrameHeader::parse(head);
-        let checked = header.check(match self.role {
-            Role::Server => CLIENT_PAYLOAD_MAX,
-            Role::Client => PAYLOAD_MAX,
-        });
+        let checked = header.check(self.frame_max);
         if let Err(fault @ Fault::Connection(_)) = checked {
             return (HEADER_LEN, Err(fault));
         }

@@ -1,0 +1,176 @@
+//! The status of clients' certificates (`ssl_ocsp`).
+//!
+//! Connections whose clients have the same certificate share one question. Not here: which certificates are asked for.
+//! Invariant: an answer is given to every connection that asked, or its question has failed.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tls::ocsp::{Asked, AsksStatus, Status, StatusCache, certificate_id, check, request};
+use tls::x509::certificate::Certificate;
+use tokio::sync::oneshot;
+
+use super::fetch::{Failure, Place, fetch};
+use super::metrics::{self, Outcome, Purpose};
+use super::{NameServers, Responder};
+use crate::resolver::thread;
+
+/// Maximum number of connections that wait for one certificate's status.
+const WAITERS_MAX: usize = 1024;
+
+type Told = Result<Status, Arc<str>>;
+type Waiters = Vec<oneshot::Sender<Told>>;
+
+/// What answers for one server's clients.
+#[derive(Debug)]
+pub struct ClientStatuses {
+    /// `ssl_ocsp_responder`; `None`: the one that the certificate names.
+    pub responder: Option<Arc<Responder>>,
+    /// The name servers.
+    pub servers: NameServers,
+    /// `ssl_ocsp_cache`.
+    pub cache: Option<Arc<StatusCache>>,
+    /// Whether certificates between a client's and the configured one are asked for, too.
+    pub wants_chain: bool,
+    /// Questions under way, by what names the certificate.
+    asked: Mutex<HashMap<Vec<u8>, Waiters>>,
+}
+
+/// A certificate whose status is asked for.
+struct Question {
+    id: Vec<u8>,
+    certificate: Vec<u8>,
+    issuer: Vec<u8>,
+    responder: Arc<Responder>,
+    place: Place,
+}
+
+impl ClientStatuses {
+    /// For a server.
+    #[must_use]
+    pub fn new(
+        responder: Option<Responder>,
+        servers: NameServers,
+        cache: Option<Arc<StatusCache>>,
+        wants_chain: bool,
+    ) -> Self {
+        metrics::begin();
+        Self {
+            responder: responder.map(Arc::new),
+            servers,
+            cache,
+            wants_chain,
+            asked: Mutex::default(),
+        }
+    }
+
+    fn responder_of(&self, certificate: &Certificate<'_>) -> Result<Arc<Responder>, String> {
+        if let Some(responder) = &self.responder {
+            return Ok(Arc::clone(responder));
+        }
+        let url = certificate.ocsp_url();
+        let url = url.ok_or("no OCSP responder URL in certificate")?;
+        let read = Responder::parse(url).map_err(|what| format!("{what} in certificate"));
+        read.map(Arc::new)
+    }
+
+    /// Adds a connection to those that wait for a certificate; a place, where it is the first one.
+    fn wait(&self, id: &[u8], waiter: oneshot::Sender<Told>) -> Result<Option<Place>, Failure> {
+        let mut asked = self.asked.lock();
+        if let Some(waiters) = asked.get_mut(id) {
+            waiters.retain(|waiter| !waiter.is_closed());
+            if waiters.len() >= WAITERS_MAX {
+                return Err(Failure::new("too many certificate status requests"));
+            }
+            waiters.push(waiter);
+            return Ok(None);
+        }
+        let place = Place::of_client()?;
+        asked.insert(id.to_vec(), vec![waiter]);
+        Ok(Some(place))
+    }
+
+    async fn run(self: Arc<Self>, question: Question) {
+        let told = self.told(&question).await;
+        let waiters = self.asked.lock().remove(&question.id);
+        for waiter in waiters.into_iter().flatten() {
+            let _ = waiter.send(told.clone()); // the connection is over
+        }
+    }
+
+    async fn told(&self, question: &Question) -> Told {
+        let _turn = question.place.turn().await;
+        let is_awaited = |waiters: &Waiters| waiters.iter().any(|waiter| !waiter.is_closed());
+        if !self.asked.lock().get(&question.id).is_some_and(is_awaited) {
+            return Err("no connection waits for the certificate status".into());
+        }
+        let told = self.fetched(question).await;
+        let outcome = told
+            .as_ref()
+            .map_or(Outcome::Failed, |status| (*status).into());
+        metrics::count(Purpose::Client, outcome);
+        told.map_err(|failure| failure.to_string().into())
+    }
+
+    async fn fetched(&self, question: &Question) -> Result<Status, Failure> {
+        let read =
+            |der| Certificate::read(der).ok_or_else(|| Failure::new("unreadable certificate"));
+        let (certificate, issuer) = (read(&question.certificate)?, read(&question.issuer)?);
+        let asked = request(&certificate, &issuer);
+        let response = fetch(&question.responder, &self.servers, &asked).await?;
+        let now = wire::loop_clock::unix_seconds();
+        let answer = check(&response, &certificate, &issuer, now)
+            .map_err(|fault| Failure::new(fault.to_string()).of(&question.responder))?;
+        if let Some(cache) = &self.cache {
+            cache.keep(&certificate, &issuer, answer, now);
+        }
+        Ok(answer.status)
+    }
+}
+
+impl AsksStatus for ClientStatuses {
+    fn wants_chain(&self) -> bool {
+        self.wants_chain
+    }
+
+    fn ask(self: Arc<Self>, certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> Asked {
+        let ready = |told: Told| -> Asked { Box::pin(std::future::ready(told)) };
+        let refused = |text: String| {
+            metrics::count(Purpose::Client, Outcome::Failed);
+            ready(Err(text.into()))
+        };
+        let responder = match self.responder_of(certificate) {
+            Ok(responder) => responder,
+            Err(sentence) => return refused(format!("{sentence} while SSL handshaking")),
+        };
+        let now = wire::loop_clock::unix_seconds();
+        let known = self.cache.as_ref();
+        if let Some(status) = known.and_then(|cache| cache.find(certificate, issuer, now)) {
+            metrics::count(Purpose::Client, Outcome::Cached);
+            return ready(Ok(status));
+        }
+        let id = certificate_id(certificate, issuer);
+        let (waiter, told) = oneshot::channel();
+        match self.wait(&id, waiter) {
+            Err(failure) => return refused(failure.of(&responder).to_string()),
+            Ok(None) => {}
+            Ok(Some(place)) => {
+                let question = Question {
+                    id,
+                    certificate: certificate.der.to_vec(),
+                    issuer: issuer.der.to_vec(),
+                    responder,
+                    place,
+                };
+                if !thread::spawn(Arc::clone(&self).run(question)) {
+                    self.asked.lock().clear();
+                }
+            }
+        }
+        Box::pin(async move {
+            let lost = |_| Err("certificate status request was dropped".into());
+            told.await.unwrap_or_else(lost)
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! Stapled responses that are fetched (`ssl_stapling` without a file).
+//!
+//! Each certificate has a task on the resolver's thread, which asks its responder, puts the answer beside the
+//! certificate wherever that is shown, and takes it away when it ends. Not here: when to ask, and what is worth being
+//! shown ([`tls::ocsp::Stapling`]). Invariants: a handshake takes what is there and waits for nothing; a configuration
+//! that is built while another one serves takes over what that one knows; a task ends with the last configuration that
+//! shows its certificate.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use logs::process_log::{Level, error_log};
+use parking_lot::Mutex;
+use slots::slotted;
+use tls::certificates::Certificates;
+use tls::ocsp::{Stapling, Status, Verification, request};
+use tls::x509::certificate::Certificate;
+
+use super::fetch::{Failure, Place, fetch};
+use super::metrics::{self, Outcome, Purpose};
+use super::{NameServers, Responder};
+use crate::resolver::thread;
+
+/// Maximum time between two looks at the clock, which may be set.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+static KNOWN: LazyLock<Mutex<HashMap<Vec<u8>, Weak<Staple>>>> = LazyLock::new(Mutex::default);
+
+/// A certificate to be stapled.
+#[derive(Debug)]
+pub struct StapleOrder {
+    /// The certificate, DER.
+    pub certificate: Vec<u8>,
+    /// That of its issuer.
+    pub issuer: Vec<u8>,
+    /// Its name in the log.
+    pub name: String,
+    /// Where its status is known.
+    pub responder: Responder,
+    /// The name servers.
+    pub servers: NameServers,
+    /// `ssl_stapling_verify`, and what stands for it among others.
+    pub verification: Option<(Verification, Vec<u8>)>,
+}
+
+/// The stapled response of one certificate.
+#[derive(Debug)]
+pub struct Staple {
+    certificate: Vec<u8>,
+    issuer: Vec<u8>,
+    name: String,
+    responder: Responder,
+    verification: Option<Verification>,
+    /// Those of the last configuration.
+    servers: Mutex<NameServers>,
+    stapling: Mutex<Stapling>,
+    /// Where the certificate is shown.
+    shown: Mutex<Vec<Weak<Certificates>>>,
+    is_watched: AtomicBool,
+}
+
+/// Those of a configuration.
+#[derive(Debug, Default)]
+pub struct Staples(Vec<Arc<Staple>>);
+
+slotted!(config::made::WHOLE: Staples);
+
+impl Staples {
+    /// Adds a certificate, where it is shown; what is known of it is stapled at once.
+    pub fn add(&mut self, order: StapleOrder, certificates: &Arc<Certificates>) {
+        metrics::begin();
+        let staple = Staple::known(order);
+        staple.show_in(certificates);
+        self.0.push(staple);
+    }
+
+    /// Starts the tasks of those that have none yet. The configuration is served from now on.
+    pub fn watch(&self) {
+        for staple in &self.0 {
+            let is_watched = staple.is_watched.swap(true, Ordering::Relaxed);
+            if !is_watched && !thread::spawn(keep_up(Arc::downgrade(staple))) {
+                return; // told
+            }
+        }
+    }
+}
+
+async fn keep_up(staple: Weak<Staple>) {
+    loop {
+        let Some(due) = staple.upgrade() else {
+            return;
+        };
+        if due.stapling.lock().refresh_at() <= wire::loop_clock::unix_seconds() {
+            due.ask().await;
+        }
+        due.show();
+        let pause = due.pause();
+        drop(due);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Staple {
+    fn known(order: StapleOrder) -> Arc<Self> {
+        let mut key = order.responder.identity().into_bytes();
+        let (verification, mark) = order.verification.unzip();
+        for part in [&order.certificate, &order.issuer, &mark.unwrap_or_default()] {
+            key.extend_from_slice(&part.len().to_be_bytes());
+            key.extend_from_slice(part);
+        }
+        let mut known = KNOWN.lock();
+        known.retain(|_, staple| staple.strong_count() > 0);
+        if let Some(staple) = known.get(&key).and_then(Weak::upgrade) {
+            *staple.servers.lock() = order.servers;
+            return staple;
+        }
+        let staple = Arc::new(Self {
+            certificate: order.certificate,
+            issuer: order.issuer,
+            name: order.name,
+            responder: order.responder,
+            verification,
+            servers: Mutex::new(order.servers),
+            stapling: Mutex::default(),
+            shown: Mutex::default(),
+            is_watched: AtomicBool::new(false),
+        });
+        known.insert(key, Arc::downgrade(&staple));
+        staple
+    }
+
+    /// Staples what is known to a server's certificate, now and whenever it changes.
+    fn show_in(&self, certificates: &Arc<Certificates>) {
+        let mut shown = self.shown.lock();
+        shown.retain(|place| place.strong_count() > 0);
+        shown.push(Arc::downgrade(certificates));
+        self.staple(certificates);
+    }
+
+    /// Staples what is known wherever the certificate is shown.
+    fn show(&self) {
+        let mut shown = self.shown.lock();
+        shown.retain(|place| place.strong_count() > 0);
+        for certificates in shown.iter().filter_map(Weak::upgrade) {
+            self.staple(&certificates);
+        }
+    }
+
+    fn staple(&self, certificates: &Certificates) {
+        let stapling = self.stapling.lock();
+        let response = stapling.response(wire::loop_clock::unix_seconds());
+        certificates.staple(&self.certificate, response.map(<[u8]>::to_vec));
+    }
+
+    /// The time until there is something to do.
+    fn pause(&self) -> Duration {
+        let stapling = self.stapling.lock();
+        let end = stapling.valid_until().map(|until| until + 1);
+        let next = end.map_or(stapling.refresh_at(), |end| end.min(stapling.refresh_at()));
+        let left = next.saturating_sub(wire::loop_clock::unix_seconds());
+        Duration::from_secs(left.max(1).unsigned_abs()).min(LOOK_EVERY)
+    }
+
+    async fn ask(&self) {
+        let told = self.fetched().await;
+        let outcome = told
+            .as_ref()
+            .map_or(Outcome::Failed, |status| (*status).into());
+        metrics::count(Purpose::Staple, outcome);
+        let sentence = match told {
+            Ok(Status::Good) => return,
+            Ok(Status::Revoked) => refused("revoked").of(&self.responder),
+            Ok(Status::Unknown) => refused("unknown").of(&self.responder),
+            Err(failure) => failure,
+        };
+        let name = &self.name;
+        error_log(
+            Level::Error,
+            format_args!("{sentence}, certificate: \"{name}\""),
+        );
+    }
+
+    async fn fetched(&self) -> Result<Status, Failure> {
+        let fail = |failure| {
+            let now = wire::loop_clock::unix_seconds();
+            self.stapling.lock().failed(now);
+            failure
+        };
+        let read =
+            |der| Certificate::read(der).ok_or_else(|| Failure::new("unreadable certificate"));
+        let certificate = read(&self.certificate).map_err(fail)?;
+        let issuer = read(&self.issuer).map_err(fail)?;
+        let place = Place::of_staple();
+        let _turn = place.turn().await;
+        let servers = self.servers.lock().clone();
+        let asked = request(&certificate, &issuer);
+        let response = fetch(&self.responder, &servers, &asked).await;
+        let response = response.map_err(fail)?;
+        let now = wire::loop_clock::unix_seconds();
+        let pair = (&certificate, &issuer);
+        let mut stapling = self.stapling.lock();
+        let taken = stapling.take(response, pair, self.verification.as_ref(), now);
+        taken.map_err(|fault| Failure::new(fault.to_string()).of(&self.responder))
+    }
+}
+
+fn refused(status: &str) -> Failure {
+    Failure::new(format!(
+        "certificate status \"{status}\" in the OCSP response"
+    ))
+}
