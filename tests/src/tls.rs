@@ -146,10 +146,10 @@ impl TlsClient {
     /// A client that offers this protocol above TLS alone.
     #[must_use]
     pub fn with_protocol(protocol: &[u8]) -> TlsClient {
-        let TlsClient(config) = TlsClient::new(None);
+        let TlsClient(config, noting) = TlsClient::new(None);
         let mut config = ClientConfig::clone(&config);
         config.alpn_protocols = vec![protocol.to_vec()];
-        TlsClient(Arc::new(config))
+        TlsClient(Arc::new(config), noting)
     }
 
     /// Asks for `/PATH` at the host `name`, on a connection of its own whose handshake names that host.

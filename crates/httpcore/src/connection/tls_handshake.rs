@@ -331,7 +331,7 @@ impl Endpoint<'_> {
 
     /// Shows a challenge's certificate; nothing follows.
     async fn show_challenge(&mut self, accepted: Accepted, shown: Arc<configure::Server>) -> Fault {
-        match self.negotiate(accepted, shown, None).await {
+        match self.negotiate(accepted, shown, None, false).await {
             Ok((mut complete, _)) => {
                 let mut outgoing = Vec::new();
                 complete.traffic.close(&mut outgoing);

@@ -42,7 +42,7 @@ use crate::settings::locations;
 use crate::settings::tables;
 use httpcore::settings::server::ServerSettings;
 use httpcore::settings::{Location, Server, Settings};
-use httpcore::tls::{Making, ServerTls};
+use httpcore::tls::{Making, ServerTls, TlsSettings};
 
 /// Maximum number of servers of one configuration.
 pub(crate) const SERVERS_MAX: usize = 1 << 20;
@@ -425,14 +425,8 @@ fn finish_server(
     settle_referers(&mut all.locations[itself as usize..], &finished)?;
     if let Some(tls) = &mut tls {
         let resolving = all.locations[itself as usize].own::<Resolving>();
-        settle_resolver(resolving, &http.around.circumstances.hosts)?;
-        let around = Around {
-            making,
-            servers: NameServers::of(resolving),
-            resolve: &mut http.around.circumstances.hosts.asking(),
-            scope,
-        };
-        around.settle(tls, &groups.tls, &mut unfinished.staples)?;
+        let staples = &mut unfinished.staples;
+        settle_tls((tls, &groups.tls), resolving, http, making, staples, scope)?;
     }
     let lines = own.raw.rewriting.get().map_or(&[][..], |lines| lines);
     let program = Program::new(lines, &[]);
@@ -452,6 +446,26 @@ fn finish_server(
         tls: tls.map(Arc::new),
     });
     Ok(())
+}
+
+/// Completes what a server's TLS asks responders, whose names are resolved as the server says.
+fn settle_tls(
+    (tls, settings): (&mut ServerTls, &TlsSettings),
+    resolving: &Resolving,
+    http: &Outer<'_>,
+    making: &mut Making<'_>,
+    staples: &mut Staples,
+    scope: &mut Scope,
+) -> Result<(), Error> {
+    let hosts = &http.around.circumstances.hosts;
+    settle_resolver(resolving, hosts)?;
+    let around = Around {
+        making,
+        servers: NameServers::of(resolving),
+        resolve: &mut hosts.asking(),
+        scope,
+    };
+    around.settle(tls, settings, staples)
 }
 
 /// Completes the referers of a server's locations by its names.
