@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use tls::keys;
-use tls::ocsp::{Fault, Stapling, Status, check, request};
+use tls::ocsp::{Fault, Stapling, Status, Verification, check, request};
 use tls::x509::certificate::Certificate;
 
 const ANSWER: &[u8] = include_bytes!("fixtures/ocsp-good.der");
@@ -27,12 +27,13 @@ fn openssls_answer_is_taken() {
     }
     let mut stapling = Stapling::default();
     let pair = (&certificate, &certificate);
+    let by = Verification::Signature(Vec::new());
     assert_eq!(
-        stapling.take(ANSWER.to_vec(), pair, None, now),
+        stapling.take(ANSWER.to_vec(), pair, &by, now),
         Ok(Status::Good)
     );
     assert_eq!(stapling.response(now), Some(ANSWER));
-    assert!(stapling.take(vec![1], pair, None, now).is_err());
+    assert!(stapling.take(vec![1], pair, &by, now).is_err());
     assert_eq!(stapling.response(now), Some(ANSWER));
     assert_eq!(request(&certificate, &certificate)[0], 0x30);
 }

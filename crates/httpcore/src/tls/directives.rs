@@ -108,8 +108,8 @@ directives! {
         /// Sets the responder that responses are fetched from, in place of the one that the certificate names.
         ssl_stapling_responder: Option<Placed<Bytes>> = none, [HTTP | SERVER] 1, syntax "url";
         /// Staples responses that are fetched only if the server's certificate leads to a trusted one
-        /// (`ssl_trusted_certificate`), or if its issuer has signed them itself and is sent with it. Signatures are
-        /// checked without it, too.
+        /// (`ssl_trusted_certificate`), or if its issuer has signed them itself and is sent with it. Without
+        /// it the signature may also be that of a trusted certificate.
         ssl_stapling_verify: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes requests that come before the handshake is over (TLS 1.3). Such a request cannot be played again here, as each
         /// session is taken up once; `$ssl_early_data` marks it.

@@ -147,14 +147,15 @@ fn order(
     let told = |what| format!("{what} in the certificate");
     let mut responder = Responder::parse(url).map_err(told)?;
     responder.settle(around.resolve).map_err(told)?;
-    let verification = settings.ssl_stapling_verify.then(|| {
-        let verification = Verification {
+    let verification = match settings.ssl_stapling_verify {
+        false => Verification::Signature(trusted.to_vec()),
+        true => Verification::Chain {
             trust: Trust::new(trusted.iter().cloned(), Vec::new(), CHAIN_MAX),
             chain: pair.cert.clone(),
-        };
-        let mark = trusted.iter().flat_map(|der| der.iter().copied());
-        (verification, mark.collect())
-    });
+        },
+    };
+    let mark = trusted.iter().flat_map(|der| der.iter().copied());
+    let mark = mark.chain([u8::from(settings.ssl_stapling_verify)]);
     Ok(StapleOrder {
         certificate: der.to_vec(),
         issuer: issuer.to_vec(),
@@ -162,5 +163,6 @@ fn order(
         responder,
         servers: around.servers.clone(),
         verification,
+        mark: mark.collect(),
     })
 }

@@ -11,7 +11,8 @@ mod stapling;
 pub use asking::{Asked, AsksStatus};
 pub use cache::StatusCache;
 pub use response::{
-    Answer, CLOCK_SECONDS, Fault, RESPONSE_BYTES_MAX, RESPONSES_MAX, Status, check,
+    Answer, CLOCK_SECONDS, Fault, RESPONSE_BYTES_MAX, RESPONSES_MAX, SIGNERS_MAX, Status, check,
+    check_by,
 };
 pub use stapling::{
     REFRESH_SECONDS_MAX, REFRESH_SECONDS_MIN, RETRY_SECONDS_MIN, Stapling, Verification,

@@ -5,11 +5,14 @@ use crate::verify::signature;
 use crate::x509::certificate::{Certificate, PublicKey};
 use crate::x509::der::{self, Reader};
 use crate::x509::time::{self, Seconds};
+use rustls::pki_types::CertificateDer;
 
 /// Maximum size of an answer in bytes.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum of statuses and of certificates in an answer that are looked at.
 pub const RESPONSES_MAX: usize = 32;
+/// Maximum of certificates of the configuration that are tried as the signer of an answer.
+pub const SIGNERS_MAX: usize = 256;
 /// How far the responder's clock may be ahead of ours, or behind, in seconds.
 pub const CLOCK_SECONDS: Seconds = 300;
 
@@ -80,12 +83,29 @@ pub fn check(
     issuer: &Certificate<'_>,
     now: Seconds,
 ) -> Result<Answer, Fault> {
+    check_by(response, certificate, issuer, &[], now)
+}
+
+/// The same, where certificates of the configuration may have signed as well (RFC 6960, 4.2.2.2): at most
+/// [`SIGNERS_MAX`] are tried.
+///
+/// # Errors
+/// It is worth nothing.
+pub fn check_by(
+    response: &[u8],
+    certificate: &Certificate<'_>,
+    issuer: &Certificate<'_>,
+    configured: &[CertificateDer<'_>],
+    now: Seconds,
+) -> Result<Answer, Fault> {
     if response.len() > RESPONSE_BYTES_MAX {
         return Err(Fault::Unreadable);
     }
     let basic = basic(response)?;
     let answer = Basic::read(basic).ok_or(Fault::Unreadable)?;
-    let signer = answer.signer(issuer, now).ok_or(Fault::Signature)?;
+    let signer = answer
+        .signer(issuer, configured, now)
+        .ok_or(Fault::Signature)?;
     let id = certificate_id(certificate, issuer);
     let mut single = single(answer.responses, &id)?;
     single.answer.is_delegated = signer == Signer::Delegate;
@@ -124,6 +144,7 @@ fn octets(mut outer: Reader<'_>) -> Option<&[u8]> {
 enum Signer {
     Issuer,
     Delegate,
+    Configured,
 }
 
 /// A basic answer, taken apart.
@@ -161,7 +182,13 @@ impl<'a> Basic<'a> {
     }
 
     /// Whose signature it has: the issuer's, or that of a certificate that the issuer has made a responder.
-    fn signer(&self, issuer: &Certificate<'_>, now: Seconds) -> Option<Signer> {
+    /// Or a configured one.
+    fn signer(
+        &self,
+        issuer: &Certificate<'_>,
+        configured: &[CertificateDer<'_>],
+        now: Seconds,
+    ) -> Option<Signer> {
         let signs = |key: &PublicKey<'_>| {
             signature::is_valid(self.algorithm, key, self.signed, self.signature)
         };
@@ -176,7 +203,13 @@ impl<'a> Basic<'a> {
         let is_named = |responder: Certificate<'_>| {
             is_responder(&responder, issuer, now) && signs(&responder.key)
         };
-        responders.any(is_named).then_some(Signer::Delegate)
+        if responders.any(is_named) {
+            return Some(Signer::Delegate);
+        }
+        let mut configured = configured.iter().take(SIGNERS_MAX);
+        let has_signed =
+            |der: &CertificateDer<'_>| Certificate::read(der).is_some_and(|one| signs(&one.key));
+        configured.any(has_signed).then_some(Signer::Configured)
     }
 }
 
@@ -337,6 +370,10 @@ mod tests {
             says(&answer(&other, &good, next, &issuer_key, &[])),
             Err(Fault::NotFound)
         );
+        let other = params("other").self_signed(&key).unwrap();
+        let configured = [other.der().clone()];
+        let by = check_by(&foreign, &leaf, &issuer, &configured, NOW).unwrap();
+        assert_eq!(by.status, Status::Good);
         for end in 0..by_issuer.len() {
             assert!(says(&by_issuer[..end]).is_err());
         }

@@ -1,9 +1,9 @@
 //! The stapled response of one certificate: when to ask, and until when an answer is shown.
 //!
 //! Not here: fetching, or the certificate's place (`certificates`). Times are passed in. Invariant: what is shown is
-//! signed for the certificate's issuer, says that the certificate is good, and its time is now.
+//! signed by its issuer or by what the configuration trusts, says that the certificate is good, and its time is now.
 
-use crate::ocsp::response::{Fault, Status, check};
+use crate::ocsp::response::{Fault, Status, check_by};
 use crate::verify::{Purpose, Trust};
 use crate::x509::certificate::Certificate;
 use crate::x509::time::Seconds;
@@ -17,22 +17,38 @@ pub const REFRESH_SECONDS_MIN: Seconds = 300;
 /// one up to [`REFRESH_SECONDS_MIN`].
 pub const RETRY_SECONDS_MIN: Seconds = 30;
 
-/// What `ssl_stapling_verify` asks for beside a signature for the issuer: the server's own chain leads to a trusted
-/// certificate, unless the issuer itself has signed and stands in that chain.
+/// Whose signature is accepted.
 #[derive(Debug)]
-pub struct Verification {
-    /// What is trusted.
-    pub trust: Trust,
-    /// The server's certificate and those that it sends with it.
-    pub chain: Vec<CertificateDer<'static>>,
+pub enum Verification {
+    /// The issuer's, that of a responder that the issuer has named, and that of one of these certificates of the
+    /// configuration (`ssl_stapling_verify off`).
+    Signature(Vec<CertificateDer<'static>>),
+    /// The issuer's or its responder's, if the server's own chain leads to a trusted certificate, or the issuer itself
+    /// has signed and stands in that chain (`on`).
+    Chain {
+        /// What is trusted.
+        trust: Trust,
+        /// The server's certificate and those that it sends with it.
+        chain: Vec<CertificateDer<'static>>,
+    },
 }
 
 impl Verification {
+    fn configured(&self) -> &[CertificateDer<'static>] {
+        match self {
+            Self::Signature(configured) => configured,
+            Self::Chain { .. } => &[],
+        }
+    }
+
     fn accepts(&self, is_delegated: bool, issuer: &Certificate<'_>, now: Seconds) -> bool {
-        let is_sent = self.chain.iter().any(|der| der.as_ref() == issuer.der);
-        let mut chain = self.chain.clone();
+        let Self::Chain { trust, chain } = self else {
+            return true;
+        };
+        let is_sent = chain.iter().any(|der| der.as_ref() == issuer.der);
+        let mut chain = chain.clone();
         chain.push(CertificateDer::from(issuer.der.to_vec()));
-        (is_sent && !is_delegated) || self.trust.verify(&chain, Purpose::Server, now).is_ok()
+        (is_sent && !is_delegated) || trust.verify(&chain, Purpose::Server, now).is_ok()
     }
 }
 
@@ -75,15 +91,15 @@ impl Stapling {
         &mut self,
         response: Vec<u8>,
         (certificate, issuer): (&Certificate<'_>, &Certificate<'_>),
-        verification: Option<&Verification>,
+        verification: &Verification,
         now: Seconds,
     ) -> Result<Status, Fault> {
-        let answer = check(&response, certificate, issuer, now);
-        let answer = answer.and_then(|answer| match verification {
-            Some(asked) if !asked.accepts(answer.is_delegated, issuer, now) => {
-                Err(Fault::Signature)
-            }
-            _ => Ok(answer),
+        let configured = verification.configured();
+        let answer = check_by(&response, certificate, issuer, configured, now);
+        let accepts = |is_delegated| verification.accepts(is_delegated, issuer, now);
+        let answer = answer.and_then(|answer| match accepts(answer.is_delegated) {
+            true => Ok(answer),
+            false => Err(Fault::Signature),
         });
         let good = answer.ok().filter(|answer| answer.status == Status::Good);
         let Some(good) = good else {

@@ -41,8 +41,10 @@ pub struct StapleOrder {
     pub responder: Responder,
     /// The name servers.
     pub servers: NameServers,
-    /// `ssl_stapling_verify`, and what stands for it among others.
-    pub verification: Option<(Verification, Vec<u8>)>,
+    /// `ssl_stapling_verify`.
+    pub verification: Verification,
+    /// What stands for that among others.
+    pub mark: Vec<u8>,
 }
 
 /// The stapled response of one certificate.
@@ -52,7 +54,7 @@ pub struct Staple {
     issuer: Vec<u8>,
     name: String,
     responder: Responder,
-    verification: Option<Verification>,
+    verification: Verification,
     /// Those of the last configuration.
     servers: Mutex<NameServers>,
     stapling: Mutex<Stapling>,
@@ -105,8 +107,7 @@ async fn keep_up(staple: Weak<Staple>) {
 impl Staple {
     fn known(order: StapleOrder) -> Arc<Self> {
         let mut key = order.responder.identity().into_bytes();
-        let (verification, mark) = order.verification.unzip();
-        for part in [&order.certificate, &order.issuer, &mark.unwrap_or_default()] {
+        for part in [&order.certificate, &order.issuer, &order.mark] {
             key.extend_from_slice(&part.len().to_be_bytes());
             key.extend_from_slice(part);
         }
@@ -121,7 +122,7 @@ impl Staple {
             issuer: order.issuer,
             name: order.name,
             responder: order.responder,
-            verification,
+            verification: order.verification,
             servers: Mutex::new(order.servers),
             stapling: Mutex::default(),
             shown: Mutex::default(),
@@ -201,7 +202,7 @@ impl Staple {
         let now = wire::loop_clock::unix_seconds();
         let pair = (&certificate, &issuer);
         let mut stapling = self.stapling.lock();
-        let taken = stapling.take(response, pair, self.verification.as_ref(), now);
+        let taken = stapling.take(response, pair, &self.verification, now);
         taken.map_err(|fault| Failure::new(fault.to_string()).of(&self.responder))
     }
 }
