@@ -55,10 +55,10 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
     describe(&mut out, &entry, &journal);
     let checked = Checker::new().check(&path);
     let (sentence, is_whole) = match &checked {
-        Ok(_) => (
-            format!("right: of the head and of {} blocks", entry.blocks()),
-            true,
-        ),
+        Ok(_) => {
+            let (count, s) = (entry.blocks(), if entry.blocks() == 1 { "" } else { "s" });
+            (format!("right: of the head and of {count} block{s}"), true)
+        }
         Err(unread) => (reason(unread), false),
     };
     say(&mut out, "checksums", &sentence);
