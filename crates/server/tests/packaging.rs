@@ -1,7 +1,6 @@
 //! What packages bring beside the program: the unit of systemd, and the places that their files name.
 #![expect(
     clippy::disallowed_methods,
-    clippy::unwrap_used,
     reason = "tests run on no loop: they read files"
 )]
 
