@@ -1,4 +1,5 @@
 //! System calls that a container's seccomp profile forbids: the server starts, says what it does instead, and serves.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Server, Site, is_nginx};
 
