@@ -83,14 +83,15 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Starts it. At most [`ORDERS_MAX`] certificates are taken.
+    /// Starts it. At most [`ORDERS_MAX`] certificates are taken. `is_changed`: because of a configuration that has changed, not
+    /// because the process is a new one.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         issuer: Arc<Issuer>,
         store: Arc<Store>,
-        wanted: Wanted,
+        (wanted, is_changed): (Wanted, bool),
         sink: Arc<dyn Sink>,
     ) -> io::Result<Self> {
         let (sender, changes) = mpsc::channel();
@@ -103,7 +104,7 @@ impl Renewal {
         };
         let name = "acme".to_owned();
         thread::Builder::new().name(name).spawn(move || {
-            keeper.change(wanted);
+            keeper.change(wanted, is_changed);
             keeper.run();
         })?;
         Ok(Self {
@@ -151,11 +152,11 @@ struct Job {
 }
 
 impl Job {
-    fn new(order: Order, issued: Option<Issued>, store: &Store) -> Self {
+    fn new(order: Order, issued: Option<Issued>, store: &Store, is_changed: bool) -> Self {
         let id = order.id();
         let attempts = store.attempts(&id);
         let mut job = Self {
-            earliest: Instant::now() + schedule::first_wait(&attempts, unix_now()),
+            earliest: Instant::now() + schedule::first_wait(&attempts, unix_now(), is_changed),
             attempts,
             order,
             id,
@@ -234,7 +235,7 @@ impl Keeper {
             let waits = self.jobs.iter().map(|job| job.until_next(now));
             let wait = waits.min().unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
             match self.changes.recv_timeout(wait) {
-                Ok(wanted) => self.change(wanted),
+                Ok(wanted) => self.change(wanted, true),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -245,16 +246,16 @@ impl Keeper {
     }
 
     /// Takes what is wanted now; what is known of a certificate stays.
-    fn change(&mut self, wanted: Wanted) {
+    fn change(&mut self, wanted: Wanted, is_changed: bool) {
         let mut old = std::mem::take(&mut self.jobs);
         for (order, issued) in wanted.into_iter().take(ORDERS_MAX) {
             let known = old.iter().position(|job| job.order == order);
             let job = match known.map(|at| old.swap_remove(at)) {
-                None => Job::new(order, issued, &self.store),
+                None => Job::new(order, issued, &self.store, is_changed),
                 Some(mut job) => {
                     // The change may have mended it.
                     if job.attempts.failures > 0 {
-                        let soon = schedule::first_wait(&job.attempts, unix_now());
+                        let soon = schedule::first_wait(&job.attempts, unix_now(), true);
                         job.earliest = job.earliest.min(Instant::now() + soon);
                     }
                     job
@@ -276,7 +277,7 @@ impl Keeper {
         while at < self.jobs.len() {
             match self.changes.try_recv() {
                 Ok(wanted) => {
-                    self.change(wanted);
+                    self.change(wanted, true);
                     return true;
                 }
                 Err(mpsc::TryRecvError::Disconnected) => return false,
