@@ -235,7 +235,7 @@ fn signed(state: &Mutex<State>, request: &Received, base: &str) -> Result<(Value
     let nonce = head["nonce"].as_str().expect("a nonce");
     let is_known = state.nonces.remove(nonce);
     state.count += 1;
-    if !is_known || (state.rules.refuses_nonces && state.count % 2 == 0) {
+    if !is_known || (state.rules.refuses_nonces && state.count.is_multiple_of(2)) {
         return Err(problem(400, "badNonce", "not this one"));
     }
     let payload = decoded(&whole["payload"]);

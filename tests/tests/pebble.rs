@@ -153,8 +153,8 @@ impl Pebble {
             let signature = encode(&signature(&state.join("account.key"), &input));
             let body = json!({"protected": head, "payload": payload, "signature": signature});
             let (_, answer) = self.request("POST", &path, Some(&body.to_string()))?;
+            println!("the account: {}", String::from_utf8_lossy(&answer));
             let answer: Value = serde_json::from_slice(&answer).ok()?;
-            println!("the account: {answer}");
             (answer["status"] == "deactivated").then_some(())
         });
     }

@@ -25,7 +25,7 @@ use super::frame::{Frame, Reader, Writer};
 use super::master::{Master, Purpose};
 use super::supervise::{Stage, Worker};
 use super::worker::word;
-use crate::acme::{Declared, metrics};
+use crate::settings::acme::{Declared, metrics};
 
 /// Maximum time for workers to take a change.
 const PATIENCE: Duration = Duration::from_secs(5);
