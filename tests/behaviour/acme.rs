@@ -306,89 +306,94 @@ fn without_a_master_it_is_the_same() {
     ));
 }
 
+/// Asserts that `-t` refuses what stands in `http`, with a sentence and a place.
+fn refused(http: &str, sentence: &str) {
+    let site = Site::new();
+    site.configure(&format!("events {{ }} http {{ {http} }}"));
+    let (status, said) = site.run(&["-t"]);
+    assert!(
+        !status.success() && said.contains(sentence),
+        "{http}: {said}"
+    );
+    assert!(said.contains("nginx.conf:1"), "it has a place: {said}");
+}
+
 #[test]
-fn wrong_lines_are_refused_in_nginxs_words() {
-    let issuer = |lines: &str| format!("acme_issuer a {{ {lines} }}");
-    let uri = "uri https://localhost/dir;";
-    let server =
-        |words: &str| format!("resolver 127.0.0.1; acme_issuer a {{ {uri} }} server {{ {words} }}");
-    for (http, sentence) in [
-        (issuer(uri), "acme_issuer: \"resolver\" is not configured"),
+fn wrong_issuers_are_refused_in_nginxs_words() {
+    const URI: &str = "uri https://localhost/dir;";
+    for (lines, sentence) in [
+        ("", "acme_issuer: \"uri\" is missing"),
+        ("uri ftp://a;", "invalid URI \"ftp://a\" in \"uri\""),
+        ("challenge dns-01;", "unsupported challenge: dns-01"),
+        ("profile a b;", "invalid parameter \"b\""),
         (
-            format!("resolver 127.0.0.1; {}", issuer("")),
-            "acme_issuer: \"uri\" is missing",
-        ),
-        (
-            issuer("uri ftp://a; ssl_verify off;") + "resolver 127.0.0.1;",
-            "invalid URI \"ftp://a\" in \"uri\"",
-        ),
-        (issuer("challenge dns-01;"), "unsupported challenge: dns-01"),
-        (issuer("profile a b;"), "invalid parameter \"b\""),
-        (
-            issuer("challenge http; challenge http;"),
+            "challenge http; challenge http;",
             "\"challenge\" directive is duplicate",
         ),
-        (issuer("nothing on;"), "unknown directive \"nothing\""),
+        ("nothing on;", "unknown directive \"nothing\""),
+        ("%account_key ecdsa:234;", "account_key: unsupported curve"),
         (
-            format!("{} {}", issuer(uri), issuer(uri)),
-            "\"acme_issuer\" directive is duplicate",
-        ),
-        (
-            "acme_shared_zone bad;".to_owned(),
-            "\"acme_shared_zone\" must have \"zone\" parameter",
-        ),
-        (
-            "acme_shared_zone zone=a:x;".to_owned(),
-            "acme_shared_zone: invalid zone size \"a:x\"",
-        ),
-        (
-            "acme_shared_zone zone=a:1k;".to_owned(),
-            "acme_shared_zone: zone a is too small",
-        ),
-        (
-            issuer(&format!("{uri} account_key ecdsa:234;")) + "resolver 127.0.0.1;",
-            "account_key: unsupported curve",
-        ),
-        (
-            issuer(&format!("{uri} account_key rsa:1024;")) + "resolver 127.0.0.1;",
+            "%account_key rsa:1024;",
             "account_key: unsupported key size",
         ),
         (
-            issuer(&format!("{uri} account_key none.key;")) + "resolver 127.0.0.1;",
+            "%account_key none.key;",
             "acme_issuer: cannot load account key",
         ),
         (
-            issuer(&format!("{uri} external_account_key k data:%%;")) + "resolver 127.0.0.1;",
+            "%external_account_key k data:%%;",
             "invalid base64url encoded value",
         ),
+    ] {
+        let lines = match lines.strip_prefix('%') {
+            Some(more) => format!("{URI} {more}"),
+            None => lines.to_owned(),
+        };
+        refused(
+            &format!("acme_issuer a {{ {lines} }} resolver 127.0.0.1;"),
+            sentence,
+        );
+    }
+    let issuer = format!("acme_issuer a {{ {URI} }}");
+    refused(&issuer, "acme_issuer: \"resolver\" is not configured");
+    refused(
+        &format!("{issuer} {issuer}"),
+        "\"acme_issuer\" directive is duplicate",
+    );
+    let zone = "\"acme_shared_zone\" must have \"zone\" parameter";
+    refused("acme_shared_zone bad;", zone);
+    refused(
+        "acme_shared_zone zone=a:x;",
+        "acme_shared_zone: invalid zone size \"a:x\"",
+    );
+    refused(
+        "acme_shared_zone zone=a:1k;",
+        "acme_shared_zone: zone a is too small",
+    );
+}
+
+#[test]
+fn wrong_certificates_are_refused_in_nginxs_words() {
+    for (words, sentence) in [
+        ("acme_certificate b a.test;", "issuer \"b\" is missing"),
         (
-            server("acme_certificate b a.test;"),
-            "issuer \"b\" is missing",
-        ),
-        (
-            server("acme_certificate a;"),
+            "acme_certificate a;",
             "\"acme_certificate\": no identifiers found in \"server_name\"",
         ),
         (
-            server("server_name www.a.*; acme_certificate a;"),
+            "server_name www.a.*; acme_certificate a;",
             "invalid server name: unexpected character '*' at position 6",
         ),
         (
-            server("acme_certificate a *.a.test;"),
+            "acme_certificate a *.a.test;",
             "a wildcard needs the challenge dns-01, which is not built",
         ),
         (
-            server("acme_certificate a a.test key=dsa;"),
+            "acme_certificate a a.test key=dsa;",
             "acme_certificate: invalid \"key\" value",
         ),
     ] {
-        let site = Site::new();
-        site.configure(&format!("events {{ }} http {{ {http} }}"));
-        let (status, said) = site.run(&["-t"]);
-        assert!(
-            !status.success() && said.contains(sentence),
-            "{http}: {said}"
-        );
-        assert!(said.contains("nginx.conf:1"), "it has a place: {said}");
+        let issuer = "resolver 127.0.0.1; acme_issuer a { uri https://localhost/dir; }";
+        refused(&format!("{issuer} server {{ {words} }}"), sentence);
     }
 }

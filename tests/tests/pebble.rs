@@ -73,7 +73,7 @@ impl Pebble {
                 "",
                 "-doh",
                 "",
-                "-dns01",
+                "-dnsserver",
                 &format!("127.0.0.1:{}", names.number()),
             ])
             .args(["-management", &format!("127.0.0.1:{}", unused.number())]);
@@ -153,6 +153,7 @@ impl Pebble {
             let signature = encode(&signature(&state.join("account.key"), &input));
             let body = json!({"protected": head, "payload": payload, "signature": signature});
             let (_, answer) = self.request("POST", &path, Some(&body.to_string()))?;
+            println!("the account: {}", String::from_utf8_lossy(&answer));
             let answer: Value = serde_json::from_slice(&answer).ok()?;
             (answer["status"] == "deactivated").then_some(())
         });
@@ -333,6 +334,15 @@ fn accounts_that_are_deactivated_or_forgotten_are_made_anew() {
     assert!(has(&shown(&server, "three.test").certificate, "three.test"));
 }
 
+/// The library of `faketime`.
+fn faketime() -> String {
+    let said = Command::new("faketime").args(["-f", "+1d", "env"]).output();
+    let said = String::from_utf8(said.expect("faketime can be run").stdout).expect("text");
+    let mut lines = said.lines();
+    let preload = lines.find_map(|line| line.strip_prefix("LD_PRELOAD="));
+    preload.expect("a library").to_owned()
+}
+
 #[test]
 #[ignore = "needs Pebble: cargo xtask acme"]
 fn a_wrong_clock_causes_no_storm() {
@@ -340,7 +350,9 @@ fn a_wrong_clock_causes_no_storm() {
         let site = Site::new();
         let pebble = Pebble::start(&site, &json!({}), &[("PEBBLE_VA_NOSLEEP", "1")]);
         let text = http(&pebble, "", &["one.test"]);
-        let site = site.run_by(&["faketime", "-f", offset]);
+        let site = site
+            .with_environment("LD_PRELOAD", &faketime())
+            .with_environment("FAKETIME", offset);
         let server = Server::start_on(site, "", &text);
         shown(&server, "one.test");
         server.wait_for("the certificate is due as soon as it came", "a warning");

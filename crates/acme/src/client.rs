@@ -15,7 +15,7 @@ use crate::error::Problem;
 use crate::http::{Answer, HttpClient};
 use crate::issuer::{AccountKey, Issuer};
 use crate::messages::{Account, Directory, NewAccount, RenewalInfo};
-use crate::renewal::{Level, Sink};
+use crate::sink::{Level, Sink};
 use crate::store::Store;
 use crate::{Error, Url};
 

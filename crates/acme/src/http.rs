@@ -6,11 +6,12 @@
 mod stream;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tls::keys;
 use tls::verify::Trust;
 
+use crate::clock::unix_now;
 use crate::issuer::{Authorities, Issuer, Resolve};
 use crate::{Error, Url};
 use stream::Stream;
@@ -75,14 +76,6 @@ impl Answer {
         let left = at.saturating_sub(unix_now());
         Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
 }
 
 impl HttpClient {

@@ -19,6 +19,7 @@
 mod account;
 pub mod challenge;
 mod client;
+mod clock;
 mod error;
 mod http;
 mod identifier;
@@ -27,12 +28,14 @@ pub mod keys;
 mod messages;
 mod renewal;
 pub mod schedule;
+mod sink;
 mod store;
 mod url;
 
 pub use error::{Error, Problem};
 pub use identifier::{IDENTIFIERS_MAX, Identifier, NameFault, Order};
 pub use issuer::{AccountKey, Authorities, ExternalAccount, Issuer, Profile, Resolve};
-pub use renewal::{Figures, Level, ORDERS_MAX, Renewal, Sink};
+pub use renewal::{ORDERS_MAX, Renewal};
+pub use sink::{Figures, Level, Sink};
 pub use store::{Issued, Store};
 pub use url::Url;

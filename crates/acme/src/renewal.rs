@@ -10,13 +10,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::challenge::Challenge;
 use crate::client::Client;
+use crate::clock::unix_now;
 use crate::error::Error;
-use crate::http::unix_now;
 use crate::identifier::{Identifier, Order};
 use crate::issuer::Issuer;
 use crate::schedule::{self, ATTEMPTS_APART_MAX, ORDERS_APART_MIN, roll};
+use crate::sink::{Figures, Level, Sink};
 use crate::store::{Attempts, Issued, Lock, Store};
 
 /// Maximum number of certificates of an issuer.
@@ -27,49 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(600);
 const LOCKED_WAIT: Duration = Duration::from_secs(5);
 /// Seconds by which a new certificate may begin later than now: more is a wrong clock.
 const LATER_SECONDS_MAX: i64 = 24 * 3600;
-
-/// How important a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Something was done.
-    Notice,
-    /// Something failed, and is tried again.
-    Warn,
-    /// Something failed, and fails again until something is changed.
-    Error,
-}
-
-/// Numbers about a certificate, since the thread was started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// The order's name ([`Order::id`]).
-    pub id: String,
-    /// The first name that it is for.
-    pub name: String,
-    /// Orders that were begun.
-    pub orders: u64,
-    /// Attempts that failed: orders, and questions about renewal.
-    pub failures: u64,
-    /// When something is tried next, in seconds since 1970.
-    pub next_attempt: i64,
-}
-
-/// What takes what comes out.
-pub trait Sink: Send + Sync {
-    /// Has a challenge answered; returns when it is.
-    ///
-    /// # Errors
-    /// Why it is not.
-    fn answer(&self, challenge: &Challenge) -> Result<(), String>;
-    /// The challenge is over.
-    fn withdraw(&self, challenge: &Challenge);
-    /// There is a certificate, by the names of issuer and order. Returns when it is shown.
-    fn issued(&self, issuer: &str, id: &str, issued: &Issued);
-    /// The numbers of all certificates of an issuer, as they are now.
-    fn figures(&self, issuer: &str, figures: Vec<Figures>);
-    /// A line for the log.
-    fn log(&self, level: Level, text: &str);
-}
 
 /// What is wanted, with the certificates that are there.
 type Wanted = Vec<(Order, Option<Issued>)>;
@@ -83,14 +40,15 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Starts it. At most [`ORDERS_MAX`] certificates are taken.
+    /// Starts it. At most [`ORDERS_MAX`] certificates are taken. `is_changed`: because of a configuration that has changed, not
+    /// because the process is a new one.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         issuer: Arc<Issuer>,
         store: Arc<Store>,
-        wanted: Wanted,
+        (wanted, is_changed): (Wanted, bool),
         sink: Arc<dyn Sink>,
     ) -> io::Result<Self> {
         let (sender, changes) = mpsc::channel();
@@ -103,7 +61,7 @@ impl Renewal {
         };
         let name = "acme".to_owned();
         thread::Builder::new().name(name).spawn(move || {
-            keeper.change(wanted);
+            keeper.change(wanted, is_changed);
             keeper.run();
         })?;
         Ok(Self {
@@ -151,11 +109,11 @@ struct Job {
 }
 
 impl Job {
-    fn new(order: Order, issued: Option<Issued>, store: &Store) -> Self {
+    fn new(order: Order, issued: Option<Issued>, store: &Store, is_changed: bool) -> Self {
         let id = order.id();
         let attempts = store.attempts(&id);
         let mut job = Self {
-            earliest: Instant::now() + schedule::first_wait(&attempts, unix_now()),
+            earliest: Instant::now() + schedule::first_wait(&attempts, unix_now(), is_changed),
             attempts,
             order,
             id,
@@ -234,7 +192,7 @@ impl Keeper {
             let waits = self.jobs.iter().map(|job| job.until_next(now));
             let wait = waits.min().unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
             match self.changes.recv_timeout(wait) {
-                Ok(wanted) => self.change(wanted),
+                Ok(wanted) => self.change(wanted, true),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -245,16 +203,16 @@ impl Keeper {
     }
 
     /// Takes what is wanted now; what is known of a certificate stays.
-    fn change(&mut self, wanted: Wanted) {
+    fn change(&mut self, wanted: Wanted, is_changed: bool) {
         let mut old = std::mem::take(&mut self.jobs);
         for (order, issued) in wanted.into_iter().take(ORDERS_MAX) {
             let known = old.iter().position(|job| job.order == order);
             let job = match known.map(|at| old.swap_remove(at)) {
-                None => Job::new(order, issued, &self.store),
+                None => Job::new(order, issued, &self.store, is_changed),
                 Some(mut job) => {
                     // The change may have mended it.
                     if job.attempts.failures > 0 {
-                        let soon = schedule::first_wait(&job.attempts, unix_now());
+                        let soon = schedule::first_wait(&job.attempts, unix_now(), true);
                         job.earliest = job.earliest.min(Instant::now() + soon);
                     }
                     job
@@ -276,7 +234,7 @@ impl Keeper {
         while at < self.jobs.len() {
             match self.changes.try_recv() {
                 Ok(wanted) => {
-                    self.change(wanted);
+                    self.change(wanted, true);
                     return true;
                 }
                 Err(mpsc::TryRecvError::Disconnected) => return false,

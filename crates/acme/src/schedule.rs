@@ -81,16 +81,21 @@ pub fn ask_again(retry_after: Option<Duration>) -> Duration {
         .clamp(ASK_EVERY_MIN, ASK_EVERY_MAX)
 }
 
-/// The seconds for which a process waits before its first attempt, `now`, where the last one of an earlier process is known.
-/// A time that has not come yet is a clock's fault, and counts as now.
+/// The time for which a process, or one whose configuration has changed (`is_changed`), waits before its first attempt, at
+/// `now`, where an earlier one is known. A time that has not come yet is a clock's fault, and counts as now.
 #[must_use]
-pub(crate) fn first_wait(attempts: &crate::store::Attempts, now: i64) -> Duration {
+pub(crate) fn first_wait(
+    attempts: &crate::store::Attempts,
+    now: i64,
+    is_changed: bool,
+) -> Duration {
     let last = match attempts.last {
         0 => return Duration::ZERO,
         last => last.min(now),
     };
     let mut wait = ORDERS_APART_MIN;
-    if attempts.failures > 0 {
+    // A process that is started again and again is no person who has mended something.
+    if attempts.failures > 0 && !is_changed {
         wait = wait.max(failed_wait(attempts.failures, false, 0.5).min(FIRST_WAIT_MAX));
     }
     if attempts.early > 0 {
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_restart_causes_no_storm_and_a_wrong_clock_no_standstill() {
-        let wait = |attempts: Attempts, now| first_wait(&attempts, now).as_secs();
+        let wait = |attempts: Attempts, now| first_wait(&attempts, now, false).as_secs();
         let last = |last| Attempts {
             last,
             ..Attempts::default()
@@ -154,6 +159,7 @@ mod tests {
             ..last(1000)
         };
         assert_eq!(wait(failing, 1000), 60);
+        assert_eq!(first_wait(&failing, 1000, true).as_secs(), 10);
         assert_eq!(
             wait(
                 Attempts {

@@ -5,7 +5,6 @@
 
 #![warn(unreachable_pub)]
 
-mod acme;
 mod command_line;
 mod dashboard;
 mod explain;

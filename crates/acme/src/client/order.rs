@@ -16,7 +16,7 @@ use crate::error::Problem;
 use crate::http::Answer;
 use crate::identifier::{IDENTIFIERS_MAX, Identifier, Order};
 use crate::messages::{Authorization, NamedIdentifier, NewOrder, OrderState, Status};
-use crate::renewal::Level;
+use crate::sink::Level;
 use crate::store::Issued;
 
 /// Maximum time for an authority to convince itself of one name.

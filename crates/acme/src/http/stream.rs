@@ -9,8 +9,8 @@ use tls::traffic::Traffic;
 use tls::verify::{Purpose, Trust};
 use tls::x509::certificate::{AlternativeName, Certificate};
 
-use super::unix_now;
 use crate::Error;
+use crate::clock::unix_now;
 
 /// Maximum time to connect to one address.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);

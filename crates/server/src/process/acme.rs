@@ -25,7 +25,7 @@ use super::frame::{Frame, Reader, Writer};
 use super::master::{Master, Purpose};
 use super::supervise::{Stage, Worker};
 use super::worker::word;
-use crate::acme::{Declared, metrics};
+use crate::settings::acme::{Declared, metrics};
 
 /// Maximum time for workers to take a change.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -226,6 +226,8 @@ pub(crate) struct AcmeThreads {
     queue: Option<(Receiver<Sent>, Arc<OwnedFd>)>,
     awaited: Vec<Awaited>,
     number: u64,
+    /// Whether a configuration was served before.
+    is_begun: bool,
     /// Whether the threads were ended because the master served no more.
     is_stopped: bool,
 }
@@ -296,6 +298,7 @@ impl AcmeThreads {
                 ),
             }
         }
+        self.is_begun = true;
         let is_declared = |(issuer, order): &(String, String)| {
             let mut all = declared.iter().filter(|one| one.name == *issuer);
             all.any(|one| one.orders.iter().any(|known| known.id() == *order))
@@ -324,6 +327,7 @@ impl AcmeThreads {
         }
         let post = self.post.get().ok_or(io::ErrorKind::NotFound)?;
         let store = Arc::new(Store::new(issuer.state_path.clone()));
+        let wanted = (wanted, self.is_begun);
         Renewal::start(issuer, store, wanted, Arc::clone(post) as Arc<dyn Sink>)
     }
 

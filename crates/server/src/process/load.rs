@@ -11,7 +11,7 @@ use config::{Error, Grammar, Recorded, Scope, TextSource, Tree};
 
 use super::directives::Main;
 use super::hints;
-use crate::acme::{Acme, Declared};
+use crate::settings::acme::{Acme, Declared};
 use crate::settings::build;
 use crate::settings::build::Surroundings;
 use crate::settings::circumstances::Circumstances;

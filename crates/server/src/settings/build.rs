@@ -33,6 +33,7 @@ use upstream::block::UpstreamBlocks;
 use upstream::ocsp::{NameServers, Staples};
 use upstream::resolver::Resolving;
 
+use super::acme::Places;
 use super::certificate_status::Around;
 use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
@@ -369,7 +370,13 @@ fn finish_http(
         let inherited = (&http.server, &outer);
         finish_server(block, inherited, &mut making, unfinished, scope)?;
     }
-    unfinished.data.acme.finish(&resolving, around, scope)?;
+    let places = Places {
+        prefix: &around.prefix,
+        conf_prefix: &around.conf_prefix,
+        is_worker: around.circumstances.files.is_complete(),
+    };
+    let acme = &mut unfinished.data.acme;
+    acme.finish(&resolving, places, &mut host, scope)?;
     // A server whose files are at fault has no certificate.
     if !scope.has_faults() {
         check_certificates(&unfinished.settings)?;
@@ -391,11 +398,8 @@ fn finish_server(
     let mut listens = block.listens.iter();
     let has_http2 = groups.http2.http2 || listens.any(|(listen, _)| listen.protocols.has_http2);
     let finished = Arc::unwrap_or_clone(groups.server);
-    let words = groups.acme.acme_certificate.as_ref();
-    let acme = unfinished
-        .data
-        .acme
-        .place(words, &finished.server_name, scope)?;
+    let acme = &mut unfinished.data.acme;
+    let acme = acme.place(&groups.acme, &finished.server_name, scope)?;
     let mut tls = making.server(&groups.tls, (has_http2, acme), scope)?;
     finished.check()?;
     listen_for(

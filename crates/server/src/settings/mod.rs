@@ -3,6 +3,7 @@
 //! Done in the master (to check it) and in the worker (to use it); blocking work (names, regexes) is done then. Not here:
 //! the settings themselves ([`httpcore::settings`]), the directives, which stand at the top of the modules that obey them.
 
+pub(crate) mod acme;
 pub(crate) mod build;
 mod certificate_status;
 pub mod circumstances;

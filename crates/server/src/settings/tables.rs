@@ -10,9 +10,9 @@ use bytes::Bytes;
 use config::{Directive, DirectiveTable, Error, MadeOfAll, Scope, Section, Tree, blocks, sections};
 use logs::directives::{AccessLog, ErrorLog, LogFormats, ProcessErrorLog};
 
-use crate::acme::{Acme, AcmeServer, IssuerLines};
 use crate::monitoring::directives;
 use crate::monitoring::directives::Status;
+use crate::settings::acme::{Acme, AcmeServer, IssuerLines};
 use httpcore::connection::{post_action, proxy_protocol, tls_handshake};
 use httpcore::handler::Modules;
 use httpcore::handler::metrics::ModuleMetrics;
@@ -328,7 +328,7 @@ pub(crate) fn all() -> Vec<&'static DirectiveTable> {
         modules::split_clients::lines(),
         proxy::settings::cache_path::lines(),
         modules::limits::zones::lines(),
-        crate::acme::lines(),
+        crate::settings::acme::lines(),
     ];
     tables.extend(IssuerLines::tables());
     tables.extend(ServerGroups::tables());
@@ -509,7 +509,7 @@ const VARIABLES: &[&[VariableEntry]] = &[
     referer::VARIABLES,
     secure_link::VARIABLES,
     directives::VARIABLES,
-    crate::acme::variables::VARIABLES,
+    crate::settings::acme::variables::VARIABLES,
 ];
 
 /// The metrics of all modules, in the order in which they are shown.
@@ -529,7 +529,7 @@ const METRICS: &[&ModuleMetrics] = &[
     &proxy_protocol::METRICS,
     &tls_handshake::METRICS,
     &httpcore::tls::certificate_metrics::METRICS,
-    &crate::acme::metrics::METRICS,
+    &crate::settings::acme::metrics::METRICS,
     &proxy::tls_metrics::METRICS,
     &real_ip::METRICS,
 ];

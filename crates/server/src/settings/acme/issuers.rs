@@ -1,5 +1,6 @@
 //! `acme_issuer` blocks, and the certificates that servers have of each.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +14,8 @@ use httpcore::tls::{AcmeSlot, acme as shown, full_name};
 use upstream::resolver::{Resolver, Resolving};
 use zeroize::Zeroizing;
 
-use super::directives::{CertificateWords, IssuerLines, contacts};
+use super::directives::{AcmeServer, IssuerLines, contacts};
 use super::orders;
-use crate::settings::build::Surroundings;
 use crate::settings::named_files::from_disk;
 
 /// Maximum number of issuers of a configuration; each has a thread.
@@ -39,6 +39,17 @@ pub(crate) struct Acme {
     pub issuers: Vec<Declared>,
     blocks: Vec<(IssuerLines, Directive)>,
     has_zone: bool,
+}
+
+/// Where a configuration is, and who reads it.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// The prefix (`-p`).
+    pub prefix: &'a Path,
+    /// The directory of the configuration.
+    pub conf_prefix: &'a Path,
+    /// Whether it is a worker: that orders nothing, and has no file of an issuer.
+    pub is_worker: bool,
 }
 
 /// An issuer as declared.
@@ -123,11 +134,11 @@ impl Acme {
     /// Names that are none, or an issuer that there is not.
     pub(crate) fn place(
         &mut self,
-        words: Option<&CertificateWords>,
+        server: &AcmeServer,
         names: &Names,
         scope: &mut Scope,
     ) -> Result<Option<Arc<AcmeSlot>>, Error> {
-        let Some(words) = words else {
+        let Some(words) = &server.acme_certificate else {
             return Ok(None);
         };
         let order = orders::order(words, names, scope)?;
@@ -154,17 +165,17 @@ impl Acme {
     pub(crate) fn finish(
         &mut self,
         resolving: &Resolving,
-        around: &Surroundings,
+        places: Places<'_>,
+        host: &mut dyn FnMut(&str) -> Vec<IpAddr>,
         scope: &mut Scope,
     ) -> Result<(), Error> {
-        let mut host = around.circumstances.hosts.asking();
         for ((lines, block), declared) in self.blocks.drain(..).zip(&mut self.issuers) {
             let failed =
                 |sentence: &str| block.error(&Problem::new(format!("acme_issuer: {sentence}")));
             let Some(line) = &resolving.resolver else {
                 return Err(failed("\"resolver\" is not configured"));
             };
-            let settled = line.value.settle(&mut host);
+            let settled = line.value.settle(host);
             settled.map_err(|sentence| line.error(sentence))?;
             let resolver = line.value.get();
             let resolver = resolver.ok_or_else(|| failed("\"resolver\" is not configured"))?;
@@ -172,12 +183,11 @@ impl Acme {
                 return Err(failed("\"uri\" is missing"));
             };
             let url = url(uri, scope)?;
-            // A worker orders nothing, and has none of these files.
-            if around.circumstances.files.is_complete() {
+            if places.is_worker {
                 continue;
             }
             let resolving = (resolver, resolving);
-            let issuer = issuer(&declared.name, url, &lines, resolving, around)?;
+            let issuer = issuer(&declared.name, url, &lines, resolving, places)?;
             declared.issuer = Some(Arc::new(issuer));
         }
         Ok(())
@@ -200,7 +210,7 @@ fn issuer(
     uri: Url,
     lines: &IssuerLines,
     (resolver, resolving): (&Arc<Resolver>, &Resolving),
-    around: &Surroundings,
+    places: Places<'_>,
 ) -> Result<Issuer, Error> {
     let timeout = resolving.resolver_timeout.duration();
     let (asked, text) = (
@@ -211,13 +221,13 @@ fn issuer(
     Ok(Issuer {
         name: name.to_owned(),
         uri,
-        account_key: account_key(lines, &around.conf_prefix)?,
+        account_key: account_key(lines, places.conf_prefix)?,
         challenge: lines.challenge.0,
         has_common_name: lines.common_name_in_csr,
         contacts: contacts(&lines.contact)?,
         external_account: external
             .map(|line| {
-                let key = external_key(&line.key, &around.conf_prefix)?;
+                let key = external_key(&line.key, places.conf_prefix)?;
                 let kid = line.kid.clone();
                 Ok(ExternalAccount { kid, key })
             })
@@ -227,11 +237,11 @@ fn issuer(
             .as_ref()
             .map(|name| String::from_utf8_lossy(name).into_owned()),
         profile: lines.profile.as_ref().map(|line| line.0.clone()),
-        authorities: authorities(lines, &around.conf_prefix)?,
+        authorities: authorities(lines, places.conf_prefix)?,
         state_path: match lines.state_path.as_ref().map(|line| &line.value[..]) {
             Some(b"off") => None,
-            Some(path) => Some(around.prefix.join(&*String::from_utf8_lossy(path))),
-            None => Some(around.prefix.join(format!("acme_{name}"))),
+            Some(path) => Some(places.prefix.join(&*String::from_utf8_lossy(path))),
+            None => Some(places.prefix.join(format!("acme_{name}"))),
         },
         accepts_terms: lines.accept_terms_of_service.is_some(),
         resolver: text,

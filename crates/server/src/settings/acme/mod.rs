@@ -10,4 +10,4 @@ mod orders;
 pub(crate) mod variables;
 
 pub(crate) use directives::{AcmeServer, IssuerLines, lines};
-pub(crate) use issuers::{Acme, Declared};
+pub(crate) use issuers::{Acme, Declared, Places};
