@@ -34,6 +34,7 @@ mod headers_more;
 mod host;
 mod http2;
 mod http2_floods;
+mod json_logs;
 mod large;
 mod limits;
 mod listen;
