@@ -68,6 +68,7 @@ mod static_files;
 mod sub_filter;
 mod subrequests;
 mod talkative;
+mod templates;
 mod timeouts;
 mod tls;
 mod tls_upstream;
