@@ -42,6 +42,7 @@ mod locations;
 mod logs;
 mod map;
 mod memory;
+mod migrate;
 mod panics;
 mod passing_on;
 mod process;

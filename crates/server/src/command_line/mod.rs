@@ -1,5 +1,5 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top` and
-//! `--explain`.
+//! The command line: nginx's flags, read exactly as nginx reads them, and our own words `serve`, `proxy`, `top`,
+//! `migrate` and `--explain`.
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
@@ -7,6 +7,7 @@
 mod first_certificate;
 mod flags;
 mod made;
+mod migrate;
 mod proxy;
 mod question;
 mod serve;
@@ -41,6 +42,7 @@ pub fn main(modules: Modules) -> ExitCode {
         Some("serve") => serve::run(&args, modules),
         Some("proxy") => proxy::run(&args, modules),
         Some("top") => top::run(&args),
+        Some("migrate") => migrate::run(&args, modules),
         Some("--explain") => explain(args.get(1), modules),
         Some("--help") => tell(version::help()),
         Some("--version") => tell(version::version()),

@@ -104,6 +104,7 @@ pub(super) fn help() -> String {
        freewheel proxy ORIGIN --cache DIR[,DIR...] [--max-size SIZE] [--valid TIME]
                        [--listen ADDRESS] [--dashboard ADDRESS|off] [--print-config]
        freewheel top [URL]
+       freewheel migrate [DIR | FILE] [--json] [--long]
        freewheel --explain DIRECTIVE
        freewheel -t [-c filename] --explain-url URL [--method METHOD] [--header 'NAME: VALUE']
                        [--from ADDRESS]

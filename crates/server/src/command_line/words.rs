@@ -62,6 +62,7 @@ const COMMANDS: &str = "Commands:
   freewheel serve DIR             serves a directory, without a configuration
   freewheel proxy ORIGIN --cache DIR
   freewheel top URL               shows the figures of a running server
+  freewheel migrate [DIR]         says whether a configuration runs here unchanged, and how to switch
   freewheel --explain DIRECTIVE
   freewheel -h                    all flags
 ";
@@ -79,7 +80,7 @@ pub(super) fn answer(word: &str) -> ExitCode {
     match meant.find(|(words, _)| words.contains(&word)) {
         Some((_, call)) => eprintln!("  {call}"),
         None => {
-            let known = ["serve", "proxy", "top", "help", "version"];
+            let known = ["serve", "proxy", "top", "migrate", "help", "version"];
             let words = MEANT.iter().flat_map(|(words, _)| words.iter().copied());
             if let Some(near) =
                 config::suggest::nearest(word.as_bytes(), known.into_iter().chain(words))
