@@ -1,5 +1,9 @@
 //! Logs as JSON: the predefined format of access logs, and `json` of error logs. Freewheel's own.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
 
 use blackbox::{Server, Site, is_nginx};
 use serde_json::Value;

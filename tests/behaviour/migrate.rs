@@ -1,5 +1,9 @@
 //! `freewheel migrate`: one page about a configuration of nginx. Freewheel's own.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -73,7 +77,15 @@ fn a_configuration_that_runs_is_told_so() {
     assert_eq!(status, Some(0), "{report}");
     assert_eq!(names(&site), before, "nothing is made");
     assert_eq!(report["runs"], "unchanged");
-    for same in ["root", "index", "server_name", "location", "sendfile"] {
+    // It is relative: nginx's prefix is another one.
+    assert!(report["different"]["root"].is_number());
+    assert!(
+        report["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("relative paths")
+    );
+    for same in ["index", "server_name", "location", "sendfile"] {
         assert!(report["same"][same].is_number(), "{same}: {report}");
     }
     // A difference is about them, so they are not told to be the same.

@@ -1,5 +1,9 @@
 //! `include_template`: variables of the environment. Freewheel's own.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
 
 use blackbox::{Server, Site, is_nginx};
 

@@ -16,7 +16,7 @@ pub(super) enum Met {
 }
 
 /// Which lines meet a difference. A line is `name` (unless it is switched off), `name=text` (one of its arguments begins
-/// with the text), `$variable` (any line that uses it; an `_` at the end stands for all that begin so), or
+/// with the text; `name=`: any), `$variable` (any line that uses it; an `_` at the end stands for all that begin so), or
 /// `$variable@name` (in lines of that name).
 #[derive(Debug)]
 pub(super) struct Row {

@@ -147,6 +147,7 @@ impl Report {
         let mut rows: Vec<_> = paragraphs::all()
             .map(|(row, text)| (row, met(row, text)))
             .collect();
+        let mut relative = Vec::new();
         grammar.each(&judged.tree, &mut |directive, standing| {
             self.directives += 1;
             let name = directive.name.display().into_owned();
@@ -154,6 +155,10 @@ impl Report {
             for (row, difference) in rows.iter_mut().filter(|(row, _)| row.is_met_by(directive)) {
                 is_met |= row.met != Met::Command;
                 difference.add(directive);
+            }
+            if is_relative(directive) {
+                is_met = true;
+                relative.push(directive.place().to_string());
             }
             let about = |warning: &&Error| is_about(warning, directive, &name);
             let warning = judged.warnings.iter().find(about);
@@ -174,6 +179,12 @@ impl Report {
                 Standing::Built(_) => *self.same.entry(name).or_default() += 1,
             }
         });
+        if let Some(first) = relative.first() {
+            let count = relative.len();
+            self.warnings.push(format!(
+                "{count} relative paths, the first in {first}, start at the prefix: start Freewheel with -p and nginx's (\"nginx -V\" says --prefix)"
+            ));
+        }
         // Of a directive one line of which is different, none is told to be the same.
         let names: Vec<_> = self.different.keys().cloned().collect();
         for name in names {
@@ -209,6 +220,18 @@ fn met(row: &'static Row, text: String) -> Difference {
         first: String::new(),
         lines: 0,
     }
+}
+
+/// Whether a line has a path that starts at the prefix, which is another one here.
+fn is_relative(directive: &Directive) -> bool {
+    let name = directive.name.display();
+    let has_path = ["root", "alias", "access_log", "error_log", "pid"].contains(&&*name)
+        || ["_temp_path", "_cache_path", "_store"]
+            .iter()
+            .any(|end| name.ends_with(end));
+    let starts = ["/", "$", "syslog:", "memory:", "off", "on", "stderr"];
+    let first = directive.args.first().map(|word| word.display());
+    has_path && first.is_some_and(|path| !starts.iter().any(|start| path.starts_with(start)))
 }
 
 /// Whether a warning is about this directive. One without effect is told once for all lines of its name.

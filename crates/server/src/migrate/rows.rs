@@ -7,7 +7,7 @@ use super::difference::{Row, rows};
 
 rows! {
     /// One row for each paragraph. See [`Row`] for what the words mean.
-    Every, "There is one worker process, whose event loops are threads.": "worker_processes";
+    Every, "There is one worker process, whose event loops are threads.": "worker_processes" "worker_connections" "worker_rlimit_nofile";
     Every, "The worker gets its configuration from the master.":;
     Every, "Keep-alive connections outlive a reload:": "keepalive_timeout";
     Command, "USR1 also writes figures":;
@@ -32,7 +32,7 @@ rows! {
     Lines, "Compression never keeps a loop busy.": "gzip" "brotli" "zstd" "gunzip";
     Lines, "Compressed data is sent whenever the source has no more data at the moment": "gzip" "brotli" "zstd";
     Lines, "The compressed bytes differ":
-        "gzip" "gzip_buffers" "gzip_hash" "gzip_no_buffer" "postpone_gzipping" "gunzip_buffers";
+        "gzip" "gzip_comp_level" "gzip_buffers" "gzip_hash" "gzip_no_buffer" "postpone_gzipping" "gunzip_buffers";
     Lines, "`brotli` and `zstd` are built in":
         "brotli" "brotli_static" "brotli_buffers" "zstd" "zstd_static" "zstd_buffers" "zstd_dict_file";
     Lines, "An error page does not keep the `Vary: Accept-Encoding`": "gzip_vary" "error_page";
@@ -78,7 +78,7 @@ rows! {
     Every, "A chunk's size line consists of a size and extensions":;
     Every, "A small file that shrinks while it is read results in 500:":;
     Every, "Empty lines before a request":;
-    Every, "`Server` and the built-in pages say freewheel.": "server_tokens";
+    Every, "`Server` and the built-in pages say freewheel.": "server_tokens=";
     Command, "`-V` and `-v` name freewheel first":;
     Lines, "HTTP/2":
         "http2" "listen=http2" "http2_max_concurrent_streams" "http2_recv_buffer_size" "http2_chunk_size"
@@ -183,9 +183,11 @@ rows! {
     Lines, "Of two concurrent responses for one key, the one requested later stays.":
         "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "`no-cache=\"X-Name\"` and `private=\"X-Name\"` keep that field out of what is stored":
-        "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
+        "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache"
+        "proxy_cache_valid" "fastcgi_cache_valid" "uwsgi_cache_valid" "scgi_cache_valid";
     Lines, "A stored response has a length,": "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
-    Lines, "`Age` is calculated and sent.": "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
+    Lines, "`Age` is calculated and sent.": "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache"
+        "proxy_cache_valid" "fastcgi_cache_valid" "uwsgi_cache_valid" "scgi_cache_valid";
     Lines, "Responses to requests with `Authorization` are stored only if they allow it":
         "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "A 304 of the origin replaces the header fields that it has":
