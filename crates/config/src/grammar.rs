@@ -5,7 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::known::{self, Fate};
+use crate::advice;
+use crate::known::{self, Fate, KnownDirective};
 use crate::syntax::error::{Error, Problem, Voice};
 use crate::syntax::lookalikes;
 use crate::syntax::suggest;
@@ -25,6 +26,17 @@ crate::blocks! {
         /// not an error; a missing file is.
         "include": [MAIN | EVENTS | HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF | LIMIT_EXCEPT | UPSTREAM
             | STREAM | STREAM_SERVER | STREAM_UPSTREAM | MAIL | MAIL_SERVER | LINES | MGMT] 1, syntax "file | pattern";
+        /// As `include`, for templates: variables of the environment are replaced in these files, and only in these.
+        ///
+        /// `${NAME}` is the value of the variable `NAME` (capital letters, digits and `_`); without it the configuration is
+        /// refused. `${NAME:-text}` is the text where it is not set or empty. `$NAME` is the value if there is one,
+        /// otherwise a variable of the configuration. Values are data: they are put into words that are read already,
+        /// so that a blank, a `;` or a brace in them is part of the word; a `$` in them is refused. Templates of the
+        /// official nginx image serve unchanged, unless a value was meant to be several words. The master reads
+        /// the environment that it was started with; `-T` shows the result. The names of templates that these include
+        /// are relative like all.
+        "include_template": [MAIN | EVENTS | HTTP | SERVER | SERVER_IF | LOCATION | LOCATION_IF | LIMIT_EXCEPT | UPSTREAM
+            | LINES] 1, syntax "file | pattern";
     }
 }
 
@@ -39,6 +51,24 @@ struct Warnings {
     list: Vec<Error>,
     /// The names already warned about: each gets one warning, however often it occurs.
     names: HashSet<&'static str>,
+}
+
+/// An error, and what was taken out of the tree for it.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The error.
+    pub error: Error,
+    /// The directive, with its block; `None`: the error belongs to no directive, or the text ends with it.
+    pub directive: Option<Directive>,
+}
+
+/// What a directive is to this program.
+#[derive(Clone, Copy, Debug)]
+pub enum Standing {
+    /// It is implemented: its row in our tables.
+    Built(&'static DirectiveEntry),
+    /// nginx has it, and no table here: its row in nginx's grammar.
+    Known(&'static KnownDirective),
 }
 
 impl Grammar {
@@ -68,6 +98,73 @@ impl Grammar {
         let mut warnings = Warnings::default();
         self.check_all(&tree.directives, Context::MAIN, &mut warnings)?;
         Ok(warnings.list)
+    }
+
+    /// As [`Grammar::check`], for a report: takes every directive that is refused out of the tree. Returns the errors in
+    /// order, with what was taken out, and the warnings.
+    #[must_use]
+    pub fn take_faulty(&self, tree: &mut Tree) -> (Vec<Fault>, Vec<Error>) {
+        let (mut warnings, mut faults) = (Warnings::default(), Vec::new());
+        let lines = &mut tree.directives;
+        self.take_from(lines, Context::MAIN, &mut warnings, &mut faults);
+        (faults, warnings.list)
+    }
+
+    fn take_from(
+        &self,
+        directives: &mut Vec<Directive>,
+        context: Context,
+        warnings: &mut Warnings,
+        faults: &mut Vec<Fault>,
+    ) {
+        for mut directive in std::mem::take(directives) {
+            let outcome = match self.entry(directive.name.bytes(), context) {
+                Some(entry) => check_shape(&directive, entry.args).and_then(|()| {
+                    match (entry.inner, &mut directive.block) {
+                        (Some(Context::LINES), _) => check_lines(directive.children())?,
+                        (Some(inner), Some(block)) => {
+                            self.take_from(block, inner, warnings, faults);
+                        }
+                        _ => {}
+                    }
+                    let found = suspicion(&directive, context).map(Error::into_warning);
+                    warnings.list.extend(found);
+                    Ok(())
+                }),
+                None => self.check_not_built(&directive, context, warnings),
+            };
+            match outcome {
+                Ok(()) => directives.push(directive),
+                Err(error) => faults.push(Fault {
+                    error: advice::add(error),
+                    directive: Some(directive),
+                }),
+            }
+        }
+    }
+
+    /// Calls `see` for every directive of a checked tree, with what it is to this program; lines of data are left out.
+    pub fn each<'a>(&self, tree: &'a Tree, see: &mut dyn FnMut(&'a Directive, Standing)) {
+        self.each_of(&tree.directives, Context::MAIN, see);
+    }
+
+    fn each_of<'a>(
+        &self,
+        directives: &'a [Directive],
+        context: Context,
+        see: &mut dyn FnMut(&'a Directive, Standing),
+    ) {
+        for directive in directives {
+            let name = directive.name.bytes();
+            if let Some(entry) = self.entry(name, context) {
+                see(directive, Standing::Built(entry));
+                if let Some(inner) = entry.inner.filter(|inner| *inner != Context::LINES) {
+                    self.each_of(directive.children(), inner, see);
+                }
+            } else if let Some(known) = known::find_in(name, context) {
+                see(directive, Standing::Known(known));
+            }
+        }
     }
 
     /// The table entry of a directive in `context`; `None` if it is not allowed there or not implemented.

@@ -93,6 +93,7 @@
 
 mod advice;
 pub mod default_paths;
+mod faults;
 mod grammar;
 pub mod known;
 mod load;
@@ -101,9 +102,11 @@ pub mod manual;
 mod section;
 mod syntax;
 mod table;
+mod templates;
 mod value;
 
-pub use grammar::{Grammar, differences};
+pub use faults::load_with_faults;
+pub use grammar::{Fault, Grammar, Standing, differences};
 pub use load::{
     DIRECTIVES_MAX, FILE_BYTES_MAX, INCLUDES_DEEP_MAX, INCLUDES_MAX, Recorded, TextSource, load,
     load_checked, parse_bytes,
@@ -121,6 +124,7 @@ pub use syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
 pub use table::args::{ANY, Args, FLAG};
 pub use table::context::Context;
 pub use table::{DirectiveEntry, DirectiveTable, Inherit, InheritanceLevel};
+pub use templates::ENVIRONMENT_MAX;
 #[doc(hidden)]
 pub use value::choice::not_one_of;
 pub use value::scope::{Assignable, FAULTS_MAX, Scope, VARIABLES_MAX, Variable, VariableIndex};

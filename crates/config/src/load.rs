@@ -4,7 +4,7 @@
 //! files that the master read. Invariants: a file is read once, however often it is included; every recursion and list
 //! has a limit, so that files that include themselves, or double with every include, end in an error.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +29,9 @@ pub const INCLUDES_MAX: usize = 65_536;
 /// Maximum number of directives and data lines of a configuration.
 pub const DIRECTIVES_MAX: usize = 8_000_000;
 
+/// The name of the directive that includes templates.
+const TEMPLATE: &str = "include_template";
+
 /// A source of the texts of a configuration.
 pub trait TextSource {
     /// Reads a file.
@@ -42,6 +45,12 @@ pub trait TextSource {
     /// # Errors
     /// Those of glob(3): a directory that cannot be read.
     fn glob(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// The value of a variable of the environment, for templates. `None`: it is not set.
+    fn variable(&mut self, name: &str) -> Option<Vec<u8>> {
+        let _ = name;
+        None
+    }
 }
 
 /// Texts that were read earlier, as a source: the worker parses what the master sent.
@@ -51,6 +60,8 @@ pub struct Recorded {
     pub files: HashMap<PathBuf, Bytes>,
     /// The patterns, with the paths that they matched.
     pub globs: HashMap<PathBuf, Vec<PathBuf>>,
+    /// The variables of the environment that templates named and that were set.
+    pub environment: BTreeMap<String, Bytes>,
 }
 
 impl Recorded {
@@ -70,6 +81,10 @@ impl TextSource for Recorded {
     fn glob(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(self.globs.get(pattern).cloned().unwrap_or_default())
     }
+
+    fn variable(&mut self, name: &str) -> Option<Vec<u8>> {
+        self.environment.get(name).map(|value| value.to_vec())
+    }
 }
 
 impl Tree {
@@ -84,6 +99,12 @@ impl Tree {
         Recorded {
             files,
             globs: self.globs.iter().cloned().collect(),
+            environment: self
+                .taken
+                .asked
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
+                .collect(),
         }
     }
 }
@@ -138,7 +159,7 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Tree, Error> {
 }
 
 /// Reads as far as possible: the tree holds everything before the error.
-fn read(
+pub(crate) fn read(
     root: &Path,
     globals: Option<&[u8]>,
     source: &mut dyn TextSource,
@@ -153,6 +174,7 @@ fn read(
         open: Vec::new(),
         includes: 0,
         directives: 0,
+        is_template: false,
     };
     let mut directives = Vec::new();
     let outcome = loader
@@ -174,6 +196,8 @@ struct Loader<'a> {
     open: Vec<PathBuf>,
     includes: usize,
     directives: usize,
+    /// Whether the file being read is a template.
+    is_template: bool,
 }
 
 /// The kind of text being read, which decides how it may end.
@@ -206,7 +230,10 @@ impl Loader<'_> {
         self.bound_includes(path, by)?;
         let text = self.text(path, by)?;
         self.open.push(path.to_owned());
+        let is_template = by.is_some_and(|by| by.name == TEMPLATE);
+        let outer = std::mem::replace(&mut self.is_template, is_template);
         let outcome = self.statements(&mut Lexer::new(&text), Within::File, out, depth);
+        self.is_template = outer;
         self.open.pop();
         outcome
     }
@@ -272,8 +299,12 @@ impl Loader<'_> {
     ) -> Result<(), Error> {
         loop {
             match lexer.statement()? {
-                Statement::Line(words, end) => self.line(directive(words, end), out, depth)?,
+                Statement::Line(words, end) => {
+                    let words = self.replaced(words)?;
+                    self.line(directive(words, end), out, depth)?
+                }
                 Statement::Opening(words, end) => {
+                    let words = self.replaced(words)?;
                     self.block(lexer, within, directive(words, end), out, depth)?
                 }
                 Statement::Closing(at) => return closed(lexer, within, at),
@@ -282,13 +313,26 @@ impl Loader<'_> {
         }
     }
 
+    /// The words of a template, with the variables of the environment replaced; others as they are.
+    fn replaced(&mut self, words: Vec<Word>) -> Result<Vec<Word>, Error> {
+        if !self.is_template {
+            return Ok(words);
+        }
+        let (source, taken) = (&mut self.source, &mut self.tree.taken);
+        let replaced = words
+            .into_iter()
+            .map(|word| taken.replace(word, &mut |name| source.variable(name)));
+        replaced.collect()
+    }
+
     fn line(
         &mut self,
         line: Directive,
         out: &mut Vec<Directive>,
         depth: usize,
     ) -> Result<(), Error> {
-        if line.name != "include" || line.args.len() != 1 {
+        let is_include = line.name == "include" || line.name == TEMPLATE;
+        if !is_include || line.args.len() != 1 {
             return self.push(line, out);
         }
         let path = self.directory.join(OsStr::from_bytes(line.args[0].bytes()));

@@ -13,7 +13,7 @@ use super::directives::{
     AccessLine, AccessLog as Section, AccessTo, Destination, ErrorLine, FormatName,
 };
 use super::error::{ErrorLogs, LOGS_MAX};
-use super::format::{Format, Formats};
+use super::format::{Format, Formats, JSON};
 use super::ring::Feed;
 use super::sink::{Buffer, Target};
 use super::syslog::Peer;
@@ -250,6 +250,7 @@ fn named_path(to: &AccessTo, files: &LogFiles) -> Option<(Bytes, Template)> {
 fn find_format(name: &FormatName, formats: &Formats) -> Result<Arc<Format>, Problem> {
     match name {
         FormatName::Combined(format) => Ok(Arc::clone(format)),
+        FormatName::Json(format) => Ok(Arc::clone(formats.find(JSON).unwrap_or(format))),
         FormatName::Named(name, _) => formats.find(name).cloned().ok_or_else(|| {
             Problem::new(format!(
                 "unknown log format \"{}\"",
@@ -299,7 +300,13 @@ pub fn build_error_logs(
     }
     let built: Result<_, Problem> = lines
         .iter()
-        .map(|line| Ok((line.level, target(&line.destination, files, logs)?)))
+        .map(|line| {
+            Ok((
+                line.level,
+                target(&line.destination, files, logs)?,
+                line.form,
+            ))
+        })
         .collect();
-    Ok(ErrorLogs::new(built?))
+    Ok(ErrorLogs::with_forms(built?))
 }

@@ -11,7 +11,8 @@ use config::{
     List, Problem, Scope, Template, TextPlace, Value, Word, parse_msec, parse_sec, parse_size,
 };
 
-use super::format::{COMBINED, Format, Formats};
+use super::error::LineForm;
+use super::format::{COMBINED, Format, Formats, JSON};
 use super::level::Level;
 use super::named::OpenLogFileCache;
 use super::sink::Buffer;
@@ -30,7 +31,10 @@ config::directives! {
         /// first, `emerg`, `alert`, `crit`, `error`, `warn`, `notice`, `info`, `debug`; a log takes its own level and
         /// all more severe ones. There are no messages of the level `debug`. `memory:` is refused, as by an nginx built
         /// without `--with-debug`.
-        error_log: List<ErrorLine> = none, [MAIN] 1.., syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
+        ///
+        /// With `json` (not in nginx) each line is a JSON object: `time`, `level`, `pid`, `tid`, `connection` (if there is one)
+        /// and `message`, the text with what nginx puts behind it (`client`, `server`, `request` …).
+        error_log: List<ErrorLine> = none, [MAIN] 1.., syntax "file | stderr | syslog:server=address[,parameter=value] [level] [json]";
     }
 }
 
@@ -39,7 +43,7 @@ config::directives! {
     pub struct ErrorLog in Location {
         /// Sets an error log and its lowest level, in place of the logs of the outer level.
         error_log: List<ErrorLine> = none, [HTTP | SERVER | LOCATION] 1..,
-            syntax "file | stderr | syslog:server=address[,parameter=value] [level]";
+            syntax "file | stderr | syslog:server=address[,parameter=value] [level] [json]";
     }
 }
 
@@ -50,7 +54,7 @@ config::directives! {
         ///
         /// Its texts are concatenated. Values of variables are escaped: with `escape=default` the characters `"`, `\`,
         /// those below 32 and those above 126 as `\xXX`, and a missing value as `-`; with `escape=json` as in JSON
-        /// strings; with `escape=none` not at all. `combined` is predefined.
+        /// strings; with `escape=none` not at all. `combined` is predefined, and `json` (not in nginx) unless a line defines it.
         log_format: Formats = none, [HTTP] 2.., syntax "name [escape=default|json|none] text …";
     }
 }
@@ -70,6 +74,13 @@ config::directives! {
         /// with variables is opened by the worker for each line (see `open_log_file_cache`), if the request's root
         /// directory exists. `syslog:server=ADDRESS[:PORT]|unix:PATH` takes `facility=`, `severity=`, `tag=`,
         /// `nohostname`, separated by commas.
+        ///
+        /// The format `json` (not in nginx), where no `log_format` has that name, writes a JSON object: `time`, `msec`,
+        /// `remote_addr`, `remote_user`, `method`, `scheme`, `host`, `uri` (with arguments, as it came), `protocol`, `request`
+        /// (the request line), `status`, `body_bytes_sent`, `bytes_sent`, `request_length`, `request_time`, `referer`,
+        /// `user_agent`, `forwarded_for`, `connection`, `upstream_addr`, `upstream_status`, `upstream_response_time`,
+        /// `upstream_cache_status`. What has no value is left out. Times, sizes, the status and the connection are
+        /// numbers; those of upstreams are texts, since there may be several. Bytes that are not UTF-8 become U+FFFD.
         access_log: List<AccessLine> = (config::default_paths::HTTP_LOG),
             [HTTP | SERVER | LOCATION | LOCATION_IF | LIMIT_EXCEPT] 1..,
             syntax "off | path | syslog:… [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]]";
@@ -106,6 +117,8 @@ pub struct ErrorLine {
     pub destination: Destination,
     /// The least grave level that it takes.
     pub level: Level,
+    /// The form of its lines.
+    pub form: LineForm,
 }
 
 /// A line of `access_log`.
@@ -141,6 +154,8 @@ pub enum FormatName {
     Combined(Arc<Format>),
     /// One that the configuration names, and where it does.
     Named(Bytes, TextPlace),
+    /// `json`: the one that the configuration defines under this name, or else the predefined one.
+    Json(Arc<Format>),
 }
 
 /// `open_log_file_cache`; `None` is `off`.
@@ -160,11 +175,16 @@ fn syslog(text: &[u8]) -> Result<Peer, Problem> {
 }
 
 impl Value for ErrorLine {
-    const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] [level]";
+    const SYNTAX: &'static str =
+        "file | stderr | syslog:server=address[,parameter=value] [level] [json]";
 
     fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
         let Some((first, levels)) = args.split_first() else {
             return Err(Problem::argument_count("error_log"));
+        };
+        let (levels, form) = match levels.split_last() {
+            Some((last, before)) if last.bytes() == JSON => (before, LineForm::Json),
+            _ => (levels, LineForm::Text),
         };
         let destination = match first.bytes().as_ref() {
             b"stderr" => Destination::Stderr,
@@ -181,6 +201,7 @@ impl Value for ErrorLine {
         Ok(Self {
             destination,
             level: parse_levels(levels)?,
+            form,
         })
     }
 }
@@ -245,6 +266,7 @@ impl Value for AccessLine {
             }
         };
         let format = match rest.first() {
+            Some(name) if name.bytes() == JSON => FormatName::Json(Arc::new(Format::json(scope)?)),
             Some(name) if !name.bytes().eq_ignore_ascii_case(COMBINED) => {
                 FormatName::Named(name.bytes().clone(), name.place())
             }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::json;
 use super::level::Level;
 use super::line::Process;
 use super::recent;
@@ -15,10 +16,20 @@ use crate::wall_clock::Clock;
 /// How many `error_log` lines one level of the configuration may hold.
 pub(crate) const LOGS_MAX: usize = 64;
 
+/// The form of a log's lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LineForm {
+    /// nginx's.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
+}
+
 /// The error logs in force somewhere: of the process, of a server, of a location.
 #[derive(Debug, Clone)]
 pub struct ErrorLogs {
-    logs: Arc<[(Level, Target)]>,
+    logs: Arc<[(Level, Target, LineForm)]>,
     /// The least grave level that any of them wants.
     least: Level,
 }
@@ -34,9 +45,16 @@ impl ErrorLogs {
     /// The logs of one place of the configuration (inheritance is the caller's: a place that names logs has these only).
     #[must_use]
     pub fn new(logs: Vec<(Level, Target)>) -> Self {
+        let text = |(level, target)| (level, target, LineForm::Text);
+        Self::with_forms(logs.into_iter().map(text).collect())
+    }
+
+    /// The same, each log with the form of its lines.
+    #[must_use]
+    pub fn with_forms(logs: Vec<(Level, Target, LineForm)>) -> Self {
         let least = logs
             .iter()
-            .map(|(level, _)| *level)
+            .map(|(level, _, _)| *level)
             .max()
             .unwrap_or(Level::Emerg);
         Self {
@@ -72,10 +90,20 @@ impl ErrorLogs {
         mut write: impl FnMut(&Target, &[u8]),
     ) {
         recent::keep(level, line);
-        for (least, target) in self.logs.iter() {
+        let mut object = Vec::new();
+        for (least, target, form) in self.logs.iter() {
             if level > *least {
                 continue;
             }
+            let line = match form {
+                LineForm::Text => line,
+                LineForm::Json => {
+                    if object.is_empty() {
+                        json::append_error_line(line, level, clock, &mut object);
+                    }
+                    &object
+                }
+            };
             match target.syslog_head() {
                 None => write(target, line),
                 Some(head) => {

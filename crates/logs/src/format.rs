@@ -8,12 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::{Problem, Scope, TemplatePart, Value, VariableIndex, Word};
 
+use crate::json::{Members, append_json};
 use crate::template::Variables;
 
 /// Maximum number of formats that a configuration may name.
 pub const FORMATS_MAX: usize = 4096;
 /// The format that is always there.
 pub const COMBINED: &[u8] = b"combined";
+/// The format that is there unless the configuration defines one of this name; also the word that makes an error log JSON.
+pub const JSON: &[u8] = b"json";
 
 const COMBINED_TEXT: &[&str] = &[
     "remote_addr",
@@ -53,6 +56,8 @@ config::choices! {
 pub struct Format {
     escape: Escape,
     parts: Box<[TemplatePart]>,
+    /// The members of the predefined format `json`, in place of parts.
+    members: Option<Members>,
 }
 
 impl Format {
@@ -72,6 +77,19 @@ impl Format {
         Ok(Self {
             escape: Escape::Default,
             parts: parts.into(),
+            members: None,
+        })
+    }
+
+    /// `json`: an object.
+    ///
+    /// # Errors
+    /// Too many variables.
+    pub fn json(scope: &mut Scope) -> Result<Self, Problem> {
+        Ok(Self {
+            escape: Escape::Json,
+            parts: Box::default(),
+            members: Some(Members::all(scope)?),
         })
     }
 
@@ -104,11 +122,15 @@ impl Format {
         Ok(Self {
             escape,
             parts: parts.into(),
+            members: None,
         })
     }
 
     /// Appends the line without its newline.
     pub fn append(&self, variables: &impl Variables, out: &mut Vec<u8>) {
+        if let Some(members) = &self.members {
+            return members.append(variables, out);
+        }
         for part in &self.parts {
             match part {
                 TemplatePart::Literal(text) => out.extend_from_slice(text),
@@ -232,26 +254,6 @@ fn append_hex(byte: u8, out: &mut Vec<u8>) {
         ]);
     } else {
         out.push(byte);
-    }
-}
-
-fn append_json(byte: u8, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    match byte {
-        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-        b'\n' => out.extend_from_slice(b"\\n"),
-        b'\r' => out.extend_from_slice(b"\\r"),
-        b'\t' => out.extend_from_slice(b"\\t"),
-        8 => out.extend_from_slice(b"\\b"),
-        12 => out.extend_from_slice(b"\\f"),
-        0..0x20 => {
-            out.extend_from_slice(b"\\u00");
-            out.extend_from_slice(&[
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]);
-        }
-        _ => out.push(byte),
     }
 }
 

@@ -42,6 +42,21 @@ impl Hosts {
         addresses
     }
 
+    /// The same with an address in the place of those that were not found, and their names: for judging the rest of a
+    /// configuration on a machine that does not know them.
+    #[must_use]
+    pub fn assuming(&self, address: IpAddr) -> (Self, Vec<String>) {
+        let mut all = self.all();
+        let mut names = Vec::new();
+        for (name, addresses) in &mut all {
+            if addresses.is_empty() {
+                addresses.push(address);
+                names.push(name.clone());
+            }
+        }
+        (Self::known(all), names)
+    }
+
     /// The same as a function.
     pub fn asking(&self) -> impl FnMut(&str) -> Vec<IpAddr> + use<> {
         let hosts = self.clone();

@@ -4,6 +4,7 @@
 //! * [`AccessLogs`], [`ErrorLogs`]: the logs of one place of the configuration.
 //! * [`Feed`]: one loop's way to the logs; [`Logs`]: the process's.
 //! * `ring`, `thread`, `sink`, `named`: from the loops to the log thread, and into files.
+//! * `json`: lines as JSON objects.
 //! * [`process_log`]: error lines of code that belongs to no request.
 //! * [`wall_clock`]: times as texts; [`template`]: texts with variables; [`getaddrinfo`]: names in a configuration, such
 //!   as those of syslog servers.
@@ -19,6 +20,7 @@ mod error;
 mod figures;
 pub mod format;
 pub mod getaddrinfo;
+mod json;
 mod level;
 mod line;
 mod named;
@@ -44,7 +46,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use access::{AccessLogs, LogFiles, build_error_logs};
-pub use error::ErrorLogs;
+pub use error::{ErrorLogs, LineForm};
 pub use figures::Figures;
 pub use level::Level;
 pub use line::{ERROR_LINE_BYTES, ErrorContext, append_failed, append_os_error};

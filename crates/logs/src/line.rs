@@ -4,7 +4,7 @@
 //! bytes.
 
 use super::level::Level;
-use crate::wall_clock::Clock;
+use crate::wall_clock::{Clock, TIME_ERROR_BYTES};
 
 /// The longest line of the error log, newline included (nginx's bound).
 pub const ERROR_LINE_BYTES: usize = 2048;
@@ -53,6 +53,50 @@ impl Process {
         out.truncate(start + ERROR_LINE_BYTES - 1);
         out.push(b'\n');
     }
+}
+
+/// The parts of a line that [`Process::error_line`] made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    /// The process, in digits.
+    pub pid: &'a [u8],
+    /// The thread, in digits.
+    pub tid: &'a [u8],
+    /// The connection, in digits.
+    pub connection: Option<&'a [u8]>,
+    /// The text, with its context, as far as the line has room.
+    pub text: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Those of a line of this level.
+    pub(crate) fn of(line: &'a [u8], level: Level) -> Self {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let head = TIME_ERROR_BYTES + b" [] ".len() + level.name().len();
+        let rest = line.get(head..).unwrap_or_default();
+        let (pid, rest) = number(rest, b"#");
+        let (tid, rest) = number(rest, b": ");
+        let (connection, text) = match rest.strip_prefix(b"*") {
+            Some(rest) => {
+                let (connection, text) = number(rest, b" ");
+                (Some(connection), text)
+            }
+            None => (None, rest),
+        };
+        Self {
+            pid,
+            tid,
+            connection,
+            text,
+        }
+    }
+}
+
+/// The digits that a text begins with, and the text behind them and `end`.
+fn number<'a>(text: &'a [u8], end: &[u8]) -> (&'a [u8], &'a [u8]) {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at(digits);
+    (digits, rest.strip_prefix(end).unwrap_or(rest))
 }
 
 /// Appends ` (2: No such file or directory)`, as nginx ends what the system refused.
@@ -186,6 +230,20 @@ mod tests {
         assert_eq!(
             line,
             " [error] 12#34: client timed out (110: Connection timed out) while waiting for request\n"
+        );
+    }
+
+    #[test]
+    fn a_line_has_its_parts() {
+        let mut out = Vec::new();
+        let process = Process { pid: 12, tid: 34 };
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(b"*9 text");
+        process.error_line(&Clock::new(), Level::Warn, Some(7), &mut out, write);
+        let parts = Parts::of(&out, Level::Warn);
+        assert_eq!((parts.pid, parts.tid), (&b"12"[..], &b"34"[..]));
+        assert_eq!(
+            (parts.connection, parts.text),
+            (Some(&b"7"[..]), &b"*9 text"[..])
         );
     }
 

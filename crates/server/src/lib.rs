@@ -13,6 +13,7 @@ mod http_server;
 mod http_server_tests;
 pub mod manual;
 mod memory;
+mod migrate;
 pub mod monitoring;
 pub mod process;
 pub mod settings;

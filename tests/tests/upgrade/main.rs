@@ -10,6 +10,7 @@ mod handovers;
 mod load;
 mod script;
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Stdio;
@@ -75,6 +76,26 @@ fn hup_leads_back_to_the_old_program() {
     daemon.wait_for_log(&format!("new binary process {new} exited with code 0"), 1);
     // The next attempt may follow.
     daemon.upgrade();
+}
+
+#[test]
+fn templates_have_the_same_environment_after_an_upgrade() {
+    let site = Site::new().with_environment("FW_TEXT", "from outside");
+    let template = "return 200 \"$pid ${FW_TEXT}\\n\";";
+    std::fs::write(site.path("a.template"), template).unwrap();
+    let daemon = Daemon::start_at(
+        site,
+        "events { } error_log logs/error.log info; pid nginx.pid;
+         http { server { listen 127.0.0.1:%PORT%; include_template a.template; } }",
+    );
+    let (old, _) = daemon.upgrade();
+    kill(old, Signal::SIGQUIT).unwrap();
+    until("the end of the old master", || !is_running(old));
+    let mut stream = TcpStream::connect(("127.0.0.1", daemon.0.port(0))).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with(" from outside\n"), "{text}");
 }
 
 #[test]

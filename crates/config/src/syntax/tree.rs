@@ -5,6 +5,7 @@
 //! values.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +36,11 @@ impl Word {
             span,
             is_quoted,
         }
+    }
+
+    /// The same word with other bytes, at the same place.
+    pub(crate) fn with_bytes(self, bytes: Bytes) -> Self {
+        Self { bytes, ..self }
     }
 
     /// The word's bytes, without quotes and with escapes undone. Not necessarily UTF-8.
@@ -176,6 +182,15 @@ pub(crate) struct Swallowed {
     pub(crate) hint: String,
 }
 
+/// What templates took from the environment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Taken {
+    /// The variables that were asked for, with their values; `None`: not set.
+    pub asked: BTreeMap<String, Option<Bytes>>,
+    /// The words that were changed, at most one for each word of the text: where, and what stands there now.
+    pub words: Vec<(TextPlace, Bytes)>,
+}
+
 /// A configuration as it was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree {
@@ -185,6 +200,8 @@ pub struct Tree {
     pub globs: Vec<(PathBuf, Vec<PathBuf>)>,
     /// The directives outside of all blocks: those of the command line, then the root file's.
     pub directives: Vec<Directive>,
+    /// What templates took from the environment.
+    pub(crate) taken: Taken,
 }
 
 impl Tree {
@@ -200,7 +217,8 @@ impl Tree {
         all(&self.directives, see);
     }
 
-    /// The output of `-T`: each file once, in the order first opened, its bytes unchanged.
+    /// The output of `-T`: each file once, in the order first opened, its bytes unchanged, but for words of templates in
+    /// which variables of the environment were replaced: these are written as they were read, in quotes.
     #[must_use]
     pub fn dump(&self) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt;
@@ -209,9 +227,39 @@ impl Tree {
             out.extend_from_slice(b"# configuration file ");
             out.extend_from_slice(text.path().as_os_str().as_bytes());
             out.extend_from_slice(b":\n");
-            out.extend_from_slice(text.bytes());
+            self.append_text(text, &mut out);
             out.push(b'\n');
         }
         out
     }
+
+    fn append_text(&self, text: &Arc<Text>, out: &mut Vec<u8>) {
+        let words = self.taken.words.iter();
+        let mut changed: Vec<_> = words
+            .filter(|(place, _)| Arc::ptr_eq(&place.text, text))
+            .map(|(place, word)| (place.span, word))
+            .collect();
+        // A file that is included several times has its words several times.
+        changed.sort_by_key(|(span, _)| span.start);
+        changed.dedup_by_key(|(span, _)| span.start);
+        let mut at = 0;
+        for (span, word) in changed {
+            out.extend_from_slice(&text.bytes()[at..span.start as usize]);
+            append_quoted(word, out);
+            at = span.end as usize;
+        }
+        out.extend_from_slice(&text.bytes()[at..]);
+    }
+}
+
+/// Appends a word so that it is read as one word again, with these bytes.
+fn append_quoted(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in bytes {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use super::{cache, proxy, serve, top};
+use super::{cache, migrate, proxy, serve, top};
 use httpcore::handler::Modules;
 
 /// Runs a command with its arguments (the command's word first).
@@ -30,6 +30,7 @@ pub(super) const COMMANDS: &[Command] = &[
     of::<proxy::Arguments>("proxy", proxy::run),
     of::<top::Arguments>("top", |args, _| top::run(args)),
     of::<cache::Arguments>("cache", cache::run),
+    of::<migrate::Arguments>("migrate", migrate::run),
 ];
 
 const fn of<A: CommandFactory>(word: &'static str, run: Run) -> Command {

@@ -1,4 +1,4 @@
-//! The command line: nginx's flags, read exactly as nginx reads them, our own commands (`serve`, `proxy`, `top`, `cache`) and options (`--explain`).
+//! The command line: nginx's flags, read exactly as nginx reads them, our own commands (`serve`, `proxy`, `top`, `cache`, `migrate`) and options (`--explain`).
 //!
 //! Not here: what they do ([`crate::process::start`]). Invariant: every argument list that begins with a flag is
 //! understood as nginx would, or refused with its sentence; nginx accepts none of our own words.
@@ -10,6 +10,7 @@ mod first_certificate;
 mod flags;
 mod generate;
 mod made;
+mod migrate;
 mod options;
 mod outline;
 mod printing;

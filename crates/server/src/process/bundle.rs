@@ -95,6 +95,12 @@ impl Bundle {
             globs: globs
                 .map(|(pattern, paths)| (raw(pattern), raws(paths)))
                 .collect(),
+            environment: self
+                .texts
+                .environment
+                .iter()
+                .map(|(name, value)| (&name[..], Raw::new(value)))
+                .collect(),
             account: account.map(|account| (&account.name[..], account.uid, account.gid)),
             is_daemon: self.is_daemon,
             sockets: self
@@ -154,6 +160,11 @@ impl Bundle {
                 globs: globs
                     .map(|(pattern, all)| (path(pattern), all.into_iter().map(path).collect()))
                     .collect(),
+                environment: body
+                    .environment
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), Bytes::copy_from_slice(value)))
+                    .collect(),
             },
             account: body.account.map(|(name, uid, gid)| Account {
                 name: name.to_owned(),
@@ -183,6 +194,7 @@ struct Body<'a> {
     named: Vec<(&'a str, Result<&'a Raw, i32>)>,
     files: Vec<(&'a Raw, &'a Raw)>,
     globs: Vec<(&'a Raw, Vec<&'a Raw>)>,
+    environment: Vec<(&'a str, &'a Raw)>,
     account: Option<(&'a str, u32, u32)>,
     is_daemon: bool,
     sockets: Vec<(PackedAddress<'a>, usize)>,
@@ -259,6 +271,7 @@ mod tests {
         Recorded {
             files: [("/srv/nginx.conf".into(), text)].into(),
             globs: [("/srv/*.c".into(), vec!["/srv/a.c".into()])].into(),
+            environment: [("PORT".to_owned(), Bytes::from_static(b"80"))].into(),
         }
     }
 
@@ -309,6 +322,7 @@ mod tests {
             (&back.texts.files, &back.texts.globs),
             (&bundle.texts.files, &bundle.texts.globs)
         );
+        assert_eq!(back.texts.environment, bundle.texts.environment);
         let read_under = |bundle: &Bundle| {
             let it = &bundle.circumstances;
             (it.is_root, it.cores, it.hosts.all(), it.files.all())

@@ -171,7 +171,11 @@ pub fn load(
     }
 }
 
-fn build(
+/// Builds the settings of a tree that was checked. Warnings, and faults of files that it names, go to `scope`.
+///
+/// # Errors
+/// The first error, at its place.
+pub(crate) fn build(
     tree: &Tree,
     scope: &mut Scope,
     origin: &Origin,

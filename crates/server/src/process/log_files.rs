@@ -18,7 +18,7 @@ use logs::directives::{Destination, ErrorLine};
 use logs::getaddrinfo::Hosts;
 use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
-use logs::{Buffer, ErrorLogs, Logs, Sink, Target};
+use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
 use rustix::fs::{Mode, OFlags};
 
 use super::bundle::Bundle;
@@ -195,16 +195,16 @@ impl Wanted {
         let mut logs: Vec<_> = self
             .main
             .iter()
-            .filter_map(|line| Some((line.level, target(line)?)))
+            .filter_map(|line| Some((line.level, target(line)?, line.form)))
             .collect();
         if self.main.is_empty() {
             let default = self
                 .default
                 .as_deref()
                 .map_or_else(|| Some(Sink::stderr()), file);
-            logs.extend(default.map(|target| (Level::Error, target)));
+            logs.extend(default.map(|target| (Level::Error, target, LineForm::Text)));
         }
-        ErrorLogs::new(logs)
+        ErrorLogs::with_forms(logs)
     }
 }
 

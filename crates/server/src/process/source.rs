@@ -8,7 +8,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Paths that one pattern may match.
@@ -40,6 +40,10 @@ impl config::TextSource for Files {
         found.retain(|path| std::fs::symlink_metadata(path).is_ok());
         found.sort();
         Ok(found)
+    }
+
+    fn variable(&mut self, name: &str) -> Option<Vec<u8>> {
+        std::env::var_os(name).map(OsString::into_vec)
     }
 }
 

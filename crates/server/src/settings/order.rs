@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use config::{Directive, Error, Problem};
-use logs::format::COMBINED;
+use logs::format::{COMBINED, JSON};
 
 /// What was seen so far of a configuration.
 #[derive(Debug, Default)]
@@ -52,6 +52,9 @@ impl Order {
         let mut formats = all.iter().filter(|line| line.name == "log_format");
         let is_later =
             formats.any(|line| line.args.first().is_some_and(|known| is_it(known.bytes())));
+        if name.bytes() == JSON && !is_later {
+            return Ok(());
+        }
         let hint = "its \"log_format\" stands further down: it must come first";
         Err(line.error(&if is_later {
             problem.hint_that(hint)

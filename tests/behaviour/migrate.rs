@@ -1,0 +1,264 @@
+//! `freewheel migrate`: one page about a configuration of nginx. Freewheel's own.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: no event loop, and a failure is a panic"
+)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use blackbox::{Site, binary, is_nginx};
+use serde_json::Value;
+
+fn migrate(path: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.arg("migrate").arg(path).args(more);
+    command.output().unwrap()
+}
+
+fn report(site: &Site) -> (Option<i32>, Value) {
+    let output = migrate(&site.path("nginx.conf"), &["--json"]);
+    let value = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code(), value)
+}
+
+fn told(site: &Site) -> (Option<i32>, String) {
+    let output = migrate(&site.path("nginx.conf"), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), text)
+}
+
+/// All files and directories below the site's directory.
+fn names(site: &Site) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut left = vec![site.path("")];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            all.push(path.display().to_string());
+            if path.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+const SIMPLE: &str = "worker_processes 2;
+error_log logs/e.log;
+pid run/nginx.pid;
+events { worker_connections 64; use epoll; }
+http {
+    types_hash_max_size 2048;
+    sendfile on;
+    aio threads;
+    proxy_cache_path cache keys_zone=one:1m;
+    upstream app { server 127.0.0.1:%PORT2%; }
+    server {
+        listen 127.0.0.1:%PORT%;
+        server_name a;
+        location / { root html; index index.html; }
+        location /app { proxy_pass http://app; proxy_cache one; }
+    }
+}
+";
+
+#[test]
+fn a_configuration_that_runs_is_told_so() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(SIMPLE);
+    let before = names(&site);
+    let (status, report) = report(&site);
+    assert_eq!(status, Some(0), "{report}");
+    assert_eq!(names(&site), before, "nothing is made");
+    assert_eq!(report["runs"], "unchanged");
+    // It is relative: nginx's prefix is another one.
+    assert!(report["different"]["root"].is_number());
+    assert!(
+        report["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("relative paths")
+    );
+    for same in ["index", "server_name", "location", "sendfile"] {
+        assert!(report["same"][same].is_number(), "{same}: {report}");
+    }
+    // A difference is about them, so they are not told to be the same.
+    for different in [
+        "proxy_pass",
+        "proxy_cache",
+        "aio",
+        "upstream",
+        "worker_processes",
+    ] {
+        assert!(report["same"].get(different).is_none(), "{different}");
+    }
+    assert!(report["needless"]["types_hash_max_size"]["why"].is_string());
+    let leads: Vec<_> = report["differences"].as_array().unwrap().iter().collect();
+    let has = |lead: &str| leads.iter().any(|one| one["lead"] == lead);
+    assert!(has("`Age` is calculated and sent.") && !has("`open_file_cache`"));
+    let counted = ["same", "different", "needless", "ignored"]
+        .iter()
+        .flat_map(|kind| {
+            let all = report[*kind].as_object().unwrap().values();
+            all.map(|one| one.as_u64().or(one["count"].as_u64()).unwrap())
+        });
+    assert_eq!(counted.sum::<u64>(), report["directives"].as_u64().unwrap());
+}
+
+#[test]
+fn all_faults_are_told_in_one_run() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { }
+http {
+    lua_package_path /x;
+    js_set $fromjs main.f;
+    gzip perhaps;
+    memcached_connect_timeout soon;
+    include missing.conf;
+    server {
+        listen 127.0.0.1:%PORT%;
+        perl_set $x 'sub { }';
+        return 200 $fromjs;
+        location / { root html extra; modsecurity on; }
+        location /b { autoindex maybe; expires 1h; }
+    }
+    server { listen 127.0.0.1:%PORT1% ssl; ssl_certificate none.pem; ssl_certificate_key none.key; }
+}
+stream { server { listen 1; proxy_pass x; } }
+",
+    );
+    let (status, text) = told(&site);
+    assert_eq!(status, Some(1), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for told in [
+        "unknown directive \"lua_package_path\"",
+        "unknown directive \"js_set\"",
+        "in \"gzip\" directive",
+        "missing.conf",
+        "\"perl_set\"",
+        "invalid number of arguments in \"root\" directive",
+        "unknown directive \"modsecurity\"",
+        "\"autoindex\"",
+        "none.pem",
+        "\"stream\"",
+    ] {
+        assert!(flat.contains(told), "{told}: {text}");
+    }
+    let (_, follows) = flat.split_once("Refers to what is refused").unwrap();
+    assert!(follows.contains("unknown \"fromjs\" variable"), "{text}");
+}
+
+#[test]
+fn what_needs_root_is_told_so() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure("events { } http { include secret.conf; }");
+    site.secret("secret.conf", "server { }");
+    // Root reads everything: then the file is judged.
+    let (status, report) = report(&site);
+    match nix::unistd::geteuid().is_root() {
+        true => assert_eq!(status, Some(0), "{report}"),
+        false => {
+            assert_eq!(status, Some(3));
+            assert!(
+                report["unjudged"][0]
+                    .as_str()
+                    .unwrap()
+                    .contains("needs root")
+            );
+        }
+    }
+}
+
+#[test]
+fn there_may_be_no_configuration() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    let output = migrate(&site.path("nowhere"), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No such file"));
+    // A directory is that of the file.
+    site.configure(SIMPLE);
+    assert_eq!(migrate(&site.path(""), &[]).status.code(), Some(0));
+}
+
+#[test]
+fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(SIMPLE);
+    let (_, report) = report(&site);
+    let copy = site.path("copy").display().to_string();
+    let lines = report["steps"]["trial"].as_array().unwrap();
+    let lines: Vec<_> = lines.iter().map(|line| line.as_str().unwrap()).collect();
+    let end = lines
+        .iter()
+        .position(|line| line.ends_with("{} +"))
+        .unwrap();
+    let script = lines[..=end]
+        .join("\n")
+        .replace("/tmp/freewheel-try", &copy)
+        // The copy of this test is inside of what is copied.
+        .replacen(
+            &format!(
+                "cp -RL {}",
+                site.path("").display().to_string().trim_end_matches('/')
+            ),
+            &format!("mkdir {copy}; cp {}", site.path("nginx.conf").display()),
+            1,
+        );
+    let done = Command::new("sh").args(["-ec", &script]).status().unwrap();
+    assert!(done.success(), "{script}");
+    let text = std::fs::read_to_string(format!("{copy}/nginx.conf")).unwrap();
+    let port = site.port(0);
+    let other = port.checked_add(10_000).unwrap_or(port - 10_000);
+    assert!(
+        text.contains(&format!("listen 127.0.0.1:{other};")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("pid {copy}.pid;")), "{text}");
+    assert!(
+        text.contains(&format!("proxy_cache_path {copy}.cache0 keys_zone")),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_page_has_its_parts() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(SIMPLE);
+    let (_, text) = told(&site);
+    for part in [
+        "It runs unchanged.",
+        "The same, beside",
+        "Gets better by itself:",
+        "Differences that this configuration meets",
+        "To try it beside nginx:",
+        "kill -USR2 $(cat run/nginx.pid)",
+        "To go back:",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("  -");
+    let long = text.lines().filter(|line| line.chars().count() > 100);
+    assert_eq!(long.filter(|line| !is_command(line)).count(), 0, "{text}");
+}
