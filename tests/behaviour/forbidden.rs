@@ -55,7 +55,6 @@ fn files_are_served_without_each_of_the_calls_and_the_log_says_how() {
 
 /// A file that is replaced is another one at once, whatever tells of it.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test")]
 fn replaced_files_are_seen_without_inotify() {
     if is_nginx() {
         return;
