@@ -1,5 +1,10 @@
 //! Certificates by ACME, against a small authority: both challenges, accounts, renewal, failures, restarts. Against a real one:
 //! `cargo xtask acme`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: blocking files, and a failure is a panic"
+)]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
