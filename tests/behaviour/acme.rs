@@ -3,7 +3,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    reason = "tests run on no loop: they read and write files"
+    reason = "tests: blocking files, and a failure is a panic"
 )]
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -122,7 +122,7 @@ impl Pebble {
             .ok()?;
         let body = body.unwrap_or_default();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\nContent-Type: application/jose+json\r\nContent-Length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: localhost:{}\r\nUser-Agent: test\r\nConnection: close\r\nContent-Type: application/jose+json\r\nContent-Length: {}\r\n\r\n{body}",
             self.port.number(),
             body.len()
         );
