@@ -67,8 +67,9 @@ impl Book {
                 files.insert(above.to_string_lossy().into_owned());
                 folder = above;
             }
-            // Removed, and not yet committed so.
+            // A link is another name of a document that is read anyway; what cannot be read is removed, and not yet committed so.
             if path.ends_with(".md")
+                && !project.join(&path).is_symlink()
                 && let Ok(text) = std::fs::read_to_string(project.join(&path))
             {
                 texts.insert(path.clone(), text);
