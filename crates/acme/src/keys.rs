@@ -1,6 +1,6 @@
 //! Kinds of keys, and keys of certificates.
 //!
-//! Not here: keys of accounts ([`crate::account`]).
+//! Not here: keys of accounts (`account`).
 
 use rcgen::{KeyPair, RsaKeySize};
 

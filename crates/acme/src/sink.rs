@@ -17,7 +17,7 @@ pub enum Level {
 /// Numbers about a certificate, since the thread was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// The order's name ([`Order::id`]).
+    /// The order's name ([`crate::Order::id`]).
     pub id: String,
     /// The first name that it is for.
     pub name: String,
