@@ -21,6 +21,7 @@ rows! {
         "pcre_jit";
     Lines, "`load_module`": "load_module";
     Lines, "There is no debug log.": "error_log=debug";
+    Lines, "A `worker_cpu_affinity` that the kernel refuses": "worker_cpu_affinity";
     Every, "The thread pool is the default.":;
     Lines, "Data in memory never goes through a pool.": "aio=threads";
     Every, "A full pool results in 503 with `Retry-After: 1`": "thread_pool";
@@ -80,10 +81,15 @@ rows! {
     Every, "Empty lines before a request":;
     Every, "`Server` and the built-in pages say freewheel.": "server_tokens=";
     Command, "`-V` and `-v` name freewheel first":;
-    Lines, "HTTP/2":
+    Lines, "A reload ends no connection of HTTP/2": "http2" "listen=http2";
+    Lines, "A stream that is answered before its request has ended": "http2" "listen=http2";
+    Lines, "Connections of HTTP/2 have limits:":
         "http2" "listen=http2" "http2_max_concurrent_streams" "http2_recv_buffer_size" "http2_chunk_size"
         "http2_body_preread_size";
-    Lines, "HTTP/2 to servers": "grpc_pass" "proxy_http_version=2";
+    Lines, "Floods over HTTP/2 end a connection": "http2" "listen=http2";
+    Lines, "CONNECT and WebSocket work over HTTP/2, too.": "http2" "listen=http2" "tunnel_pass";
+    Lines, "Requests to servers over HTTP/2 share connections": "grpc_pass" "proxy_http_version=2";
+    Lines, "Certificates by ACME": "acme_issuer" "acme_certificate" "acme_shared_zone";
     Command, "Error messages say more.":;
     Lines, "Three checks are stricter.": "thread_pool" "split_clients";
     Command, "If there are several errors, another one may be reported.":;
@@ -106,14 +112,17 @@ rows! {
         "ssl_session_cache" "ssl_session_tickets" "ssl_session_ticket_key";
     Lines, "Early data cannot be played again:": "ssl_early_data";
     Lines, "Records are small at first:": "ssl_certificate" "ssl_buffer_size";
-    Lines, "Stapling sends the response of `ssl_stapling_file`;": "ssl_stapling" "ssl_stapling_verify";
+    Lines, "Stapled responses are fetched before the first client asks,":
+        "ssl_stapling" "ssl_stapling_verify" "ssl_stapling_responder";
+    Lines, "The status of clients' certificates (`ssl_ocsp`) is asked for on a thread of its own,":
+        "ssl_ocsp" "ssl_ocsp_responder" "ssl_ocsp_cache";
     Lines, "Fields named by `Connection`, and hop-by-hop fields, are not passed on":
         "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
     Lines, "The end of a request's body is always defined by what is sent.":
         "proxy_set_header=Content-Length" "proxy_set_header=Transfer-Encoding" "proxy_set_header=Expect"
         "proxy_pass_request_body=off" "fastcgi_pass_request_body=off" "uwsgi_pass_request_body=off"
         "scgi_pass_request_body=off";
-    Lines, "An unrequested 101 results in 502.": "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
+    Lines, "An unrequested 101 ends the client's connection.": "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
     Lines, "`$upstream_status` is that of the response,":
         "$upstream_status" "$request_completion" "$body_bytes_sent@log_format";
     Lines, "With `proxy_request_buffering off` a body that has already arrived completely counts as buffered:":
@@ -129,9 +138,6 @@ rows! {
     Lines, "A disk that refuses the temporary file, or is slow, holds the server back.":
         "proxy_temp_path" "fastcgi_temp_path" "uwsgi_temp_path" "scgi_temp_path" "proxy_max_temp_file_size"
         "fastcgi_max_temp_file_size" "uwsgi_max_temp_file_size" "scgi_max_temp_file_size";
-    Lines, "With `proxy_buffering off`,":
-        "proxy_buffering=off" "fastcgi_buffering=off" "uwsgi_buffering=off" "scgi_buffering=off" "proxy_store"
-        "fastcgi_store" "uwsgi_store" "scgi_store";
     Lines, "`proxy_store` writes beside the file's destination,":
         "proxy_store" "fastcgi_store" "uwsgi_store" "scgi_store";
     Lines, "A reload that introduces the first `proxy_bind … transparent` is refused:":
