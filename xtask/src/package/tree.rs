@@ -64,18 +64,18 @@ const FILES: &[(&str, &str)] = &[
 
 /// What the program writes of itself (`freewheel --generate NAME`), and where that is installed.
 const GENERATED: &[(&str, &str)] = &[
-    ("man", "usr/share/man/man8/freewheel.8"),
+    ("freewheel.8", "usr/share/man/man8/freewheel.8"),
     ("freewheel.conf.5", "usr/share/man/man5/freewheel.conf.5"),
     (
-        "complete-bash",
+        "freewheel.bash",
         "usr/share/bash-completion/completions/freewheel",
     ),
     (
-        "complete-zsh",
+        "_freewheel",
         "usr/share/zsh/vendor-completions/_freewheel",
     ),
     (
-        "complete-fish",
+        "freewheel.fish",
         "usr/share/fish/vendor_completions.d/freewheel.fish",
     ),
 ];
