@@ -70,10 +70,7 @@ const GENERATED: &[(&str, &str)] = &[
         "freewheel.bash",
         "usr/share/bash-completion/completions/freewheel",
     ),
-    (
-        "_freewheel",
-        "usr/share/zsh/vendor-completions/_freewheel",
-    ),
+    ("_freewheel", "usr/share/zsh/vendor-completions/_freewheel"),
     (
         "freewheel.fish",
         "usr/share/fish/vendor_completions.d/freewheel.fish",
