@@ -270,6 +270,23 @@ fn a_server_that_leaves_finishes_what_it_has_begun() {
     client.read_to_end();
 }
 
+/// A client may have sent its next request before it reads that the server leaves.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test")]
+fn a_server_that_leaves_answers_a_client_that_has_just_had_a_response() {
+    let server = Server::start(BASE);
+    let mut client = server.connect_http2();
+    let first = client.get("/ret");
+    assert_eq!(client.reply(first).status, 200);
+    server.signal(nix::sys::signal::Signal::SIGQUIT);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let second = client.get("/ret");
+    assert_eq!(client.reply(second).status, 200);
+    client.read_to_end();
+    let goaway = client.goaway.map(|(last, code)| (last, code.0));
+    assert_eq!(goaway, Some((second, 0)));
+}
+
 #[test]
 fn old_forms_are_warned_of() {
     let server = Server::start(

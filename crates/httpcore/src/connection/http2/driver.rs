@@ -30,6 +30,9 @@ use super::request::{self, Opened};
 const UNSENT_MAX: usize = 512 << 10;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
+/// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
+/// pieces of what it still sends after GOAWAY.
+const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// The log's sentence for a client that does not send or take what it should.
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
@@ -73,6 +76,8 @@ pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
         is_broken: false,
         timer: owner.wheel.timer(),
         waits: Wait::Nothing,
+        waits_since: 0,
+        is_resting: false,
         write_timer: owner.wheel.timer(),
         is_write_armed: false,
         unended_timer: owner.wheel.timer(),
@@ -142,6 +147,10 @@ struct Driver<'a> {
     /// For what the client is waited for.
     timer: Timer,
     waits: Wait,
+    /// When that began, in milliseconds of the loop's clock.
+    waits_since: u64,
+    /// Whether the timer is that of [`Driver::rest`].
+    is_resting: bool,
     /// For the socket to take something.
     write_timer: Timer,
     is_write_armed: bool,
@@ -318,8 +327,7 @@ impl<'a> Driver<'a> {
             return;
         }
         let live = self.connection.with_session(|session| session.live());
-        let is_ending =
-            self.client.loop_.is_leaving() && (live > 0 || self.client.requests.get() > 0);
+        let is_ending = self.client.loop_.is_leaving() && live > 0;
         if is_ending || self.has_had_its_requests() {
             self.leave();
         }
@@ -437,6 +445,8 @@ impl<'a> Driver<'a> {
                 return Poll::Pending;
             }
             self.timer.arm(self.timeout(now));
+            self.waits_since = loop_clock::monotonic_ms();
+            self.is_resting = false;
             if now != Wait::Block {
                 *idle = Some(self.enter_idle());
             }
@@ -445,7 +455,11 @@ impl<'a> Driver<'a> {
             return Poll::Pending;
         }
         let entry = idle.as_mut();
-        let must_close = entry.is_some_and(|entry| entry.poll_close(context).is_ready());
+        let is_told = entry.is_some_and(|entry| entry.poll_close(context).is_ready());
+        if is_told && now == Wait::Request {
+            self.rest();
+        }
+        let must_close = is_told && !self.is_resting;
         if !must_close {
             ready!(self.timer.poll_expired(context));
         }
@@ -455,6 +469,18 @@ impl<'a> Driver<'a> {
             self.time_out();
         }
         self.give_way()
+    }
+
+    /// Where the loop ends: a client that has just had a response may be about to ask again. Its next request goes together
+    /// with GOAWAY; one that comes across GOAWAY some clients give up (curl 7.88).
+    fn rest(&mut self) {
+        let waited = loop_clock::monotonic_ms().saturating_sub(self.waits_since);
+        let left = LEAVING_WAIT.saturating_sub(Duration::from_millis(waited));
+        let is_kept = self.client.requests.get() > 0;
+        if !self.is_resting && self.client.loop_.is_leaving() && is_kept && !left.is_zero() {
+            self.is_resting = true;
+            self.timer.arm(left);
+        }
     }
 
     /// What of the client's is waited for.
@@ -494,14 +520,18 @@ impl<'a> Driver<'a> {
         events::log_end(self.client, TIMED_OUT);
     }
 
-    /// Ends an idle connection: the client is told so, as far as the socket takes it.
+    /// Ends an idle connection: the client is told so, as far as the socket takes it. Where the loop ends, a request may be
+    /// on its way: the client has to read that it was not taken, to send it elsewhere.
     fn give_way(&mut self) -> Poll<Finish> {
         self.leave();
         self.connection.with_session(|session| {
             // What does not fit is not waited for.
             let _ = self.connection.stream.try_write(session.output());
         });
-        Poll::Ready(Finish::AtOnce)
+        Poll::Ready(match self.client.loop_.is_leaving() {
+            true => Finish::Orderly,
+            false => Finish::AtOnce,
+        })
     }
 
     fn timeout(&self, wait: Wait) -> Duration {
@@ -530,7 +560,10 @@ impl<'a> Driver<'a> {
         };
         let closing = &location.settings.closing;
         let until = loop_clock::monotonic_ms() + closing.lingering_time.0;
-        let between = closing.lingering_timeout.duration();
+        let between = match self.client.loop_.is_leaving() {
+            true => closing.lingering_timeout.duration().min(LEAVING_WAIT),
+            false => closing.lingering_timeout.duration(),
+        };
         let stream = &self.connection.stream;
         if stream.shutdown_write().is_err() {
             return;
