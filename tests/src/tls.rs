@@ -2,21 +2,20 @@
 
 #[path = "../../crates/tls/tests/peer/any_certificate.rs"]
 mod any_certificate;
+#[path = "../../crates/tls/tests/peer/stapled.rs"]
+mod stapled;
 
 use crate::client::PATIENCE;
 use crate::reply::{Reply, split_reply};
 use crate::site::Site;
-use any_certificate::Any;
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use stapled::Stapled;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A self-signed certificate and its key, as PEM.
 pub struct Certificate {
@@ -64,47 +63,7 @@ impl Certificate {
 }
 
 /// A client; its sessions are kept from connection to connection.
-pub struct TlsClient(Arc<ClientConfig>, Arc<Noting>);
-
-/// Takes every certificate, and keeps the OCSP response that came with the last one.
-#[derive(Debug, Default)]
-struct Noting(Mutex<Vec<u8>>);
-
-impl ServerCertVerifier for Noting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        stapled: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        *self.0.lock().expect("no test panics in it") = stapled.to_vec();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Any.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Any.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Any.supported_verify_schemes()
-    }
-}
+pub struct TlsClient(Arc<ClientConfig>, Arc<Stapled>);
 
 /// What a client has seen of a server.
 #[derive(Debug)]
@@ -124,12 +83,12 @@ impl TlsClient {
     /// The certificate is none.
     pub fn new(own: Option<&Certificate>) -> TlsClient {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let noting = Arc::<Noting>::default();
+        let stapled = Arc::<Stapled>::default();
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the versions are there")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::clone(&noting) as Arc<_>);
+            .with_custom_certificate_verifier(Arc::clone(&stapled) as Arc<_>);
         let config = match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
@@ -140,16 +99,16 @@ impl TlsClient {
                     .expect("they belong together")
             }
         };
-        TlsClient(Arc::new(config), noting)
+        TlsClient(Arc::new(config), stapled)
     }
 
     /// A client that offers this protocol above TLS alone.
     #[must_use]
     pub fn with_protocol(protocol: &[u8]) -> TlsClient {
-        let TlsClient(config, noting) = TlsClient::new(None);
+        let TlsClient(config, stapled) = TlsClient::new(None);
         let mut config = ClientConfig::clone(&config);
         config.alpn_protocols = vec![protocol.to_vec()];
-        TlsClient(Arc::new(config), noting)
+        TlsClient(Arc::new(config), stapled)
     }
 
     /// Asks for `/PATH` at the host `name`, on a connection of its own whose handshake names that host.
@@ -177,7 +136,7 @@ impl TlsClient {
         Ok(Seen {
             reply,
             certificate: shown.map(|der| der.to_vec()).unwrap_or_default(),
-            stapled: self.1.0.lock().expect("no test panics in it").clone(),
+            stapled: self.1.last(),
         })
     }
 

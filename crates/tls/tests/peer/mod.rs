@@ -3,15 +3,15 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 mod any_certificate;
+pub mod stapled;
 
 pub use any_certificate::Any;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize, SignatureAlgorithm,
 };
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Error};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use tls::certificates::{Certificates, Pair};
@@ -115,46 +115,6 @@ pub fn options(made: &Made) -> ServerOptions {
 
 pub fn server(made: &Made) -> Server {
     Server::new(options(made)).unwrap()
-}
-
-/// Keeps the stapled response that a server showed.
-#[derive(Debug, Default)]
-pub struct Shown(pub std::sync::Mutex<Vec<u8>>);
-
-impl ServerCertVerifier for Shown {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        stapled: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        *self.0.lock().unwrap() = stapled.to_vec();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Any.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Any.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Any.supported_verify_schemes()
-    }
 }
 
 pub type Versions = &'static [&'static rustls::SupportedProtocolVersion];
