@@ -1,8 +1,8 @@
 //! Certificates by ACME against Pebble: the tests in `tests/tests/pebble.rs`, which take minutes.
 
+use crate::blackbox::{TEST_BINARY, ignored_tests};
 use crate::option;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Runs them one after the other.
 pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
@@ -17,19 +17,11 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(missing.join("\n"));
     }
-    let words = "test -p blackbox --test pebble -- --ignored --nocapture --test-threads=1";
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(words.split(' '))
-        .env("ACME_PEBBLE", pebble)
-        .current_dir(project);
-    if let Some(binary) = binary {
-        command.env("FREEWHEEL_TEST_BINARY", binary);
-    }
-    let status = command
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
+    let environment = [
+        ("ACME_PEBBLE", Some(pebble.display().to_string())),
+        (TEST_BINARY, binary),
+    ];
+    match ignored_tests(project, "pebble", environment)? {
         true => Ok(()),
         false => Err("a certificate did not come as it should".to_owned()),
     }

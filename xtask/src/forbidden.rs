@@ -2,6 +2,7 @@
 //!
 //! Not here: that the server says what it does instead (`tests/behaviour/forbidden.rs`).
 
+use crate::blackbox::TEST_BINARY;
 use crate::{flag, option};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -75,7 +76,7 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
             .args(["--skip", "forbidden::"])
             .args(&arguments)
             .args(skipped(call))
-            .env("FREEWHEEL_TEST_BINARY", &*script)
+            .env(TEST_BINARY, &*script)
             .current_dir(project);
         let status = test.status().map_err(|error| format!("cargo: {error}"))?;
         let word = if status.success() { "passed" } else { "FAILED" };

@@ -9,6 +9,7 @@
 )]
 
 mod acme;
+mod blackbox;
 mod book;
 mod browser;
 mod conformance;

@@ -1,8 +1,8 @@
 //! Upgrades under load, beside nginx: the tests in `tests/tests/upgrade/handovers.rs`, which take minutes.
 
+use crate::blackbox::{TEST_BINARY, ignored_tests};
 use crate::option;
 use std::path::Path;
-use std::process::Command;
 
 /// Runs them one after the other.
 pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
@@ -16,20 +16,12 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("needs root: the workers are to be another user".to_owned());
     }
-    let words = "test -p blackbox --test upgrade -- --ignored --nocapture --test-threads=1";
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(words.split(' '))
-        .env("UPGRADE_NGINX", nginx)
-        .env("UPGRADE_ROUNDS", rounds)
-        .current_dir(project);
-    if let Some(binary) = binary {
-        command.env("FREEWHEEL_TEST_BINARY", binary);
-    }
-    let status = command
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
+    let environment = [
+        ("UPGRADE_NGINX", Some(nginx)),
+        ("UPGRADE_ROUNDS", Some(rounds)),
+        (TEST_BINARY, binary),
+    ];
+    match ignored_tests(project, "upgrade", environment)? {
         true => Ok(()),
         false => Err("an upgrade has lost something".to_owned()),
     }
