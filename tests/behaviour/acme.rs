@@ -8,7 +8,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use blackbox::acme::{AcmeAuthority, Rules};
 use blackbox::tls::{Certificate, Seen, TlsClient};
@@ -16,7 +16,6 @@ use blackbox::{Exposition, Server, Site};
 
 /// Maximum time for what takes a few requests.
 const PATIENCE: Duration = Duration::from_secs(20);
-const TICK: Duration = Duration::from_millis(20);
 
 fn authority(site: &Site, change: impl FnOnce(&mut Rules)) -> AcmeAuthority {
     let mut rules = Rules {
@@ -45,15 +44,8 @@ fn http(authority: &AcmeAuthority, issuer: &str, words: &str) -> String {
     )
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(TICK);
-    }
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    blackbox::until(what, PATIENCE, look)
 }
 
 /// What a client sees once there is a certificate.

@@ -34,6 +34,7 @@ mod site;
 pub mod slow;
 pub mod tls;
 pub mod tls_origin;
+mod until;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
@@ -44,3 +45,4 @@ pub use port::Port;
 pub use reply::{Reply, split_reply};
 pub use server::{Server, statuses_of, text_of};
 pub use site::{Refused, Site};
+pub use until::until;

@@ -13,7 +13,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use blackbox::slow::{HELD_MAX, Source, body, slow, whole};
 use blackbox::{Answer, Connection, Origin, PATIENCE, Port, Server, Site};
@@ -28,11 +27,7 @@ fn nobody() -> Uid {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waiting for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    blackbox::until(what, PATIENCE, || is_so().then_some(()));
 }
 
 /// Lets the worker's user have a directory.

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 
 /// Maximum time for an order: the authority sleeps up to 15 s before it looks at a challenge.
 const PATIENCE: Duration = Duration::from_secs(120);
-const TICK: Duration = Duration::from_millis(100);
 
 fn pebble() -> PathBuf {
     let path = std::env::var_os("ACME_PEBBLE").expect("cargo xtask acme --pebble PATH");
@@ -203,15 +202,8 @@ fn spawned(command: &mut Command) -> Child {
         .expect("Pebble and pebble-challtestsrv can be run")
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(TICK);
-    }
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    blackbox::until(what, PATIENCE, look)
 }
 
 /// The text for `http`: servers at 80 and 443, with certificates of these words.

@@ -102,11 +102,7 @@ impl Drop for Master {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waiting for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    blackbox::until(what, PATIENCE, || is_so().then_some(()));
 }
 
 /// The first line of an answer; `None` when the connection broke before it.

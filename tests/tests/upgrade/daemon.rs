@@ -73,11 +73,7 @@ impl Drop for Daemon {
 }
 
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    blackbox::until(what, PATIENCE, || holds().then_some(()));
 }
 
 /// Whether a process runs; a zombie, which waits for its parent, does not.
