@@ -1,6 +1,6 @@
 //! A client of HTTP/1.1 for an authority: one request at a time, on a connection that is kept for the next one.
 //!
-//! It blocks. Not here: what is asked ([`crate::client`]). Invariants: an answer has at most [`HEAD_BYTES_MAX`] and
+//! It blocks. Not here: what is asked ([`crate::client`]), and HTTP's grammar ([`wire::http1`]). Invariants: an answer has at most [`HEAD_BYTES_MAX`] and
 //! [`BODY_BYTES_MAX`] bytes and comes within [`REQUEST_TIME_MAX`]; nothing is sent before the server's certificate is judged.
 
 mod stream;
@@ -8,8 +8,11 @@ mod stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use message::ResponseHead;
 use tls::keys;
 use tls::verify::Trust;
+use wire::http1::body_decoder::Decoder;
+use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
 use crate::clock::unix_now;
 use crate::issuer::{Authorities, Issuer, Resolve};
@@ -52,6 +55,17 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    fn of(head: &ResponseHead) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let fields = head.iter();
+        let fields = fields.map(|(name, value, _)| (text(name).to_ascii_lowercase(), text(value)));
+        Self {
+            status: head.status,
+            fields: fields.collect(),
+            body: Vec::new(),
+        }
+    }
+
     /// The value of the first header line with this name, in small letters.
     pub(crate) fn field(&self, name: &'static str) -> Option<&str> {
         self.fields(name).next()
@@ -196,40 +210,43 @@ fn text(method: &str, url: &Url, body: Option<&str>) -> Vec<u8> {
 /// Sends a request and reads its answer; whether the connection may be used again.
 fn exchange(stream: &mut Stream, method: &str, request: &[u8]) -> Result<(Answer, bool), Error> {
     stream.write(request)?;
-    let mut bytes = Vec::new();
+    let mut received = Vec::new();
+    let mut head = read_head(stream, &mut received)?;
+    while head.is_interim() {
+        head = read_head(stream, &mut received)?;
+    }
+    let mut decoder = Decoder::of_response(&head, method == "HEAD");
+    let mut answer = Answer::of(&head);
+    answer.body = read_body(stream, &mut decoder, received)?;
+    Ok((answer, decoder.is_end() && !head.is_last))
+}
+
+/// Takes a head out of what was received, with as much more of it as is needed.
+fn read_head(stream: &mut Stream, received: &mut Vec<u8>) -> Result<Box<ResponseHead>, Error> {
+    let mut parser = ResponseParser::new(HEAD_BYTES_MAX);
     loop {
-        let end = loop {
-            if let Some(at) = find(&bytes, b"\r\n\r\n") {
-                break at;
+        match parser.advance(received) {
+            ParsedResponse::Complete(head, length) => {
+                received.drain(..length);
+                return Ok(head);
             }
-            if bytes.len() > HEAD_BYTES_MAX {
-                return Err(Error::Answer(
-                    "the head of an answer is too long".to_owned(),
-                ));
+            ParsedResponse::NotHttp => return Err(no_http(received)),
+            ParsedResponse::Refused(why) => {
+                return Err(Error::Answer(format!("the answer is refused: {why}")));
             }
-            if stream.read(&mut bytes)? == 0 {
-                return Err(Error::Connection(
-                    "the connection was closed before an answer".to_owned(),
-                ));
-            }
-        };
-        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        bytes.drain(..end + 4);
-        let mut answer = read_head(&head).ok_or_else(|| no_http(&head))?;
-        if (100..200).contains(&answer.status) {
-            continue;
+            ParsedResponse::Partial => {}
         }
-        let is_empty = method == "HEAD" || matches!(answer.status, 204 | 304);
-        let is_whole = is_empty || read_body(stream, &mut answer, bytes)?;
-        let closes = answer
-            .fields("connection")
-            .any(|value| value.eq_ignore_ascii_case("close"));
-        return Ok((answer, is_whole && !closes));
+        if stream.read(received)? == 0 {
+            return Err(Error::Connection(
+                "the connection was closed before an answer".to_owned(),
+            ));
+        }
     }
 }
 
-fn no_http(head: &str) -> Error {
-    let line = head.lines().next().unwrap_or_default();
+fn no_http(bytes: &[u8]) -> Error {
+    let line = String::from_utf8_lossy(bytes);
+    let line = line.lines().next().unwrap_or_default();
     let line: String = line
         .chars()
         .filter(|letter| !letter.is_control())
@@ -238,97 +255,39 @@ fn no_http(head: &str) -> Error {
     Error::Answer(format!("the answer is not HTTP: \"{line}\""))
 }
 
-fn read_head(head: &str) -> Option<Answer> {
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.strip_prefix("HTTP/1.")?.get(2..5)?;
-    let mut answer = Answer {
-        status: status.parse().ok()?,
-        ..Answer::default()
-    };
-    for line in lines {
-        let (name, value) = line.split_once(':')?;
-        answer
-            .fields
-            .push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    Some(answer)
-}
-
-/// Reads the body; whether its end was told.
-fn read_body(stream: &mut Stream, answer: &mut Answer, mut bytes: Vec<u8>) -> Result<bool, Error> {
-    let too_long = || Error::Answer("the body of an answer is too long".to_owned());
-    if answer
-        .fields("transfer-encoding")
-        .any(|value| value.eq_ignore_ascii_case("chunked"))
-    {
-        answer.body = read_chunks(stream, bytes)?;
-        return Ok(true);
-    }
-    let length = match answer.field("content-length") {
-        None => None,
-        Some(text) => {
-            let length = text.parse::<usize>().ok();
-            Some(
-                length
-                    .filter(|length| *length <= BODY_BYTES_MAX)
-                    .ok_or_else(too_long)?,
-            )
-        }
-    };
-    while length.is_none_or(|length| bytes.len() < length) {
-        if bytes.len() > BODY_BYTES_MAX {
-            return Err(too_long());
-        }
-        if stream.read(&mut bytes)? == 0 {
-            match length {
-                None => break,
-                Some(_) => return Err(Error::Connection("an answer was cut off".to_owned())),
-            }
-        }
-    }
-    bytes.truncate(length.unwrap_or(usize::MAX));
-    answer.body = bytes;
-    Ok(length.is_some())
-}
-
-fn read_chunks(stream: &mut Stream, mut bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
-    let broken = || Error::Answer("the chunks of an answer are broken".to_owned());
+/// Reads the body, of which this much was received with the head.
+fn read_body(
+    stream: &mut Stream,
+    decoder: &mut Decoder,
+    mut received: Vec<u8>,
+) -> Result<Vec<u8>, Error> {
     let mut body = Vec::new();
     loop {
-        let end = loop {
-            if let Some(end) = find(&bytes, b"\r\n") {
-                break end;
-            }
-            if bytes.len() > HEAD_BYTES_MAX || stream.read(&mut bytes)? == 0 {
-                return Err(broken());
-            }
-        };
-        let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let digits = line.split(';').next().unwrap_or_default().trim();
-        let length = usize::from_str_radix(digits, 16).map_err(|_| broken())?;
-        if length > BODY_BYTES_MAX || body.len() + length > BODY_BYTES_MAX {
-            return Err(broken());
+        let mut at = 0;
+        while at < received.len() && !decoder.is_end() {
+            let decoded = decoder.decode(&received[at..]);
+            let decoded = decoded
+                .map_err(|_| Error::Answer("the chunks of an answer are broken".to_owned()))?;
+            body.extend_from_slice(&received[at..][decoded.data]);
+            at += decoded.used;
         }
-        bytes.drain(..end + 2);
-        while bytes.len() < length + 2 {
-            if stream.read(&mut bytes)? == 0 {
-                return Err(broken());
-            }
+        let to_come = decoder.remaining().unwrap_or(0);
+        if to_come.saturating_add(body.len() as u64) > BODY_BYTES_MAX as u64 {
+            return Err(Error::Answer(
+                "the body of an answer is too long".to_owned(),
+            ));
         }
-        // Trailers would stand in the place of the last two bytes: no authority sends any.
-        if bytes[length..length + 2] != *b"\r\n" {
-            return Err(broken());
-        }
-        body.extend_from_slice(&bytes[..length]);
-        bytes.drain(..length + 2);
-        if length == 0 {
+        if decoder.is_end() {
             return Ok(body);
         }
+        received.clear();
+        if stream.read(&mut received)? == 0 {
+            return match decoder.may_close() {
+                true => Ok(body),
+                false => Err(Error::Connection("an answer was cut off".to_owned())),
+            };
+        }
     }
-}
-
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Decoder {
     }
 
     /// Decodes the body after a response head; a response to HEAD has none, whatever the head says.
-    pub(crate) fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
+    pub fn of_response(head: &ResponseHead, answers_head: bool) -> Decoder {
         if answers_head || status::is_bodiless(head.status) {
             return Decoder::new(Framing::None, 0);
         }
@@ -148,7 +148,7 @@ impl Decoder {
     }
 
     /// Whether the connection may end here without loss.
-    pub(crate) fn may_close(&self) -> bool {
+    pub fn may_close(&self) -> bool {
         matches!(self.state, DecoderState::End | DecoderState::UntilClose)
     }
 
