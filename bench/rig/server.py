@@ -163,13 +163,15 @@ class Program:
         return found
 
     def cpu_seconds(self):
-        """User and system time of all workers so far."""
-        ticks = 0
-        for pid in self.worker_pids():
-            with open("/proc/%d/stat" % pid) as f:
-                fields = f.read().rsplit(")", 1)[1].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        """Time on a processor of all threads of the workers that run now (schedstat counts nanoseconds, /proc/PID/stat only ticks)."""
+        spent = 0
+        for path in (path for pid in self.worker_pids() for path in glob.glob("/proc/%d/task/*/schedstat" % pid)):
+            try:
+                with open(path) as f:
+                    spent += int(f.read().split()[0])
+            except OSError:
+                pass
+        return spent / 1e9
 
     def resident_bytes(self):
         """Anonymous memory of all workers: RSS without the pages of files, which are the page cache's."""
