@@ -3,12 +3,16 @@
 //!
 //! Not here: the owner's work ([`crate::Store`]). Invariant: nothing is changed without the directory's lock.
 
+use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
+use crate::index::KnownKey;
 use crate::key::{Key, Levels};
 use crate::purge::{PurgeRule, RULE_TEXT_MAX};
+use crate::segments::{PAGE, SegmentHeader, pages};
 use disk::{Local, Lock, Pool};
 
 pub use crate::journal::JournalView;
+pub use crate::segments::{PlacedEntry, entries_in_segment};
 
 /// What a path below a cache directory names, by its form alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub enum Place {
     Temporary,
     /// A file of this program that is no entry: the journal.
     Journal,
+    /// A file that holds many entries, and its number.
+    Segment(u32),
     /// Anything else.
     Foreign,
 }
@@ -32,12 +38,33 @@ impl Place {
         if first == Some(crate::JOURNAL_FOLDER.as_bytes()) {
             return Self::Journal;
         }
+        if first == Some(crate::SEGMENTS_FOLDER.as_bytes())
+            && let Some(number) = crate::segments::number_of(name)
+        {
+            return Self::Segment(number);
+        }
         if crate::store::is_temp(name) {
             return Self::Temporary;
         }
         let found = Key::from_name(name).and_then(|key| Some((key, Levels::of_path(&key, path)?)));
         found.map_or(Self::Foreign, |(key, levels)| Self::Entry(key, levels))
     }
+}
+
+/// Where an entry that the journal knows lies in the segments: the number of the segment, and the offset in bytes.
+/// `first_page` are the first 4096 bytes of any of them. None: it has a file of its own, or these begin no segment.
+#[must_use]
+pub fn place_in_segment(first_page: &[u8], known: &KnownKey) -> Option<(u32, u64)> {
+    let (header, _) = SegmentHeader::decode(first_page)?;
+    let (offset, all) = (known.extent.offset, pages(header.bytes));
+    let place = (offset / all, u64::from(offset % all) * PAGE);
+    known.extent.is_in_segment().then_some(place)
+}
+
+/// The length of the entry that begins with these bytes; None: none does.
+#[must_use]
+pub fn entry_len(front: &[u8]) -> Option<u64> {
+    Entry::len_in(front).ok()
 }
 
 /// Locks a cache directory that no process owns; until the lock is dropped, none can. None: a process owns it.
@@ -87,7 +114,14 @@ mod tests {
             Place::Temporary
         );
         assert_eq!(Place::of(b".freewheel/log.1"), Place::Journal);
-        for foreign in ["lost+found", ".freewheel2", "a/b/c", &path[2..]] {
+        assert_eq!(Place::of(b"segments/12"), Place::Segment(12));
+        for foreign in [
+            "lost+found",
+            ".freewheel2",
+            "a/b/c",
+            "segments/012",
+            &path[2..],
+        ] {
             assert_eq!(Place::of(foreign.as_bytes()), Place::Foreign, "{foreign}");
         }
     }

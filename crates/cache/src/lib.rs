@@ -3,10 +3,11 @@
 //! * [`Key`], [`variant`]: the name of an entry. [`freshness`]: which responses may be stored, and how long they may be
 //!   used.
 //! * [`Store`]: one cache on one disk: finding, writing, evicting, walking. Its parts are `entry` (the format of a
-//!   file), [`Index`] (what is known without asking the disk), `journal` (the index on the disk) and `space` (room,
-//!   reserved before it is written).
+//!   file), [`Index`] (what is known without asking the disk), `journal` (the index on the disk), `segments` (files that
+//!   hold many small entries) and `space` (room, reserved before it is written).
 //! * `purge`: an entry that was requested before a purge, and that its rule covers, is invalid.
 //! * [`inspect`]: a directory as another process sees it, which does not own it.
+//! * [`Admission`]: which keys were asked for lately.
 //! * [`Fill`]: one request to the origin, and all requests that wait for its response.
 //!
 //! Never here: sockets and directives. Invariants: keys and paths are nginx's, so that a directory that nginx filled
@@ -15,6 +16,7 @@
 
 #![warn(unreachable_pub)]
 
+mod admission;
 mod codec;
 mod entry;
 mod error;
@@ -26,17 +28,20 @@ mod journal;
 mod key;
 mod lifetime;
 mod purge;
+mod segments;
 mod space;
 pub mod store;
 mod vary;
 
+pub use admission::Admission;
 pub use entry::{CHECKSUM_BYTES, ChecksumTable, Description, Entry};
 pub use error::{EntryFault, Error, TooManyPurges};
 pub use fill::{Fill, Fills};
-pub use index::{Index, KeyState, KnownKey};
+pub use index::{Index, KeyState, KnownKey, keys_of_zone};
 pub use journal::FOLDER as JOURNAL_FOLDER;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
 pub use purge::{FetchMoment, PurgeRule, tags_of};
+pub use segments::{MAX_SIZE_MIN, SEGMENTS_FOLDER, SegmentCounts};
 pub use store::Store;
 pub use vary::variant;

@@ -80,6 +80,21 @@ impl Space {
         self.0.min_free.load(Relaxed) > 0
     }
 
+    /// Does `min_free` hold with so many blocks less that are free?
+    #[must_use]
+    pub(crate) fn has_free(&self, blocks: u64) -> bool {
+        let count = self.0.count.lock();
+        let min_free = signed(self.0.min_free.load(Relaxed));
+        let left = |free: i64| free.saturating_sub(signed(blocks));
+        min_free == 0 || count.free.is_none_or(|free| left(free) >= min_free)
+    }
+
+    /// Notes that blocks were taken beside what is counted here.
+    pub(crate) fn take_free(&self, blocks: u64) {
+        let mut count = self.0.count.lock();
+        count.free = count.free.map(|free| free.saturating_sub(signed(blocks)));
+    }
+
     /// The blocks that `bytes` take.
     #[must_use]
     pub fn blocks(&self, bytes: u64) -> u64 {

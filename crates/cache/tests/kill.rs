@@ -9,7 +9,7 @@
 mod bench;
 
 use bench::{Bench, block_on, lifetime};
-use cache::store::{Hit, Renewal};
+use cache::store::{Hit, Renewal, StoreKind, StoreSettings};
 use cache::{Error, Key};
 use message::HeaderId;
 use std::cell::{Cell, RefCell};
@@ -23,10 +23,18 @@ use std::time::Duration;
 
 const KILLS: u64 = 50;
 const KEYS: u64 = 120;
-const MAX_BYTES: u64 = 4 << 20;
-/// Environment variables with the child's directory and first version.
+/// Environment variables with the child's directory, first version, and kind of store.
 const DIRECTORY: &str = "CACHE_KILL_DIRECTORY";
 const VERSION: &str = "CACHE_KILL_VERSION";
+const KIND: &str = "CACHE_KILL_KIND";
+
+/// `max_size`: so small that entries are evicted all the time.
+fn max_bytes(kind: StoreKind) -> u64 {
+    match kind {
+        StoreKind::Files => 4 << 20,
+        StoreKind::Segments => cache::MAX_SIZE_MIN,
+    }
+}
 
 fn key_text(key: u64) -> String {
     format!("http://origin/{}/{key}", key % 7)
@@ -46,8 +54,11 @@ fn body(key: u64, version: u64) -> Vec<u8> {
         .collect()
 }
 
-async fn open(directory: &Path) -> Bench {
-    Bench::open(directory, |settings| settings.max_bytes = Some(MAX_BYTES)).await
+async fn open(directory: &Path, kind: StoreKind) -> Bench {
+    let change = |settings: &mut StoreSettings| {
+        (settings.kind, settings.max_bytes) = (kind, Some(max_bytes(kind)));
+    };
+    Bench::open(directory, change).await
 }
 
 async fn find(bench: &Bench, key: u64) -> Option<Hit> {
@@ -109,8 +120,12 @@ fn child() {
         return;
     };
     let first: u64 = std::env::var(VERSION).unwrap().parse().unwrap();
+    let kind = match std::env::var_os(KIND) {
+        Some(_) => StoreKind::Segments,
+        None => StoreKind::Files,
+    };
     block_on(async {
-        let bench = Rc::new(open(Path::new(&directory)).await);
+        let bench = Rc::new(open(Path::new(&directory), kind).await);
         let versions = Rc::new(RefCell::new(HashMap::new()));
         let steps = Rc::new(Cell::new(first));
         say("\nready\n");
@@ -180,8 +195,10 @@ async fn check(bench: &Bench, key: u64, hit: &Hit) -> u64 {
 }
 
 /// Runs the child and kills it after so many milliseconds. Returns its purges.
-fn run_and_kill(directory: &Path, first: u64, ms: u64) -> HashMap<u64, u64> {
+fn run_and_kill(directory: &Path, kind: StoreKind, first: u64, ms: u64) -> HashMap<u64, u64> {
+    let kind = (kind == StoreKind::Segments).then_some((KIND, "segments"));
     let mut child = Command::new(std::env::current_exe().unwrap())
+        .envs(kind)
         .args([
             "--exact",
             "child",
@@ -241,25 +258,32 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn entries_of_a_killed_process_are_right_or_absent() {
+    kill_again_and_again(StoreKind::Files);
+}
+
+#[test]
+fn entries_in_segments_of_a_killed_process_are_right_or_absent() {
+    kill_again_and_again(StoreKind::Segments);
+}
+
+fn kill_again_and_again(kind: StoreKind) {
+    let max = max_bytes(kind);
     let dir = tempfile::tempdir().unwrap();
     let (mut purged, mut found) = (HashMap::new(), 0);
     block_on(async {
         // Known from its first entry on.
-        let bench = open(dir.path()).await;
+        let bench = open(dir.path(), kind).await;
         bench.walk().await;
     });
     for kill in 1..=KILLS {
         // Whatever the child was doing: opening, filling, compacting its journal.
-        purged.extend(run_and_kill(dir.path(), kill << 32, kill * 37 % 60));
+        purged.extend(run_and_kill(dir.path(), kind, kill << 32, kill * 37 % 60));
         block_on(async {
-            let bench = open(dir.path()).await;
+            let bench = open(dir.path(), kind).await;
             assert!(!bench.store.is_cold(), "the journal knows everything");
             bench.store.sweep(&bench.local, 1_000, 1_000).await.unwrap();
-            assert!(
-                blocks(dir.path()) <= MAX_BYTES,
-                "{} bytes",
-                blocks(dir.path())
-            );
+            let bytes = blocks(dir.path());
+            assert!(bytes <= max, "{bytes} bytes");
             for key in 0..KEYS {
                 let Some(hit) = find(&bench, key).await else {
                     continue;
@@ -271,18 +295,19 @@ fn entries_of_a_killed_process_are_right_or_absent() {
                 );
                 found += 1;
             }
-            let mut known = bench.store.index().len();
             let left = files(dir.path());
-            let journal = dir.path().join(cache::JOURNAL_FOLDER);
-            let entries = left
-                .iter()
-                .filter(|file| !file.starts_with(&journal))
-                .count();
+            let own = [cache::JOURNAL_FOLDER, cache::SEGMENTS_FOLDER];
+            let own = own.map(|folder| dir.path().join(folder));
+            let is_entry = |file: &&PathBuf| !own.iter().any(|folder| file.starts_with(folder));
+            let entries = left.iter().filter(is_entry).count();
             // A key that was only requested is known too.
-            known -= (0..KEYS)
+            let all = bench.store.index().len();
+            let others = (0..KEYS)
                 .filter_map(|key| bench.store.index().peek(&Key::of(key_text(key).as_bytes())))
-                .filter(|known| known.state != cache::KeyState::Stored)
-                .count();
+                .filter(|known| {
+                    known.state != cache::KeyState::Stored || known.extent.is_in_segment()
+                });
+            let known = all - others.count();
             assert_eq!(entries, known, "every file is known: {left:?}");
             assert_eq!(bench.store.counters().damaged, 0);
         });

@@ -90,10 +90,11 @@ mod sending;
 mod tests;
 
 pub use access::{Access, AioMode};
-pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile};
+pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile, take_steps};
 pub use changing::group_commit::GroupCommit;
 pub use changing::move_file::{PutOptions, PutOutcome};
 pub use changing::replace::ReplaceOptions;
+pub use changing::segment_file::{SegmentFile, names_in, remove_waiting};
 pub use changing::temporary::{LEVELS_MAX, Retention, Spooled, Temporary, TemporaryPlace};
 pub use changing::tree::{CopyPurpose, TREE_DEPTH_MAX, TREE_ERRORS_MAX, TreeError, TreeErrors};
 pub use changing::write::{Create, Output};
@@ -110,7 +111,7 @@ pub use metrics::counters::{
 };
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
-pub use pool::{Hold, Lane, Overflow, Pool, PoolCounters, PoolKind};
+pub use pool::{BatchLimits, BatchQueue, Hold, Lane, Overflow, Pool, PoolCounters, PoolKind};
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
 pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};

@@ -35,7 +35,9 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idle_code};
-pub use page_cache::{CacheStat, all_present, cachestat, first_absent, pread_into, pread_nowait};
+pub use page_cache::{
+    CacheStat, all_present, begin_writeback, cachestat, first_absent, pread_into, pread_nowait,
+};
 pub use sched::{SchedAttributes, set_idle_io};
 pub use tcp::{TcpInfo, tcp_info};
 pub use title::{prepare_title, set_title};

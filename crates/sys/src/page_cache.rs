@@ -146,6 +146,22 @@ pub fn pread_nowait(
     pread_flags(file, buffer, max, offset, libc::RWF_NOWAIT)
 }
 
+/// Begins to write the dirty pages of a range to the disk (sync_file_range(2), SYNC_FILE_RANGE_WRITE). **Waits** while
+/// the disk's queue is full.
+///
+/// # Errors
+/// Those of sync_file_range(2).
+pub fn begin_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let out_of_range = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    let offset = libc::off64_t::try_from(offset).map_err(out_of_range)?;
+    let len = libc::off64_t::try_from(len).map_err(out_of_range)?;
+    // SAFETY: the descriptor is open for as long as it is borrowed; the call takes no pointer.
+    let done = unsafe {
+        libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
+    };
+    crate::checked(done).map(drop)
+}
+
 /// Appends to `buffer` up to `max` bytes of the file at `offset`. **Waits for the disk.**
 ///
 /// # Errors

@@ -81,6 +81,22 @@ impl Entry {
         head::decode(head, prologue)
     }
 
+    /// The length of the whole entry that begins with these bytes.
+    ///
+    /// # Errors
+    /// As [`Entry::decode`].
+    pub(crate) fn len_in(bytes: &[u8]) -> Result<u64, EntryFault> {
+        let len = Prologue::decode(bytes)?.entry_len();
+        len.ok_or(EntryFault::Damaged("length"))
+    }
+
+    /// Key and tag of the entry that begins with these bytes.
+    #[must_use]
+    pub(crate) fn names_in(bytes: &[u8]) -> Option<(Key, u32)> {
+        let prologue = Prologue::decode(bytes).ok()?;
+        Some((prologue.key, prologue.tag))
+    }
+
     /// Decodes a whole entry and verifies all of it.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::key::Key;
 use crate::lifetime::Lifetime;
 use message::date::Seconds;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use shard::Shard;
+use shard::{LISTS, Shard};
 use slot::{KeySlot, seconds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -57,8 +57,27 @@ pub struct Index {
 #[derive(Debug, Default)]
 struct LockedShard {
     shard: Mutex<Shard>,
-    /// When its oldest key was last used: an eviction reads this before it takes a lock. u32::MAX: the shard is empty.
-    oldest: AtomicU32,
+    /// When the oldest key of each list was last used: an eviction reads this before it takes a lock. u32::MAX: the list
+    /// is empty.
+    oldest: [AtomicU32; LISTS],
+}
+
+/// The keys that an eviction looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Among {
+    /// All of them.
+    All,
+    /// Those outside of segments.
+    Files,
+}
+
+impl Among {
+    fn lists(self) -> std::ops::Range<usize> {
+        match self {
+            Self::All => 0..LISTS,
+            Self::Files => 0..1,
+        }
+    }
 }
 
 /// The position of a scan of the index.
@@ -77,13 +96,19 @@ pub struct Displaced {
     pub evicted: Option<KnownKey>,
 }
 
+/// Maximum number of keys in a `keys_zone` of so many bytes.
+#[must_use]
+pub fn keys_of_zone(bytes: u64) -> usize {
+    usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX)
+}
+
 impl Index {
     /// An index for `keys_max` keys, at least `KEYS_MIN`.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         let part = || LockedShard {
             shard: Mutex::default(),
-            oldest: AtomicU32::new(u32::MAX),
+            oldest: [const { AtomicU32::new(u32::MAX) }; LISTS],
         };
         Self {
             shards: std::iter::repeat_with(part).take(SHARDS).collect(),
@@ -98,7 +123,7 @@ impl Index {
     /// The index for `keys_zone=NAME:SIZE`: as many keys as nginx has room for in `bytes`.
     #[must_use]
     pub(crate) fn of_zone(bytes: u64) -> Self {
-        Self::new(usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX))
+        Self::new(keys_of_zone(bytes))
     }
 
     /// Maximum of keys.
@@ -187,7 +212,7 @@ impl Index {
                 return None;
             }
             // The new key takes its place in the count.
-            if let Some(evicted) = self.take_oldest() {
+            if let Some(evicted) = self.take_oldest_before(u32::MAX, Among::All) {
                 return Some(evicted);
             }
         }
@@ -237,6 +262,22 @@ impl Index {
         self.remove_if(key, |_| true)
     }
 
+    /// Notes that the entry with this tag, which was at one place, is at another. False: it was not there.
+    pub(crate) fn relocate(&self, key: &Key, from: &EntryExtent, to: EntryExtent) -> bool {
+        let mut is_moved = false;
+        self.change(key, from.file, |known| {
+            if known.extent == *from {
+                (known.extent, is_moved) = (to, true);
+            }
+        });
+        is_moved
+    }
+
+    /// Removes the entry that lies at this place.
+    pub(crate) fn remove_at(&self, key: &Key, extent: &EntryExtent) -> Option<KnownKey> {
+        self.remove_if(key, |slot| slot.is_stored() && slot.extent() == *extent)
+    }
+
     /// Removes the entry with this tag; one that replaced it stays.
     pub(crate) fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
         self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
@@ -254,12 +295,12 @@ impl Index {
         known
     }
 
-    /// Removes the least recently used entry (to the second) for its space on the disk. Older keys without an entry are
-    /// removed too.
+    /// Removes the least recently used entry with a file of its own (to the second) for its space on the disk. Older
+    /// keys without an entry are removed too.
     #[must_use = "its file is to be deleted"]
     pub fn evict(&self) -> Option<KnownKey> {
         loop {
-            let known = self.take_oldest()?;
+            let known = self.take_oldest_before(u32::MAX, Among::Files)?;
             self.keys.fetch_sub(1, Relaxed);
             if known.state == KeyState::Stored {
                 return Some(known);
@@ -272,7 +313,7 @@ impl Index {
     pub(crate) fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let mut evicted = Vec::new();
         while evicted.len() < max.min(STEP_MAX) {
-            let Some(known) = self.take_oldest_before(seconds(before)) else {
+            let Some(known) = self.take_oldest_before(seconds(before), Among::All) else {
                 break;
             };
             self.keys.fetch_sub(1, Relaxed);
@@ -283,22 +324,19 @@ impl Index {
         evicted
     }
 
-    /// Removes the oldest key; the count still includes it.
-    fn take_oldest(&self) -> Option<KnownKey> {
-        self.take_oldest_before(u32::MAX)
-    }
-
-    fn take_oldest_before(&self, before: u32) -> Option<KnownKey> {
+    /// Removes the oldest key that was last used before this second; the count still includes it.
+    fn take_oldest_before(&self, before: u32, among: Among) -> Option<KnownKey> {
         let start = self.search_start.fetch_add(1, Relaxed);
         loop {
             let parts = (0..SHARDS).map(|index| &self.shards[(start + index) % SHARDS]);
-            let part = parts.min_by_key(|part| part.oldest.load(Relaxed))?;
-            let oldest = part.oldest.load(Relaxed);
+            let lists = parts.flat_map(|part| among.lists().map(move |list| (part, list)));
+            let (part, list) = lists.min_by_key(|(part, list)| part.oldest[*list].load(Relaxed))?;
+            let oldest = part.oldest[list].load(Relaxed);
             if oldest >= before {
                 return None;
             }
             let mut shard = part.shard.lock();
-            let key = shard.oldest().map(KeySlot::key);
+            let key = shard.oldest(list).map(KeySlot::key);
             let known = key.and_then(|key| shard.remove(&key));
             part.note_oldest(&shard);
             // Another task may have been faster: search again.
@@ -379,10 +417,11 @@ impl Index {
 
 impl LockedShard {
     fn note_oldest(&self, shard: &MutexGuard<'_, Shard>) {
-        // A key used in the year 2106 is still older than none.
-        let oldest = shard
-            .oldest()
-            .map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));
-        self.oldest.store(oldest, Relaxed);
+        for (list, noted) in self.oldest.iter().enumerate() {
+            // A key used in the year 2106 is still older than none.
+            let oldest = shard.oldest(list);
+            let oldest = oldest.map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));
+            noted.store(oldest, Relaxed);
+        }
     }
 }

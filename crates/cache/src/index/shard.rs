@@ -15,10 +15,13 @@ pub(super) struct Shard {
     /// Randomly seeded, so that which keys share a bucket cannot be foreseen from outside.
     hasher: DefaultHashBuilder,
     free: u32,
-    /// The ends of the list in order of use.
-    newest: u32,
-    oldest: u32,
+    /// The ends of the lists in order of use ([`KeySlot::list`]).
+    newest: [u32; LISTS],
+    oldest: [u32; LISTS],
 }
+
+/// Number of lists.
+pub(super) const LISTS: usize = 2;
 
 impl Default for Shard {
     fn default() -> Self {
@@ -26,8 +29,8 @@ impl Default for Shard {
             slabs: Slabs::default(),
             hasher: DefaultHashBuilder::default(),
             free: NONE,
-            newest: NONE,
-            oldest: NONE,
+            newest: [NONE; LISTS],
+            oldest: [NONE; LISTS],
         }
     }
 }
@@ -146,8 +149,9 @@ impl Shard {
     pub(super) fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
         if let Some(number) = self.find(&known.key) {
             let was = self.slot(number).unpack();
-            self.slot_mut(number).pack(known);
+            // From the list that it was in.
             self.unlink(number);
+            self.slot_mut(number).pack(known);
             self.link_in_order(number);
             return Some(was);
         }
@@ -170,9 +174,10 @@ impl Shard {
         Some(known)
     }
 
-    /// The least recently used slot.
-    pub(super) fn oldest(&self) -> Option<&KeySlot> {
-        (self.oldest != NONE).then(|| self.slot(self.oldest))
+    /// The least recently used slot of a list.
+    pub(super) fn oldest(&self, list: usize) -> Option<&KeySlot> {
+        let oldest = self.oldest[list];
+        (oldest != NONE).then(|| self.slot(oldest))
     }
 
     /// The record in a slot; None if it is free.
@@ -186,7 +191,7 @@ impl Shard {
         let slots = 0..self.slots() as u32;
         let mut numbers: Vec<u32> = slots.filter(|slot| !self.slot(*slot).is_free()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);
-        (self.newest, self.oldest) = (NONE, NONE);
+        (self.newest, self.oldest) = ([NONE; LISTS], [NONE; LISTS]);
         numbers
             .into_iter()
             .for_each(|number| self.link_newest(number));
@@ -213,13 +218,14 @@ impl Shard {
     }
 
     fn link_newest(&mut self, number: u32) {
-        self.link_behind(number, self.newest);
+        let newest = self.newest[self.slot(number).list()];
+        self.link_behind(number, newest);
     }
 
     /// Links a slot where its last use puts it: at the newest end, except for keys that a journal brings back.
     fn link_in_order(&mut self, number: u32) {
         let used = self.slot(number).used;
-        let mut older = self.newest;
+        let mut older = self.newest[self.slot(number).list()];
         for _ in 0..ORDER_STEPS_MAX {
             if older == NONE || self.slot(older).used <= used {
                 break;
@@ -230,13 +236,14 @@ impl Shard {
     }
 
     fn link_behind(&mut self, number: u32, older: u32) {
+        let list = self.slot(number).list();
         let newer = if older == NONE {
-            std::mem::replace(&mut self.oldest, number)
+            std::mem::replace(&mut self.oldest[list], number)
         } else {
             std::mem::replace(&mut self.slot_mut(older).newer, number)
         };
         if newer == NONE {
-            self.newest = number;
+            self.newest[list] = number;
         } else {
             self.slot_mut(newer).older = number;
         }
@@ -246,13 +253,14 @@ impl Shard {
 
     fn unlink(&mut self, number: u32) {
         let KeySlot { older, newer, .. } = *self.slot(number);
+        let list = self.slot(number).list();
         if older == NONE {
-            self.oldest = newer;
+            self.oldest[list] = newer;
         } else {
             self.slot_mut(older).newer = newer;
         }
         if newer == NONE {
-            self.newest = older;
+            self.newest[list] = older;
         } else {
             self.slot_mut(newer).older = older;
         }

@@ -8,12 +8,21 @@ use message::date::Seconds;
 /// The place of an entry on its disk. Nothing outside of this crate assumes a file per entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryExtent {
-    /// The file. If each entry has its own (named by its key): the entry's tag, which is in its prologue too.
+    /// The entry's tag, which is in its prologue too.
     pub file: u32,
-    /// Offset of the entry in the file, in blocks; 0 if each entry has its own.
+    /// Where it begins in the segments, in pages, all segments counted one behind the other; 0 if it has a file of its
+    /// own (named by its key). No entry begins on the first page of a segment.
     pub offset: u32,
-    /// Number of blocks.
+    /// Number of blocks of the file system, or of pages in a segment.
     pub blocks: u32,
+}
+
+impl EntryExtent {
+    /// Is it in a segment, so that it has no file of its own?
+    #[must_use]
+    pub fn is_in_segment(&self) -> bool {
+        self.offset != 0
+    }
 }
 
 /// What a slot of the index stands for.
@@ -175,6 +184,12 @@ impl KeySlot {
 
     pub(super) fn extent(&self) -> EntryExtent {
         self.extent
+    }
+
+    /// The number of the list that it is in, in order of use: 1 for entries in segments, which are evicted with their
+    /// segment; 0 for all others.
+    pub(super) fn list(&self) -> usize {
+        usize::from(self.is_stored() && self.extent.is_in_segment())
     }
 
     /// Counts a use at `now`.

@@ -16,6 +16,7 @@ mod outside;
 mod record;
 mod replay;
 mod snapshot;
+mod table;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
@@ -24,6 +25,7 @@ pub use outside::JournalView;
 pub(crate) use outside::purge;
 pub(crate) use record::JournalRecord;
 pub(crate) use replay::Recovered;
+pub(crate) use table::{TABLE_BYTES_OF_ENTRY, entries_in, table_frame};
 
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
@@ -135,7 +137,8 @@ impl JournalState {
             JournalRecord::Begin { key, tag } => {
                 self.begun.insert((key.0, *tag));
             }
-            JournalRecord::Put { known, .. } => {
+            // In a segment it has no temp file.
+            JournalRecord::Put { known, .. } if !known.extent.is_in_segment() => {
                 self.begun.insert((known.key.0, known.extent.file));
             }
             JournalRecord::Purge { number, rule } => {
@@ -298,6 +301,50 @@ impl Journal {
             writer: Some(state.writers.clone()),
             journal: self.0.clone(),
         }
+    }
+
+    /// Puts any number of records into as many frames as they need, in their order. Returns the tickets with the
+    /// first frame's first.
+    ///
+    /// # Errors
+    /// As [`Journal::ticket`].
+    pub(crate) fn tickets(
+        &self,
+        records: impl Iterator<Item = JournalRecord>,
+    ) -> Result<Vec<Ticket>, Error> {
+        let state = &mut *self.0.state.lock();
+        if state.is_sealed {
+            return Err(Error::InUse);
+        }
+        let (mut batch, mut tickets) = (FrameBatch::default(), Vec::new());
+        for record in records {
+            batch.push(&record);
+            state.note(&record);
+            if batch.is_full() {
+                tickets.push(self.frame(std::mem::take(&mut batch), state));
+            }
+        }
+        if !batch.is_empty() {
+            tickets.push(self.frame(batch, state));
+        }
+        Ok(tickets)
+    }
+
+    /// Keeps the directory from being given up while the result lives.
+    ///
+    /// # Errors
+    /// As [`Journal::ticket`].
+    pub(crate) fn hold(&self) -> Result<Ticket, Error> {
+        let state = self.0.state.lock();
+        if state.is_sealed {
+            return Err(Error::InUse);
+        }
+        Ok(Ticket {
+            frame: Bytes::new(),
+            log: state.log.clone(),
+            writer: Some(state.writers.clone()),
+            journal: self.0.clone(),
+        })
     }
 
     /// Writes records (at most [`TICKET_RECORDS_MAX`]) in a job of their own.

@@ -51,6 +51,15 @@ pub(crate) enum JournalRecord {
         /// Its tag.
         tag: u32,
     },
+    /// An entry in a segment lies at another place now.
+    Move {
+        /// Its key.
+        key: Key,
+        /// Where it was; the tag is the entry's.
+        from: EntryExtent,
+        /// Where it is, in pages.
+        offset: u32,
+    },
     /// An entry's file is gone.
     Remove {
         /// Its key.
@@ -111,6 +120,7 @@ const CLOSED: u8 = 8;
 const PURGE: u8 = 9;
 const PURGED: u8 = 10;
 const ENDED: u8 = 11;
+const MOVE: u8 = 12;
 
 impl JournalRecord {
     /// The key that it is about.
@@ -120,6 +130,7 @@ impl JournalRecord {
             Self::Begin { key, .. }
             | Self::Renew { key, .. }
             | Self::Ended { key, .. }
+            | Self::Move { key, .. }
             | Self::Remove { key, .. } => Some(key),
             _ => None,
         }
@@ -130,6 +141,12 @@ impl JournalRecord {
             Self::Begin { key, tag } => named(BEGIN, key, *tag, out),
             Self::Remove { key, tag } => named(REMOVE, key, *tag, out),
             Self::Ended { key, tag } => named(ENDED, key, *tag, out),
+            Self::Move { key, from, offset } => {
+                named(MOVE, key, from.file, out);
+                for number in [from.offset, from.blocks, *offset] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
             Self::Renew { key, tag, lifetime } => {
                 named(RENEW, key, *tag, out);
                 lifetime.encode(out);
@@ -192,6 +209,15 @@ impl JournalRecord {
             ENDED => Self::Ended {
                 key: Key(from.array()?),
                 tag: from.u32()?,
+            },
+            MOVE => Self::Move {
+                key: Key(from.array()?),
+                from: EntryExtent {
+                    file: from.u32()?,
+                    offset: from.u32()?,
+                    blocks: from.u32()?,
+                },
+                offset: from.u32()?,
             },
             WALKED => Self::Walked {
                 foreign: from.u64()?,

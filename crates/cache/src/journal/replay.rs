@@ -4,8 +4,8 @@
 
 use super::frame::JournalFrame;
 use super::record::JournalRecord;
-use super::snapshot::UNKNOWN_NAMES;
-use crate::index::{Index, KeyState, KnownKey, VARY_UNKNOWN};
+use super::snapshot::number_of;
+use crate::index::{EntryExtent, Index, KeyState, KnownKey};
 use crate::key::Key;
 use crate::purge::PurgeList;
 use hashbrown::HashSet;
@@ -206,16 +206,20 @@ impl<'a> Replay<'a> {
                 self.begun.insert((key.0, tag));
             }
             JournalRecord::Put { mut known, vary } => {
-                self.begun.insert((known.key.0, known.extent.file));
+                // In a segment it has no temp file.
+                if !known.extent.is_in_segment() {
+                    self.begun.insert((known.key.0, known.extent.file));
+                }
                 // A purge that was cut off before it was written has left its number in later records.
                 self.found.purges.is_at_least(known.clean_of);
-                known.varies.names = match &vary[..] {
-                    UNKNOWN_NAMES => VARY_UNKNOWN,
-                    names => self.index.vary_number(names),
-                };
+                known.varies.names = number_of(self.index, &vary);
                 let evicted = self.index.put(&known).evicted;
                 let stored = evicted.filter(|known| known.state == KeyState::Stored);
                 self.found.evicted.extend(stored);
+            }
+            JournalRecord::Move { key, from, offset } => {
+                let to = EntryExtent { offset, ..from };
+                self.index.relocate(&key, &from, to);
             }
             JournalRecord::Renew { key, tag, lifetime } => {
                 self.index.renew(&key, tag, lifetime);

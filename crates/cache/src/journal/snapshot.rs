@@ -257,8 +257,16 @@ impl SnapshotWriter {
     }
 }
 
+/// The index's number for the names that a record has.
+pub(super) fn number_of(index: &Index, names: &[u8]) -> u16 {
+    match names {
+        UNKNOWN_NAMES => VARY_UNKNOWN,
+        names => index.vary_number(names),
+    }
+}
+
 /// The names that a record has for a number of [`Index::vary_names`].
-fn names_of(index: &Index, number: u16) -> Bytes {
+pub(super) fn names_of(index: &Index, number: u16) -> Bytes {
     match index.vary_names(number) {
         Some(names) => Bytes::copy_from_slice(&names),
         None if number == VARY_UNKNOWN => Bytes::from_static(UNKNOWN_NAMES),

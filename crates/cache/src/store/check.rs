@@ -64,6 +64,13 @@ impl Store {
         known: Option<KnownKey>,
     ) -> Result<bool, Error> {
         let (path, pool) = (self.path(key), &self.0.settings.pool);
+        let access = Access {
+            noatime: true,
+            ..Access::new(pool)
+        };
+        if let Some(known) = known.filter(|known| known.extent.is_in_segment()) {
+            return self.check_in_segment(local, &access, known).await;
+        }
         let mut wanted = HEAD_BYTES;
         let entry = loop {
             let (front, meta) = match local.read_front(&path, wanted, pool).await {
@@ -82,19 +89,37 @@ impl Store {
         if entry.key() != *key {
             return Err(EntryFault::Damaged("place").into());
         }
-        let access = Access {
-            noatime: true,
-            ..Access::new(pool)
-        };
         let file = local.open(&path, &access).await?;
         let mut checks = Checks::anew(&entry);
         let body = 0..entry.body_len();
         let hit = Hit {
             entry: Rc::new(entry),
             file,
+            base: 0,
             known: known.unwrap_or(KnownKey::seen(*key, 0)),
         };
         verify_blocks(local, &access, &hit, &mut checks, &body).await?;
+        Ok(true)
+    }
+
+    /// False: it is there no more.
+    async fn check_in_segment(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        known: KnownKey,
+    ) -> Result<bool, Error> {
+        let Some(opened) = self.open_in_segment(local, access, &known).await? else {
+            return Ok(false);
+        };
+        let (mut checks, body) = (Checks::anew(&opened.entry), 0..opened.entry.body_len());
+        let hit = Hit {
+            entry: opened.entry,
+            file: opened.file,
+            base: opened.base,
+            known,
+        };
+        verify_blocks(local, access, &hit, &mut checks, &body).await?;
         Ok(true)
     }
 }

@@ -1,7 +1,9 @@
 //! Writing an entry. A large one goes to a temp file in the same directory, which is renamed when it is complete; a
 //! small one is written by one job, under its own name if no reader can open it yet.
 
+use super::publish_order::PublishTurn;
 use super::removal::{EpochGuard, PendingDelete, Removed};
+use super::room::PlannedPlace;
 use super::{FILE_MODE, Store};
 use crate::entry::{Description, EntryEncoder, Finished, PROLOGUE_BYTES};
 use crate::error::Error;
@@ -10,7 +12,7 @@ use crate::index::{self, Displaced, KeyState, KnownKey, Varies};
 use crate::journal::{JournalRecord, Ticket, temp_ending};
 use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
-use crate::space::{NoRoom, Reservation};
+use crate::space::Reservation;
 use bytes::Bytes;
 use disk::{BatchStep, Create, Errno, Local, NewFile, Output};
 use message::date::Seconds;
@@ -19,8 +21,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes that are collected before a write: an entry of at most this size is one job of the pool.
 pub const WRITE_BYTES: usize = 256 << 10;
-/// Maximum of entries that are evicted for one write; if that is not enough, the fill is not stored.
-const EVICT_MAX: usize = 256;
 
 /// An entry that is being written. If it is dropped before its end, the next sweep deletes its temp file;
 /// [`EntryWriter::abandon`] deletes it at once.
@@ -41,6 +41,8 @@ pub struct EntryWriter {
     output: Arc<OnceLock<Output>>,
     /// May there be a temp file?
     has_temp: bool,
+    /// Bytes of the body that are collected before a file is made: for an entry that is to lie in a segment, all of it.
+    collected_max: usize,
     moment: FetchMoment,
 }
 
@@ -68,10 +70,18 @@ impl Store {
         let fields =
             fields.inspect(|(name, value, _)| purge_filter = purge_filter.and_line(name, value));
         let encoder = EntryEncoder::new(&description, fields)?;
-        let bytes = encoder.entry_len(expected);
+        let place = self.place_for(encoder.entry_len(expected));
+        let bytes = match place {
+            // Its room is the segments'; the reservation is for a file that it may become.
+            PlannedPlace::Segment => 0,
+            PlannedPlace::File => encoder.entry_len(expected),
+        };
+        if let Some(segments) = &self.0.segments {
+            segments.note_now(now);
+        }
         let mut reservation = self.0.space.reserve(0)?;
         let mut victims = Removed::default();
-        if expected <= WRITE_BYTES as u64 {
+        if bytes > 0 && expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
         if let Err(error) = self.grow_counting(local, &mut reservation, bytes).await {
@@ -118,58 +128,12 @@ impl Store {
             waiting_bytes: 0,
             output: Arc::default(),
             has_temp: false,
+            collected_max: match place {
+                PlannedPlace::Segment => self.collected_max(expected),
+                PlannedPlace::File => WRITE_BYTES,
+            },
             moment,
         })
-    }
-
-    /// Takes over the space of the least recently used entries if none is left for `bytes`: they leave the index at
-    /// once, and stay on the disk. None is taken while purges are pending: these could not be forgotten before the
-    /// fill's end.
-    fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Removed {
-        match reservation.grow_to(bytes) {
-            Ok(()) => Removed::default(),
-            Err(_) if self.purges_pending() > 0 => Removed::default(),
-            Err(NoRoom(lacking)) => {
-                // An excess over the limits that a start found is left to a sweep.
-                let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
-                let blocks = victims.known.iter();
-                let blocks = blocks.map(|known| u64::from(known.extent.blocks));
-                reservation.absorb(blocks.sum());
-                victims
-            }
-        }
-    }
-
-    /// As [`Store::grow`], and reserves space for the journal's records.
-    async fn grow_counting(
-        &self,
-        local: &Local,
-        reservation: &mut Reservation,
-        bytes: u64,
-    ) -> Result<(), Error> {
-        self.count_journal_ahead(local).await?;
-        self.grow(local, reservation, bytes).await
-    }
-
-    /// Grows a reservation to `bytes` in all, for which the least recently used entries are evicted.
-    pub(super) async fn grow(
-        &self,
-        local: &Local,
-        reservation: &mut Reservation,
-        bytes: u64,
-    ) -> Result<(), Error> {
-        let mut evicted = 0;
-        loop {
-            let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
-                return Ok(());
-            };
-            let victims = self.victims(lacking);
-            evicted += victims.known.len();
-            if victims.known.is_empty() || evicted > EVICT_MAX {
-                return Err(NoRoom(lacking).into());
-            }
-            Box::pin(self.delete(local, victims)).await?;
-        }
     }
 
     /// The key that a response is stored under: its variant's, if that was looked up. (As in nginx, the variant that
@@ -179,29 +143,6 @@ impl Store {
         match looked_for {
             Some(key) if variant == Some(key) => key,
             _ => main,
-        }
-    }
-
-    /// Frees what a new key displaced from the index.
-    pub(super) async fn settle(
-        &self,
-        local: &Local,
-        displaced: Displaced,
-        epoch: EpochGuard,
-    ) -> Result<(), Error> {
-        let Displaced { replaced, evicted } = displaced;
-        // The rename has overwritten the replaced entry's file.
-        drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
-        match evicted {
-            Some(known) if known.state == KeyState::Stored => {
-                self.0.evicted.fetch_add(1, Relaxed);
-                let gone = Removed {
-                    known: vec![known],
-                    epoch: Some(epoch),
-                };
-                Box::pin(self.delete(local, gone)).await
-            }
-            _ => Ok(()),
         }
     }
 }
@@ -258,7 +199,7 @@ impl EntryWriter {
         self.encoder.body(&bytes)?;
         self.waiting_bytes += bytes.len();
         self.waiting.push(bytes);
-        if self.waiting_bytes < WRITE_BYTES {
+        if self.waiting_bytes < self.collected_max {
             return Ok(());
         }
         Box::pin(self.flush(local)).await
@@ -343,6 +284,9 @@ impl EntryWriter {
             return Err(Error::Purged);
         }
         let turn = store.turn(self.known.key, self.known.extent.file).await?;
+        if self.is_for_segment() {
+            return Box::pin(self.publish_in_segment(local, turn, epoch)).await;
+        }
         self.has_temp = true;
         let finished = self.encoder.finish();
         if self.output.get().is_none() && self.victims.known.is_empty() {
@@ -383,6 +327,53 @@ impl EntryWriter {
         // The entry is stored. A file of another entry that cannot be deleted is counted, and does not fail this one.
         let _ = store.settle(local, displaced, epoch.clone()).await;
         // A sweep that begins from now on finds it in the index; one that began before could not wait for it.
+        if self.moment.is_void() {
+            Box::pin(store.drop_purged(local, &known)).await?;
+            return Err(Error::Purged);
+        }
+        Ok(known)
+    }
+
+    /// Is it to be appended to a segment, now that it is complete?
+    fn is_for_segment(&self) -> bool {
+        let segments = self.store.0.segments.as_ref();
+        let len = self.encoder.entry_len(self.encoder.body_len());
+        self.output.get().is_none() && segments.is_some_and(|segments| segments.takes(len))
+    }
+
+    /// Appends the entry to a segment.
+    async fn publish_in_segment(
+        &mut self,
+        local: &Local,
+        turn: PublishTurn,
+        epoch: EpochGuard,
+    ) -> Result<KnownKey, Error> {
+        let store = self.store.clone();
+        self.delete_victims(local).await?;
+        let Finished {
+            front,
+            table,
+            entry_len,
+        } = self.encoder.finish();
+        let mut parts = Vec::with_capacity(self.waiting.len() + 2);
+        parts.push(front);
+        parts.append(&mut self.waiting);
+        parts.push(table);
+        let vary = self.vary.clone();
+        let stored = store.append(self.known, vary, parts, entry_len).await?;
+        let known = stored.known;
+        store.0.stored.fetch_add(1, Relaxed);
+        // While it is this one's turn, no other gives the file a new entry.
+        store
+            .delete_replaced(local, stored.displaced.replaced)
+            .await;
+        drop(turn);
+        let displaced = Displaced {
+            replaced: None,
+            ..stored.displaced
+        };
+        // The entry is stored, whatever becomes of another's file.
+        let _ = store.settle(local, displaced, epoch).await;
         if self.moment.is_void() {
             Box::pin(store.drop_purged(local, &known)).await?;
             return Err(Error::Purged);

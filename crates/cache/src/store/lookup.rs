@@ -39,13 +39,16 @@ pub struct Hit {
     pub entry: Rc<Entry>,
     /// The file that holds the body.
     pub file: Rc<OpenFile>,
+    /// Where the entry begins in that file, in bytes.
+    pub base: u64,
     /// What the index knows of it; its lifetime overrides that of the entry.
     pub known: KnownKey,
 }
 
 /// The result of opening an entry's file.
 enum OpenedEntry {
-    Entry(Rc<OpenFile>, Rc<Entry>),
+    /// The file, where the entry begins in it, and the entry.
+    Entry(Rc<OpenFile>, u64, Rc<Entry>),
     Nothing,
     Bad(EntryFault),
 }
@@ -68,6 +71,9 @@ impl Store {
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
         let main = Key::of(key_text);
+        if let Some(segments) = &self.0.segments {
+            segments.note_now(now);
+        }
         let known = self.0.index.look_up(&main, now);
         let wanted = known.and_then(|known| self.variant_of(&known, &main, fields.clone()));
         // According to the index the main entry is another variant: its file need not be opened.
@@ -166,21 +172,30 @@ impl Store {
             _ if self.is_cold() => {}
             _ => return Ok(missed(None)),
         }
-        let known = known.filter(|known| known.state == KeyState::Stored);
-        let opened = match self.open_entry(local, access, key).await? {
-            // Its head may have been overwritten during the read.
-            OpenedEntry::Bad(EntryFault::Damaged(_)) => self.open_entry(local, access, key).await?,
+        let mut known = known.filter(|known| known.state == KeyState::Stored);
+        let opened = match self.open_known(local, access, key, known).await? {
+            // Its head may have been overwritten during the read, or its segment emptied.
+            OpenedEntry::Bad(EntryFault::Damaged(_)) | OpenedEntry::Nothing
+                if known.is_some_and(|known| self.was_changed(&known)) =>
+            {
+                let now_known = self.0.index.peek(key);
+                known = now_known.filter(|known| known.state == KeyState::Stored);
+                self.open_known(local, access, key, known).await?
+            }
+            OpenedEntry::Bad(EntryFault::Damaged(_)) => {
+                self.open_known(local, access, key, known).await?
+            }
             opened => opened,
         };
         match opened {
             // The file was moved here.
-            OpenedEntry::Entry(_, entry) if entry.key() != *key => {
+            OpenedEntry::Entry(_, _, entry) if entry.key() != *key => {
                 let fault = EntryFault::Damaged("place");
                 Ok(self.drop_damaged(local, key, known, fault).await)
             }
             // Two texts with the same MD5: as in nginx, the last one stored stays.
-            OpenedEntry::Entry(_, entry) if entry.key_text() != key_text => Ok(missed(None)),
-            OpenedEntry::Entry(file, entry) => {
+            OpenedEntry::Entry(_, _, entry) if entry.key_text() != key_text => Ok(missed(None)),
+            OpenedEntry::Entry(file, base, entry) => {
                 let known = match known.filter(|known| known.extent.file == entry.tag()) {
                     Some(known) => known,
                     None => {
@@ -193,7 +208,12 @@ impl Store {
                     let _ = self.drop_purged(local, &known).await;
                     return Ok(missed(None));
                 }
-                Ok(LookupOutcome::Hit(Hit { entry, file, known }))
+                Ok(LookupOutcome::Hit(Hit {
+                    entry,
+                    file,
+                    base,
+                    known,
+                }))
             }
             OpenedEntry::Nothing => {
                 if let Some(known) = known {
@@ -209,6 +229,31 @@ impl Store {
                 Ok(missed(None))
             }
             OpenedEntry::Bad(fault) => Ok(self.drop_damaged(local, key, known, fault).await),
+        }
+    }
+
+    /// Has the index another entry under this key now, or the same one at another place?
+    fn was_changed(&self, known: &KnownKey) -> bool {
+        let present = self.0.index.peek(&known.key);
+        present.is_none_or(|present| present.extent != known.extent)
+    }
+
+    /// Opens the entry of a key, where the index says that it is.
+    async fn open_known(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key: &Key,
+        known: Option<KnownKey>,
+    ) -> Result<OpenedEntry, Error> {
+        let Some(known) = known.filter(|known| known.extent.is_in_segment()) else {
+            return self.open_entry(local, access, key).await;
+        };
+        match self.open_in_segment(local, access, &known).await {
+            Ok(Some(opened)) => Ok(OpenedEntry::Entry(opened.file, opened.base, opened.entry)),
+            Ok(None) => Ok(OpenedEntry::Nothing),
+            Err(Error::Fault(fault)) => Ok(OpenedEntry::Bad(fault)),
+            Err(error) => Err(error),
         }
     }
 
@@ -229,19 +274,19 @@ impl Store {
         if let Some(kept) = file.slot().get()
             && let Ok(entry) = kept.clone().downcast::<Entry>()
         {
-            return Ok(OpenedEntry::Entry(file, entry));
+            return Ok(OpenedEntry::Entry(file, 0, entry));
         }
         // A small file is read whole, so that the disk layer keeps it.
         let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
         let mut wanted = if len <= BODY_MAX { len } else { HEAD_BYTES };
         loop {
-            let head = read_up_to(local, &file, wanted, access).await?;
+            let head = read_up_to(local, &file, 0, wanted, access).await?;
             match Entry::decode(&head, file.meta().len) {
                 Ok(entry) => {
                     let entry = Rc::new(entry);
                     // If another task was faster, it has read the same.
                     let _ = file.slot().set(entry.clone());
-                    return Ok(OpenedEntry::Entry(file, entry));
+                    return Ok(OpenedEntry::Entry(file, 0, entry));
                 }
                 Err(EntryFault::Needs(more)) if more > head.len() && head.len() == wanted => {
                     wanted = more;
@@ -260,7 +305,10 @@ impl Store {
         was: Option<KnownKey>,
         now: Seconds,
     ) -> Result<KnownKey, Error> {
-        let was = was.and_then(|was| self.0.index.remove_entry(&was.key, was.extent.file));
+        let was = was.and_then(|was| self.0.index.remove_at(&was.key, &was.extent));
+        if let Some(was) = &was {
+            self.leave_segment(was);
+        }
         drop(was.and_then(|was| super::blocks_of(&self.0.space, &was)));
         let known = self.known_of(entry, len, now);
         self.take_in(local, &known).await?;
@@ -301,8 +349,9 @@ impl Store {
 
     /// Forgets an entry whose file is missing (the process that wrote it was killed before the file was made).
     pub(super) fn forget(&self, known: &KnownKey) {
-        if let Some(known) = self.0.index.remove_entry(&known.key, known.extent.file) {
+        if let Some(known) = self.0.index.remove_at(&known.key, &known.extent) {
             self.0.journal.gone(known.key, known.extent.file);
+            self.leave_segment(&known);
             drop(super::blocks_of(&self.0.space, &known));
         }
     }
@@ -342,7 +391,7 @@ impl Store {
 }
 
 /// Bytes of a file that the first read of its head asks for; an open has read as many anyway.
-const HEAD_BYTES: usize = 4096;
+pub(super) const HEAD_BYTES: usize = 4096;
 
 fn purge_filter_of(entry: &Entry) -> PurgeFilter {
     let purge_filter = PurgeFilter::of_key(entry.main(), entry.key_text());
@@ -366,21 +415,22 @@ fn damaged(fault: EntryFault) -> LookupOutcome {
     })
 }
 
-/// The first bytes of a file; fewer only at its end.
-async fn read_up_to(
+/// The first bytes of an entry that begins at `base`; fewer only at its file's end.
+pub(super) async fn read_up_to(
     local: &Local,
     file: &Rc<OpenFile>,
+    base: u64,
     wanted: usize,
     access: &Access<'_>,
 ) -> Result<bytes::Bytes, Error> {
-    let first = local.read(file, 0, wanted, access).await?;
+    let first = local.read(file, base, wanted, access).await?;
     if wanted <= READ_MAX || first.len() < READ_MAX {
         return Ok(first);
     }
     let mut all = bytes::BytesMut::from(&first[..]);
     while all.len() < wanted {
         let more = local
-            .read(file, all.len() as u64, wanted - all.len(), access)
+            .read(file, base + all.len() as u64, wanted - all.len(), access)
             .await?;
         if more.is_empty() {
             break;

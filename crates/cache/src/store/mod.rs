@@ -16,6 +16,8 @@ mod publish_order;
 mod purge;
 mod removal;
 mod renew;
+mod room;
+mod segments;
 mod sweep;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
@@ -28,6 +30,7 @@ pub use check::Checked;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
 pub use lookup::{Hit, LookupOutcome, Miss};
 pub use renew::Renewal;
+pub use segments::SegmentMetrics;
 pub use verify::{Checks, verify_blocks};
 pub use walk::DirectoryWalk;
 pub(crate) use walk::is_temp;
@@ -40,7 +43,7 @@ use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_te
 use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
 use crate::purge::{FetchMoment, PurgeRules};
 use crate::space::{Reservation, Space, SpaceLimits};
-use disk::{BatchStep, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
+use disk::{BatchStep, Disk, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
 use hashbrown::HashSet;
 use message::date::Seconds;
 use parking_lot::Mutex;
@@ -62,6 +65,16 @@ const _: () = assert!(DELETE_MAX + DELETE_MAX.div_ceil(TICKET_RECORDS_MAX) <= ST
 /// Maximum of directories that are counted. (`levels=2:2:2` has 16 million; the rest is not counted.)
 pub const DIRECTORIES_MAX: usize = 1 << 17;
 
+/// Where entries lie (`store=`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Each in a file of its own.
+    #[default]
+    Files,
+    /// Small ones that come whole in segments, which hold many; all others in files of their own.
+    Segments,
+}
+
 /// The parameters of `proxy_cache_path`.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
@@ -77,6 +90,8 @@ pub struct StoreSettings {
     pub min_free_bytes: u64,
     /// `inactive`, in seconds.
     pub inactive: Seconds,
+    /// `store`.
+    pub kind: StoreKind,
     /// The pool that does the work on files.
     pub pool: Pool,
 }
@@ -108,8 +123,11 @@ struct StoreInner {
     index: Index,
     space: Space,
     journal: Journal,
-    /// Groups the jobs that write small entries.
+    /// Groups the jobs that write small entries with files of their own.
     group: GroupCommit,
+    /// The small entries, if they lie in segments.
+    segments: Option<segments::SegmentStore>,
+    disk: Arc<Disk>,
     /// The next fetch's tag. Within a process, tags increase in the order in which origins are asked.
     next_tag: AtomicU32,
     /// `inactive`, in seconds; a reload may change it.
@@ -157,10 +175,17 @@ impl Store {
         let index = Index::of_zone(settings.zone_bytes);
         let (journal, recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
+        let (found, lost) =
+            segments::FoundSegments::find(local, &settings, &index, &recovered, &room).await?;
+        lost.iter()
+            .for_each(|known| journal.gone(known.key, known.extent.file));
         // Far from the tags of the previous start.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let group = GroupCommit::new(pool);
-        let store = Self(Arc::new(StoreInner {
+        let store = Self(Arc::new_cyclic(|weak| StoreInner {
+            segments: found
+                .map(|found| segments::SegmentStore::new(found, weak.clone(), &settings.pool)),
+            disk: Arc::clone(local.disk()),
             group,
             inactive: AtomicI64::new(settings.inactive),
             settings,
@@ -185,9 +210,15 @@ impl Store {
             undeleted: AtomicU64::new(0),
             purged: AtomicU64::new(0),
         }));
+        store.set_limits(
+            store.0.settings.max_bytes,
+            store.0.settings.min_free_bytes,
+            store.0.settings.inactive,
+        );
         store.count_what_is_there();
         store.count_foreign(recovered.foreign_blocks);
         store.delete_leftovers(local, &recovered).await?;
+        store.poke_segments();
         Ok((store, recovered))
     }
 
@@ -201,6 +232,25 @@ impl Store {
     #[must_use]
     pub fn space(&self) -> &Space {
         &self.0.space
+    }
+
+    /// Bytes that it takes on its disk, reserved ones included; segments count whole.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        let space = &self.0.space;
+        let segments = self.0.segments.as_ref();
+        let segments = segments.map_or(0, |segments| segments.set.bytes_made());
+        space.used().saturating_mul(space.block_bytes()) + segments
+    }
+
+    /// `max_size`, in bytes; `None`: no limit.
+    #[must_use]
+    pub fn max_bytes(&self) -> Option<u64> {
+        let space = &self.0.space;
+        let segments = self.0.segments.as_ref();
+        let segments = segments.map_or(0, |segments| segments.set.bytes_max());
+        let max = space.max()?.saturating_mul(space.block_bytes());
+        Some(max.saturating_add(segments))
     }
 
     /// The settings.
@@ -220,6 +270,7 @@ impl Store {
     /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps enforce
     /// them.
     pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64, inactive: Seconds) {
+        let max_bytes = self.limit_segments(max_bytes);
         self.0.space.set_limits(max_bytes, min_free_bytes);
         self.0.inactive.store(inactive, Relaxed);
     }
@@ -258,7 +309,9 @@ impl Store {
     /// Writes that wait for the disk. If there are many, fills should not be stored.
     #[must_use]
     pub fn writes_waiting(&self) -> usize {
-        self.0.settings.pool.writes_waiting() + self.0.group.waiting()
+        let segments = self.0.segments.as_ref();
+        let appends = segments.map_or(0, segments::SegmentStore::waiting);
+        self.0.settings.pool.writes_waiting() + self.0.group.waiting() + appends
     }
 
     /// May there be entries that the index does not know?
@@ -293,7 +346,10 @@ impl Store {
     /// # Errors
     /// [`Error::Disk`]; nothing is lost.
     pub async fn close(&self, local: &Local) -> Result<(), Error> {
-        self.0.journal.clone().close(local, &self.0.index).await
+        // A start that finds the journal does not need them.
+        let maps = self.write_dead_maps(false).await;
+        let closed = self.0.journal.clone().close(local, &self.0.index).await;
+        closed.and(maps)
     }
 
     /// Gives the directory to the next process that asks for it. Entries that were found can be read further; what would
@@ -303,6 +359,7 @@ impl Store {
     /// # Errors
     /// [`Error::Disk`]; nothing is lost.
     pub async fn give_up(&self, local: &Local) -> Result<(), Error> {
+        self.close_segments().await;
         self.0.journal.give_up(local).await
     }
 
@@ -336,7 +393,10 @@ impl Store {
             if step.is_empty() {
                 break;
             }
-            for known in step.iter().filter(|known| known.state == KeyState::Stored) {
+            let has_file = |known: &&KnownKey| {
+                known.state == KeyState::Stored && !known.extent.is_in_segment()
+            };
+            for known in step.iter().filter(has_file) {
                 space.charge(u64::from(known.extent.blocks));
                 self.count_directories(&known.key, space.adopt(0));
             }
@@ -373,10 +433,9 @@ impl Store {
             .collect()
     }
 
-    /// Does the index know an entry with a file under this key?
+    /// Does the index know an entry with a file of its own under this key?
     fn has(&self, key: &Key) -> bool {
-        let known = self.0.index.peek(key);
-        known.is_some_and(|known| known.state == KeyState::Stored)
+        self.0.index.peek(key).is_some_and(|known| has_file(&known))
     }
 
     /// Deletes the temp files that a killed process left, and the entries for which the index had no room.
@@ -388,7 +447,8 @@ impl Store {
             self.delete_temps(local, part).await?;
         }
         self.0.journal.write_rest(local).await?;
-        for known in &recovered.evicted {
+        let has_file = |known: &&KnownKey| !known.extent.is_in_segment();
+        for known in recovered.evicted.iter().filter(has_file) {
             // Its blocks were never counted.
             self.0.space.charge(u64::from(known.extent.blocks));
         }
@@ -446,7 +506,12 @@ impl Store {
     }
 }
 
-/// The blocks of an entry that was taken out of the index; they count until the result is dropped.
+/// The blocks of an entry with a file that was taken out of the index; they count until the result is dropped.
 fn blocks_of(space: &Space, known: &KnownKey) -> Option<Reservation> {
-    (known.state == KeyState::Stored).then(|| space.adopt(u64::from(known.extent.blocks)))
+    has_file(known).then(|| space.adopt(u64::from(known.extent.blocks)))
+}
+
+/// Has it a file of its own?
+fn has_file(known: &KnownKey) -> bool {
+    known.state == KeyState::Stored && !known.extent.is_in_segment()
 }

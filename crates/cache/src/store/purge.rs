@@ -12,7 +12,7 @@ use crate::journal::JournalRecord;
 use crate::key::Key;
 use crate::purge::{NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, is_before};
 use bytes::Bytes;
-use disk::{Access, Local};
+use disk::{Access, Lane, Local};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Comparisons of an entry's filter with a rule's between two yields to the loop's other tasks: about a tenth of a
@@ -290,6 +290,18 @@ impl Store {
         rules: &[&NumberedRule],
     ) -> Result<bool, Error> {
         let pool = &self.0.settings.pool;
+        if known.extent.is_in_segment() {
+            let (store, it) = (self.clone(), *known);
+            let read = move || store.0.segments.as_ref()?.read_head(&it);
+            let head = pool
+                .run(Lane::Read, read)
+                .await
+                .map_err(disk::Error::from)?;
+            // One that was emptied meanwhile needs no purge.
+            return Ok(
+                head.is_none_or(|(entry, _)| rules.iter().any(|rule| rule.rule.covers(&entry)))
+            );
+        }
         let path = self.path(&known.key);
         let mut wanted = HEAD_BYTES;
         loop {
@@ -316,6 +328,7 @@ impl Store {
         }
         let number = pass.end;
         self.0.journal.write_rest(local).await?;
+        self.write_dead_maps(true).await?;
         self.0.rules.forget(number);
         self.0.journal.purged(local, number).await
     }

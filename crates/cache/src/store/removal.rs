@@ -9,9 +9,9 @@
 //! Invariant: the file of an entry that was removed from the index is deleted, here or, if that fails, by a sweep; its
 //! blocks count until then.
 
-use super::{DELETE_MAX, Store};
+use super::{DELETE_MAX, Store, has_file};
 use crate::error::Error;
-use crate::index::{Index, KeyState, KnownKey};
+use crate::index::{Index, KnownKey};
 use crate::journal::{JournalRecord, TICKET_RECORDS_MAX, Ticket};
 use crate::key::Key;
 use crate::space::Reservation;
@@ -142,9 +142,16 @@ impl Store {
     /// fails, a sweep tries again. (No purge is forgotten before that.)
     pub(super) async fn delete(&self, local: &Local, gone: Removed) -> Result<(), Error> {
         let mut done = Ok(());
+        for known in gone
+            .known
+            .iter()
+            .filter(|known| known.extent.is_in_segment())
+        {
+            self.leave_segment(known);
+        }
         for part in gone.known.chunks(DELETE_MAX) {
-            let stored = part.iter().filter(|known| known.state == KeyState::Stored);
-            let blocks = stored.map(|known| u64::from(known.extent.blocks)).sum();
+            let files = part.iter().filter(|known| has_file(known));
+            let blocks = files.map(|known| u64::from(known.extent.blocks)).sum();
             let lost = PendingDelete {
                 temp: None,
                 victims: part.to_vec(),
@@ -198,7 +205,8 @@ impl Store {
         if part.is_empty() {
             return Ok(());
         }
-        let places = part.iter().filter(|known| self.is_its_own(known));
+        let files = part.iter().filter(|known| !known.extent.is_in_segment());
+        let places = files.filter(|known| self.is_its_own(known));
         let mut steps: Vec<_> = places
             .map(|known| BatchStep::Unlink(self.path(&known.key).into()))
             .collect();

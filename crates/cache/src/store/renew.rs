@@ -63,7 +63,12 @@ impl Store {
         if let Some(newer) = newer.filter(|newer| newer.extent.file != hit.known.extent.file) {
             return Ok(newer);
         }
-        match self.patch(local, hit, &renewal).await? {
+        // In a segment nothing is written over: other programs may be reading it without a lock.
+        let patched = match hit.known.extent.is_in_segment() {
+            true => None,
+            false => self.patch(local, hit, &renewal).await?,
+        };
+        match patched {
             Some(known) => Ok(known),
             None => self.copy(local, access, hit, renewal).await,
         }

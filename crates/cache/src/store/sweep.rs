@@ -24,6 +24,11 @@ impl Store {
         files_max: usize,
     ) -> Result<bool, Error> {
         let settings = &self.0.settings;
+        if let Some(segments) = &self.0.segments {
+            segments.note_now(now);
+        }
+        self.poke_segments();
+        self.write_dead_maps(false).await?;
         if self.0.space.has_min_free() {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
@@ -48,10 +53,12 @@ impl Store {
                 Err(NoRoom(lacking)) => lacking,
             };
             if lacking == 0 {
+                self.give_segments(0);
                 break;
             }
             let victims = self.victims(lacking);
             if victims.known.is_empty() {
+                self.give_segments(lacking);
                 break;
             }
             done += victims.known.len();

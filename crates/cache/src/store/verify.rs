@@ -115,12 +115,13 @@ pub(super) async fn read(
     range: Range<u64>,
 ) -> Result<bytes::Bytes, Error> {
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let start = hit.base + range.start;
     if len <= READ_MAX {
-        return Ok(local.read(&hit.file, range.start, len, access).await?);
+        return Ok(local.read(&hit.file, start, len, access).await?);
     }
     let mut all = bytes::BytesMut::with_capacity(len);
     while all.len() < len {
-        let at = range.start + all.len() as u64;
+        let at = start + all.len() as u64;
         let more = local.read(&hit.file, at, len - all.len(), access).await?;
         if more.is_empty() {
             break;

@@ -6,11 +6,13 @@
 //! space.
 
 use super::Store;
+use super::segments::SegmentsWalk;
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{EntryExtent, KeyState, KnownKey};
 use crate::journal::{FOLDER, temp_of};
 use crate::key::{KEY_BYTES, Key};
+use crate::segments::SEGMENTS_FOLDER;
 use disk::{Access, BatchStep, EntryName, FileKind, Local, Meta};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,6 +40,8 @@ pub struct DirectoryWalk {
     foreign_blocks: u64,
     /// The file system of the cache.
     dev: Option<u64>,
+    /// The segments, which come first.
+    segments: Option<SegmentsWalk>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +66,7 @@ impl DirectoryWalk {
             current: None,
             foreign_blocks: 0,
             dev: None,
+            segments: Some(SegmentsWalk::new(store)),
         }
     }
 
@@ -76,6 +81,12 @@ impl DirectoryWalk {
         access: &Access<'_>,
         now: Seconds,
     ) -> Result<bool, Error> {
+        if let Some(segments) = &mut self.segments {
+            if segments.step(local, &self.store).await? {
+                self.segments = None;
+            }
+            return Ok(false);
+        }
         if self.current.is_none() {
             self.begin_directory(local, access).await?;
         }
@@ -147,7 +158,7 @@ impl DirectoryWalk {
                 self.enter(relative, false);
                 Ok(())
             }
-            FileKind::Directory if is_ours && &*name.name == FOLDER.as_bytes() => Ok(()),
+            FileKind::Directory if is_ours && is_own_folder(&relative) => Ok(()),
             FileKind::File if is_ours && is_temp(&name.name) => {
                 self.delete_old_temp(local, access, &relative, name, now)
                     .await
@@ -266,6 +277,11 @@ impl DirectoryWalk {
             ..KnownKey::seen(*key, 0)
         }
     }
+}
+
+/// Is it the journal's directory, or that of the segments?
+fn is_own_folder(relative: &[u8]) -> bool {
+    relative == FOLDER.as_bytes() || relative == SEGMENTS_FOLDER.as_bytes()
 }
 
 /// Is it one or two hexadecimal digits?

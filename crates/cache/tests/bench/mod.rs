@@ -38,6 +38,7 @@ impl Bench {
             max_bytes: None,
             min_free_bytes: 0,
             inactive: 1 << 40,
+            kind: cache::store::StoreKind::Files,
             pool: pool.clone(),
         };
         change(&mut settings);
@@ -81,7 +82,7 @@ impl Bench {
         let (mut bytes, range) = (Vec::new(), hit.entry.body());
         while (bytes.len() as u64) < range.end - range.start {
             let at = range.start + bytes.len() as u64;
-            let len = (range.end - at) as usize;
+            let (len, at) = ((range.end - at) as usize, hit.base + at);
             let more = self.local.read(&hit.file, at, len, &self.access()).await?;
             assert!(!more.is_empty(), "the file is shorter than it says");
             bytes.extend_from_slice(&more);

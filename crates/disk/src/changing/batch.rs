@@ -153,6 +153,15 @@ pub(crate) fn within_bound(steps: &[BatchStep]) -> Result<(), Error> {
     }
 }
 
+/// Takes all steps, one after the other, on the caller's thread: for work that runs in a pool already. **Waits.**
+///
+/// # Errors
+/// As [`Local::change`], without [`Error::Overflow`].
+pub fn take_steps(steps: &[BatchStep]) -> Result<(), Error> {
+    within_bound(steps)?;
+    steps.iter().try_for_each(take)
+}
+
 /// **Waits.**
 pub(crate) fn take(step: &BatchStep) -> Result<(), Error> {
     match step {

@@ -5,6 +5,7 @@ pub(crate) mod group_commit;
 pub(crate) mod move_file;
 pub(crate) mod replace;
 pub(crate) mod reuse_inode;
+pub(crate) mod segment_file;
 pub(crate) mod socket;
 pub(crate) mod temporary;
 pub(crate) mod tree;

@@ -95,17 +95,75 @@ const MANY: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Handle {
     /// None only while it is dropped.
-    fd: Option<OwnedFd>,
+    fd: Option<HandleFd>,
     pub mount: Option<Arc<Mount>>,
     pool: Pool,
+    /// Counts the handle as one that its file's bytes are read by.
+    _viewer: Option<Arc<()>>,
+}
+
+#[derive(Debug)]
+enum HandleFd {
+    Own(OwnedFd),
+    /// Of a file that others have open, too.
+    Shared(Arc<SharedFd>),
+}
+
+/// A descriptor that many handles share. Its last `close` happens in the pool.
+#[derive(Debug)]
+pub(crate) struct SharedFd {
+    /// None only while it is dropped.
+    fd: Option<OwnedFd>,
+    pool: Pool,
+}
+
+impl SharedFd {
+    pub(crate) fn new(fd: OwnedFd, pool: &Pool) -> SharedFd {
+        SharedFd {
+            fd: Some(fd),
+            pool: pool.clone(),
+        }
+    }
+}
+
+impl AsFd for SharedFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let fd = self.fd.as_ref();
+        fd.expect("it is None only inside drop").as_fd()
+    }
+}
+
+impl Drop for SharedFd {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take()
+            && !crate::pool::on_pool_thread()
+        {
+            self.pool.release(fd);
+        }
+    }
 }
 
 impl Handle {
     pub(crate) fn new(fd: OwnedFd, mount: Option<Arc<Mount>>, pool: &Pool) -> Handle {
         Handle {
-            fd: Some(fd),
+            fd: Some(HandleFd::Own(fd)),
             mount,
             pool: pool.clone(),
+            _viewer: None,
+        }
+    }
+
+    /// One of the handles of a shared file; it counts as a `viewer`.
+    pub(crate) fn shared(
+        fd: &Arc<SharedFd>,
+        mount: Option<Arc<Mount>>,
+        viewer: Option<Arc<()>>,
+    ) -> Handle {
+        Handle {
+            fd: Some(HandleFd::Shared(Arc::clone(fd))),
+            mount,
+            pool: fd.pool.clone(),
+            _viewer: viewer,
         }
     }
 
@@ -132,16 +190,18 @@ fn closes_at_once(meta: &Meta) -> bool {
 
 impl AsFd for Handle {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd
-            .as_ref()
-            .expect("it is None only inside drop")
-            .as_fd()
+        match self.fd.as_ref().expect("it is None only inside drop") {
+            HandleFd::Own(fd) => fd.as_fd(),
+            HandleFd::Shared(fd) => fd.as_fd(),
+        }
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let Some(fd) = self.fd.take() else { return };
+        let Some(HandleFd::Own(fd)) = self.fd.take() else {
+            return;
+        };
         if !crate::pool::on_pool_thread() && !self.may_close_here(&fd) {
             self.pool.release(fd);
         }
@@ -189,6 +249,26 @@ impl OpenFile {
             counted: Cell::new(0),
             body: RefCell::new(found.body),
             copy: RefCell::default(),
+            proofs: OnceCell::new(),
+            slot: OnceCell::new(),
+        }
+    }
+
+    /// A shared file, whose descriptor is advised to be read at random. With a `body` it is that part of the file, which
+    /// is in memory; nothing is read.
+    pub(crate) fn of_shared(handle: Handle, meta: Meta, body: Option<Bytes>) -> OpenFile {
+        OpenFile {
+            handle: Arc::new(handle),
+            meta,
+            direct: false,
+            random: Cell::new(true),
+            sendings: Cell::new(0),
+            no_cachestat: Cell::new(false),
+            place: Cell::new(None),
+            unsent: Cell::new(0),
+            counted: Cell::new(0),
+            body: RefCell::new(body),
+            copy: RefCell::new(None),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }

@@ -6,6 +6,7 @@
 //! Not here: the jobs' work. Invariant: an accepted job is run, or, if it is a read and its caller stopped waiting,
 //! dropped on a thread of the pool. Threads are never joined (one may hang on a dead disk).
 
+mod batch_queue;
 mod job;
 mod mailbox;
 mod queue;
@@ -20,6 +21,7 @@ mod loom_tests;
 #[cfg(test)]
 mod tests;
 
+pub use batch_queue::{BatchLimits, BatchQueue};
 pub use job::Pending;
 pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;

@@ -5,6 +5,7 @@ mod fills;
 mod handover;
 mod publish_order;
 mod purges;
+mod segments;
 
 use super::*;
 use crate::entry::Description;
@@ -69,6 +70,7 @@ impl Bench {
             max_bytes: None,
             min_free_bytes: 0,
             inactive: 600,
+            kind: StoreKind::Files,
             pool: self.pool.clone(),
         }
     }

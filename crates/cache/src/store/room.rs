@@ -1,0 +1,133 @@
+//! The room for an entry that is being written: where it is to lie, and what gives way for it.
+
+use super::entry_writer::WRITE_BYTES;
+use super::removal::{EpochGuard, Removed};
+use super::{Store, has_file};
+use crate::error::Error;
+use crate::index::{Displaced, KeyState, KnownKey};
+use crate::segments::ENTRY_BYTES_MAX;
+use crate::space::{NoRoom, Reservation};
+use disk::Local;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Maximum of entries that are evicted for one write; if that is not enough, the fill is not stored.
+const EVICT_MAX: usize = 256;
+
+/// Where an entry is to lie, when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlannedPlace {
+    /// In a segment, if it comes whole.
+    Segment,
+    /// In a file of its own.
+    File,
+}
+
+impl Store {
+    /// Maximum of bytes of a body of this length (0: not known) that are collected before they are written.
+    #[must_use]
+    pub fn collected_max(&self, expected: u64) -> usize {
+        let is_for_segment = self.0.segments.is_some() && (1..ENTRY_BYTES_MAX).contains(&expected);
+        match is_for_segment {
+            true => ENTRY_BYTES_MAX as usize,
+            false => WRITE_BYTES,
+        }
+    }
+
+    /// Where an entry of this length (less its body, if that is not known) is to lie.
+    pub(super) fn place_for(&self, entry_len: u64) -> PlannedPlace {
+        let segments = self.0.segments.as_ref();
+        match segments.is_some_and(|segments| segments.takes(entry_len)) {
+            true => PlannedPlace::Segment,
+            false => PlannedPlace::File,
+        }
+    }
+
+    /// Takes over the space of the least recently used entries if none is left for `bytes`: they leave the index at
+    /// once, and stay on the disk. None is taken while purges are pending: these could not be forgotten before the
+    /// fill's end.
+    pub(super) fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Removed {
+        match reservation.grow_to(bytes) {
+            Ok(()) => Removed::default(),
+            Err(_) if self.purges_pending() > 0 => Removed::default(),
+            Err(NoRoom(lacking)) => {
+                // An excess over the limits that a start found is left to a sweep.
+                let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
+                let blocks = victims.known.iter();
+                let blocks = blocks.map(|known| u64::from(known.extent.blocks));
+                reservation.absorb(blocks.sum());
+                victims
+            }
+        }
+    }
+
+    /// As [`Store::grow`], and reserves space for the journal's records.
+    pub(super) async fn grow_counting(
+        &self,
+        local: &Local,
+        reservation: &mut Reservation,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        self.count_journal_ahead(local).await?;
+        self.grow(local, reservation, bytes).await
+    }
+
+    /// Grows a reservation to `bytes` in all, for which the least recently used entries are evicted.
+    pub(super) async fn grow(
+        &self,
+        local: &Local,
+        reservation: &mut Reservation,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let mut evicted = 0;
+        loop {
+            let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
+                return Ok(());
+            };
+            let victims = self.victims(lacking);
+            evicted += victims.known.len();
+            if victims.known.is_empty() || evicted > EVICT_MAX {
+                return Err(NoRoom(lacking).into());
+            }
+            Box::pin(self.delete(local, victims)).await?;
+        }
+    }
+
+    /// Deletes the file of an entry in whose place one in a segment is now.
+    pub(super) async fn delete_replaced(&self, local: &Local, replaced: Option<KnownKey>) {
+        let Some(replaced) = replaced.filter(has_file) else {
+            return;
+        };
+        let gone = Removed {
+            known: vec![replaced],
+            epoch: Some(self.0.epochs.begin()),
+        };
+        // A file that cannot be deleted now is left to a sweep.
+        let _ = Box::pin(self.delete(local, gone)).await;
+    }
+
+    /// Frees what a new key displaced from the index.
+    pub(super) async fn settle(
+        &self,
+        local: &Local,
+        displaced: Displaced,
+        epoch: EpochGuard,
+    ) -> Result<(), Error> {
+        let Displaced { replaced, evicted } = displaced;
+        if let Some(replaced) = &replaced {
+            self.leave_segment(replaced);
+        }
+        // The rename has overwritten the replaced entry's file.
+        drop(replaced.and_then(|known| super::blocks_of(&self.0.space, &known)));
+        match evicted {
+            Some(known) if known.state == KeyState::Stored => {
+                self.0.evicted.fetch_add(1, Relaxed);
+                let gone = Removed {
+                    known: vec![known],
+                    epoch: Some(epoch),
+                };
+                Box::pin(self.delete(local, gone)).await
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The store's small entries, which lie in segments: appended by one writer, emptied in the order of writing.
+//!
+//! Not here: the state of the segments ([`crate::segments`]). Invariants: one job at a time writes to the segments of a
+//! cache; the index knows an entry only after its bytes and its record in the journal were written; whatever a segment
+//! holds is read with the entry's key and tag compared, since a place may have got another entry meanwhile.
+
+mod append;
+mod emptying;
+mod reading;
+mod start;
+mod upkeep;
+mod walk;
+mod writer;
+
+pub(super) use append::SegmentAppend;
+use emptying::Emptying;
+pub(super) use start::FoundSegments;
+pub(super) use walk::SegmentsWalk;
+use writer::{Filling, SegmentWriter};
+
+use super::{Store, StoreInner};
+use crate::error::Error;
+use crate::index::{Displaced, KnownKey};
+use crate::segments::{ENTRY_BYTES_MAX, SegmentCounts, Segments};
+use disk::{BatchLimits, BatchQueue};
+use message::date::Seconds;
+use parking_lot::Mutex;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Maximum of entries that one write takes, and of their bytes.
+const BATCH_ENTRIES_MAX: usize = 64;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Maximum of entries that wait to be written; further ones are not stored. (Fills wait earlier, for what is not
+/// written yet.)
+const WAITING_MAX: usize = 16_384;
+
+/// The segments of a store, and what writes them.
+#[derive(Debug)]
+pub(super) struct SegmentStore {
+    pub set: Segments,
+    queue: BatchQueue<SegmentAppend, Appended>,
+    /// Used by the queue's job, and at times without one.
+    writer: Mutex<SegmentWriter>,
+    /// The latest moment that a caller has named.
+    now: AtomicI64,
+    emptied: AtomicU64,
+    readmitted: AtomicU64,
+    readmitted_bytes: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// An entry that is stored: what the index knows of it, and what had to give way.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub known: KnownKey,
+    pub displaced: Displaced,
+}
+
+type Appended = Result<Stored, Error>;
+
+/// Totals of the segments since the start, and their present numbers, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentMetrics {
+    /// Present numbers.
+    pub counts: SegmentCounts,
+    /// Length of a segment in bytes.
+    pub segment_bytes: u64,
+    /// Segments that were emptied.
+    pub emptied: u64,
+    /// Entries that were written again when their segment was emptied, since they had been used.
+    pub readmitted: u64,
+    /// Their bytes.
+    pub readmitted_bytes: u64,
+    /// Writes to segments that failed.
+    pub failed: u64,
+}
+
+impl SegmentStore {
+    /// What a start found, for the store that is being made.
+    pub(super) fn new(found: FoundSegments, store: Weak<StoreInner>, pool: &disk::Pool) -> Self {
+        let limits = BatchLimits {
+            items: BATCH_ENTRIES_MAX,
+            bytes: BATCH_BYTES_MAX,
+            waiting: WAITING_MAX,
+        };
+        let work = move |items: Vec<SegmentAppend>| match store.upgrade() {
+            Some(inner) => Store(inner).write_segments(items),
+            None => (items.iter().map(|_| Err(Error::InUse)).collect(), false),
+        };
+        Self {
+            set: found.set,
+            queue: BatchQueue::new(pool, limits, work),
+            writer: Mutex::new(SegmentWriter::new(found.filling)),
+            now: AtomicI64::new(0),
+            emptied: AtomicU64::new(0),
+            readmitted: AtomicU64::new(0),
+            readmitted_bytes: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// Is an entry of this length stored in a segment, if it comes whole?
+    pub(super) fn takes(&self, entry_len: u64) -> bool {
+        entry_len <= ENTRY_BYTES_MAX
+    }
+
+    /// Notes the present moment, as the caller's clock has it.
+    pub(super) fn note_now(&self, now: Seconds) {
+        self.now.fetch_max(now, Relaxed);
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    fn metrics(&self) -> SegmentMetrics {
+        SegmentMetrics {
+            counts: self.set.counts(),
+            segment_bytes: self.set.bytes,
+            emptied: self.emptied.load(Relaxed),
+            readmitted: self.readmitted.load(Relaxed),
+            readmitted_bytes: self.readmitted_bytes.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+        }
+    }
+}
+
+impl Store {
+    /// The metrics of its segments; None: every entry has a file of its own.
+    #[must_use]
+    pub fn segment_metrics(&self) -> Option<SegmentMetrics> {
+        Some(self.0.segments.as_ref()?.metrics())
+    }
+
+    /// Frees the place of an entry that is out of the index.
+    pub(super) fn leave_segment(&self, known: &KnownKey) {
+        if let Some(segments) = &self.0.segments
+            && known.extent.is_in_segment()
+        {
+            segments.set.leave(&known.extent);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading entries that lie in segments.
+
+use super::SegmentStore;
+use crate::entry::Entry;
+use crate::error::{EntryFault, Error};
+use crate::index::{EntryExtent, KnownKey};
+use crate::journal::entries_in;
+use crate::segments::{PAGE, SegmentUse, each_entry, pages, table_of};
+use crate::store::Store;
+use crate::store::lookup::{HEAD_BYTES, read_up_to};
+use bytes::Bytes;
+use disk::{Access, BODY_MAX, Local, OpenFile};
+use message::date::Seconds;
+use std::rc::Rc;
+
+/// An entry that was opened in its segment.
+#[derive(Debug)]
+pub(in crate::store) struct OpenedInSegment {
+    pub file: Rc<OpenFile>,
+    /// Where it begins in the file.
+    pub base: u64,
+    pub entry: Rc<Entry>,
+}
+
+impl Store {
+    /// Opens the entry that the index knows at a place in a segment. Nothing is opened in the kernel; a small entry is
+    /// read whole. None: the segment was emptied meanwhile, or another entry has the place.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: it is damaged. [`Error::Disk`].
+    pub(in crate::store) async fn open_in_segment(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        known: &KnownKey,
+    ) -> Result<Option<OpenedInSegment>, Error> {
+        let source = self.0.segments.as_ref();
+        let Some(source) = source.and_then(|segments| segments.set.source(&known.extent)) else {
+            return Ok(None);
+        };
+        let (view, base) = (Rc::new(source.view), source.base);
+        let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).unwrap_or(usize::MAX);
+        let mut wanted = if most <= BODY_MAX { most } else { HEAD_BYTES };
+        loop {
+            let head = read_up_to(local, &view, base, wanted, access).await?;
+            match decode(&head, known) {
+                Ok((entry, len)) => {
+                    let entry = Rc::new(entry);
+                    let whole = usize::try_from(len).ok().filter(|len| *len <= head.len());
+                    let (file, base) = match whole {
+                        Some(len) => (Rc::new(source.file.piece(head.slice(..len))), 0),
+                        None => (view, base),
+                    };
+                    return Ok(Some(OpenedInSegment { file, base, entry }));
+                }
+                Err(EntryFault::Needs(more)) if more > head.len() && more <= most => wanted = more,
+                Err(EntryFault::Foreign) => return Ok(None),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
+    /// The entries that were written to a segment, as they were known then, in the order of writing. **Waits.**
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub(in crate::store) fn entries_of(&self, of: &SegmentUse) -> Result<Vec<KnownKey>, Error> {
+        if let Some(table) = table_of(&of.header, |at, len| of.file.read(at, len))? {
+            let all = pages(of.header.bytes);
+            let is_inside = |known: &KnownKey| known.extent.offset / all == of.number;
+            let mut entries = entries_in(&self.0.index, &table);
+            entries.retain(is_inside);
+            return Ok(entries);
+        }
+        let mut entries = Vec::new();
+        let read = |at, len| of.file.read(at, len);
+        each_entry(of.header.bytes, read, |page, entry, len| {
+            let now = entry.lifetime().date;
+            entries.push(self.known_in(entry, of, page, len, now));
+        })?;
+        Ok(entries)
+    }
+
+    /// The index's record of an entry that was found in a segment.
+    fn known_in(
+        &self,
+        entry: &Entry,
+        of: &SegmentUse,
+        page: u32,
+        len: u64,
+        now: Seconds,
+    ) -> KnownKey {
+        let known = self.known_of(entry, len, now);
+        KnownKey {
+            extent: EntryExtent {
+                offset: of.number * pages(of.header.bytes) + page,
+                blocks: pages(len),
+                ..known.extent
+            },
+            ..known
+        }
+    }
+}
+
+impl SegmentStore {
+    /// Reads the first bytes of an entry. None: it is there no more. **Waits.**
+    pub(in crate::store) fn read_head(&self, known: &KnownKey) -> Option<(Entry, u64)> {
+        let source = self.set.source(&known.extent)?;
+        let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).ok()?;
+        let mut wanted = HEAD_BYTES.min(most);
+        loop {
+            let head = source.file.read(source.base, wanted).ok()?;
+            match decode(&head, known) {
+                Ok(found) => return Some(found),
+                Err(EntryFault::Needs(more)) if more > wanted && more <= most => wanted = more,
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Decodes the entry that the index knows, and its length. [`EntryFault::Foreign`]: it is another one.
+fn decode(head: &Bytes, known: &KnownKey) -> Result<(Entry, u64), EntryFault> {
+    let len = Entry::len_in(head)?;
+    if Entry::names_in(head) != Some((known.key, known.extent.file))
+        || pages(len) != known.extent.blocks
+    {
+        return Err(EntryFault::Foreign);
+    }
+    Ok((Entry::decode(head, len)?, len))
+}

@@ -1,0 +1,261 @@
+//! What a start finds in the directory of the segments.
+//!
+//! After a clean end, and after one by `kill -9`, the journal says what is in them, and the segment that was being
+//! filled is filled further. If the journal may be incomplete, none is filled further; a walk reads what is in them
+//! ([`super::walk`]).
+
+use super::Filling;
+use crate::error::Error;
+use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
+use crate::journal::{Recovered, table_frame};
+use crate::segments::{
+    DeadMap, PAGE, SEGMENTS_FOLDER, SEGMENTS_MAX, Segment, SegmentHeader, SegmentState, SegmentUse,
+    Segments, TRAILER_BYTES, Trailer, number_of, segment_bytes_for, segments_share,
+};
+use crate::store::{DIRECTORY_MODE, FILE_MODE, StoreKind, StoreSettings};
+use disk::{
+    BatchStep, Disk, FreeSpace, Lane, Local, Pool, SegmentFile, names_in, remove_waiting,
+    take_steps,
+};
+use std::sync::Arc;
+
+/// The segments of a directory.
+#[derive(Debug)]
+pub(in crate::store) struct FoundSegments {
+    pub set: Segments,
+    pub filling: Option<Filling>,
+}
+
+/// A file in the directory.
+struct FoundFile {
+    number: u32,
+    file: SegmentFile,
+    header: Option<(SegmentHeader, DeadMap)>,
+    is_sealed: bool,
+}
+
+impl FoundSegments {
+    /// Opens the segments of a directory, which this process owns. Entries of the index that are in none leave it; they
+    /// are returned as well. `None`: there are no segments in this cache, and those that there were are deleted. `room` is
+    /// what the file system has.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub(in crate::store) async fn find(
+        local: &Local,
+        settings: &StoreSettings,
+        index: &Index,
+        recovered: &Recovered,
+        room: &FreeSpace,
+    ) -> Result<(Option<Self>, Vec<KnownKey>), Error> {
+        let folder = [
+            &settings.directory[..],
+            b"/",
+            SEGMENTS_FOLDER.as_bytes(),
+            b"/",
+        ]
+        .concat();
+        let (disk, pool) = (Arc::clone(local.disk()), settings.pool.clone());
+        let (kind, max_bytes) = (settings.kind, settings.max_bytes);
+        let most = max_bytes.unwrap_or(room.free_blocks.saturating_mul(room.block_bytes));
+        let job = move || match kind {
+            StoreKind::Files => remove_all(&folder).map(|()| None),
+            StoreKind::Segments => look(&disk, folder, &pool, max_bytes, most).map(Some),
+        };
+        let found = settings.pool.run(Lane::Write, job).await;
+        let found = found.map_err(disk::Error::from)??;
+        let Some((set, filling)) = found else {
+            return Ok((None, forget_all_but(index, |_| false)));
+        };
+        let lost = forget_all_but(index, |known| {
+            let is_there = set.source(&known.extent).is_some();
+            let (_, page) = set.place(known.extent.offset);
+            let is_inside = page > 0 && page + known.extent.blocks <= set.pages();
+            let is_known = is_there && is_inside && !set.is_dead(known.extent.offset);
+            if is_known {
+                set.enter(&known.extent);
+            }
+            is_known
+        });
+        let filling = filling.filter(|_| recovered.is_complete);
+        let filling = match filling {
+            Some(of) => resumed(index, &set, of, &settings.pool).await?,
+            None => None,
+        };
+        for one in set.readable() {
+            let is_filled = filling
+                .as_ref()
+                .is_some_and(|it| it.of.number == one.number);
+            if !is_filled {
+                set.set_state(one.number, SegmentState::Sealed);
+            }
+        }
+        Ok((Some(Self { set, filling }), lost))
+    }
+}
+
+/// Removes the entries in segments that are not as they should be from the index.
+fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> Vec<KnownKey> {
+    let mut lost = Vec::new();
+    each_in_segment(index, |known| {
+        if !is_right(known) {
+            lost.push(*known);
+        }
+    });
+    let gone = lost.iter();
+    gone.filter_map(|known| index.remove_at(&known.key, &known.extent))
+        .collect()
+}
+
+fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {
+    let mut cursor = Cursor::default();
+    loop {
+        let step = index.scan(&mut cursor, STEP_MAX);
+        if step.is_empty() {
+            return;
+        }
+        let is_it =
+            |known: &&KnownKey| known.state == KeyState::Stored && known.extent.is_in_segment();
+        step.iter().filter(is_it).for_each(&mut each);
+    }
+}
+
+/// Goes on with the segment that was being filled, behind the last entry that the journal knows. What is behind that was
+/// never found by a request, and is cleared.
+async fn resumed(
+    index: &Index,
+    set: &Segments,
+    of: SegmentUse,
+    pool: &Pool,
+) -> Result<Option<Filling>, Error> {
+    let mut known = Vec::new();
+    each_in_segment(index, |one| {
+        if set.place(one.extent.offset).0 == of.number {
+            known.push(*one);
+        }
+    });
+    known.sort_unstable_by_key(|one| one.extent.offset);
+    let end = known.last().map(|last| {
+        let (_, page) = set.place(last.extent.offset);
+        page + last.extent.blocks
+    });
+    let table = table_frame(index, known.iter());
+    let table_max = table.iter().map(|frame| frame.len() as u64).sum();
+    let filling = Filling {
+        page: end.unwrap_or(1),
+        table,
+        table_max,
+        of,
+    };
+    let clear = move || {
+        let (from, bytes) = (u64::from(filling.page) * PAGE, filling.of.header.bytes);
+        let cleared = filling.of.file.clear(from, bytes.saturating_sub(from));
+        // It is read as it is, then, and not written any more.
+        cleared.is_ok().then_some(filling)
+    };
+    Ok(pool
+        .run(Lane::Write, clear)
+        .await
+        .map_err(disk::Error::from)?)
+}
+
+/// Deletes all segments. **Waits.**
+fn remove_all(folder: &[u8]) -> Result<(), disk::Error> {
+    for name in names_in(folder)? {
+        if number_of(&name).is_some() {
+            remove_waiting(&[folder, &name].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens all segments, and tells which was being filled. New ones are as long as a cache of `most` bytes needs them.
+/// **Waits.**
+fn look(
+    disk: &Disk,
+    folder: Vec<u8>,
+    pool: &Pool,
+    max_bytes: Option<u64>,
+    most: u64,
+) -> Result<(Segments, Option<SegmentUse>), disk::Error> {
+    take_steps(&[BatchStep::Directory(
+        folder[..folder.len() - 1].into(),
+        DIRECTORY_MODE,
+    )])?;
+    let mut files = Vec::new();
+    for name in names_in(&folder)? {
+        if let Some(number) = number_of(&name) {
+            files.push(look_at(disk, &folder, number, pool)?);
+        }
+    }
+    let share = |bytes| match max_bytes {
+        Some(max) => segments_share(max, bytes).map(|(count, _)| count as usize),
+        None => Some(SEGMENTS_MAX),
+    };
+    // The length that they have stays, unless too few of that length may be there.
+    let has = files
+        .iter()
+        .find_map(|one| Some(one.header.as_ref()?.0.bytes));
+    let wished = segment_bytes_for(most);
+    let bytes = has
+        .filter(|bytes| share(*bytes).is_some())
+        .unwrap_or(wished);
+    let mut segments: Vec<Option<Segment>> = Vec::new();
+    let mut open: Option<(u64, u32)> = None;
+    for FoundFile {
+        number,
+        mut file,
+        header,
+        is_sealed,
+    } in files
+    {
+        let header = header.filter(|(header, _)| header.bytes == bytes);
+        if file.len() != bytes && file.allocate(bytes).is_err() {
+            remove_waiting(&[&folder[..], number.to_string().as_bytes()].concat())?;
+            continue;
+        }
+        let segment = match header {
+            Some((header, dead)) => {
+                if !is_sealed {
+                    open = open.max(Some((header.sequence, number)));
+                }
+                Segment::new(file, SegmentState::Sealed, header.sequence, dead)
+            }
+            // Whatever is in it is no entry's.
+            None => Segment::new(file, SegmentState::Draining, 0, DeadMap::full()),
+        };
+        let place = number as usize;
+        if segments.len() <= place {
+            segments.resize_with(place + 1, || None);
+        }
+        segments[place] = Some(segment);
+    }
+    let max = share(bytes).unwrap_or(1);
+    let set = Segments::new(folder, bytes, max, segments);
+    let filling = open.and_then(|(_, number)| {
+        set.set_state(number, SegmentState::Filling);
+        set.readable().into_iter().find(|one| one.number == number)
+    });
+    // The newest only: another that has no table is read entry by entry.
+    let newest = set.readable().first().map(|one| one.number);
+    Ok((set, filling.filter(|one| Some(one.number) == newest)))
+}
+
+fn look_at(disk: &Disk, folder: &[u8], number: u32, pool: &Pool) -> Result<FoundFile, disk::Error> {
+    let path = [folder, number.to_string().as_bytes()].concat();
+    let file = SegmentFile::open(disk, &path, FILE_MODE, pool)?;
+    let header = SegmentHeader::decode(&file.read(0, PAGE as usize)?);
+    let mut is_sealed = false;
+    if let Some((header, _)) = &header
+        && file.len() == header.bytes
+    {
+        let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES)?;
+        is_sealed = Trailer::decode(&trailer, header).is_some();
+    }
+    Ok(FoundFile {
+        number,
+        file,
+        header,
+        is_sealed,
+    })
+}

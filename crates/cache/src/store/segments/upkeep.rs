@@ -1,0 +1,144 @@
+//! What the segments need beside the writing of entries: clearing, the maps of dead entries, other limits, the end.
+
+use super::{Appended, SegmentAppend, SegmentStore};
+use crate::error::Error;
+use crate::segments::{SegmentState, segments_share};
+use crate::store::Store;
+use disk::Lane;
+use std::time::Duration;
+
+/// Tries to have a job in a pool that is full, and the time between two.
+const CLOSE_TRIES_MAX: usize = 1000;
+const CLOSE_TICK: Duration = Duration::from_millis(5);
+
+impl Store {
+    /// The writer's job: appends entries, and empties a segment if that is due. **Waits.**
+    pub(super) fn write_segments(&self, items: Vec<SegmentAppend>) -> (Vec<Appended>, bool) {
+        let refused = |items: &[SegmentAppend]| items.iter().map(|_| Err(Error::InUse)).collect();
+        // While it is held, the directory is not given up.
+        let (Some(segments), Ok(hold)) = (&self.0.segments, self.0.journal.hold()) else {
+            return (refused(&items), false);
+        };
+        let mut writer = segments.writer.lock();
+        self.clear_drained();
+        let done = writer.append(self, items);
+        let is_more = writer.advance(self);
+        drop((writer, hold));
+        (done, is_more)
+    }
+
+    /// Clears the segments that have no entries and no readers. **Waits.**
+    pub(super) fn clear_drained(&self) {
+        let Some(SegmentStore { set, .. }) = &self.0.segments else {
+            return;
+        };
+        for drained in set.drained() {
+            // A process that had the directory before may still be sending from it.
+            let cleared = drained.file.alone(|| match drained.is_surplus {
+                true => disk::remove_waiting(&set.path(drained.number)),
+                false => drained.file.clear(0, set.bytes),
+            });
+            match cleared {
+                None => {}
+                Some(Ok(())) if !drained.is_surplus => {
+                    set.set_state(drained.number, SegmentState::Free);
+                }
+                // One that cannot be cleared is not used again.
+                Some(_) => set.remove(drained.number),
+            }
+        }
+    }
+
+    /// Has the writer look whether there is anything to do.
+    pub(in crate::store) fn poke_segments(&self) {
+        let Some(segments) = &self.0.segments else {
+            return;
+        };
+        segments.set.set_full(false);
+        if segments.set.is_upkeep_due() {
+            // If the pool is full, the next entry does it.
+            let _ = segments.queue.poke();
+        }
+    }
+
+    /// Gives up a segment if so many blocks are lacking and no file is left to give way; or takes it back.
+    pub(in crate::store) fn give_segments(&self, lacking: u64) {
+        if let Some(segments) = &self.0.segments
+            && self.0.space.has_min_free()
+        {
+            segments.set.set_short(lacking > 0);
+        }
+    }
+
+    /// Writes the maps of dead entries, so that a start without the journal does not find them either; waits until they
+    /// are on the disk, if that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; to be tried again.
+    pub(in crate::store) async fn write_dead_maps(&self, is_to_sync: bool) -> Result<(), Error> {
+        let segments = self.0.segments.as_ref();
+        if !segments.is_some_and(|segments| segments.set.has_changed_maps(is_to_sync)) {
+            return Ok(());
+        }
+        let (store, pool) = (self.clone(), &self.0.settings.pool);
+        let job = pool.run(Lane::Write, move || store.write_maps_now(is_to_sync));
+        job.await.map_err(disk::Error::from)?
+    }
+
+    /// **Waits.**
+    fn write_maps_now(&self, is_to_sync: bool) -> Result<(), Error> {
+        let (Some(segments), Ok(hold)) = (&self.0.segments, self.0.journal.hold()) else {
+            return Ok(());
+        };
+        // The first pages are the writer's.
+        let writer = segments.writer.lock();
+        let mut done = Ok(());
+        for (of, page) in segments.set.changed_maps() {
+            let written = of.file.write(0, &[page]);
+            if written.is_err() {
+                segments.set.set_changed(of.number);
+            }
+            done = done.and(written);
+        }
+        let unsynced = is_to_sync.then(|| segments.set.unsynced());
+        for (number, file) in unsynced.into_iter().flatten() {
+            let synced = file.sync();
+            if synced.is_err() {
+                segments.set.set_unsynced(number);
+            }
+            done = done.and(synced);
+        }
+        drop((writer, hold));
+        Ok(done?)
+    }
+
+    /// Sets the number of segments for another `max_size`. Those that are too many are emptied and removed. Returns what
+    /// is left for all else.
+    pub(in crate::store) fn limit_segments(&self, max_bytes: Option<u64>) -> Option<u64> {
+        let Some(SegmentStore { set, .. }) = &self.0.segments else {
+            return max_bytes;
+        };
+        let max_bytes = max_bytes?;
+        // Less than three are never left: the configuration's check is for new caches.
+        let (count, bytes) = segments_share(max_bytes, set.bytes).unwrap_or((3, 3 * set.bytes));
+        set.set_max(usize::try_from(count).unwrap_or(usize::MAX));
+        Some(max_bytes.saturating_sub(bytes))
+    }
+
+    /// Leaves the segments to another process, which clears none that a view of this one is read from.
+    pub(in crate::store) async fn close_segments(&self) {
+        for _ in 0..CLOSE_TRIES_MAX {
+            let store = self.clone();
+            let close = move || {
+                let segments = store.0.segments.as_ref();
+                let read = segments.map_or_else(Vec::new, |segments| segments.set.close());
+                read.iter().for_each(|file| file.lock_for_reading());
+            };
+            let pool = &self.0.settings.pool;
+            if self.0.segments.is_none() || pool.run(Lane::Write, close).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(CLOSE_TICK).await;
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Finding what is in the segments without the journal: each tells by its table, or entry by entry.
+
+use crate::error::Error;
+use crate::index::{KeyState, KnownKey};
+use crate::segments::SegmentUse;
+use crate::store::Store;
+use disk::{Lane, Local};
+
+/// Entries that are put into the index before other tasks get their turn.
+const ENTRIES_OF_STEP: usize = 1024;
+
+/// The segments that are still to be read, the newest last taken first.
+#[derive(Debug)]
+pub(in crate::store) struct SegmentsWalk {
+    /// The oldest first.
+    left: Vec<SegmentUse>,
+}
+
+impl SegmentsWalk {
+    pub(in crate::store) fn new(store: &Store) -> Self {
+        let segments = store.0.segments.as_ref();
+        let mut left = segments.map_or_else(Vec::new, |segments| segments.set.readable());
+        left.reverse();
+        Self { left }
+    }
+
+    /// Reads the next segment, and puts what the index does not know into it. True: that was the last.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: the step is to be repeated.
+    pub(in crate::store) async fn step(
+        &mut self,
+        local: &Local,
+        store: &Store,
+    ) -> Result<bool, Error> {
+        let Some(of) = self.left.last().cloned() else {
+            return Ok(true);
+        };
+        let (reader, pool) = (store.clone(), &store.0.settings.pool);
+        let read = pool.run(Lane::Read, move || reader.entries_of(&of));
+        let entries = read.await.map_err(disk::Error::from)??;
+        // What was written last comes first: an older entry of the same key does not replace it.
+        for part in entries.rchunks(ENTRIES_OF_STEP) {
+            let gone = store.take_out(|_| {
+                let each = part.iter().rev();
+                each.flat_map(|known| store.adopt(known))
+                    .collect::<Vec<_>>()
+            });
+            store.delete(local, gone).await?;
+            tokio::task::yield_now().await;
+        }
+        self.left.pop();
+        Ok(self.left.is_empty())
+    }
+}
+
+impl Store {
+    /// Puts an entry into the index that was found in a segment, unless it is dead or the index has one. Returns the one
+    /// that had to give way.
+    fn adopt(&self, known: &KnownKey) -> Option<KnownKey> {
+        let segments = self.0.segments.as_ref()?;
+        let present = self.0.index.peek(&known.key);
+        let is_stored = present.is_some_and(|one| one.state == KeyState::Stored);
+        let set = &segments.set;
+        let (_, page) = set.place(known.extent.offset);
+        let is_inside = page > 0 && page + known.extent.blocks <= set.pages();
+        if is_stored || !is_inside || set.is_dead(known.extent.offset) {
+            return None;
+        }
+        let known = KnownKey {
+            is_verified: false,
+            // As of an entry that is found in a file of its own: compared with all purges that are pending.
+            clean_of: self.0.rules.floor(),
+            ..*known
+        };
+        set.enter(&known.extent);
+        let evicted = self.0.index.put(&known).evicted;
+        evicted.filter(|known| known.state == KeyState::Stored)
+    }
+}
