@@ -47,6 +47,11 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     } else {
         1
     };
+    // The others are about processes, packages, raw framing, upgrades, and the server as root starts it.
+    let targets: &[&str] = match flag(&mut arguments, "--all") {
+        true => &["--tests", "--no-fail-fast"],
+        false => &["--test", "behaviour"],
+    };
     let calls: Vec<&str> = match &calls {
         Some(calls) => calls.split(',').collect(),
         None => CALLS.to_vec(),
@@ -72,8 +77,9 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
         let script =
             script(&forbidding, call, error, &program).map_err(|error| error.to_string())?;
         let mut test = Command::new(env!("CARGO"));
-        test.args(["test", "--package", "blackbox", "--test", "behaviour", "--"])
-            .args(["--skip", "forbidden::"])
+        test.args(["test", "--package", "blackbox"])
+            .args(targets)
+            .args(["--", "--skip", "forbidden::"])
             .args(&arguments)
             .args(skipped(call))
             .env(TEST_BINARY, &*script)

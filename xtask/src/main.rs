@@ -68,15 +68,19 @@ usage: cargo xtask TASK
       amid it: requests lost, entries fetched again, wrong bytes; needs root and curl, some seconds a round
   package [deb] [rpm] [tar] [--quick] [--binary BIN] [--revision N] [--check]
       packages, symbols, components, licences and checksums into target/package (all formats, unless some are named); --quick: without
-      the optimization over all crates; --check: makes all twice and compares the bytes
+      the optimization over all crates; --check: makes all twice, the second time from a copy of the source in another directory, and
+      compares the bytes
+  package --reproduce [--quick]
+      only the program, built here and from a copy of the source in another directory: the same bytes, symbols included?
   package --try [--quick] [--binary BIN] [--root DIR]
       a Debian 12 with systemd in a container (DIR: such a root to start from): installed, reloaded, upgraded under load, removed,
       purged; needs root, debootstrap and systemd-nspawn
   acme --pebble PATH [--binary BIN]
       certificates by ACME from Pebble, with its faults on: both challenges, keys, accounts, renewal, a wrong clock; needs
       pebble-challtestsrv beside Pebble, openssl and faketime, some minutes
-  forbidden [--calls NAME,…] [--missing] [--binary BIN] [FILTER]
-      the black-box tests without each of the system calls that a seccomp profile may forbid (EPERM; --missing: ENOSYS), minutes each
+  forbidden [--calls NAME,…] [--missing] [--all] [--binary BIN] [FILTER]
+      the black-box tests without each of the system calls that a seccomp profile may forbid (EPERM; --missing: ENOSYS), minutes each;
+      --all: every test target, and not only tests/behaviour
 ";
 
 fn main() -> ExitCode {

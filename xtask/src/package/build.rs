@@ -1,7 +1,7 @@
 //! The program for packages: the default paths of an installation, no path of this machine in it, libraries of C linked in.
 
 use super::{Order, output, tools};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The default paths, as `configure` sets them for nginx's packages.
@@ -38,7 +38,10 @@ const QUICK: &[&str] = &[
     "profile.release.codegen-units=16",
 ];
 
-/// The names that paths of this machine get in the program.
+/// Where it is built, below the order's directory.
+const TARGET: &str = "build";
+
+/// The names that paths of this machine get in the program; of two that begin a path, the later counts.
 fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
     let mut rustc = Command::new("rustc");
     let sysroot = output(rustc.args(["--print", "sysroot"]))?.stdout;
@@ -46,6 +49,7 @@ fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
     let home = tools::cargo_home().ok_or("neither CARGO_HOME nor HOME is set")?;
     let mut all = vec![
         (order.project.clone(), "/usr/src/freewheel"),
+        (order.output.join(TARGET), "/usr/src/freewheel/target"),
         (home.join("registry/src"), "/usr/src/cargo"),
     ];
     // Only where the standard library's source is installed do its paths stand in a program.
@@ -69,7 +73,7 @@ pub fn program(order: &Order) -> Result<PathBuf, String> {
         .iter()
         .map(|(path, name)| format!("-ffile-prefix-map={}={name}", path.display()))
         .collect();
-    let target = order.output.join(order.target);
+    let target = order.output.join(TARGET);
     let mut cargo = Command::new(env!("CARGO"));
     match tools::find("cargo-auditable") {
         Some(_) => drop(cargo.arg("auditable")),
@@ -92,15 +96,95 @@ pub fn program(order: &Order) -> Result<PathBuf, String> {
         cargo.args(QUICK);
     }
     let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
-        true => Ok(target.join("release/freewheel")),
-        false => Err("the program was not built".to_owned()),
+    if !status.success() {
+        return Err("the program was not built".to_owned());
     }
+    let program = target.join("release/freewheel");
+    nothing_of(&program, renamed.iter().map(|(path, _)| path))?;
+    Ok(program)
+}
+
+/// Fails if one of these paths is in a program.
+fn nothing_of<'p>(
+    program: &Path,
+    mut paths: impl Iterator<Item = &'p PathBuf>,
+) -> Result<(), String> {
+    let shown = program.display();
+    let bytes = std::fs::read(program).map_err(|error| format!("{shown}: {error}"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    match paths.find(|path| text.contains(&*path.to_string_lossy())) {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "{shown} has the path {} of this machine in it",
+            path.display()
+        )),
+    }
+}
+
+/// Fails for a ready program that was built with other default paths: a package of it would not start.
+pub fn check(program: &Path) -> Result<(), String> {
+    let shown = program.display();
+    // With a path that has no slash, a program of `PATH` would be run.
+    let program = std::path::absolute(program).map_err(|error| format!("{shown}: {error}"))?;
+    let said = output(Command::new(program).arg("-V"))?;
+    let said = [said.stdout, said.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let missing = missing(&said);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let variables: Vec<String> = missing
+        .iter()
+        .map(|(name, value)| format!("  {name}={value:?}\n"))
+        .collect();
+    Err(format!(
+        "{shown} was built with other default paths than a package has ({shown} -V shows them), so it would not start \
+         from one. Leave --binary out, so that it is built here (--quick: in a few minutes), or build it with \
+         these in the environment:\n{}",
+        variables.concat()
+    ))
+}
+
+/// The variables of the build that a program, by what its `-V` says, did not have so.
+fn missing(said: &str) -> Vec<&'static (&'static str, &'static str)> {
+    let mut arguments = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("configure arguments:"));
+    let arguments = format!("{} ", arguments.next().unwrap_or_default());
+    let is_missing = |(name, value): &&(&str, &str)| {
+        let name = name.trim_start_matches("FREEWHEEL_");
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        !arguments.contains(&format!(" --{name}={value} "))
+    };
+    PATHS.iter().filter(is_missing).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_with_other_paths_is_found_by_what_it_says() {
+        let arguments = |paths: &[(&str, &str)]| -> String {
+            let name = |name: &str| {
+                name.replace("FREEWHEEL_", "")
+                    .to_lowercase()
+                    .replace('_', "-")
+            };
+            let all = paths
+                .iter()
+                .map(|(path, value)| format!(" --{}={value}", name(path)));
+            format!(
+                "freewheel version: x\nconfigure arguments:{}\n",
+                all.collect::<String>()
+            )
+        };
+        assert!(missing(&arguments(PATHS)).is_empty());
+        assert_eq!(missing(&arguments(&PATHS[1..])), [&PATHS[0]]);
+        assert_eq!(missing("freewheel version: x\n").len(), PATHS.len());
+        let said = arguments(PATHS).replace("/run/freewheel.pid", "/run/freewheel.pid2");
+        assert_eq!(missing(&said)[0].0, "FREEWHEEL_PID_PATH");
+    }
 
     #[test]
     fn every_path_that_the_program_knows_is_one_of_a_package() {

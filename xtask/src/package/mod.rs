@@ -2,8 +2,10 @@
 //! of components (CycloneDX), the licences of the libraries, checksums.
 //!
 //! Not here: what the packages contain beside the program (`packaging/`). Invariant: two runs on the same source give the
-//! same bytes: every time stamp is the commit's, no path of this machine is in the program, and the lists are sorted.
+//! same bytes, in whatever directories: every time stamp is the commit's, no path of this machine is in the program, and the
+//! lists are sorted.
 
+mod again;
 mod build;
 mod formats;
 mod licences;
@@ -28,8 +30,6 @@ struct Order {
     formats: Vec<String>,
     /// A program that is there already, with its symbols.
     binary: Option<PathBuf>,
-    /// The directory that the program is built in, below `output`.
-    target: &'static str,
     /// Without the optimization over all crates, which takes minutes.
     is_quick: bool,
     /// The number of the package of this version.
@@ -43,15 +43,19 @@ struct Order {
 pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     let mut arguments = arguments.to_vec();
     let is_check = flag(&mut arguments, "--check");
+    let is_program = flag(&mut arguments, "--reproduce");
     let is_trial = flag(&mut arguments, "--try");
     let base = option(&mut arguments, "--root")?;
     let order = Order::of(project, &mut arguments)?;
     if is_trial {
         return trial::run(&order, base.map(PathBuf::from));
     }
+    if is_program {
+        return again::program(&order);
+    }
     make(&order)?;
     if is_check {
-        return check(order);
+        return again::packages(&order);
     }
     Ok(())
 }
@@ -76,7 +80,6 @@ impl Order {
             output: project.join("target/package"),
             formats,
             binary,
-            target: "build",
             is_quick,
             revision,
             epoch: epoch(project)?,
@@ -116,7 +119,10 @@ fn make(order: &Order) -> Result<Vec<PathBuf>, String> {
     let start = Instant::now();
     tools::check(order)?;
     let program = match &order.binary {
-        Some(path) => path.clone(),
+        Some(path) => {
+            build::check(path)?;
+            path.clone()
+        }
         None => build::program(order)?,
     };
     println!("program: {} s", start.elapsed().as_secs());
@@ -136,28 +142,6 @@ fn make(order: &Order) -> Result<Vec<PathBuf>, String> {
     }
     println!("made in {} s", start.elapsed().as_secs());
     Ok(files)
-}
-
-/// Makes everything once more, and compares. A program that was built is built again, in another directory.
-fn check(mut order: Order) -> Result<(), String> {
-    let sums = order.output.join("SHA256SUMS");
-    let first = read(&sums)?;
-    order.target = "build-again";
-    make(&order)?;
-    let second = read(&sums)?;
-    let mut differing = first
-        .lines()
-        .filter(|line| !second.lines().any(|other| other == *line));
-    match differing.next() {
-        None => {
-            println!(
-                "reproducible: {} files have the same bytes twice",
-                first.lines().count()
-            );
-            Ok(())
-        }
-        Some(line) => Err(format!("not reproducible: {line}")),
-    }
 }
 
 /// Runs a command to its end, and fails with what it said.

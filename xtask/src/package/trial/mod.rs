@@ -67,7 +67,6 @@ fn package(order: &Order, revision: &str) -> Result<PathBuf, String> {
         output: order.output.clone(),
         formats: vec!["deb".to_owned()],
         binary: order.binary.clone(),
-        target: order.target,
         is_quick: order.is_quick,
         revision: revision.to_owned(),
         epoch: order.epoch,
