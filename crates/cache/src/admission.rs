@@ -6,8 +6,8 @@
 //! key that was added. So no call takes long, and a key is remembered for a quarter to a half of as many other keys as
 //! the zone has room for.
 //!
-//! Invariant: a key that is asked for twice within that time is admitted; of those that are not, about one in a hundred
-//! is.
+//! Invariant: a key that is asked for twice within that time is admitted; of those that are not, one or two in a hundred
+//! are.
 
 use crate::key::Key;
 use parking_lot::Mutex;

@@ -18,7 +18,7 @@ pub(crate) use layout::{
     DeadMap, ENTRY_BYTES_MAX, PAGE, SegmentHeader, TRAILER_BYTES, Trailer, pages,
 };
 pub use set::SegmentCounts;
-pub(crate) use set::{Segment, SegmentState, SegmentUse, Segments};
+pub(crate) use set::{Segment, SegmentSource, SegmentState, SegmentUse, Segments};
 pub use share::MAX_SIZE_MIN;
 pub(crate) use share::{segment_bytes_for, segments_share};
 

@@ -95,27 +95,10 @@ impl Store {
             Box::pin(self.delete_pending(local, lost)).await?;
             return Err(error);
         }
-        let names = self.0.index.vary_number(description.vary);
-        let varies = match names {
-            0 => Varies::default(),
-            _ => Varies::of(names, &description.variant),
-        };
-        let was = self.0.index.peek(&description.key);
         let known = KnownKey {
-            state: KeyState::Stored,
-            status: description.status,
-            lifetime: description.lifetime,
-            extent: index::EntryExtent {
-                file: description.tag,
-                offset: 0,
-                blocks: 0,
-            },
-            varies,
-            uses: was.map_or(1, |was| was.uses),
-            is_verified: true,
             clean_of: moment.number(),
             purge_filter,
-            ..KnownKey::seen(description.key, now)
+            ..self.known_by(&description, now)
         };
         Ok(EntryWriter {
             store: self.clone(),
@@ -134,6 +117,30 @@ impl Store {
             },
             moment,
         })
+    }
+
+    /// What the index is to know of an entry, as far as its description says that.
+    fn known_by(&self, description: &Description<'_>, now: Seconds) -> KnownKey {
+        let names = self.0.index.vary_number(description.vary);
+        let varies = match names {
+            0 => Varies::default(),
+            _ => Varies::of(names, &description.variant),
+        };
+        let was = self.0.index.peek(&description.key);
+        KnownKey {
+            state: KeyState::Stored,
+            status: description.status,
+            lifetime: description.lifetime,
+            extent: index::EntryExtent {
+                file: description.tag,
+                offset: 0,
+                blocks: 0,
+            },
+            varies,
+            uses: was.map_or(1, |was| was.uses),
+            is_verified: true,
+            ..KnownKey::seen(description.key, now)
+        }
     }
 
     /// The key that a response is stored under: its variant's, if that was looked up. (As in nginx, the variant that

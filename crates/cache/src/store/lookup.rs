@@ -172,21 +172,8 @@ impl Store {
             _ if self.is_cold() => {}
             _ => return Ok(missed(None)),
         }
-        let mut known = known.filter(|known| known.state == KeyState::Stored);
-        let opened = match self.open_known(local, access, key, known).await? {
-            // Its head may have been overwritten during the read, or its segment emptied.
-            OpenedEntry::Bad(EntryFault::Damaged(_)) | OpenedEntry::Nothing
-                if known.is_some_and(|known| self.was_changed(&known)) =>
-            {
-                let now_known = self.0.index.peek(key);
-                known = now_known.filter(|known| known.state == KeyState::Stored);
-                self.open_known(local, access, key, known).await?
-            }
-            OpenedEntry::Bad(EntryFault::Damaged(_)) => {
-                self.open_known(local, access, key, known).await?
-            }
-            opened => opened,
-        };
+        let known = known.filter(|known| known.state == KeyState::Stored);
+        let (opened, known) = self.open_again(local, access, key, known).await?;
         match opened {
             // The file was moved here.
             OpenedEntry::Entry(_, _, entry) if entry.key() != *key => {
@@ -232,10 +219,33 @@ impl Store {
         }
     }
 
-    /// Has the index another entry under this key now, or the same one at another place?
-    fn was_changed(&self, known: &KnownKey) -> bool {
-        let present = self.0.index.peek(&known.key);
-        present.is_none_or(|present| present.extent != known.extent)
+    /// Opens the entry of a key; once more if what was read is not as it should be. Also returns what the index knew of
+    /// it then.
+    async fn open_again(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key: &Key,
+        known: Option<KnownKey>,
+    ) -> Result<(OpenedEntry, Option<KnownKey>), Error> {
+        let opened = self.open_known(local, access, key, known).await?;
+        let is_in_segment = known.is_some_and(|known| known.extent.is_in_segment());
+        match opened {
+            // Its segment was emptied during the read: it may be in another one now.
+            OpenedEntry::Bad(EntryFault::Damaged(_)) | OpenedEntry::Nothing if is_in_segment => {
+                let present = self.0.index.peek(key);
+                let present = present.filter(|present| present.state == KeyState::Stored);
+                match present {
+                    None => Ok((OpenedEntry::Nothing, None)),
+                    Some(_) => Ok((self.open_known(local, access, key, present).await?, present)),
+                }
+            }
+            // Its head may have been overwritten during the read.
+            OpenedEntry::Bad(EntryFault::Damaged(_)) => {
+                Ok((self.open_entry(local, access, key).await?, known))
+            }
+            opened => Ok((opened, known)),
+        }
     }
 
     /// Opens the entry of a key, where the index says that it is.

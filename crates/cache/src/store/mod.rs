@@ -30,7 +30,7 @@ pub use check::Checked;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
 pub use lookup::{Hit, LookupOutcome, Miss};
 pub use renew::Renewal;
-pub use segments::SegmentMetrics;
+pub use segments::{Conversion, SegmentMetrics};
 pub use verify::{Checks, verify_blocks};
 pub use walk::DirectoryWalk;
 pub(crate) use walk::is_temp;

@@ -10,7 +10,7 @@
 use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::mount::Mount;
-use crate::files::open_file::{FileKind, Handle, Meta, OpenFile, SharedFd};
+use crate::files::open_file::{FileKind, Handle, Meta, OpenFile, SharedFd, Viewers};
 use crate::files::pread::read_fully;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
@@ -20,7 +20,7 @@ use rustix::fs::{Advice, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub struct SegmentFile {
     mount: Option<Arc<Mount>>,
     meta: Meta,
     /// Shared by the handles of all views.
-    viewers: Arc<()>,
+    viewers: Arc<Viewers>,
+    pool: Pool,
 }
 
 impl SegmentFile {
@@ -68,6 +69,7 @@ impl SegmentFile {
             mount,
             meta,
             viewers: Arc::default(),
+            pool: pool.clone(),
         })
     }
 
@@ -214,8 +216,17 @@ impl SegmentFile {
 
     /// Tells other processes that this one reads the file, until this value and its last view are gone. **Waits.**
     pub fn lock_for_reading(&self) {
-        // On a file system without locks two processes are not kept apart.
-        let _ = rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingLockShared);
+        let path = format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        // The views have a lock of their own: pieces keep the descriptor open, too.
+        #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
+        let opened = rustix::fs::open(path, flags, Mode::empty());
+        // Without /proc, and on a file system without locks, two processes are not kept apart.
+        if let Ok(fd) = opened
+            && rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared).is_ok()
+        {
+            let _ = self.viewers.lock.set(SharedFd::new(fd, &self.pool));
+        }
     }
 
     /// Runs work unless another process reads the file ([`SegmentFile::lock_for_reading`]). **Waits.**
@@ -345,6 +356,14 @@ mod tests {
         assert_eq!(one.alone(|| 1), Some(1));
         other.lock_for_reading();
         assert_eq!(one.alone(|| 1), None);
+        let view = other.view();
+        drop(other);
+        assert_eq!(one.alone(|| 1), None);
+        drop(view);
+        // The close is a job of its own.
+        while one.alone(|| 1).is_none() {
+            std::thread::yield_now();
+        }
     }
 
     /// The trap: what `sendfile` has put into a socket are the file's own pages.

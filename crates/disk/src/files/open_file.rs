@@ -10,7 +10,7 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a file that a loop may close itself. Larger and deleted files are closed in the pool: their last `close`
 /// may free blocks, so wait for a disk. (That holds for O_PATH descriptors, too: they are no open files, but hold the
@@ -99,7 +99,14 @@ pub(crate) struct Handle {
     pub mount: Option<Arc<Mount>>,
     pool: Pool,
     /// Counts the handle as one that its file's bytes are read by.
-    _viewer: Option<Arc<()>>,
+    _viewer: Option<Arc<Viewers>>,
+}
+
+/// Shared by the handles that a file's bytes are read by.
+#[derive(Debug, Default)]
+pub(crate) struct Viewers {
+    /// A lock on the file, held as long as one of them lives.
+    pub lock: OnceLock<SharedFd>,
 }
 
 #[derive(Debug)]
@@ -157,7 +164,7 @@ impl Handle {
     pub(crate) fn shared(
         fd: &Arc<SharedFd>,
         mount: Option<Arc<Mount>>,
-        viewer: Option<Arc<()>>,
+        viewer: Option<Arc<Viewers>>,
     ) -> Handle {
         Handle {
             fd: Some(HandleFd::Shared(Arc::clone(fd))),

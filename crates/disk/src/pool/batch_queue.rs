@@ -215,31 +215,17 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
             }
         }
         let _goes_on = GoesOn(self);
-        let mut turn = 0;
-        while let Some(batch) = self.next_batch() {
-            turn += 1;
-            // If the pool takes no more, this thread goes on.
-            if turn > TURNS_MAX && self.hand_on(batch.is_empty()) {
-                self.put_back(batch);
+        for turn in 0.. {
+            // The next job goes on; if the pool takes none, this thread does. Only then may this one end: nothing that
+            // waits is ever without a job.
+            if turn > 0 && turn % TURNS_MAX == 0 && self.ask().is_ok() {
                 return;
             }
-            self.work_on(batch);
+            match self.next_batch() {
+                Some(batch) => self.work_on(batch),
+                None => return,
+            }
         }
-    }
-
-    fn hand_on(&self, is_poke: bool) -> bool {
-        if is_poke {
-            self.0.state.lock().is_poked = true;
-        }
-        self.ask().is_ok()
-    }
-
-    fn put_back(&self, batch: Vec<BatchItem<T, R>>) {
-        let waiting = &mut self.0.state.lock().waiting;
-        batch
-            .into_iter()
-            .rev()
-            .for_each(|item| waiting.push_front(item));
     }
 
     /// The next batch, empty if it was only poked. None: there is nothing to do, and the next item asks for a job.
@@ -324,6 +310,30 @@ mod tests {
             assert_eq!(sizes[..2], [8, 8]);
             assert!(sizes[2..].iter().all(|size| *size == 1), "{sizes:?}");
             drop(local);
+        });
+    }
+
+    #[test]
+    fn every_item_is_worked_on_however_many_come_while_others_are() {
+        block_on(async {
+            let (_local, pool) = local();
+            let queue = BatchQueue::new(&pool, LIMITS, |items: Vec<usize>| (items, false));
+            let tasks: Vec<_> = (0..30)
+                .map(|task| {
+                    let queue = queue.clone();
+                    tokio::task::spawn_local(async move {
+                        for number in 0..400 {
+                            assert_eq!(
+                                queue.push(task + number, 1).await.unwrap(),
+                                Some(task + number)
+                            );
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
         });
     }
 

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::KnownKey;
 use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
+use cache::{KeyState, KnownKey};
 use logs::Level;
 
 use crate::caching::cache_request::{CacheRequest, access, is_asked, is_range_far, key_text};
@@ -314,7 +314,8 @@ fn miss(request: &mut Request, cache_request: &CacheRequest<'_>, missed: Miss) -
     if cache_request.rules.refuses_miss(&cache_request.wishes) {
         return LookupStep::Answer(Outcome::Failed(Failure::new(504)));
     }
-    if is_scarce(request, cache_request) || !may_store(request, cache_request) {
+    let is_scarce = is_scarce(request, cache_request);
+    if is_scarce || !may_store(request, cache_request) || !is_admitted(cache_request) {
         return LookupStep::Pass;
     }
     LookupStep::Ask(FetchParams {
@@ -339,6 +340,13 @@ fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
     let seen = KnownKey::seen(cache_request.main, cache_request.now);
     cache_request.cache.note(&request.client.loop_, &seen);
     true
+}
+
+/// Whether its key was asked for before, where that is demanded (`admission`). Notes that it was asked for.
+fn is_admitted(cache_request: &CacheRequest<'_>) -> bool {
+    let is_known = |known: KnownKey| known.state == KeyState::Stored;
+    let known = cache_request.store.index().peek(&cache_request.main);
+    known.is_some_and(is_known) || cache_request.cache.admits(&cache_request.main)
 }
 
 /// Whether a response may be stored, as far as the request decides that.

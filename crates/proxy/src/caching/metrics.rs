@@ -1,5 +1,8 @@
 //! The metrics of caches, as they are now.
 
+use std::sync::Arc;
+
+use cache::store::SegmentMetrics;
 use runtime::families;
 use runtime::metrics::Page;
 use runtime::metrics::page::label;
@@ -23,16 +26,21 @@ families! {
     CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space (shed) or the disk was behind (passed).";
     CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes waiting to be written.";
     CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "Failures of a cache's disk.";
+    CACHE_SEGMENTS Gauge "freewheel_cache_segments" "" ["cache", "state"] "Segments of a cache with store=segments: in use, free, or emptied and held by their last readers.";
+    CACHE_SEGMENTS_LIVE Gauge "freewheel_cache_segments_live_bytes" "bytes" ["cache"] "Bytes of the entries in a cache's segments.";
+    CACHE_SEGMENTS_EMPTIED Counter "freewheel_cache_segments_emptied" "" ["cache"] "Segments that were emptied, to be filled again.";
+    CACHE_READMITTED Counter "freewheel_cache_readmitted_bytes" "bytes" ["cache"] "Bytes of entries that were written again when their segment was emptied, because they had been used.";
     CACHE_SNAPSHOT Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "Age of the saved index; missing if there is none.";
 }
 
 /// Bytes of all caches' indexes.
 #[must_use]
 pub fn index_bytes(settings: &Settings) -> u64 {
-    let stores = Caches::of(settings)
-        .iter()
-        .filter_map(|cache| cache.store());
-    stores.map(|store| store.index().memory() as u64).sum()
+    let of = |cache: &Arc<Cache>| {
+        let index = cache.store().map_or(0, |store| store.index().memory());
+        (index + cache.admission_memory()) as u64
+    };
+    Caches::of(settings).iter().map(of).sum()
 }
 
 /// Shows the caches of a configuration.
@@ -68,16 +76,32 @@ fn show_cache(page: &mut Page, cache: &Cache) {
     for (event, count) in events {
         page.whole(&CACHE_EVENTS, &[name, event], count);
     }
-    let space = store.space();
-    let bytes = |blocks: u64| blocks.saturating_mul(space.block_bytes());
-    page.whole(&CACHE_SIZE, &[name], bytes(space.used()));
-    if let Some(max) = space.max() {
-        page.whole(&CACHE_MAX, &[name], bytes(max));
+    page.whole(&CACHE_SIZE, &[name], store.used_bytes());
+    if let Some(max) = store.max_bytes() {
+        page.whole(&CACHE_MAX, &[name], max);
+    }
+    if let Some(segments) = store.segment_metrics() {
+        show_segments(page, name, &segments);
     }
     page.whole(&CACHE_ENTRIES, &[name], store.index().len() as u64);
-    let memory = store.index().memory() as u64;
+    let memory = (store.index().memory() + cache.admission_memory()) as u64;
     page.whole(&CACHE_INDEX, &[name], memory);
     if let Some(age) = store.snapshot_age() {
         page.whole(&CACHE_SNAPSHOT, &[name], age);
     }
+}
+
+fn show_segments(page: &mut Page, name: &str, segments: &SegmentMetrics) {
+    let counts = &segments.counts;
+    let states = [
+        ("used", counts.all - counts.free - counts.held),
+        ("free", counts.free),
+        ("held", counts.held),
+    ];
+    for (state, count) in states {
+        page.whole(&CACHE_SEGMENTS, &[name, state], count);
+    }
+    page.whole(&CACHE_SEGMENTS_LIVE, &[name], counts.live_bytes);
+    page.whole(&CACHE_SEGMENTS_EMPTIED, &[name], segments.emptied);
+    page.whole(&CACHE_READMITTED, &[name], segments.readmitted_bytes);
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::Levels;
+use cache::store::StoreKind;
+use cache::{Levels, MAX_SIZE_MIN};
 use config::{
     Directive, Error, Problem, Template, TemplatePart, Tree, Word, blocks, parse_msec,
     parse_offset, parse_sec, parse_size,
@@ -36,6 +37,13 @@ blocks! {
         ///   default).
         /// * `max_size`: limit of the bytes in the directory, never exceeded (space is reserved before it is written).
         ///   `min_free`: space kept free on its file system.
+        /// * `store`: `files` (a file for each entry), or `segments`: entries that come whole and have at most 1 MiB lie in
+        ///   files of 64 MiB that stay open (less where `max_size` is small), in `segments` below the directory, and are
+        ///   evicted in the order of writing, except those that were used since. They take at most three quarters of
+        ///   `max_size`, which has at least 16 MiB; without `max_size`, as much as the file system has beside `min_free`.
+        ///   A directory whose `store` is changed to `files` loses what lies in its segments.
+        /// * `admission`: `all`, or `second_hit`: a response is stored only if its key was asked for before, as far as 8
+        ///   bits for each key of the zone remember that.
         /// * `manager_files`, `manager_sleep`: maximum number of files deleted at once, and the pause after that.
         ///   `loader_threshold` and `loader_sleep`: when the directory has no journal and must be walked, the time of
         ///   one step and the pause after it.
@@ -46,7 +54,7 @@ blocks! {
         /// The directory is created at startup and belongs to the worker's user. Its content is known at once after a
         /// restart (its folder `.freewheel` has a journal). Its disk is accessed by the thread pool that the locations
         /// with this cache name in `aio`, or else by the pool `default`.
-        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
+        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [store=files|segments] [admission=all|second_hit] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
     }
 }
 
@@ -82,6 +90,10 @@ pub struct Zone {
     pub loader: Pace,
     /// `manager_*`.
     pub manager: Pace,
+    /// `store`.
+    pub store: StoreKind,
+    /// Whether a response is stored only if its key was asked for before (`admission=second_hit`).
+    pub is_second_hit: bool,
     /// The pool for its maintenance; None: `default`.
     pub pool: Option<Bytes>,
 }
@@ -250,6 +262,12 @@ const PACE: Pace = Pace {
 };
 
 impl Zone {
+    /// Maximum number of its keys.
+    #[must_use]
+    pub(crate) fn keys_max(&self) -> usize {
+        cache::keys_of_zone(self.zone_bytes)
+    }
+
     fn parse(name: &Word, args: &[Word], prefix: &Path) -> Result<Self, Problem> {
         let path = args.first().map_or(&b""[..], |word| word.bytes());
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -264,6 +282,8 @@ impl Zone {
             inactive: 600,
             loader: PACE,
             manager: PACE,
+            store: StoreKind::Files,
+            is_second_hit: false,
             pool: None,
         };
         for (index, word) in args.iter().enumerate().skip(1) {
@@ -273,7 +293,21 @@ impl Zone {
             let sentence = format!("\"{}\" must have \"keys_zone\" parameter", name.display());
             return Err(Problem::new(sentence));
         }
+        zone.check_store()?;
         Ok(zone)
+    }
+
+    fn check_store(&self) -> Result<(), Problem> {
+        let is_small = |max: u64| max < MAX_SIZE_MIN;
+        match self.store {
+            StoreKind::Segments if self.max_bytes.is_some_and(is_small) => {
+                let least = MAX_SIZE_MIN >> 20;
+                let sentence =
+                    format!("\"max_size\" must be at least {least}m with \"store=segments\"");
+                Err(Problem::new(sentence))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set(&mut self, word: &Word) -> Result<(), Problem> {
@@ -306,6 +340,20 @@ impl Zone {
             }
             b"max_size=" => self.max_bytes = Some(parse_offset(value).ok_or_else(invalid)?),
             b"min_free=" => self.min_free_bytes = parse_offset(value).ok_or_else(invalid)?,
+            b"store=" => {
+                self.store = match value {
+                    b"files" => StoreKind::Files,
+                    b"segments" => StoreKind::Segments,
+                    _ => return Err(invalid()),
+                }
+            }
+            b"admission=" => {
+                self.is_second_hit = match value {
+                    b"all" => false,
+                    b"second_hit" => true,
+                    _ => return Err(invalid()),
+                }
+            }
             _ => return self.set_pace(key, value, word, &invalid),
         }
         Ok(())

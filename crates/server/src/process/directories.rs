@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use config::{Directive, Tree, default_paths};
-use rustix::fs::{Access, AtFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use super::privileges::Account;
 use super::trust::Refusal;
@@ -143,6 +143,12 @@ fn is_named_for_all(tree: &Tree, name: &str) -> bool {
 pub(crate) fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, String> {
     let mut made = Made::default();
     for path in paths {
+        if is_block_device(path) {
+            let path = path.display();
+            return Err(format!(
+                "\"{path}\" is a block device, not a directory: make a file system on it, and name a directory there"
+            ));
+        }
         match owner {
             Some(owner) => make_for(path, owner, &mut made)?,
             None => make_here(path, &mut made)?,
@@ -157,6 +163,11 @@ pub(crate) fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, S
         is_usable.map_err(|error| failed("access", path, &error.into()))?;
     }
     Ok(made)
+}
+
+fn is_block_device(path: &Path) -> bool {
+    let found = rustix::fs::stat(path);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice)
 }
 
 fn failed(call: &str, path: &Path, refusal: &Refusal) -> String {

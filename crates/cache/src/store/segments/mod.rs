@@ -5,7 +5,9 @@
 //! holds is read with the entry's key and tag compared, since a place may have got another entry meanwhile.
 
 mod append;
+mod convert;
 mod emptying;
+mod kept;
 mod reading;
 mod start;
 mod upkeep;
@@ -13,6 +15,7 @@ mod walk;
 mod writer;
 
 pub(super) use append::SegmentAppend;
+pub use convert::Conversion;
 use emptying::Emptying;
 pub(super) use start::FoundSegments;
 pub(super) use walk::SegmentsWalk;
@@ -38,6 +41,8 @@ const WAITING_MAX: usize = 16_384;
 /// The segments of a store, and what writes them.
 #[derive(Debug)]
 pub(super) struct SegmentStore {
+    /// Differs from that of every other store of this process.
+    id: u64,
     pub set: Segments,
     queue: BatchQueue<SegmentAppend, Appended>,
     /// Used by the queue's job, and at times without one.
@@ -88,7 +93,9 @@ impl SegmentStore {
             Some(inner) => Store(inner).write_segments(items),
             None => (items.iter().map(|_| Err(Error::InUse)).collect(), false),
         };
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
             set: found.set,
             queue: BatchQueue::new(pool, limits, work),
             writer: Mutex::new(SegmentWriter::new(found.filling)),
@@ -107,7 +114,10 @@ impl SegmentStore {
 
     /// Notes the present moment, as the caller's clock has it.
     pub(super) fn note_now(&self, now: Seconds) {
-        self.now.fetch_max(now, Relaxed);
+        // Loops share it: it is written once a second.
+        if self.now.load(Relaxed) < now {
+            self.now.fetch_max(now, Relaxed);
+        }
     }
 
     pub(super) fn waiting(&self) -> usize {

@@ -1,17 +1,20 @@
 //! Reading entries that lie in segments.
 
-use super::SegmentStore;
+use super::{SegmentStore, kept};
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{EntryExtent, KnownKey};
 use crate::journal::entries_in;
-use crate::segments::{PAGE, SegmentUse, each_entry, pages, table_of};
+use crate::segments::{PAGE, SegmentSource, SegmentUse, each_entry, pages, table_of};
 use crate::store::Store;
 use crate::store::lookup::{HEAD_BYTES, read_up_to};
 use bytes::Bytes;
 use disk::{Access, BODY_MAX, Local, OpenFile};
 use message::date::Seconds;
 use std::rc::Rc;
+
+/// Bytes of an entry that is read whole though it is in memory: for larger ones sending by the page is cheaper.
+const PIECE_BYTES_MAX: usize = 20 << 10;
 
 /// An entry that was opened in its segment.
 #[derive(Debug)]
@@ -24,7 +27,8 @@ pub(in crate::store) struct OpenedInSegment {
 
 impl Store {
     /// Opens the entry that the index knows at a place in a segment. Nothing is opened in the kernel; a small entry is
-    /// read whole. None: the segment was emptied meanwhile, or another entry has the place.
+    /// read whole, and so is one of some size that is not in memory. None: the segment was emptied meanwhile, or another
+    /// entry has the place.
     ///
     /// # Errors
     /// [`Error::Fault`]: it is damaged. [`Error::Disk`].
@@ -34,30 +38,26 @@ impl Store {
         access: &Access<'_>,
         known: &KnownKey,
     ) -> Result<Option<OpenedInSegment>, Error> {
-        let source = self.0.segments.as_ref();
-        let Some(source) = source.and_then(|segments| segments.set.source(&known.extent)) else {
+        let Some(segments) = &self.0.segments else {
             return Ok(None);
         };
-        let (view, base) = (Rc::new(source.view), source.base);
-        let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).unwrap_or(usize::MAX);
-        let mut wanted = if most <= BODY_MAX { most } else { HEAD_BYTES };
-        loop {
-            let head = read_up_to(local, &view, base, wanted, access).await?;
-            match decode(&head, known) {
-                Ok((entry, len)) => {
-                    let entry = Rc::new(entry);
-                    let whole = usize::try_from(len).ok().filter(|len| *len <= head.len());
-                    let (file, base) = match whole {
-                        Some(len) => (Rc::new(source.file.piece(head.slice(..len))), 0),
-                        None => (view, base),
-                    };
-                    return Ok(Some(OpenedInSegment { file, base, entry }));
-                }
-                Err(EntryFault::Needs(more)) if more > head.len() && more <= most => wanted = more,
-                Err(EntryFault::Foreign) => return Ok(None),
-                Err(fault) => return Err(fault.into()),
-            }
+        let kept = kept::get(segments.id, known);
+        if let Some((entry, Some(file))) = kept {
+            let base = 0;
+            return Ok(Some(OpenedInSegment { file, base, entry }));
         }
+        let Some(source) = segments.set.source(&known.extent) else {
+            return Ok(None);
+        };
+        if let Some((entry, None)) = kept {
+            let (file, base) = (Rc::new(source.view), source.base);
+            return Ok(Some(OpenedInSegment { file, base, entry }));
+        }
+        let Some((opened, is_piece)) = read_from(local, access, source, known).await? else {
+            return Ok(None);
+        };
+        kept::put(segments.id, known, &opened, is_piece);
+        Ok(Some(opened))
     }
 
     /// The entries that were written to a segment, as they were known then, in the order of writing. **Waits.**
@@ -115,6 +115,41 @@ impl SegmentStore {
                 Err(EntryFault::Needs(more)) if more > wanted && more <= most => wanted = more,
                 Err(_) => return None,
             }
+        }
+    }
+}
+
+/// Reads an entry. Also returns whether all of it was read; then its file is a piece.
+async fn read_from(
+    local: &Local,
+    access: &Access<'_>,
+    source: SegmentSource,
+    known: &KnownKey,
+) -> Result<Option<(OpenedInSegment, bool)>, Error> {
+    let (view, base) = (Rc::new(source.view), source.base);
+    let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).unwrap_or(usize::MAX);
+    let mut wanted = match most {
+        0..=PIECE_BYTES_MAX => most,
+        // In memory it is sent by the page; a disk is asked once.
+        ..=BODY_MAX if local.try_read(&view, base, HEAD_BYTES).is_err() => most,
+        _ => HEAD_BYTES,
+    };
+    loop {
+        let head = read_up_to(local, &view, base, wanted, access).await?;
+        match decode(&head, known) {
+            Ok((entry, len)) => {
+                let entry = Rc::new(entry);
+                let whole = usize::try_from(len).ok().filter(|len| *len <= head.len());
+                let (file, base) = match whole {
+                    Some(len) => (Rc::new(source.file.piece(head.slice(..len))), 0),
+                    None => (view, base),
+                };
+                let opened = OpenedInSegment { file, base, entry };
+                return Ok(Some((opened, whole.is_some())));
+            }
+            Err(EntryFault::Needs(more)) if more > head.len() && more <= most => wanted = more,
+            Err(EntryFault::Foreign) => return Ok(None),
+            Err(fault) => return Err(fault.into()),
         }
     }
 }

@@ -59,7 +59,7 @@ impl FoundSegments {
         let (kind, max_bytes) = (settings.kind, settings.max_bytes);
         let most = max_bytes.unwrap_or(room.free_blocks.saturating_mul(room.block_bytes));
         let job = move || match kind {
-            StoreKind::Files => remove_all(&folder).map(|()| None),
+            StoreKind::Files => remove_all(&disk, &folder, &pool).map(|()| None),
             StoreKind::Segments => look(&disk, folder, &pool, max_bytes, most).map(Some),
         };
         let found = settings.pool.run(Lane::Write, job).await;
@@ -159,11 +159,19 @@ async fn resumed(
         .map_err(disk::Error::from)?)
 }
 
-/// Deletes all segments. **Waits.**
-fn remove_all(folder: &[u8]) -> Result<(), disk::Error> {
+/// Deletes all segments; files that are none stay. **Waits.**
+fn remove_all(disk: &Disk, folder: &[u8], pool: &Pool) -> Result<(), disk::Error> {
     for name in names_in(folder)? {
-        if number_of(&name).is_some() {
-            remove_waiting(&[folder, &name].concat())?;
+        let Some(number) = number_of(&name) else {
+            continue;
+        };
+        let file = SegmentFile::open(disk, &[folder, &name].concat(), FILE_MODE, pool);
+        let first = file.and_then(|file| Ok((file.len(), file.read(0, PAGE as usize)?)));
+        let Ok((len, first)) = first else { continue };
+        // One that was emptied, or not used yet, begins with zeros.
+        let is_clear = len.is_power_of_two() && first.iter().all(|byte| *byte == 0);
+        if is_clear || SegmentHeader::decode(&first).is_some() {
+            remove_waiting(&[folder, number.to_string().as_bytes()].concat())?;
         }
     }
     Ok(())

@@ -475,9 +475,27 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
         assert_eq!(bench.segment_files().len(), 0);
         assert!(bench.body(&store, "k249").await.is_none());
         bench.put_whole(&store, "file", b"file").await.unwrap();
+        bench
+            .put_whole(&store, "large", &body_of(1, 2 << 20))
+            .await
+            .unwrap();
+        let mut conversion = Conversion::default();
+        assert!(conversion.step(&store, &bench.local).await.is_err());
         drop(store);
         let store = bench.segments().await;
         assert_eq!(bench.body(&store, "file").await.unwrap().unwrap(), b"file");
-        assert_eq!(bench.entry_files(), 1);
+        assert_eq!(bench.entry_files(), 2);
+        // Moved while the store is in use.
+        while conversion.step(&store, &bench.local).await.unwrap() {}
+        assert_eq!((conversion.moved, bench.entry_files()), (1, 1));
+        assert!(bench.hit(&store, "file").await.known.extent.is_in_segment());
+        assert_eq!(bench.body(&store, "file").await.unwrap().unwrap(), b"file");
+        drop(store);
+        let store = bench.segments().await;
+        assert_eq!(bench.body(&store, "file").await.unwrap().unwrap(), b"file");
+        assert_eq!(
+            bench.body(&store, "large").await.unwrap().unwrap(),
+            body_of(1, 2 << 20)
+        );
     });
 }

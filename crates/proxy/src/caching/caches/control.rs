@@ -1,5 +1,5 @@
-//! The control socket of a cache's directory, `.freewheel/control`: purges and checks that `freewheel cache` asks the
-//! owner of the directory for.
+//! The control socket of a cache's directory, `.freewheel/control`: purges, checks and conversions that `freewheel
+//! cache` asks the owner of the directory for.
 //!
 //! A connection has one line, an order, and gets one line back. Whoever may enter the directory of the journal (the
 //! worker's user, root) may order. Not here: how a purge is carried out (`purging`). Invariant: an order runs on the
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cache::store::Checked;
+use cache::store::{Checked, Conversion};
 use cache::{JOURNAL_FOLDER, Key, PurgeRule, Store};
 use disk::Local;
 use logs::Level;
@@ -31,6 +31,8 @@ pub const ORDER_BYTES_MAX: usize = 4096;
 const ORDERS_MAX: usize = 4;
 /// Maximum time that a client gets to send its order, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum of the pause after each step of a conversion.
+const CONVERT_PAUSE_MAX: Duration = Duration::from_millis(2);
 /// Interval at which it is checked whether the cache is still in use.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -41,6 +43,8 @@ pub enum Order {
     Purge(PurgeRule),
     /// To read an entry, and to delete it if it is damaged.
     Check(Key),
+    /// To move small entries that have files into segments.
+    Convert,
 }
 
 /// What it answers.
@@ -54,6 +58,8 @@ pub enum Answer {
     Whole,
     /// It was damaged, in this way, and is deleted.
     Dropped(String),
+    /// So many entries were moved.
+    Converted(u64),
     /// It could not be done, for this reason.
     Failed(String),
 }
@@ -67,6 +73,7 @@ impl Order {
             Self::Purge(PurgeRule::Prefix(text)) => ("purge-prefix", &text[..]),
             Self::Purge(PurgeRule::Tag(text)) => ("purge-tag", &text[..]),
             Self::Check(key) => ("check", &key.0[..]),
+            Self::Convert => ("convert", &[][..]),
         };
         let mut line = format!("{what} ");
         for byte in bytes {
@@ -79,7 +86,8 @@ impl Order {
     /// The order in a line; `None`: it is none.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
-        let (what, digits) = line.trim_end().split_once(' ')?;
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        let (what, digits) = line.split_once(' ')?;
         let pairs = digits.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
         let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
@@ -89,6 +97,7 @@ impl Order {
             "purge-prefix" => Self::Purge(PurgeRule::Prefix(bytes.into())),
             "purge-tag" => Self::Purge(PurgeRule::Tag(bytes.into())),
             "check" => Self::Check(key()?),
+            "convert" if bytes.is_empty() => Self::Convert,
             _ => return None,
         })
     }
@@ -102,6 +111,7 @@ impl Answer {
             Self::Absent => "absent\n".to_owned(),
             Self::Whole => "whole\n".to_owned(),
             Self::Dropped(why) => format!("dropped {why}\n"),
+            Self::Converted(count) => format!("converted {count}\n"),
             Self::Failed(why) => format!("failed {}\n", why.replace('\n', " ")),
         }
     }
@@ -117,6 +127,7 @@ impl Answer {
             "absent" => Self::Absent,
             "whole" => Self::Whole,
             "dropped" => Self::Dropped(why.to_owned()),
+            "converted" => Self::Converted(why.parse().ok()?),
             "failed" => Self::Failed(why.to_owned()),
             _ => return None,
         })
@@ -204,9 +215,10 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
             Checked::Whole => Answer::Whole,
             Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
         }),
+        Order::Convert => convert(local, cache, store).await.map(Answer::Converted),
     };
     let directory = cache.zone.directory.escape_ascii();
-    if let Ok(Answer::Purged(_) | Answer::Dropped(_)) = &done {
+    if let Ok(Answer::Purged(_) | Answer::Dropped(_) | Answer::Converted(_)) = &done {
         let what = shown(&order);
         error_log(
             Level::Notice,
@@ -214,6 +226,15 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
         );
     }
     done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+}
+
+/// Moves small entries into segments, a few at a time, for as long as the cache is this process's.
+async fn convert(local: &Local, cache: &Cache, store: &Store) -> Result<u64, cache::Error> {
+    let mut conversion = Conversion::default();
+    while !cache.is_given_up() && conversion.step(store, local).await? {
+        sleep(cache.zone.manager.sleep.min(CONVERT_PAUSE_MAX)).await;
+    }
+    Ok(conversion.moved)
 }
 
 /// What was done, for the log.
@@ -225,6 +246,7 @@ fn shown(order: &Order) -> String {
         }
         Order::Purge(PurgeRule::Tag(text)) => format!("purged the tag \"{}\"", text.escape_ascii()),
         Order::Check(key) => format!("found the entry {} damaged; it is deleted", key.name()),
+        Order::Convert => "moved small entries into segments".to_owned(),
     }
 }
 
@@ -240,6 +262,7 @@ mod tests {
             Order::Purge(PurgeRule::Prefix(Bytes::from_static(b"http\0\n\xff"))),
             Order::Purge(PurgeRule::Tag(Bytes::from_static(b"news"))),
             Order::Check(Key::of(b"b")),
+            Order::Convert,
         ];
         for order in orders {
             assert_eq!(Order::parse(&order.line()), Some(order));
@@ -258,6 +281,7 @@ mod tests {
             Answer::Purged(false),
             Answer::Absent,
             Answer::Whole,
+            Answer::Converted(7),
             Answer::Dropped("damaged: head".to_owned()),
             Answer::Failed("no space".to_owned()),
         ];

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cache::KnownKey;
 use cache::store::StoreSettings;
+use cache::{Admission, Key, KnownKey};
 use cache::{Fills, Store};
 use disk::Disk;
 use logs::Level;
@@ -35,6 +35,9 @@ pub struct Cache {
     pub counters: CacheCounters,
     /// Limits of concurrent writes.
     pub backpressure: WriteBackpressure,
+    /// Whether a response is stored only if its key was asked for before; and the keys that were.
+    is_second_hit: AtomicBool,
+    admission: OnceLock<Admission>,
     /// The errors of its disk.
     disk_errors: DiskErrors,
     /// Held by what changes the directory without a request.
@@ -53,6 +56,8 @@ impl Cache {
             fills: Fills::default(),
             counters: CacheCounters::default(),
             backpressure: WriteBackpressure::default(),
+            is_second_hit: AtomicBool::new(zone.is_second_hit),
+            admission: OnceLock::new(),
             disk_errors: DiskErrors::default(),
             upkeep: tokio::sync::Mutex::default(),
             store: OnceLock::new(),
@@ -75,6 +80,20 @@ impl Cache {
         let what = "an answer is passed on and not stored";
         self.disk_errors
             .say(Level::Warn, &self.zone.directory, what, why);
+    }
+
+    /// Whether a response to a request for this key may be stored, as far as earlier requests decide that. From now on,
+    /// the key was asked for.
+    #[must_use]
+    pub(crate) fn admits(&self, key: &Key) -> bool {
+        let keys = || Admission::new(self.zone.keys_max());
+        !self.is_second_hit.load(Relaxed) || self.admission.get_or_init(keys).admits(key)
+    }
+
+    /// Bytes of memory that this takes.
+    #[must_use]
+    pub(crate) fn admission_memory(&self) -> usize {
+        self.admission.get().map_or(0, Admission::memory)
     }
 
     /// Number of its disk's errors since the start.
@@ -166,6 +185,13 @@ impl Cache {
             let name = String::from_utf8_lossy(&zone.name);
             return Err(format!("cache \"{name}\" had previously different levels"));
         }
+        if zone.store != self.zone.store {
+            let name = String::from_utf8_lossy(&zone.name);
+            return Err(format!(
+                "cache \"{name}\" had previously another \"store\", which takes a restart to change"
+            ));
+        }
+        self.is_second_hit.store(zone.is_second_hit, Relaxed);
         if let Some(store) = self.store() {
             store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
         }
@@ -184,6 +210,7 @@ pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
         max_bytes: zone.max_bytes,
         min_free_bytes: zone.min_free_bytes,
         inactive: zone.inactive,
+        kind: zone.store,
         pool: pool.unwrap_or_else(|| disk.default_pool()),
     }
 }

@@ -11,7 +11,7 @@ use cache::Description;
 use cache::FetchMoment;
 use cache::fill::{Fill, Follower, NextPiece, Unindexed};
 use cache::freshness::stored_fields;
-use cache::store::{EntryWriter, WRITE_BYTES};
+use cache::store::EntryWriter;
 use cache::{Error, Key, Lifetime, Store};
 use disk::Local;
 use disk::memory::{Charge, Holder, charge};
@@ -86,33 +86,45 @@ enum WriteEnd {
 }
 
 /// Upper bound of the bytes of a response that are in memory until they are written.
-struct UnsavedBytes(Arc<Cache>, u64, Charge);
+struct UnsavedBytes {
+    cache: Arc<Cache>,
+    noted: u64,
+    charge: Charge,
+    /// Maximum of bytes that are collected before they are written.
+    max: u64,
+}
 
 impl UnsavedBytes {
-    fn new(cache: &Arc<Cache>, expected: u64) -> Self {
-        let mut unsaved = Self(Arc::clone(cache), 0, charge(Holder::Fills, 0));
+    fn new(cache: &Arc<Cache>, store: &Store, expected: u64) -> Self {
+        let mut unsaved = Self {
+            cache: Arc::clone(cache),
+            noted: 0,
+            charge: charge(Holder::Fills, 0),
+            max: store.collected_max(expected) as u64,
+        };
         unsaved.note(expected);
         unsaved
     }
 
     /// Sets the number of bytes that have arrived or will.
     fn note(&mut self, bytes: u64) {
-        let more = bytes.min(WRITE_BYTES as u64).saturating_sub(self.1);
-        self.0.backpressure.begin_saving(more);
-        self.1 += more;
-        self.2.set(usize::try_from(self.1).unwrap_or(usize::MAX));
+        let more = bytes.min(self.max).saturating_sub(self.noted);
+        self.cache.backpressure.begin_saving(more);
+        self.noted += more;
+        self.charge
+            .set(usize::try_from(self.noted).unwrap_or(usize::MAX));
     }
 }
 
 impl Drop for UnsavedBytes {
     fn drop(&mut self) {
-        self.0.backpressure.end_saving(self.1);
+        self.cache.backpressure.end_saving(self.noted);
     }
 }
 
 /// Writes an entry.
 pub(super) async fn run(mut saving: EntryToWrite) {
-    let mut unsaved = UnsavedBytes::new(&saving.cache, saving.expected);
+    let mut unsaved = UnsavedBytes::new(&saving.cache, &saving.store, saving.expected);
     let mut writing = match saving.begin().await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),

@@ -110,7 +110,13 @@ async fn open(request: &Request, cache: &Cache, key: &Key) -> Option<Found> {
     } else {
         let entry = Rc::new(Entry::decode(&front, len).ok()?);
         let known = KnownKey::seen(*key, Moment::now().second());
-        Found::Large(Hit { entry, file, known })
+        let base = 0;
+        Found::Large(Hit {
+            entry,
+            file,
+            base,
+            known,
+        })
     };
     (found.entry().key() == *key).then_some(found)
 }

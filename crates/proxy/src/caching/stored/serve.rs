@@ -101,7 +101,10 @@ fn body_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
     match hit.file.body().filter(is_inside) {
         Some(whole) => Body::bytes(whole.slice(range.start as usize..range.end as usize)),
-        None => Body::file(Rc::clone(&hit.file), range.start, range.end - range.start),
+        None => {
+            let start = hit.base + range.start;
+            Body::file(Rc::clone(&hit.file), start, range.end - range.start)
+        }
     }
 }
 

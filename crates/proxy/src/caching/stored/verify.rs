@@ -98,11 +98,12 @@ pub(super) fn foreign_body(request: &Request, cache: &Arc<Cache>, hit: Hit) -> B
 
 fn made(verifier: Verifier) -> Body<Rc<OpenFile>> {
     let range = verifier.hit.entry.body();
+    let body_start = verifier.hit.base + range.start;
     Body::Stream(Box::new(VerifiedBody {
         file: Rc::clone(&verifier.hit.file),
         verifier: Some(Box::new(verifier)),
         verifying: None,
-        body_start: range.start,
+        body_start,
         at: 0,
         end: range.end - range.start,
     }))

@@ -1,43 +1,119 @@
-//! Walking a cache's directory, one name at a time, and reading entries from their files.
+//! Walking a cache's directory, one name at a time, and reading entries from their files and segments.
 //!
-//! Invariant: memory does not grow with the directory; a file that vanishes meanwhile is no error.
+//! Invariant: memory does not grow with the directory, but for the entries of one segment (some MiB at most); a file
+//! that vanishes meanwhile is no error.
 #![expect(
     clippy::disallowed_methods,
     reason = "a command: no loop runs in this process"
 )]
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, ReadDir};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use cache::inspect::Place as FilePlace;
-use cache::{ChecksumTable, Entry, EntryFault};
+use cache::inspect::{Place as FilePlace, entries_in_segment};
+use cache::{ChecksumTable, Entry, EntryFault, Levels};
 
 /// Maximum depth of directories; deeper ones are not a cache's.
 const DEPTH_MAX: usize = 16;
 /// Bytes of a file that the first read of its head asks for.
 const HEAD_BYTES: usize = 4096;
+/// First bytes of an entry that make it one.
+const NAME_BYTES: usize = 128;
 /// Alignment of what O_DIRECT reads.
 const ALIGNED: usize = 4096;
 /// Bytes of one read of a body.
 const READ_BYTES: usize = 256 << 10;
 
-/// The files below a directory, in the order of the disk.
+/// The files below a directory, in the order of the disk; instead of a segment, the entries in it.
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
     open: Vec<ReadDir>,
+    /// Entries of the segment that is being read.
+    inside: VecDeque<Found>,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Debug)]
+pub(super) struct Located {
+    /// The file.
+    pub path: PathBuf,
+    /// Where it begins in a segment, and its length, in bytes; `None`: it has the file of its own.
+    pub span: Option<(u64, u64)>,
+}
+
+impl Located {
+    /// In a file of its own.
+    pub(super) fn whole(path: PathBuf) -> Self {
+        Self { path, span: None }
+    }
+
+    /// The name of its place, for a reader.
+    pub(super) fn shown(&self) -> String {
+        match self.span {
+            None => self.path.display().to_string(),
+            Some((at, _)) => format!("{}@{at}", self.path.display()),
+        }
+    }
+
+    /// Reads its head. Returns its length, too.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub(super) fn head(&self) -> Result<(Entry, u64), Unread> {
+        let file = open(&self.path, 0)?;
+        match self.span {
+            None => {
+                let len = file.metadata()?.len();
+                head(&file, 0, len)
+            }
+            Some((at, len)) => head(&file, at, len),
+        }
+    }
+
+    /// Copies it to a file.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub(super) fn copy_to(&self, to: &Path) -> io::Result<()> {
+        let Some((at, len)) = self.span else {
+            return std::fs::copy(&self.path, to).map(drop);
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        std::fs::write(to, read_at(&open(&self.path, 0)?, at, len)?)
+    }
+
+    /// Deletes it, where no process owns the directory: its file, or its first bytes, without which it is none.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match self.span {
+            None => std::fs::remove_file(&self.path),
+            Some((at, _)) => {
+                let file = OpenOptions::new().write(true).open(&self.path)?;
+                file.write_all_at(&[0; NAME_BYTES], at)
+            }
+        }
+    }
+
+    fn start(&self) -> u64 {
+        self.span.map_or(0, |(at, _)| at)
+    }
 }
 
 /// A file that was found.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its path, relative to the directory.
+    /// Where it is.
+    pub at: Located,
+    /// The name of its place, relative to the directory.
     pub relative: PathBuf,
     /// What the path says that it is.
     pub place: FilePlace,
@@ -72,8 +148,36 @@ impl Files {
         Ok(Self {
             root: root.to_owned(),
             open: vec![std::fs::read_dir(root)?],
+            inside: VecDeque::new(),
         })
     }
+
+    /// Reads what is in a segment.
+    fn enter_segment(&mut self, path: &Path, relative: &Path) -> io::Result<()> {
+        let file = open(path, 0)?;
+        let entries = entries_in_segment(|at, len| read_at(&file, at, len))?;
+        self.inside = entries
+            .unwrap_or_default()
+            .into_iter()
+            .map(|entry| Found {
+                at: Located {
+                    path: path.to_owned(),
+                    span: Some((entry.at, entry.len)),
+                },
+                relative: PathBuf::from(format!("{}@{}", relative.display(), entry.at)),
+                place: FilePlace::Entry(entry.key, Levels::default()),
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+/// Reads as many bytes, or fewer at the end of the file.
+pub(super) fn read_at(file: &File, at: u64, len: usize) -> io::Result<Bytes> {
+    let mut bytes = vec![0; len];
+    let count = read_fully(file, &mut bytes, at)?;
+    bytes.truncate(count);
+    Ok(bytes.into())
 }
 
 impl Iterator for Files {
@@ -81,6 +185,9 @@ impl Iterator for Files {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            if let Some(found) = self.inside.pop_front() {
+                return Some(Ok(found));
+            }
             let name = match self.open.last_mut()?.next() {
                 None => {
                     self.open.pop();
@@ -105,8 +212,16 @@ impl Iterator for Files {
                 false if relative.starts_with(cache::JOURNAL_FOLDER) => FilePlace::Journal,
                 false => FilePlace::Foreign,
             };
+            if let FilePlace::Segment(_) = place {
+                match self.enter_segment(&path, &relative) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        return Some(Err((path, error)));
+                    }
+                    _ => continue,
+                }
+            }
             return Some(Ok(Found {
-                path,
+                at: Located::whole(path),
                 relative,
                 place,
             }));
@@ -129,16 +244,12 @@ pub(super) fn open(path: &Path, more: i32) -> io::Result<File> {
     }
 }
 
-/// Reads an entry's head. Returns the length of the file, too.
-///
-/// # Errors
-/// [`Unread`].
-pub(super) fn head(file: &File) -> Result<(Entry, u64), Unread> {
-    let len = file.metadata()?.len();
+/// Reads the head of the entry of this length that begins at an offset.
+fn head(file: &File, at: u64, len: u64) -> Result<(Entry, u64), Unread> {
     let mut wanted = HEAD_BYTES;
     loop {
         let mut front = vec![0; wanted];
-        let count = read_fully(file, &mut front, 0)?;
+        let count = read_fully(file, &mut front, at)?;
         front.truncate(count);
         match Entry::decode(&Bytes::from(front), len) {
             Ok(entry) => return Ok((entry, len)),
@@ -185,25 +296,27 @@ impl Checker {
     ///
     /// # Errors
     /// [`Unread`].
-    pub(super) fn check(&mut self, path: &Path) -> Result<Entry, Unread> {
-        let (entry, _) = head(&open(path, 0)?)?;
+    pub(super) fn check(&mut self, at: &Located) -> Result<Entry, Unread> {
+        let (entry, _) = at.head()?;
+        let (path, start) = (&at.path, at.start());
         let file = match open(path, nix::libc::O_DIRECT) {
             Err(error) if error.raw_os_error() == Some(nix::libc::EINVAL) => open(path, 0)?,
             opened => opened?,
         };
+        let placed = |range: Range<u64>| start + range.start..start + range.end;
         // What was replaced between the two is another file.
         self.bytes += entry.body().start;
-        let table = self.range(&file, entry.table())?;
+        let table = self.range(&file, placed(entry.table()))?;
         let table = ChecksumTable::decode(&table.into(), &entry).map_err(Unread::Fault)?;
         for index in 0..entry.blocks() {
-            let block = self.range(&file, entry.block(index))?;
+            let block = self.range(&file, placed(entry.block(index)))?;
             table.verify(index, &block).map_err(Unread::Fault)?;
         }
         Ok(entry)
     }
 
     /// A range of a file; shorter if the file is.
-    fn range(&mut self, file: &File, range: std::ops::Range<u64>) -> io::Result<Vec<u8>> {
+    fn range(&mut self, file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
         let mut out = Vec::with_capacity(usize::try_from(range.end - range.start).unwrap_or(0));
         let mut at = range.start;
         while at < range.end {

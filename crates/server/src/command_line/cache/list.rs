@@ -4,7 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use cache::inspect::{JournalView, Place as FilePlace};
 use cache::{Entry, EntryFault, tags_of};
 use serde::Serialize;
 
-use super::files::{self, Files, Found, Unread};
+use super::files::{Files, Found, Unread};
 use super::place::{Which, now};
 use super::text;
 use httpcore::handler::Modules;
@@ -220,11 +219,9 @@ impl<W: Write> List<'_, W> {
                 self.unlisted.foreign += 1;
                 return Ok(());
             }
-            FilePlace::Temporary | FilePlace::Journal => return Ok(()),
+            FilePlace::Temporary | FilePlace::Journal | FilePlace::Segment(_) => return Ok(()),
         }
-        let read = files::open(&found.path, 0).map_err(Unread::from);
-        let read = read.and_then(|file: File| files::head(&file));
-        let entry = match read {
+        let entry = match found.at.head() {
             Ok((entry, _)) => entry,
             Err(unread) => {
                 self.unlisted.count(&unread);

@@ -12,13 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cache::inspect::JournalView;
-use cache::{JOURNAL_FOLDER, Key, Levels};
+use cache::inspect::{JournalView, entry_len, place_in_segment};
+use cache::{JOURNAL_FOLDER, Key, Levels, SEGMENTS_FOLDER};
 use disk::{Disk, Local, Pool};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use proxy::caching::caches::control::{Answer, NAME, Order};
 use proxy::settings::cache_path::Zones;
 
+use super::files::{self, Located};
 use crate::command_line::flags::Flags;
 use crate::command_line::{question, start_options};
 use crate::process::load::Loaded;
@@ -26,6 +27,8 @@ use httpcore::handler::Modules;
 
 /// Maximum time that the server gets for an order; a check reads a whole entry.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Bytes of a page of a segment.
+const PAGE_BYTES: usize = 4096;
 /// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
@@ -151,8 +154,34 @@ impl Place {
         self.directory.as_os_str().as_bytes()
     }
 
-    /// The file of a key, if there is one.
-    pub(super) fn file_of(&self, key: &Key) -> Option<PathBuf> {
+    /// Where the entry of a key lies, if there is one.
+    pub(super) fn entry_of(&self, key: &Key) -> Option<Located> {
+        let in_segment = || self.in_segment(key);
+        self.file_of(key).map(Located::whole).or_else(in_segment)
+    }
+
+    /// The entry of a key that the journal knows in a segment.
+    fn in_segment(&self, key: &Key) -> Option<Located> {
+        let folder = self.directory.join(SEGMENTS_FOLDER);
+        let known = self.journal(Some(&[*key])).ok()?.known(key)?;
+        let read = |path: &Path, at, len| {
+            let bytes = files::open(path, 0).and_then(|file| files::read_at(&file, at, len));
+            bytes.ok()
+        };
+        let mut names = std::fs::read_dir(&folder).ok()?.flatten();
+        // All segments have the same length, which the first page says.
+        let (number, at) =
+            names.find_map(|name| place_in_segment(&read(&name.path(), 0, PAGE_BYTES)?, &known))?;
+        let path = folder.join(number.to_string());
+        let len = entry_len(&read(&path, at, PAGE_BYTES)?)?;
+        Some(Located {
+            path,
+            span: Some((at, len)),
+        })
+    }
+
+    /// The file of a key, if it has one of its own.
+    fn file_of(&self, key: &Key) -> Option<PathBuf> {
         let levels: Vec<Levels> = self
             .levels
             .map_or_else(|| Levels::all().collect(), |one| vec![one]);

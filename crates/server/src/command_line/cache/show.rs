@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use cache::inspect::JournalView;
 use cache::{Entry, Key, KnownKey, Lifetime, Reuse, tags_of, variant};
 
-use super::files::{self, Checker, Unread};
+use super::files::{Checker, Located, Unread};
 use super::place::{FOUND, Place, Which, now};
 use super::request::{Request, ask};
 use super::text;
@@ -33,27 +33,26 @@ pub(super) struct Wishes {
 /// Shows.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
     let place = wishes.which.find(modules)?;
-    let path = match find(wishes, &place, modules)? {
-        Ok(path) => path,
+    let at = match find(wishes, &place, modules)? {
+        Ok(at) => at,
         Err(sentence) => {
             println!("{sentence}");
             return Ok(ExitCode::from(FOUND));
         }
     };
-    let read = files::open(&path, 0).map_err(Unread::from);
-    let (entry, len) = match read.and_then(|file| files::head(&file)) {
+    let (entry, len) = match at.head() {
         Ok(read) => read,
         Err(unread) => {
-            println!("{}: {}", path.display(), reason(&unread));
+            println!("{}: {}", at.shown(), reason(&unread));
             return Ok(ExitCode::from(FOUND));
         }
     };
     let journal = place.journal(Some(&[entry.key()]))?;
     let mut out = String::new();
-    let file = format!("{} ({})", path.display(), text::size(len));
+    let file = format!("{} ({})", at.shown(), text::size(len));
     say(&mut out, "file", &file);
     describe(&mut out, &entry, &journal);
-    let checked = Checker::new().check(&path);
+    let checked = Checker::new().check(&at);
     let (sentence, is_whole) = match &checked {
         Ok(_) => {
             let (count, s) = (entry.blocks(), if entry.blocks() == 1 { "" } else { "s" });
@@ -83,7 +82,7 @@ fn find(
     wishes: &Wishes,
     place: &Place,
     modules: Modules,
-) -> Result<Result<PathBuf, String>, String> {
+) -> Result<Result<Located, String>, String> {
     let wanted = &wishes.wanted;
     let configuration = &wishes.which.configuration;
     if wanted.contains("://") && configuration.is_named() {
@@ -96,8 +95,8 @@ fn find(
             Some(asked.levels),
         )?;
         let main = Key::of(&asked.key_text);
-        let found = place.file_of(&main).and_then(|path| {
-            let (entry, _) = files::head(&files::open(&path, 0).ok()?).ok()?;
+        let found = place.entry_of(&main).and_then(|at| {
+            let (entry, _) = at.head().ok()?;
             let own = entry.variant();
             let fields = asked
                 .fields
@@ -105,9 +104,9 @@ fn find(
                 .map(|(name, value)| (&name[..], &value[..]));
             let wanted = variant(main, entry.vary(), fields);
             if own.is_none_or(|own| own == wanted) {
-                return Some(path);
+                return Some(at);
             }
-            place.file_of(&wanted)
+            place.entry_of(&wanted)
         });
         let none = || {
             format!(
@@ -120,7 +119,7 @@ fn find(
     let inside = place.directory.join(wanted);
     for path in [PathBuf::from(wanted), inside] {
         if path.is_file() {
-            return Ok(Ok(path));
+            return Ok(Ok(Located::whole(path)));
         }
     }
     let key = Key::from_name(wanted.as_bytes()).unwrap_or_else(|| Key::of(wanted.as_bytes()));
@@ -134,7 +133,7 @@ fn find(
             key.name()
         )
     };
-    Ok(place.file_of(&key).ok_or_else(none))
+    Ok(place.entry_of(&key).ok_or_else(none))
 }
 
 /// The lines of an entry: key, times, tags, uses, purges.

@@ -127,7 +127,7 @@ impl Verify<'_> {
     fn look_at(&mut self, found: &Found) -> Result<(), String> {
         match found.place {
             FilePlace::Entry(key, _) => self.look_at_entry(found, &key),
-            FilePlace::Temporary if is_young(&found.path) => {
+            FilePlace::Temporary if is_young(&found.at.path) => {
                 self.sums.being_written += 1;
                 Ok(())
             }
@@ -141,7 +141,7 @@ impl Verify<'_> {
                 );
                 Ok(())
             }
-            FilePlace::Journal => Ok(()),
+            FilePlace::Journal | FilePlace::Segment(_) => Ok(()),
             FilePlace::Foreign => {
                 self.tell_foreign(found);
                 Ok(())
@@ -155,7 +155,7 @@ impl Verify<'_> {
             if turn > 0 {
                 std::thread::sleep(READ_AGAIN);
             }
-            let checked = match self.checker.check(&found.path) {
+            let checked = match self.checker.check(&found.at) {
                 Ok(entry) if entry.key() != *key => {
                     Err(Unread::Fault(EntryFault::Damaged("place")))
                 }
@@ -193,7 +193,7 @@ impl Verify<'_> {
             unread,
             Unread::Fault(EntryFault::Incomplete | EntryFault::Needs(_))
         );
-        if is_cut && is_young(&found.path) {
+        if is_cut && is_young(&found.at.path) {
             self.sums.being_written += 1;
             return Ok(());
         }
@@ -228,12 +228,13 @@ impl Verify<'_> {
 
     /// Copies an entry to the quarantine and has it deleted: by its server, or under the directory's lock.
     fn take_away(&mut self, found: &Found, key: &Key) -> Result<String, String> {
-        let fault = |error: std::io::Error| {
-            format!("{}: {}", found.path.display(), super::place::told(&error))
-        };
+        let fault =
+            |error: std::io::Error| format!("{}: {}", found.at.shown(), super::place::told(&error));
         if let Some(quarantine) = &self.wishes.quarantine {
-            let name = found.path.file_name().unwrap_or_default();
-            std::fs::copy(&found.path, quarantine.join(name)).map_err(fault)?;
+            found
+                .at
+                .copy_to(&quarantine.join(key.name()))
+                .map_err(fault)?;
         }
         let done = match self.place.order(&Order::Check(*key))? {
             Some(Answer::Dropped(_)) => "deleted by the server",
@@ -260,8 +261,8 @@ impl Verify<'_> {
         place.with_disk(async |local, pool| {
             let lock = cache::inspect::lock(local, place.bytes(), pool).await;
             match lock {
-                Ok(Some(_lock)) => std::fs::remove_file(&found.path).map_err(|error| {
-                    format!("{}: {}", found.path.display(), super::place::told(&error))
+                Ok(Some(_lock)) => found.at.remove().map_err(|error| {
+                    format!("{}: {}", found.at.shown(), super::place::told(&error))
                 }),
                 Ok(None) => Err(purge::in_use(place)),
                 Err(error) => Err(error.to_string()),

@@ -12,7 +12,7 @@ use cache::freshness::ReuseDecision;
 use cache::inspect::JournalView;
 use cache::{Entry, Key, variant};
 
-use super::files::{self, Unread};
+use super::files::Unread;
 use super::place::{Configuration, FOUND, Place, now};
 use super::request::{Request, ask};
 use super::show::{describe, lifetime_of, reason, say};
@@ -140,11 +140,10 @@ fn look_up(place: &Place, asked: &CacheQuestion) -> (Result<Entry, String>, Stri
 }
 
 fn open(place: &Place, key: &Key) -> Result<Entry, String> {
-    let path = place
-        .file_of(key)
+    let at = place
+        .entry_of(key)
         .ok_or("nothing is stored under this key")?;
-    let read = files::open(&path, 0).map_err(Unread::from);
-    match read.and_then(|file| files::head(&file)) {
+    match at.head() {
         Ok((entry, _)) if entry.key() == *key => Ok(entry),
         Ok(_) => Err("the file is another entry's, which will be deleted".to_owned()),
         Err(Unread::Gone) => Err("nothing is stored under this key".to_owned()),
