@@ -239,26 +239,82 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
     );
 }
 
+/// Checks the width of a text; commands may be longer.
+fn is_narrow(text: &str) {
+    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("  -");
+    let long = text.lines().filter(|line| line.chars().count() > 100);
+    assert_eq!(long.filter(|line| !is_command(line)).count(), 0, "{text}");
+}
+
 #[test]
-fn the_page_has_its_parts() {
+fn the_page_is_short() {
     if is_nginx() {
         return;
     }
     let site = Site::new();
     site.configure(SIMPLE);
     let (_, text) = told(&site);
+    is_narrow(&text);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[1], "It runs unchanged.", "{text}");
+    assert!(lines.contains(&"To do:"), "{text}");
+    let path = site.path("nginx.conf").display().to_string();
+    assert!(text.contains(&format!("freewheel migrate --steps {path}")));
+    // Each difference has at most two lines, under the link to its section.
+    let (_, differences) = text
+        .split_once(" differences that this configuration meets")
+        .unwrap();
+    let (differences, _) = differences.split_once("\n\n").unwrap();
+    let all = differences.matches("\n  - ").count();
+    let (_, report) = report(&site);
+    assert_eq!(all, report["differences"].as_array().unwrap().len());
+    let links = differences.matches(": docs/differences.md#").count();
+    assert!(differences.lines().count() <= 1 + 2 * all + links, "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        flat.contains("Caching: docs/differences.md#caching"),
+        "{text}"
+    );
+    assert!(flat.contains("- Age is calculated and sent ["), "{text}");
+    // The rest is elsewhere.
+    for part in [
+        "Gets better by itself:",
+        "kill -USR2",
+        "types_hash_max_size",
+    ] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn the_long_page_has_everything() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(SIMPLE);
+    let output = migrate(&site.path("nginx.conf"), &["--long"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    is_narrow(&text);
     for part in [
         "It runs unchanged.",
         "The same, beside",
+        "Needs nothing here:\n  - types_hash_max_size (1)",
         "Gets better by itself:",
         "Differences that this configuration meets",
-        "To try it beside nginx:",
+        "\nTo try it beside nginx:",
         "kill -USR2 $(cat run/nginx.pid)",
         "To go back:",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("  -");
-    let long = text.lines().filter(|line| line.chars().count() > 100);
-    assert_eq!(long.filter(|line| !is_command(line)).count(), 0, "{text}");
+    let output = migrate(&site.path("nginx.conf"), &["--steps"]);
+    let steps = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        steps.starts_with("To try it beside nginx:\n  cp -RL "),
+        "{steps}"
+    );
+    assert!(text.ends_with(&steps), "{text}");
+    let output = migrate(&site.path("nginx.conf"), &["--steps", "--json"]);
+    assert!(!output.status.success() && output.stdout.is_empty());
 }

@@ -64,8 +64,9 @@ usage: cargo xtask TASK
   installed [--binary BIN] [--root DIR] [--conf FILE] [--port N] [-- ARGUMENTS]
       the program as installed: master as root, worker as nobody, files of root; until it is interrupted
   upgrade --nginx PATH [--binary BIN] [--rounds N]
-      the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx; and processes killed
-      amid it: requests lost, entries fetched again, wrong bytes; needs root and curl, some seconds a round
+      the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx, nginx by nginx; and
+      processes killed amid it: requests lost, by the server that had the connection, entries fetched again, wrong bytes; needs root
+      and curl, some seconds a round
   package [deb] [rpm] [tar] [--quick] [--binary BIN] [--revision N] [--check]
       packages, symbols, components, licences and checksums into target/package (all formats, unless some are named); --quick: without
       the optimization over all crates; --check: makes all twice, the second time from a copy of the source in another directory, and

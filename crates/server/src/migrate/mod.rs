@@ -33,25 +33,32 @@ const FILE: &str = "nginx.conf";
 pub(crate) struct Wish {
     /// The configuration file.
     pub root: PathBuf,
-    /// Whether a JSON document is wanted in place of the page.
-    pub is_json: bool,
-    /// Whether differences are told whole.
-    pub is_long: bool,
+    /// What is printed.
+    pub form: Form,
+}
+
+/// What is printed of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The page, as short as it can be.
+    Page,
+    /// The page with every directive and with differences whole.
+    Long,
+    /// The commands to try it, to switch, and to go back.
+    Steps,
+    /// A JSON document.
+    Json,
 }
 
 impl Wish {
     /// From a path, of a file or a directory.
     #[must_use]
-    pub(crate) fn of(path: Option<&Path>, is_json: bool, is_long: bool) -> Self {
+    pub(crate) fn of(path: Option<&Path>, form: Form) -> Self {
         let path = path.map_or_else(|| PathBuf::from(DEFAULT), Path::to_owned);
         #[expect(clippy::disallowed_methods, reason = "a command: no loop runs")]
         let path = if path.is_dir() { path.join(FILE) } else { path };
         let path = std::path::absolute(&path).unwrap_or(path);
-        Self {
-            root: path,
-            is_json,
-            is_long,
-        }
+        Self { root: path, form }
     }
 }
 
@@ -78,10 +85,12 @@ pub(crate) fn run(wish: &Wish, modules: Modules) -> ExitCode {
     let grammar = Grammar::new(crate::process::tables_with(modules));
     let judged = judging::judge(&origin, &grammar, modules);
     let report = report::Report::of(&wish.root, &judged, &grammar);
-    let text = match wish.is_json {
-        true => serde_json::to_string_pretty(&report)
+    let text = match wish.form {
+        Form::Json => serde_json::to_string_pretty(&report)
             .map_or_else(|error| error.to_string(), |text| text + "\n"),
-        false => page::page(&report, wish.is_long),
+        Form::Page => page::short(&report),
+        Form::Long => page::long(&report),
+        Form::Steps => page::steps(&report),
     };
     if std::io::stdout().write_all(text.as_bytes()).is_err() {
         return ExitCode::from(UNREADABLE);

@@ -2,35 +2,47 @@
 //!
 //! Not here: what is told ([`super::report`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::report::{Reason, Refusal, Report, Runs};
+use super::report::{Difference, Reason, Refusal, Report, Runs};
 
 /// Columns of a line; commands may be longer.
 const COLUMNS: usize = 100;
 /// The place of the complete texts.
 const PAGE: &str = "docs/differences.md";
 
-/// The text. `is_long`: differences whole, and not only their first sentences.
+/// Directives that a difference is shown with; more are an ellipsis.
+const NAMES_MAX: usize = 3;
+/// Maximum length of what is said of a difference in two lines, with its place, in characters: a word that does not fit into the
+/// first of them leaves that room empty.
+const BRIEF_MAX: usize = 2 * COLUMNS - 40;
+
+/// The page that is read once: the verdict, what stands in the way, what to do, and the differences, each in at most two lines.
 #[must_use]
-pub(super) fn page(report: &Report, is_long: bool) -> String {
+pub(super) fn short(report: &Report) -> String {
     let mut out = String::new();
     verdict(&mut out, report);
-    refusals(&mut out, "Refused", &report.refused);
-    refusals(
-        &mut out,
-        "Refers to what is refused, and is judged with it",
-        &report.follows,
+    obstacles(&mut out, report);
+    to_do(&mut out, report);
+    brief_differences(&mut out, report);
+    let _ = writeln!(
+        out,
+        "\nWith --long: every directive by what becomes of it, {} things that get better by themselves,\n\
+         {} differences that every configuration meets, and all texts.",
+        report.better.len(),
+        report.everywhere.len()
     );
-    list(&mut out, "Not judged on this machine", &report.unjudged);
-    list(
-        &mut out,
-        "Missing on this machine (nginx would not start here, either)",
-        &report.missing,
-    );
-    reasons(&mut out, "Ignored", &report.ignored);
-    list(&mut out, "Warnings", &report.warnings);
+    out
+}
+
+/// The page with all that is known.
+#[must_use]
+pub(super) fn long(report: &Report) -> String {
+    let mut out = String::new();
+    verdict(&mut out, report);
+    obstacles(&mut out, report);
     counts(
         &mut out,
         "The same, beside the differences that every configuration meets",
@@ -43,7 +55,16 @@ pub(super) fn page(report: &Report, is_long: bool) -> String {
     );
     reasons(&mut out, "Needs nothing here", &report.needless);
     list(&mut out, "Gets better by itself", &report.better);
-    differences(&mut out, report, is_long);
+    differences(&mut out, report);
+    out.push('\n');
+    out.push_str(&steps(report));
+    out
+}
+
+/// The commands.
+#[must_use]
+pub(super) fn steps(report: &Report) -> String {
+    let mut out = String::new();
     commands(&mut out, "To try it beside nginx", &report.steps.trial);
     commands(
         &mut out,
@@ -51,7 +72,110 @@ pub(super) fn page(report: &Report, is_long: bool) -> String {
         &report.steps.switch,
     );
     commands(&mut out, "To go back", &report.steps.back);
-    out
+    out.trim_start().to_owned()
+}
+
+/// What is not as it should be, whole in each form of the page.
+fn obstacles(out: &mut String, report: &Report) {
+    refusals(out, "Refused", &report.refused);
+    refusals(
+        out,
+        "Refers to what is refused, and is judged with it",
+        &report.follows,
+    );
+    list(out, "Not judged on this machine", &report.unjudged);
+    list(
+        out,
+        "Missing on this machine (nginx would not start here, either)",
+        &report.missing,
+    );
+    reasons(out, "Ignored", &report.ignored);
+    list(out, "Warnings", &report.warnings);
+}
+
+fn to_do(out: &mut String, report: &Report) {
+    title(out, "To do");
+    if !report.refused.is_empty() {
+        wrapped(
+            out,
+            "  - ",
+            "change what is refused, or take it out; what is written to be filled in by a script is judged when it is filled in",
+        );
+    }
+    if !report.unjudged.is_empty() || !report.missing.is_empty() {
+        wrapped(
+            out,
+            "  - ",
+            "ask again where it can be judged: as root, on the machine that serves it",
+        );
+    }
+    if !report.differences.is_empty() {
+        wrapped(out, "  - ", "read the differences below");
+    }
+    wrapped(
+        out,
+        "  - ",
+        "try it beside nginx, on other ports; switch without a lost connection; go back: the commands for it are printed by",
+    );
+    let _ = writeln!(out, "      freewheel migrate --steps {}", report.root);
+}
+
+fn brief_differences(out: &mut String, report: &Report) {
+    if report.differences.is_empty() {
+        return;
+    }
+    let count = report.differences.len();
+    title(
+        out,
+        &format!("{count} differences that this configuration meets, with the first line of each"),
+    );
+    let mut section = "";
+    for difference in &report.differences {
+        if difference.section != section {
+            section = difference.section;
+            let _ = writeln!(out, "  {section}: {}", difference.link);
+        }
+        wrapped(out, "  - ", &brief(difference, &report.root));
+    }
+}
+
+/// A difference in two lines: its bold words, or its first sentence where they are less than one.
+fn brief(difference: &Difference, root: &str) -> String {
+    let directory = root.rsplit_once('/').map_or("", |(directory, _)| directory);
+    let first = difference.first.strip_prefix(directory);
+    let first = first.map_or(&difference.first[..], |path| path.trim_start_matches('/'));
+    let mut names: Vec<_> = difference.directives.iter().map(String::as_str).collect();
+    if names.len() > NAMES_MAX {
+        names.truncate(NAMES_MAX);
+        names.push("…");
+    }
+    let by = met_by(&names, first, difference.lines);
+    let lead = difference.lead.replace('`', "");
+    let text = match lead.ends_with('.') {
+        true => &lead[..],
+        false => sentence(&difference.text, difference.lead),
+    };
+    let room = BRIEF_MAX.saturating_sub(by.chars().count());
+    format!("{} {by}", cut(text.trim_end_matches('.'), room))
+}
+
+/// The lines that meet a difference.
+fn met_by(names: &[&str], first: &str, lines: usize) -> String {
+    let more = match lines {
+        1 => String::new(),
+        lines => format!(" and {} more", lines - 1),
+    };
+    format!("[{}: {first}{more}]", names.join(", "))
+}
+
+/// The text, or as many of its words as have room, in characters, and an ellipsis.
+fn cut(text: &str, room: usize) -> Cow<'_, str> {
+    let Some((end, _)) = text.char_indices().nth(room) else {
+        return Cow::Borrowed(text);
+    };
+    let end = text[..end].rfind(' ').unwrap_or(end);
+    let kept = text[..end].trim_end_matches([',', ':', ';', '(', ' ']);
+    Cow::Owned(format!("{kept} …"))
 }
 
 fn verdict(out: &mut String, report: &Report) {
@@ -139,7 +263,7 @@ fn counts(out: &mut String, heading: &str, all: &BTreeMap<String, usize>) {
     wrapped(out, "  ", &all.collect::<Vec<_>>().join(", "));
 }
 
-fn differences(out: &mut String, report: &Report, is_long: bool) {
+fn differences(out: &mut String, report: &Report) {
     if !report.differences.is_empty() {
         title(
             out,
@@ -147,17 +271,9 @@ fn differences(out: &mut String, report: &Report, is_long: bool) {
         );
     }
     for difference in &report.differences {
-        let text = match is_long {
-            true => &difference.text[..],
-            false => sentence(&difference.text, difference.lead),
-        };
         let names: Vec<_> = difference.directives.iter().map(String::as_str).collect();
-        let more = match difference.lines {
-            1 => String::new(),
-            lines => format!(" and {} more", lines - 1),
-        };
-        let by = format!("[{}: {}{more}]", names.join(", "), difference.first);
-        wrapped(out, "  - ", &format!("{text} {by}"));
+        let by = met_by(&names, &difference.first, difference.lines);
+        wrapped(out, "  - ", &format!("{} {by}", difference.text));
     }
     title(
         out,
@@ -204,4 +320,44 @@ fn wrapped(out: &mut String, mark: &str, text: &str) {
         is_empty = false;
     }
     let _ = writeln!(out, "{}", line.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_ends_at_a_word() {
+        assert_eq!(cut("one two three", 13), "one two three");
+        assert_eq!(cut("one two, three", 12), "one two …");
+        assert_eq!(cut("onetwothree", 3), "one …");
+        assert_eq!(cut("ééé ééé", 5), "ééé …");
+    }
+
+    #[test]
+    fn a_difference_has_at_most_two_lines() {
+        for (row, paragraph) in crate::migrate::paragraphs::all() {
+            let difference = Difference {
+                lead: row.lead,
+                text: paragraph.text,
+                section: paragraph.section,
+                link: String::new(),
+                directives: ["a_directive", "b_directive", "c_directive", "d"]
+                    .map(str::to_owned)
+                    .into(),
+                first: "/etc/nginx/sites-available/conf.d/10_loop.conf:100".to_owned(),
+                lines: 10,
+            };
+            let mut out = String::new();
+            wrapped(
+                &mut out,
+                "  - ",
+                &brief(&difference, "/etc/nginx/nginx.conf"),
+            );
+            assert!(out.lines().count() <= 2, "{out}");
+            let flat = out.split_whitespace().collect::<Vec<_>>().join(" ");
+            let by = "[a_directive, b_directive, c_directive, …: sites-available/conf.d/10_loop.conf:100 and 9 more]";
+            assert!(flat.ends_with(by), "{out}");
+        }
+    }
 }

@@ -1,8 +1,6 @@
-//! The paragraphs of docs/differences.md, each with its row.
+//! The paragraphs of docs/differences.md, each with its row and its section.
 //!
 //! Not here: the rows ([`super::rows`]). Invariant: what is printed of a difference is what the page says.
-
-use std::borrow::Cow;
 
 use super::difference::Row;
 use super::rows::ROWS;
@@ -10,29 +8,56 @@ use super::rows::ROWS;
 /// The page; the link beside it makes it part of the package.
 const PAGE: &str = include_str!("../../differences.md");
 
-/// All rows, each with its paragraph, without marks of Markdown.
-pub(super) fn all() -> impl Iterator<Item = (&'static Row, String)> {
+/// A paragraph of the page.
+#[derive(Debug, Default)]
+pub(super) struct Paragraph {
+    /// The text, without marks of Markdown.
+    pub text: String,
+    /// The heading that it stands under.
+    pub section: &'static str,
+}
+
+/// All rows, each with its paragraph.
+pub(super) fn all() -> impl Iterator<Item = (&'static Row, Paragraph)> {
     ROWS.iter().map(|row| (row, paragraph(row.lead)))
 }
 
+/// Where a section of the page is, as a link.
+#[must_use]
+pub(super) fn link(section: &str) -> String {
+    let anchor = section.to_lowercase().replace(' ', "-");
+    format!("docs/differences.md#{anchor}")
+}
+
 /// The paragraph that begins with this sentence; empty if the page has none.
-fn paragraph(lead: &str) -> String {
-    let mut all = paragraphs();
+fn paragraph(lead: &str) -> Paragraph {
+    let mut all = paragraphs().into_iter();
     let found = all.find(|(known, _)| *known == lead);
-    let (_, text) = found.unwrap_or_default();
-    plain(&text)
+    found.map(|(_, paragraph)| paragraph).unwrap_or_default()
 }
 
 /// Each paragraph of the page that begins with a bold sentence: that sentence, and the whole.
-fn paragraphs() -> impl Iterator<Item = (Cow<'static, str>, String)> {
-    let blocks = PAGE.split("\n\n");
-    let parts = blocks.flat_map(|block| block.split("\n* "));
-    parts.filter_map(|part| {
-        let part = part.trim().trim_start_matches("* ");
-        let (lead, _) = part.strip_prefix("**")?.split_once("**")?;
-        let whole: Vec<&str> = part.split_whitespace().collect();
-        Some((Cow::Owned(lead.replace('\n', " ")), whole.join(" ")))
-    })
+fn paragraphs() -> Vec<(String, Paragraph)> {
+    let mut all = Vec::new();
+    let mut section = "";
+    for block in PAGE.split("\n\n") {
+        if let Some(heading) = block.trim().strip_prefix("## ") {
+            section = heading;
+        }
+        for part in block.split("\n* ") {
+            let part = part.trim().trim_start_matches("* ");
+            let Some((lead, _)) = part
+                .strip_prefix("**")
+                .and_then(|rest| rest.split_once("**"))
+            else {
+                continue;
+            };
+            let whole: Vec<&str> = part.split_whitespace().collect();
+            let text = plain(&whole.join(" "));
+            all.push((lead.replace('\n', " "), Paragraph { text, section }));
+        }
+    }
+    all
 }
 
 /// Without the marks of Markdown.
@@ -57,7 +82,13 @@ mod tests {
 
     #[test]
     fn the_page_and_the_rows_are_the_same() {
-        let page: Vec<_> = paragraphs().map(|(lead, _)| lead).collect();
+        let paragraphs = paragraphs();
+        assert!(
+            paragraphs
+                .iter()
+                .all(|(_, paragraph)| !paragraph.section.is_empty())
+        );
+        let page: Vec<_> = paragraphs.into_iter().map(|(lead, _)| lead).collect();
         let rows: Vec<_> = ROWS.iter().map(|row| row.lead).collect();
         assert_eq!(
             page, rows,
@@ -87,6 +118,13 @@ mod tests {
         for row in ROWS.iter().filter(|row| row.met == Met::Lines) {
             assert!(!row.lines.is_empty(), "{}", row.lead);
         }
+    }
+
+    #[test]
+    fn a_paragraph_is_linked_by_its_section() {
+        let found = paragraph("All loops share the state of a group's servers,");
+        assert_eq!(link(found.section), "docs/differences.md#upstream-groups");
+        assert!(PAGE.contains("\n## Upstream groups\n"));
     }
 
     #[test]

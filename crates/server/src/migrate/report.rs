@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::difference::{Met, Row};
 use super::gains;
 use super::judging::Judged;
-use super::paragraphs;
+use super::paragraphs::{self, Paragraph};
 use super::steps::Steps;
 
 /// Whether a configuration runs here.
@@ -98,6 +98,10 @@ pub(super) struct Difference {
     pub lead: &'static str,
     /// Its paragraph there.
     pub text: String,
+    /// The heading that the paragraph stands under, and the link to it.
+    pub section: &'static str,
+    /// See `section`.
+    pub link: String,
     /// The directives that meet it.
     pub directives: BTreeSet<String>,
     /// The first line that does: file and number.
@@ -145,7 +149,7 @@ impl Report {
 
     fn sort(&mut self, judged: &Judged, grammar: &Grammar) {
         let mut rows: Vec<_> = paragraphs::all()
-            .map(|(row, text)| (row, met(row, text)))
+            .map(|(row, paragraph)| (row, met(row, paragraph)))
             .collect();
         let mut relative = Vec::new();
         grammar.each(&judged.tree, &mut |directive, standing| {
@@ -212,10 +216,12 @@ impl Difference {
     }
 }
 
-fn met(row: &'static Row, text: String) -> Difference {
+fn met(row: &'static Row, paragraph: Paragraph) -> Difference {
     Difference {
         lead: row.lead,
-        text,
+        text: paragraph.text,
+        section: paragraph.section,
+        link: paragraphs::link(paragraph.section),
         directives: BTreeSet::new(),
         first: String::new(),
         lines: 0,
