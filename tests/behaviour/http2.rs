@@ -1,8 +1,7 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
 use blackbox::{Answer, Connection, Origin, Server};
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use wire::http2::hpack::encode;
 use wire::http2::{Session, SessionConfig};
 
@@ -367,6 +366,68 @@ fn rapid_resets_end_their_connection() {
 }
 
 #[test]
+fn a_malformed_request_that_is_not_answered_is_reset_for_that() {
+    const PROTOCOL_ERROR: u32 = 1;
+    const INTERNAL_ERROR: u32 = 2;
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; error_page 400 = @closed; return 444;
+             location @closed { return 444; } }",
+    );
+    let mut client = server.connect_http2();
+    let malformed: [(&str, &[(&str, &str)]); 4] = [
+        ("no-slash", &[]),
+        ("/", &[("connection", "close")]),
+        ("/", &[("te", "gzip")]),
+        ("/", &[(":late", "x")]),
+    ];
+    for (path, fields) in malformed {
+        let stream = client.begin("GET", path, fields, true);
+        let reply = client.reply(stream);
+        assert_eq!(
+            (reply.status, reply.reset),
+            (0, Some(PROTOCOL_ERROR)),
+            "{path} {fields:?}"
+        );
+    }
+    let stream = client.get("/");
+    let reply = client.reply(stream);
+    assert_eq!(
+        (reply.status, reply.reset),
+        (0, Some(INTERNAL_ERROR)),
+        "as nginx"
+    );
+}
+
+#[test]
+fn of_a_body_that_is_larger_than_its_buffer_a_file_is_made() {
+    let origin = Origin::start(|_| Answer::ok("seen"));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; client_body_buffer_size 512;
+             location / {{ add_header In-File \"-$request_body_file\"; proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    // A quarter more than the buffer stays in memory over HTTP/1 alone, as in nginx.
+    for (length, has_file) in [(512, false), (600, true)] {
+        let mut client = server.connect_http2();
+        let body = bytes(length);
+        let stream = client.begin(
+            "POST",
+            "/",
+            &[("content-length", &length.to_string())],
+            false,
+        );
+        client.body(stream, &body, true);
+        let reply = client.reply(stream);
+        let file = reply.header("in-file").map(str::to_owned);
+        assert_eq!(
+            file.is_some_and(|file| file.len() > 1),
+            has_file,
+            "{length}"
+        );
+    }
+}
+
+#[test]
 fn connect_is_refused() {
     let server = Server::start(BASE);
     let mut client = server.connect_http2();
@@ -390,36 +451,9 @@ fn a_server_that_speaks_no_http_2_is_not_reached_by_it() {
     assert_eq!(client.reply(stream).status, 421);
 }
 
-/// The port of a server that sends the pieces of a body back as they come.
-fn echo() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it listens").port();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || send_back(&mut stream));
-        }
-    });
-    port
-}
-
-/// `None`: the connection is over, or what came is no request with a length.
-fn send_back(stream: &mut TcpStream) -> Option<()> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).to_lowercase();
-    let length = head.split_once("content-length: ")?.1.lines().next()?;
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all(answer.as_bytes()).ok()?;
-    let mut body = stream.try_clone().ok()?.take(length.parse().ok()?);
-    std::io::copy(&mut body, stream).ok().map(drop)
-}
-
 #[test]
 fn a_client_that_gives_no_room_before_its_body_is_sent_gets_all_of_its_echo() {
-    let port = echo();
+    let port = blackbox::echo();
     for lines in ["", "proxy_request_buffering off;"] {
         let server = Server::start(&format!(
             "server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0;

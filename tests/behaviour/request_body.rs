@@ -410,3 +410,26 @@ fn a_body_is_read_early_where_the_server_wants_it() {
     }
     server.forget_log();
 }
+
+#[test]
+fn a_client_that_takes_nothing_before_its_body_is_sent_gets_all_of_its_echo() {
+    // nginx sends nothing more of a body once the head of the answer is there.
+    if is_nginx() {
+        return;
+    }
+    let port = blackbox::echo();
+    let body: Vec<u8> = (0..24_u32 << 20).map(|n| (n % 251) as u8).collect();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; client_max_body_size 0;
+             location / {{ proxy_request_buffering off; proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let mut client = server.connect();
+    let length = body.len();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+    ));
+    client.send(&body);
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.body.len()), (200, length));
+    assert!(reply.body == body);
+}

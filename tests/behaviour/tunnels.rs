@@ -283,3 +283,40 @@ fn the_end_of_a_stream_ends_its_tunnel() {
     let line = format!("\"CONNECT {to} HTTP/2.0\" 200");
     assert_eq!(log.matches(&line).count(), 2, "{log}");
 }
+
+/// A browser ends its stream with its last frame (of WebSocket: Close), and waits for the answer to it.
+#[test]
+fn what_is_answered_to_the_last_bytes_of_a_stream_comes() {
+    let (port, _heads) = upgrading();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on;
+         location / {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header Upgrade $http_upgrade;
+             proxy_set_header Connection upgrade; }} }}"
+    ));
+    let mut client = server.connect_http2();
+    for words in ["good bye", "the end"] {
+        let chat = client.begin("CONNECT", "/", &SOCKET, false);
+        client.read_until(chat, 6);
+        client.body(chat, words.as_bytes(), true);
+        let ended = client.reply(chat);
+        assert!(ended.is_whole && ended.reset.is_none(), "{words}");
+        assert_eq!(ended.text(), format!("hello {}", words.to_uppercase()));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_behind_its_last_bytes_ends_the_tunnel() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = silent.local_addr().expect("an address").to_string();
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; http2 on; location / { tunnel_pass; } }");
+    let mut client = server.connect_http2();
+    let stream = client.connect(&to);
+    client.body(stream, b"words", true);
+    let (mut far, _) = silent.accept().expect("the server connects");
+    let mut said = String::new();
+    far.read_to_string(&mut said).expect("the end is passed on");
+    assert_eq!(said, "words");
+    client.cancel(stream);
+    assert!(server.access_log(1).contains("CONNECT"));
+}

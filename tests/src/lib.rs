@@ -21,6 +21,7 @@
 pub mod acme;
 mod binary;
 mod client;
+mod echo;
 mod exposition;
 pub mod gateway;
 mod http2;
@@ -38,6 +39,7 @@ mod until;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
+pub use echo::echo;
 pub use exposition::Exposition;
 pub use http2::{Http2Client, Http2Reply};
 pub use origin::{Answer, Origin, Received};

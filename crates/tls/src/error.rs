@@ -54,6 +54,16 @@ pub enum Error {
         /// OpenSSL's numbers and texts.
         reason: String,
     },
+    /// A file with an OCSP response that cannot be opened or read.
+    #[error("{call}(\"{path}\") failed{reason}")]
+    StaplingFile {
+        /// OpenSSL's function.
+        call: &'static str,
+        /// The path.
+        path: String,
+        /// OpenSSL's numbers and texts in brackets, behind a blank; empty: none.
+        reason: String,
+    },
     /// No cipher suite is left.
     #[error(
         "SSL_CTX_set_cipher_list(\"{0}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
@@ -146,18 +156,18 @@ impl std::fmt::Display for Kind {
 impl Fault {
     /// A file that cannot be opened.
     pub(crate) fn open(path: &str, error: &io::Error) -> Self {
-        Self::Open(cannot_open(path, error))
+        Self::Open(cannot_open(path, "r", error))
     }
 }
 
-/// OpenSSL's errors for a file that cannot be opened.
-pub(crate) fn cannot_open(path: &str, error: &io::Error) -> String {
+/// OpenSSL's errors for a file that cannot be opened in this mode of fopen(3).
+pub(crate) fn cannot_open(path: &str, mode: &str, error: &io::Error) -> String {
     let (number, text) = system(error);
     let own = match error.kind() {
         io::ErrorKind::NotFound => "10000080:BIO routines::no such file",
         _ => "10080002:BIO routines::system lib",
     };
-    format!("error:8{number:07X}:system library::{text}:calling fopen({path}, r) error:{own}")
+    format!("error:8{number:07X}:system library::{text}:calling fopen({path}, {mode}) error:{own}")
 }
 
 impl Error {

@@ -103,7 +103,10 @@ impl KeepalivePool {
     ) -> Turn {
         match upstream.declared().kept.count {
             0 => Turn::Alone,
-            _ => self.shared.begin(upstream, wanted, loop_).await,
+            _ => {
+                let wheel = &loop_.wire.wheel;
+                self.shared.begin(upstream, wanted, wheel).await
+            }
         }
     }
 

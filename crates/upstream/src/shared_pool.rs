@@ -12,8 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use runtime::Loop;
-use wire::SharedConnection;
+use wire::{SharedConnection, Wheel};
 
 use super::Upstream;
 use super::keepalive::{ConnectionKey, KeepaliveLimits};
@@ -62,7 +61,9 @@ struct Entry {
 #[derive(Default)]
 struct Start {
     is_over: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    /// The requests that wait, by numbers of their own.
+    waiting: RefCell<HashMap<u64, Waker>>,
+    next: Cell<u64>,
 }
 
 /// Kept while a connection is being opened: others wait for it. Dropped when it takes requests, or when that failed.
@@ -78,8 +79,36 @@ impl std::fmt::Debug for Start {
 impl Drop for Opening {
     fn drop(&mut self) {
         self.0.is_over.set(true);
-        for waker in self.0.waiting.take() {
+        for (_, waker) in self.0.waiting.take() {
             waker.wake();
+        }
+    }
+}
+
+/// A request that waits for a start; its place is another's once this is dropped.
+struct Place<'a>(&'a Start, u64);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.borrow_mut().remove(&self.1);
+    }
+}
+
+impl Start {
+    /// Waits until it is over, but for no longer than `max`.
+    async fn wait(&self, wheel: &Rc<Wheel>, max: Duration) -> Turn {
+        let place = Place(self, self.next.replace(self.next.get() + 1));
+        let over = poll_fn(|cx| {
+            if self.is_over.get() {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.insert(place.1, cx.waker().clone());
+            Poll::Pending
+        });
+        match wheel.timeout(max, over).await {
+            Ok(()) => Turn::Again,
+            Err(_) => Turn::Alone,
         }
     }
 }
@@ -107,7 +136,7 @@ impl SharedPool {
         &self,
         upstream: &Upstream,
         wanted: &ConnectionKey,
-        loop_: &Loop,
+        wheel: &Rc<Wheel>,
     ) -> Turn {
         let limits = upstream.declared().kept;
         let start = {
@@ -128,26 +157,7 @@ impl SharedPool {
                 }
             }
         };
-        let mut place = None;
-        let over = poll_fn(|cx| {
-            if start.is_over.get() {
-                return Poll::Ready(());
-            }
-            let mut waiting = start.waiting.borrow_mut();
-            // None leaves the list before it is over: each waiting request has one place.
-            match place {
-                Some(at) => waiting[at] = cx.waker().clone(),
-                None => {
-                    place = Some(waiting.len());
-                    waiting.push(cx.waker().clone());
-                }
-            }
-            Poll::Pending
-        });
-        match loop_.wire.wheel.timeout(WAIT_MAX, over).await {
-            Ok(()) => Turn::Again,
-            Err(_) => Turn::Alone,
-        }
+        start.wait(wheel, WAIT_MAX).await
     }
 
     /// Adds a connection.
@@ -218,3 +228,7 @@ impl Entry {
             && (idle_ms == 0 || idle_ms < limits.timeout_ms)
     }
 }
+
+#[cfg(test)]
+#[path = "shared_pool_tests.rs"]
+mod tests;

@@ -16,7 +16,7 @@ fn resolve(name: &str) -> Vec<IpAddr> {
     }
 }
 
-fn upstreams(text: &str) -> Upstreams {
+pub(super) fn upstreams(text: &str) -> Upstreams {
     let tree = config::parse_bytes(format!("http {{ {text} }}").as_bytes()).unwrap();
     let mut tables = block::tables();
     tables.push(super::block_tests::http());

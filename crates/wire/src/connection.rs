@@ -4,6 +4,7 @@
 //! scratch buffer of the loop, so that an idle connection holds none, and only bytes received too early are kept
 //! (`unread`); the scratch buffer and the out buffer are never borrowed across an `await`.
 
+mod input;
 mod prologue;
 
 use std::future::poll_fn;
@@ -17,12 +18,15 @@ use bytes::Bytes;
 use message::RequestHead;
 
 use crate::event_loop::Loop;
-use crate::http1::body_decoder::{BodyFault, Decoder, decode};
+use crate::http1::body_decoder::{BodyFault, Decoder};
 use crate::http1::request_parser::{Choose, HeadLimits, HeadRefusal, ParsedRequest, RequestParser};
 use crate::loop_clock;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::turn;
+
+pub use self::input::Input;
+use self::input::ReadProgress;
 
 /// Maximum length in bytes of a body that is copied behind its head; a longer one is sent from its own memory, in the
 /// same system call.
@@ -54,10 +58,8 @@ pub enum Error {
 pub struct Connection {
     /// The socket.
     pub stream: Stream,
-    owner: Rc<Loop>,
-    unread: Vec<u8>,
+    input: Input,
     timer: Timer,
-    received: u64,
     sent: u64,
     /// Whether the current request came whole with the event that `wait` waited for.
     is_prompt: bool,
@@ -70,10 +72,8 @@ impl Connection {
     pub fn new(stream: Stream, owner: &Rc<Loop>) -> Connection {
         Connection {
             stream,
-            owner: owner.clone(),
-            unread: Vec::new(),
+            input: Input::new(owner),
             timer: owner.wheel.timer(),
-            received: 0,
             sent: 0,
             is_prompt: false,
             holds_next: false,
@@ -82,12 +82,12 @@ impl Connection {
 
     /// The loop that the connection belongs to.
     pub fn owner(&self) -> &Rc<Loop> {
-        &self.owner
+        &self.input.owner
     }
 
     /// Bytes read from the socket.
     pub fn received(&self) -> u64 {
-        self.received
+        self.input.received
     }
 
     /// Bytes written to the socket.
@@ -103,7 +103,7 @@ impl Connection {
 
     /// Whether bytes of the next request have been received already.
     pub fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
+        !self.input.unread.is_empty()
     }
 
     /// Whether the socket may have unread bytes. Consults the loop's last events, not the kernel.
@@ -148,12 +148,12 @@ impl Connection {
         let mut parser = RequestParser::new(limits);
         let mut is_armed = false;
         if self.has_unread()
-            && let Some(outcome) = advance(&mut parser, &[], &mut self.unread, choose)
+            && let Some(outcome) = advance(&mut parser, &[], &mut self.input.unread, choose)
         {
             return outcome;
         }
         let outcome = loop {
-            let outcome = self.read_once(|bytes, unread| {
+            let outcome = self.input.read_once(&self.stream, |bytes, unread| {
                 if bytes.is_empty() {
                     Some(Err(Error::Closed))
                 } else {
@@ -203,9 +203,12 @@ impl Connection {
     pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
         let mut piece = Vec::new();
         let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
-        while turn::may_go_on() && self.try_next_piece(decoder, &mut keep)? == ReadProgress::Framing
-        {
-        }
+        while turn::may_go_on()
+            && self
+                .input
+                .try_next_piece(&self.stream, decoder, &mut keep)?
+                == ReadProgress::Framing
+        {}
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
@@ -235,13 +238,13 @@ impl Connection {
     /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and reads what the peer still sends, so that
     /// the peer sees the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
     pub async fn linger(&mut self, total: Duration, between: Duration) {
-        self.unread = Vec::new();
+        self.input.unread = Vec::new();
         if self.stream.shutdown_write().is_err() {
             return;
         }
         let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
         loop {
-            match self.read_once(|bytes, _| bytes.len()) {
+            match self.input.read_once(&self.stream, |bytes, _| bytes.len()) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) if is_would_block(&error) => {
@@ -323,6 +326,16 @@ impl Connection {
         Ok(count)
     }
 
+    /// As [`Connection::try_send_by`], of bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.stream.try_write(bytes)?;
+        self.sent += count as u64;
+        Ok(count)
+    }
+
     /// Waits until the socket can take something.
     ///
     /// # Errors
@@ -345,9 +358,14 @@ impl Connection {
         (&self.stream, &mut self.timer)
     }
 
+    /// The same, and what has been read, for a caller that goes on reading meanwhile.
+    pub fn parts(&mut self) -> (&Stream, &mut Timer, &mut Input) {
+        (&self.stream, &mut self.timer, &mut self.input)
+    }
+
     /// Takes the bytes received too early, for a caller that reads the socket directly from here on.
     pub fn take_unread(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.unread)
+        std::mem::take(&mut self.input.unread)
     }
 
     fn arm(&mut self, timeout: Duration) {
@@ -369,14 +387,6 @@ impl Connection {
         outcome
     }
 
-    /// Reads once into the scratch buffer; passes the bytes (none at the end) and `unread` to `take`.
-    fn read_once<T>(&mut self, take: impl FnOnce(&[u8], &mut Vec<u8>) -> T) -> io::Result<T> {
-        let mut scratch = self.owner.scratch.borrow_mut();
-        let count = self.stream.try_read(&mut scratch)?;
-        self.received += count as u64;
-        Ok(take(&scratch[..count], &mut self.unread))
-    }
-
     /// The error for an incomplete head: only `error` if it had not begun.
     fn broken_off(&mut self, parser: RequestParser, error: Error) -> Error {
         let (status, why) = match &error {
@@ -388,7 +398,7 @@ impl Connection {
             ),
             _ => return error,
         };
-        let begun = std::mem::take(&mut self.unread);
+        let begun = std::mem::take(&mut self.input.unread);
         if parser.is_untouched() {
             return error;
         }
@@ -404,54 +414,15 @@ impl Connection {
     ) -> Result<(), Error> {
         loop {
             turn::go_on().await;
-            match self.try_next_piece(decoder, &mut keep)? {
+            match self
+                .input
+                .try_next_piece(&self.stream, decoder, &mut keep)?
+            {
                 ReadProgress::Data => return Ok(()),
                 ReadProgress::Framing => {}
                 ReadProgress::Nothing => self.wait_readable(timeout).await?,
             }
         }
-    }
-
-    fn try_next_piece(
-        &mut self,
-        decoder: &mut Decoder,
-        keep: &mut impl FnMut(&[u8]),
-    ) -> Result<ReadProgress, Error> {
-        if decoder.is_end() {
-            return Ok(ReadProgress::Data);
-        }
-        let before = decoder.received();
-        if self.has_unread() {
-            let used = decode(decoder, &self.unread, keep)?;
-            self.unread.drain(..used);
-            if self.unread.is_empty() {
-                self.unread = Vec::new();
-            }
-        } else {
-            let outcome = self.read_once(|bytes, unread| {
-                let used = decode(decoder, bytes, keep)?;
-                unread.extend_from_slice(&bytes[used..]);
-                Ok::<bool, BodyFault>(bytes.is_empty())
-            });
-            let is_closed = match outcome {
-                Ok(outcome) => outcome?,
-                Err(error) if is_would_block(&error) => return Ok(ReadProgress::Nothing),
-                Err(error) => return Err(error.into()),
-            };
-            if is_closed {
-                return if decoder.may_close() {
-                    Ok(ReadProgress::Data)
-                } else {
-                    Err(Error::Closed)
-                };
-            }
-        }
-        let has_come = decoder.received() > before || decoder.is_end();
-        Ok(if has_come {
-            ReadProgress::Data
-        } else {
-            ReadProgress::Framing
-        })
     }
 
     /// Writes once, without waiting: the bytes that `write` appends, `body`, and a few bytes `behind` it. Returns the
@@ -465,7 +436,7 @@ impl Connection {
         body: &[u8],
         behind: &[u8],
     ) -> Result<(Vec<u8>, usize, usize), Error> {
-        let mut out = self.owner.out.borrow_mut();
+        let mut out = self.input.owner.out.borrow_mut();
         out.clear();
         out.shrink_to(OUT_KEPT);
         write(&mut out);
@@ -516,16 +487,6 @@ impl Connection {
             }
         }
     }
-}
-
-#[derive(PartialEq, Eq)]
-enum ReadProgress {
-    /// Data, or the end.
-    Data,
-    /// Bytes were received, but no data.
-    Framing,
-    /// Nothing was received.
-    Nothing,
 }
 
 fn is_would_block(error: &io::Error) -> bool {

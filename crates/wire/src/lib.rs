@@ -25,7 +25,7 @@ mod timers;
 mod tls_layer;
 pub mod turn;
 
-pub use connection::{Connection, Error};
+pub use connection::{Connection, Error, Input};
 pub use event_loop::Loop;
 pub use exchange::connect;
 pub use exchange::{Exchange, SharedConnection, UpstreamConnection};

@@ -82,7 +82,7 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
     let after = match response {
         Some(response) => match send::start(request, response) {
             send::Started::Done(after) => after,
-            send::Started::Left(left) => Box::pin(send::go_on(request, left)).await,
+            send::Started::Left(left) => send::go_on(request, left).await,
         },
         None if request.silent_status == Some(TIMED_OUT) => After::TimedOut,
         None => refused,

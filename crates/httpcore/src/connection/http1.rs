@@ -60,9 +60,7 @@ pub(super) fn run<R: Responder>(
         {
             match Box::pin(http2::detect(open, client)).await {
                 Spoken::Http1(open) => link = Some(open),
-                Spoken::Http2(open) => {
-                    return Box::pin(http2::run::<R>(client, seat, open)).await;
-                }
+                Spoken::Http2(open) => return http2::start::<R>(client, seat, open),
                 Spoken::Nothing(open) => return close(client, seat, Some(open)),
             }
         }

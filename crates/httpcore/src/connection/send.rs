@@ -25,8 +25,10 @@ use crate::transport::{Extent, Head, Piece, Unsent};
 
 use super::finish::After;
 use super::send_error::{Stop, stopped};
-use super::send_file::{allowed, send_copy, send_file, send_whole_file};
+use super::send_file::{allowed, send_copy, send_file};
 use crate::settings::connections::SizeTemplate;
+
+pub use super::send_rest::go_on;
 
 /// Maximum size of a file that is read into memory and sent with the head rather than with `sendfile`, in bytes.
 pub const TOGETHER_MAX: u64 = 64 << 10;
@@ -35,8 +37,8 @@ pub const TOGETHER_MAX: u64 = 64 << 10;
 #[derive(Clone, Copy)]
 pub(super) struct Delivery {
     /// Whether the body's end is sent by itself or with the last piece, rather than told by the head.
-    has_explicit_end: bool,
-    has_body: bool,
+    pub(super) has_explicit_end: bool,
+    pub(super) has_body: bool,
     has_trailers: bool,
     delays_head: bool,
     ends_with_client: bool,
@@ -54,11 +56,11 @@ pub enum Started {
 
 /// The rest of a response.
 pub struct Left {
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     /// Whether a send was tried: then `head` and `body` are what the socket did not take.
-    is_begun: bool,
-    head: Vec<u8>,
-    body: Body<Rc<OpenFile>>,
+    pub(super) is_begun: bool,
+    pub(super) head: Vec<u8>,
+    pub(super) body: Body<Rc<OpenFile>>,
 }
 
 /// Sends as much of the response as needs no waiting: most are sent completely. The request then records what was sent,
@@ -130,21 +132,7 @@ fn try_send(request: &mut Request, left: &mut Left) -> Result<bool, Stop> {
     }
 }
 
-/// Sends the rest that [`start`] left.
-pub async fn go_on(request: &mut Request, left: Left) -> After {
-    let delivery = left.delivery;
-    let sent = if left.is_begun {
-        send_rest(request, left).await
-    } else {
-        send_whole(request, left.body, delivery).await
-    };
-    match sent {
-        Ok(()) => self::sent(request),
-        Err(stop) => stopped(request, stop),
-    }
-}
-
-fn sent(request: &mut Request) -> After {
+pub(super) fn sent(request: &mut Request) -> After {
     request.is_complete = true;
     if request.transport.is_persistent() {
         After::Keep
@@ -153,48 +141,12 @@ fn sent(request: &mut Request) -> After {
     }
 }
 
-/// Sends the part of head and body that the socket did not take.
-async fn send_rest(request: &mut Request, left: Left) -> Result<(), Stop> {
-    let before = request.transport.sent();
-    let outcome = request
-        .transport
-        .send_bytes(left.delivery.timeout, &left.head)
-        .await;
-    request.count(before, left.head.len() as u64);
-    outcome?;
-    match left.body {
-        Body::Once(Chunk::Bytes(bytes)) => send_bytes(request, bytes, left.delivery).await,
-        Body::Once(Chunk::File(range)) => send_file(request, range, left.delivery).await,
-        _ => Ok(()),
-    }
-}
-
 /// Whether the client waits for a `100 Continue` before it sends its body.
-fn must_invite(request: &Request) -> bool {
+pub(super) fn must_invite(request: &Request) -> bool {
     request.transport.is_persistent()
         && request.head.expects_continue()
         && request.head.has_body()
         && request.error_status.is_none()
-}
-
-async fn send_whole(
-    request: &mut Request,
-    body: Body<Rc<OpenFile>>,
-    delivery: Delivery,
-) -> Result<(), Stop> {
-    if must_invite(request) {
-        request.transport.invite(delivery.timeout).await?;
-    }
-    let gathers = !request.location().settings.sending.tcp_nodelay;
-    if gathers {
-        request.transport.gather(true);
-    }
-    let sent = send(request, body, delivery).await;
-    if gathers {
-        // The next response may belong to another location. The rest goes out now.
-        request.transport.gather(false);
-    }
-    sent
 }
 
 /// Completes the head, and decides how the response is delivered.
@@ -249,7 +201,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
     }
 }
 
-async fn send(
+pub(super) async fn send(
     request: &mut Request,
     body: Body<Rc<OpenFile>>,
     delivery: Delivery,
@@ -279,11 +231,6 @@ async fn send(
             if !delivery.has_explicit_end && delivery.rate.per_second == 0 =>
         {
             send_head(request, delivery, &bytes).await
-        }
-        Body::Once(Chunk::File(range))
-            if !delivery.has_explicit_end && delivery.rate.per_second == 0 =>
-        {
-            send_whole_file(request, range, delivery).await
         }
         mut stream => match send_stream(request, &mut stream, delivery).await? {
             Part::End => Ok(()),
@@ -326,6 +273,9 @@ async fn send_stream(
     stream: &mut Body<Rc<OpenFile>>,
     delivery: Delivery,
 ) -> Result<Part, Stop> {
+    if takes_request(stream) {
+        request_body::pass_meanwhile(request);
+    }
     let first = poll_fn(|cx| {
         Poll::Ready(match stream.poll_next(cx) {
             Poll::Ready(chunk) => Some(chunk),
@@ -393,10 +343,15 @@ async fn send_stream(
 
 /// The rest of a request's body, where the response's server is to get it meanwhile.
 fn beside(request: &Request, stream: &Body<Rc<OpenFile>>) -> Option<Apart> {
-    match stream {
-        Body::Stream(source) if source.takes_request() => request_body::apart(request),
-        _ => None,
+    match takes_request(stream) {
+        true => request_body::apart(request),
+        false => None,
     }
+}
+
+/// Whether the response's server is to get the rest of the request's body.
+fn takes_request(stream: &Body<Rc<OpenFile>>) -> bool {
+    matches!(stream, Body::Stream(source) if source.takes_request())
 }
 
 /// Sends data. While the client does not take it, the following body may be fetched, and that of the request goes on: a
@@ -438,9 +393,7 @@ async fn next_piece(
     delivery: Delivery,
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
-    if let Body::Stream(source) = &stream
-        && source.takes_request()
-    {
+    if takes_request(stream) {
         let next = poll_fn(|cx| stream.poll_next(cx));
         // Boxed: it is rare.
         let next = Box::pin(request_body::alongside(request, Leaving::Ends, next)).await;

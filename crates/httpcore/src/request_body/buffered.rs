@@ -13,6 +13,7 @@ use crate::files;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request::body::InFile;
+use crate::transport::Transport;
 
 use super::{PieceError, RequestBody, Stored, read_once};
 use crate::settings::request_body::InFileOnly;
@@ -32,9 +33,10 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
             settings.client_body_in_file_only,
         )
     };
-    // As nginx: one buffer may be a quarter larger if it then holds the whole body.
+    // As nginx: one buffer may be a quarter larger if it then holds the whole body, but over HTTP/2.
+    let may_exceed = !matches!(request.transport, Transport::Http2(_));
     let memory_max = match framing {
-        Framing::Length(length) if length < size.saturating_add(size / 4) => length,
+        Framing::Length(length) if may_exceed && length < size.saturating_add(size / 4) => length,
         _ => size,
     };
     let mut memory = Vec::with_capacity(memory_max.min(RESERVED_MAX) as usize);

@@ -161,6 +161,13 @@ pub async fn alongside<F: Future>(
     .await
 }
 
+/// Has a streamed body of HTTP/1 move while the client takes nothing of the response, too.
+pub(crate) fn pass_meanwhile(request: &mut Request) {
+    if let Some(RequestBody::Passing(pipe)) = request.body.body() {
+        request.transport.pass_meanwhile(Rc::clone(pipe));
+    }
+}
+
 /// Moves a streamed body while the request's response is sent, until it has ended. `None`: it moves only while
 /// [`alongside`] runs, or is not streamed.
 pub(crate) fn apart(request: &Request) -> Option<Apart> {

@@ -1,6 +1,7 @@
 //! Feeds a body that is passed on as it comes: one piece at a time, from the socket into its pipe.
 //!
-//! While a response is sent, the body of a stream of HTTP/2 goes on apart from it ([`feed_apart`]). Of an announced length, the last byte ends it: the server has all that it waits for. Invariant: the socket is read only
+//! While a response is sent, the body of a stream of HTTP/2 goes on apart from it ([`feed_apart`]), and one of HTTP/1 whenever the
+//! client takes nothing (`transport/http1.rs`). Of an announced length, the last byte ends it: the server has all that it waits for. Invariant: the socket is read only
 //! when the previous piece was taken.
 
 use std::future::poll_fn;

@@ -436,8 +436,7 @@ impl<'a> Making<'a> {
         }
         Ok(
             self.read(settings.ssl_stapling_file.as_ref(), |path, file| {
-                let read = file(path).map_err(|error| tls::Error::file("open", path, &error));
-                read.map(Some)
+                tls::ocsp::from_file(path, file).map(Some)
             }),
         )
     }

@@ -3,11 +3,12 @@
 //! The framing of bodies, the `Connection` line and persistence are decided here. Not here: the bytes of heads and
 //! chunks (`wire::http1`), the wait for a request and what follows a response (`connection`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,9 +17,10 @@ use message::{Header, RequestHead, Version};
 use runtime::{IdleEntry, Waiting};
 use wire::http1::body_decoder::Decoder;
 use wire::http1::response_writer::{self, ConnectionHeader, HeadContext};
-use wire::{Stream, Timer};
+use wire::{Input, Stream, Timer};
 
 use crate::Response;
+use crate::request::body::Pipe;
 
 use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
 
@@ -42,6 +44,8 @@ pub struct Http1 {
     is_persistent: bool,
     /// Whether the response is sent in chunks.
     is_chunked: bool,
+    /// What is done with the body while the client takes nothing of the response.
+    meanwhile: Option<Box<Meanwhile>>,
 }
 
 impl Http1 {
@@ -56,6 +60,7 @@ impl Http1 {
             is_invited: false,
             is_persistent: head.wants_keepalive(),
             is_chunked: false,
+            meanwhile: None,
         }
     }
 
@@ -104,9 +109,17 @@ impl Http1 {
         timeout: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), BodyStop> {
+        if let Some(error) = self.meanwhile.as_mut().and_then(|it| it.fault.take()) {
+            return Err(BodyStop::Failed(error));
+        }
         let Link { wire, place } = &mut self.link;
         let reading = pin!(wire.read_body_into(&mut self.body, timeout, out));
         stopped(place.wait_for(Waiting::Body, reading).await)
+    }
+
+    /// Has the rest of the body passed on while the client takes nothing of the response.
+    pub(super) fn pass_meanwhile(&mut self, pipe: Rc<Pipe>) {
+        self.meanwhile = Some(Box::new(Meanwhile { pipe, fault: None }));
     }
 
     pub(super) async fn discard_body(
@@ -245,7 +258,7 @@ impl Http1 {
             return Ok(());
         }
         let write = |out: &mut Vec<u8>| response_writer::chunk_head(out, len);
-        self.link.wire.send(timeout, write).await
+        self.send(timeout, write).await
     }
 
     pub(super) async fn send_bytes(
@@ -253,7 +266,37 @@ impl Http1 {
         timeout: Duration,
         bytes: &[u8],
     ) -> Result<(), wire::Error> {
-        self.link.wire.send_bytes(timeout, bytes).await
+        match &self.meanwhile {
+            None => self.link.wire.send_bytes(timeout, bytes).await,
+            Some(_) => Box::pin(self.send_and_pass(timeout, bytes)).await,
+        }
+    }
+
+    async fn send(
+        &mut self,
+        timeout: Duration,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), wire::Error> {
+        let (unsent, ..) = self.link.wire.send_now(write, &[], &[])?;
+        match unsent.is_empty() {
+            true => Ok(()),
+            false => self.send_bytes(timeout, &unsent).await,
+        }
+    }
+
+    /// Sends bytes, and passes the body on while the client takes none.
+    async fn send_and_pass(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), wire::Error> {
+        let mut gone = 0;
+        while gone < bytes.len() {
+            match self.link.wire.try_send(&bytes[gone..]) {
+                Ok(count) => gone += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.sink(timeout).writable().await.map_err(of_wait)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn close_piece(&mut self, timeout: Duration) -> Result<(), wire::Error> {
@@ -275,11 +318,18 @@ impl Http1 {
 
     /// The socket as the disk layer writes to it.
     pub(super) fn sink(&mut self, timeout: Duration) -> impl Sink {
-        let (stream, timer) = self.link.wire.halves();
+        let (stream, timer, input) = self.link.wire.parts();
+        let body = &mut self.body;
+        let passing = self.meanwhile.as_deref_mut().map(|meanwhile| Passing {
+            meanwhile,
+            input,
+            body,
+        });
         ToClient {
             stream,
             timer: Cell::new(Some(timer)),
             timeout,
+            passing: RefCell::new(passing),
         }
     }
 
@@ -289,7 +339,7 @@ impl Http1 {
         trailers: &[Header],
     ) -> Result<(), wire::Error> {
         let write = |out: &mut Vec<u8>| response_writer::last_chunk(out, trailers);
-        self.link.wire.send(timeout, write).await
+        self.send(timeout, write).await
     }
 
     pub(super) fn sent(&self) -> u64 {
@@ -317,12 +367,54 @@ fn stopped(outcome: Option<Result<(), wire::Error>>) -> Result<(), BodyStop> {
     }
 }
 
+/// The error of [`ToClient`]'s wait as the connection's.
+fn of_wait(error: io::Error) -> wire::Error {
+    match error.kind() {
+        io::ErrorKind::TimedOut => wire::Error::Timeout,
+        _ => wire::Error::Io(error),
+    }
+}
+
+/// A body that goes on apart from the response: a client may send all of it before it takes anything.
+struct Meanwhile {
+    pipe: Rc<Pipe>,
+    /// Why nothing more can be read: told with the next read.
+    fault: Option<wire::Error>,
+}
+
+/// The body that goes on, with what it is read by.
+struct Passing<'a> {
+    meanwhile: &'a mut Meanwhile,
+    input: &'a mut Input,
+    body: &'a mut Decoder,
+}
+
+impl Passing<'_> {
+    /// Moves what has come into the pipe. No time limits it: that of the response does.
+    fn go_on(&mut self, stream: &Stream, context: &mut Context<'_>) {
+        let Meanwhile { pipe, fault } = &mut *self.meanwhile;
+        while fault.is_none() && !pipe.has_end() && pipe.poll_room(context).is_ready() {
+            let mut piece = Vec::new();
+            let read = self
+                .input
+                .poll_body_into(stream, self.body, &mut piece, context);
+            match read {
+                Poll::Ready(Ok(())) => pipe.give(piece, self.body.is_end()),
+                Poll::Ready(Err(error)) => *fault = Some(error),
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
 /// The client's socket as the disk layer sees it.
 struct ToClient<'a> {
     stream: &'a Stream,
     /// Taken out only while it waits.
     timer: Cell<Option<&'a mut Timer>>,
     timeout: Duration,
+    /// The body that goes on while it waits.
+    passing: RefCell<Option<Passing<'a>>>,
 }
 
 impl Sink for ToClient<'_> {
@@ -340,7 +432,15 @@ impl Sink for ToClient<'_> {
 
     async fn writable(&self) -> io::Result<()> {
         let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
-        let ready = std::future::poll_fn(|cx| self.stream.poll_writable(cx));
+        let ready = std::future::poll_fn(|cx| {
+            let ready = self.stream.poll_writable(cx);
+            if ready.is_pending()
+                && let Some(passing) = &mut *self.passing.borrow_mut()
+            {
+                passing.go_on(self.stream, cx);
+            }
+            ready
+        });
         let outcome = timer.guard(self.timeout, ready).await;
         self.timer.set(Some(timer));
         outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?

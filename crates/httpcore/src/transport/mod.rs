@@ -22,6 +22,7 @@ use disk::{Access, Local, OpenFile};
 use message::Header;
 
 use crate::Response;
+use crate::request::body::Pipe;
 
 pub use detached::{Detached, Leave};
 pub use http1::Http1;
@@ -318,6 +319,14 @@ impl Transport {
         match self {
             Self::Http2(it) => Some(it.body_apart()),
             _ => None,
+        }
+    }
+
+    /// Has the rest of a body that is passed on go on while the client takes nothing of the response. Of a stream of
+    /// HTTP/2 it is read by itself ([`Transport::body_apart`]).
+    pub(crate) fn pass_meanwhile(&mut self, pipe: Rc<Pipe>) {
+        if let Self::Http1(it) = self {
+            it.pass_meanwhile(pipe);
         }
     }
 

@@ -48,9 +48,16 @@ pub trait TunnelEnd {
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Ready when it may take more.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Whether what it sends may be at its end while it still takes what is for it. Of a socket nginx takes the end for that
+    /// of both directions; a browser ends its stream with its last frame and waits for the answer (RFC 8441, 5.1).
+    fn ends_apart(&self) -> bool;
 }
 
 impl TunnelEnd for Stream {
+    fn ends_apart(&self) -> bool {
+        false
+    }
+
     fn read_into(&self, out: &mut Vec<u8>, owner: &Loop) -> io::Result<usize> {
         owner.with_scratch(|scratch| {
             let count = self.try_read(scratch)?;
@@ -73,6 +80,10 @@ impl TunnelEnd for Stream {
 }
 
 impl TunnelEnd for ClientStream<'_> {
+    fn ends_apart(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+
     fn read_into(&self, out: &mut Vec<u8>, owner: &Loop) -> io::Result<usize> {
         match self {
             Self::Socket(stream) => stream.read_into(out, owner),

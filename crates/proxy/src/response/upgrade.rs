@@ -1,4 +1,5 @@
-//! The tunnel behind a 101, or behind the 200 of a CONNECT: bytes in both directions until one side has closed.
+//! The tunnel behind a 101, or behind the 200 of a CONNECT: bytes in both directions until one side has closed; a client's stream of HTTP/2 may
+//! end before what is for it does.
 //!
 //! Knows nothing of their meaning. Invariant: at most one piece of each direction is held; it is sent before more is
 //! read.
@@ -98,6 +99,7 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
     let mut to_server = Direction::new(side.early);
     let (client, timer, owner) = (&side.stream, side.timer, side.owner);
     let server = &tunnel.server;
+    let mut has_ended = false;
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
         let moved = to_client.moved() + to_server.moved();
@@ -105,8 +107,15 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
         while to_client.pump(server, client, &owner, cx)?
             | to_server.pump(client, server, &owner, cx)?
         {}
-        if to_client.is_over() || to_server.is_over() {
+        if to_client.is_over() || (to_server.is_over() && !client.ends_apart()) {
             return Poll::Ready(Ok(()));
+        }
+        if to_server.is_over() {
+            if !std::mem::replace(&mut has_ended, true) {
+                server.close_notify();
+                server.shutdown_write()?;
+            }
+            check(client, &owner, cx)?;
         }
         if to_client.moved() + to_server.moved() > moved {
             timer.arm(
@@ -128,6 +137,17 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
         log(&*tunnel.behind, &error);
     }
     to_client.sent
+}
+
+/// Notices that a client that sends nothing more has left.
+fn check(client: &impl TunnelEnd, owner: &wire::Loop, cx: &mut Context<'_>) -> io::Result<()> {
+    match client.read_into(&mut Vec::new(), owner) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => match client.poll_readable(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            _ => Ok(()),
+        },
+    }
 }
 
 fn log(behind: &dyn TunnelUpstream, error: &io::Error) {

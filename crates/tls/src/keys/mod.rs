@@ -157,7 +157,8 @@ pub fn dh_parameters(path: &str, file: ReadFile<'_>) -> Result<(), Error> {
         path: path.to_owned(),
         reason,
     };
-    let text = file(path).map_err(|error| faulty("BIO_new_file", cannot_open(path, &error)))?;
+    let text =
+        file(path).map_err(|error| faulty("BIO_new_file", cannot_open(path, "r", &error)))?;
     let read = blocks(&text, &DH_LABELS, READ_PARAMETERS);
     let is_there = read.is_ok_and(|blocks| !blocks.is_empty());
     let reason = || "error:0480006C:PEM routines::no start line:Expecting: PARAMETERS".to_owned();

@@ -5,17 +5,20 @@
 
 mod asking;
 mod cache;
+mod file;
 mod response;
 mod stapling;
 
 pub use asking::{Asked, AsksStatus};
 pub use cache::StatusCache;
+pub use file::from_file;
 pub use response::{
     Answer, CLOCK_SECONDS, Fault, RESPONSE_BYTES_MAX, RESPONSES_MAX, SIGNERS_MAX, Status, check,
     check_by,
 };
 pub use stapling::{
-    REFRESH_SECONDS_MAX, REFRESH_SECONDS_MIN, RETRY_SECONDS_MIN, Stapling, Verification,
+    REFRESH_SECONDS_MAX, REFRESH_SECONDS_MIN, RETRY_SECONDS_FIRST, RETRY_SECONDS_MIN, Stapling,
+    Verification,
 };
 
 use crate::x509::certificate::Certificate;

@@ -13,9 +13,11 @@ use rustls::pki_types::CertificateDer;
 pub const REFRESH_SECONDS_MAX: Seconds = 3600;
 /// Seconds before an answer ends at which the next one is asked for; and the longest pause behind failures.
 pub const REFRESH_SECONDS_MIN: Seconds = 300;
-/// Seconds until the responder is asked again, at least: behind the first failure, twice as many behind each further
-/// one up to [`REFRESH_SECONDS_MIN`].
+/// Seconds until the responder is asked again behind an answer, at least. Behind answers that are worth nothing twice as
+/// many each time, up to [`REFRESH_SECONDS_MIN`].
 pub const RETRY_SECONDS_MIN: Seconds = 30;
+/// The same where it could not be asked: it may be starting beside this server.
+pub const RETRY_SECONDS_FIRST: Seconds = 1;
 
 /// Whose signature is accepted.
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl Stapling {
         });
         let good = answer.ok().filter(|answer| answer.status == Status::Good);
         let Some(good) = good else {
-            self.failed(now);
+            self.pause(RETRY_SECONDS_MIN, now);
             return answer.map(|answer| answer.status);
         };
         self.failures = 0;
@@ -115,7 +117,11 @@ impl Stapling {
 
     /// Says that the responder could not be asked: it is asked again later.
     pub fn failed(&mut self, now: Seconds) {
-        let pause = RETRY_SECONDS_MIN << self.failures.min(8);
+        self.pause(RETRY_SECONDS_FIRST, now);
+    }
+
+    fn pause(&mut self, first: Seconds, now: Seconds) {
+        let pause = first << self.failures.min(16);
         self.refresh_at = now + pause.min(REFRESH_SECONDS_MIN);
         self.failures += 1;
     }
@@ -140,7 +146,7 @@ mod tests {
     fn failures_are_tried_again_later() {
         let mut stapling = Stapling::default();
         assert!(stapling.refresh_at() == 0 && stapling.response(0).is_none());
-        for pause in [30, 60, 120, 240, 300, 300] {
+        for pause in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
             stapling.failed(1000);
             assert_eq!(stapling.refresh_at(), 1000 + pause);
         }

@@ -24,7 +24,7 @@ impl Connection {
         }
         self.arm(timeout);
         let outcome = loop {
-            let outcome = self.read_once(|bytes, unread| {
+            let outcome = self.input.read_once(&self.stream, |bytes, unread| {
                 unread.extend_from_slice(bytes);
                 bytes.is_empty()
             });
@@ -51,19 +51,19 @@ impl Connection {
         &mut self,
         parse: &mut impl FnMut(&[u8]) -> Option<(usize, T)>,
     ) -> Option<T> {
-        let (used, said) = parse(&self.unread)?;
-        self.unread.drain(..used);
-        if self.unread.is_empty() {
+        let (used, said) = parse(&self.input.unread)?;
+        self.input.unread.drain(..used);
+        if self.input.unread.is_empty() {
             // An idle connection holds no buffer.
-            self.unread = Vec::new();
+            self.input.unread = Vec::new();
         }
         Some(said)
     }
 
     /// Puts back what a prologue turned out to be: the first bytes of a request.
     pub fn put_back(&mut self, mut bytes: Vec<u8>) {
-        bytes.append(&mut self.unread);
-        self.unread = bytes;
+        bytes.append(&mut self.input.unread);
+        self.input.unread = bytes;
     }
 
     /// Whether the bytes to come begin with `text`: reads as many of them as decide that,

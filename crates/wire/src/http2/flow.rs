@@ -77,13 +77,17 @@ impl RecvWindow {
     /// # Errors
     /// The peer was not allowed to send as much.
     pub fn receive(&mut self, bytes: usize) -> Result<(), Reason> {
-        let bytes = bytes as i64;
-        if bytes > self.credit {
+        if bytes as i64 > self.credit {
             return Err(Reason::WindowExceeded);
         }
-        self.credit -= bytes;
-        self.held += bytes;
+        self.receive_any(bytes);
         Ok(())
+    }
+
+    /// The same, where more than the peer was allowed to send is taken: it gets no room before all of it is made up for.
+    pub fn receive_any(&mut self, bytes: usize) {
+        self.credit -= bytes as i64;
+        self.held += bytes as i64;
     }
 
     /// Counts what the consumer has taken; returns the increment to announce now, if it is worth a frame: from half of
@@ -160,6 +164,17 @@ mod tests {
         assert_eq!(window.resize(10), None);
         window.receive(995).unwrap();
         assert_eq!(window.release(995), Some(5));
+    }
+
+    #[test]
+    fn what_was_taken_beyond_the_window_is_made_up_for() {
+        let mut window = RecvWindow::new(100, 100);
+        window.receive_any(130);
+        assert_eq!(window.receive(1), Err(Reason::WindowExceeded));
+        assert_eq!(window.release(30), None);
+        assert_eq!(window.release(50), Some(80));
+        window.receive(50).unwrap();
+        assert_eq!(window.receive(1), Err(Reason::WindowExceeded));
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub const PERIOD_MS: u64 = 10_000;
 /// Maximum number of streams in a period that are reset before they are answered, by the peer (CVE-2023-44487) or for
 /// its faults (CVE-2025-8671).
 pub const RESETS_MAX: u32 = 100;
+/// Number of these that a stream counts as which is reset for what no client that keeps to the protocol sends: each costs
+/// a request and its reset, and nothing that is of use makes up for it (nginx ends the connection at the first).
+pub const RESETS_PER_FAULT: u32 = 5;
 /// Maximum number of frames in a period that are valid and of no use: PRIORITY, SETTINGS, empty DATA, answers to
 /// nothing, frames on closed streams.
 pub const GLITCHES_MAX: u32 = 100;
@@ -43,14 +46,14 @@ struct Periodic {
 }
 
 impl Periodic {
-    fn add(&mut self, now_ms: u64, max: u32, reason: Reason) -> Result<(), Reason> {
+    fn add(&mut self, now_ms: u64, count: u32, max: u32, reason: Reason) -> Result<(), Reason> {
         if now_ms.saturating_sub(self.since_ms) >= PERIOD_MS {
             *self = Periodic {
                 count: 0,
                 since_ms: now_ms,
             };
         }
-        self.count += 1;
+        self.count += count;
         match self.count > max {
             true => Err(reason),
             false => Ok(()),
@@ -78,15 +81,22 @@ pub type Counted = Result<(), Reason>;
 
 #[expect(clippy::missing_errors_doc, reason = "each: more than its limit")]
 impl Counters {
-    /// A stream was reset before it was answered, by the peer or for its fault.
+    /// A stream was reset before it was answered, by the peer or for its malformed request.
     pub fn reset(&mut self, now_ms: u64) -> Counted {
-        self.resets.add(now_ms, RESETS_MAX, Reason::TooManyResets)
+        let resets = &mut self.resets;
+        resets.add(now_ms, 1, RESETS_MAX, Reason::TooManyResets)
+    }
+
+    /// A stream was reset for frames against the protocol.
+    pub fn fault(&mut self, now_ms: u64) -> Counted {
+        let (resets, count) = (&mut self.resets, RESETS_PER_FAULT);
+        resets.add(now_ms, count, RESETS_MAX, Reason::TooManyResets)
     }
 
     /// A frame of no use.
     pub fn glitch(&mut self, now_ms: u64) -> Counted {
         let glitches = &mut self.glitches;
-        glitches.add(now_ms, GLITCHES_MAX, Reason::TooManyGlitches)
+        glitches.add(now_ms, 1, GLITCHES_MAX, Reason::TooManyGlitches)
     }
 
     /// A stream was refused; `streams_max` may live at once.
@@ -180,6 +190,7 @@ mod tests {
         assert_eq!((resets, reason), (100, Reason::TooManyResets));
         assert!(counters.reset(5 + PERIOD_MS - 6).is_err());
         assert!(counters.reset(PERIOD_MS).is_ok(), "a new period");
+        assert_eq!(times(|| counters.fault(PERIOD_MS)).0, 19, "of what is left");
         let (glitches, reason) = times(|| counters.glitch(1));
         assert_eq!((glitches, reason), (100, Reason::TooManyGlitches));
         assert_eq!(times(|| counters.refuse(3)).0, 100);

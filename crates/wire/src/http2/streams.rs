@@ -9,6 +9,8 @@ use super::priority::SLOTS_MAX;
 
 /// Number of closed streams that are remembered, so that late frames are told from wrong ones.
 const CLOSED_MAX: usize = SLOTS_MAX;
+/// Number of these that an idle connection remembers: of those before, nothing is on its way.
+const CLOSED_KEPT: usize = 8;
 /// Number of places in the table that finds slots by stream identifiers.
 const HINTS: usize = 2 * SLOTS_MAX;
 /// Number of slots from which on that table is kept: fewer are looked through.
@@ -74,6 +76,8 @@ pub(super) struct Stream {
     pub(super) is_head_request: bool,
     /// Bytes of memory of its request's head.
     pub(super) head: u32,
+    /// The number of the read that brought its request.
+    pub(super) read: u32,
 }
 
 /// How a stream was closed.
@@ -204,8 +208,15 @@ impl Streams {
 
     /// Frees the memory of slots where no stream lives.
     pub(super) fn release(&mut self) {
-        if self.live == 0 {
-            (self.slots, self.free, self.hints) = Default::default();
+        if self.live > 0 {
+            return;
+        }
+        (self.slots, self.free, self.hints) = Default::default();
+        if let Some(more) = self.closed.len().checked_sub(CLOSED_KEPT) {
+            self.closed.rotate_left(self.closed_next);
+            self.closed_next = 0;
+            self.closed.drain(..more);
+            self.closed.shrink_to_fit();
         }
     }
 
@@ -236,6 +247,7 @@ mod tests {
             reset_after: None,
             is_head_request: false,
             head: 0,
+            read: 0,
         }
     }
 
@@ -262,7 +274,25 @@ mod tests {
             (true, None)
         );
         assert_eq!(streams.keys().count(), SLOTS_MAX);
-        (0..CLOSED_MAX as u32).for_each(|id| streams.remember(1000 + id, Closed::ByPeer));
+        let remember = |streams: &mut Streams, ids: std::ops::Range<u32>| {
+            ids.for_each(|id| streams.remember(id, Closed::ByPeer));
+        };
+        remember(&mut streams, 1000..1000 + CLOSED_MAX as u32 + 3);
         assert_eq!(streams.closed(11), None, "long ago");
+        streams.release();
+        assert_eq!(streams.closed.len(), CLOSED_MAX, "streams live");
+        let live: Vec<StreamKey> = streams.keys().collect();
+        for key in live {
+            streams.close(key, Closed::ByUs);
+        }
+        remember(&mut streams, 2000..2010);
+        streams.release();
+        assert_eq!(streams.closed.capacity(), CLOSED_KEPT);
+        let kept: Vec<u32> = (1990..2020)
+            .filter(|id| streams.closed(*id).is_some())
+            .collect();
+        assert_eq!(kept, Vec::from_iter(2002..2010), "the last ones, in order");
+        remember(&mut streams, 3000..3000 + CLOSED_MAX as u32);
+        assert_eq!(streams.closed(2009), None);
     }
 }

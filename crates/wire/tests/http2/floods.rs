@@ -67,7 +67,7 @@ fn made_you_reset() {
     ];
     for attack in attacks {
         let outcome = times(Peer::server(), true, |n| attack(2 * n + 1));
-        assert_eq!(outcome, (100, closed("TooManyResets")));
+        assert_eq!(outcome, (20, closed("TooManyResets")));
     }
     let malformed = |n| frame(1, WHOLE, 2 * n + 1, &fields(&[("a", "b")]));
     let outcome = times(Peer::server(), true, malformed);

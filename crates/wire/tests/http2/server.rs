@@ -168,6 +168,24 @@ fn a_small_window_holds_from_its_acknowledgement_on() {
     assert_eq!(events, ["1 reset Fault(WindowExceeded)"]);
 }
 
+/// As from nginx, which gives a body room once it has seen its request (grpc_request_buffering.t counts on that).
+#[test]
+fn what_comes_together_with_its_request_may_exceed_the_window() {
+    let config = SessionConfig {
+        stream_window: 10,
+        ..SessionConfig::default()
+    };
+    let mut peer = Peer::server_with(config);
+    peer.takes = false;
+    let events = peer.give(&[post(1), frame(0, 0, 1, &[0; 30])].concat());
+    assert_eq!(events.last().map(String::as_str), Some("1 data 30"));
+    let key = peer.key(1);
+    peer.session.consume(key, 29);
+    assert_eq!(peer.read(), ["1 WINDOW_UPDATE 29"]);
+    let events = peer.give(&frame(0, 0, 1, &[0; 10]));
+    assert_eq!(events, ["1 reset Fault(WindowExceeded)"]);
+}
+
 #[test]
 fn answers_share_the_connection_by_priority() {
     let mut peer = Peer::server();

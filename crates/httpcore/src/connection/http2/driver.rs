@@ -9,17 +9,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use runtime::timing::poll_timing;
-use runtime::{Idle, Seat, Waiting};
-use wire::http2::{Reason, SessionConfig};
+use runtime::{Idle, Waiting};
+use wire::http2::Reason;
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
-use crate::connection::tls_handshake;
 use crate::http_loop::generation::Generation;
 use crate::responder::Responder;
-use crate::settings::connections::Lingering;
 use crate::settings::{Location, Server};
-use crate::transport::http1::Link;
 use crate::transport::http2::Http2Connection;
 
 use super::events::{self, Input, Pause};
@@ -38,7 +35,7 @@ const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finish {
+pub(super) enum Finish {
     /// After all that was to be sent.
     Orderly,
     /// Whatever is to be sent.
@@ -58,82 +55,23 @@ enum Wait {
     Block,
 }
 
-/// Serves a connection to its end.
-pub async fn run<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
-    client.loop_.figures.of::<Http2Counters>().connections[0].add(1);
-    let Link { mut wire, place } = link;
-    let unread = wire.take_unread();
-    let owner = Rc::clone(wire.owner());
-    let (config, read_max) = begin(client);
-    let connection = Http2Connection::new(wire.stream, place, Rc::clone(&owner), config);
-    let mut driver = Driver {
-        connection: &connection,
-        client,
-        // What was read with the preface may be all that comes.
-        has_paused: !unread.is_empty(),
-        unread,
-        read_max,
-        is_broken: false,
-        timer: owner.wheel.timer(),
-        waits: Wait::Nothing,
-        waits_since: 0,
-        is_resting: false,
-        write_timer: owner.wheel.timer(),
-        is_write_armed: false,
-        unended_timer: owner.wheel.timer(),
-        is_unended_armed: false,
-        is_leaving: false,
-        opened: Vec::new(),
-        generation: None,
-    };
-    let mut idle = None;
-    let polled = poll_fn(|context| {
-        let polled = driver.poll::<R>(&mut idle, context);
-        connection.count();
-        polled
-    });
-    let finish = polled.await;
-    drop(idle);
-    connection.close();
-    if finish == Finish::Orderly && lingers(client) {
-        driver.linger().await;
-    }
-    tls_handshake::count_fault(client, &connection.stream);
-    drop(seat);
-    connection.stream.close_notify();
-    let _ = connection.stream.shutdown_write();
-}
-
-/// What the session of a new connection is begun with, and the bytes to be read at once.
-fn begin(client: &Client) -> (SessionConfig, usize) {
-    let generation = client.http.generation();
-    let Some(server) = default_server(client, &generation) else {
-        return (SessionConfig::default(), usize::MAX);
-    };
-    let config = SessionConfig {
-        limits: server.limits,
-        ..server.http2.session()
-    };
-    (config, server.http2.http2_recv_buffer_size.bytes())
-}
-
-fn default_server<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Server> {
+pub(super) fn default_server<'a>(
+    client: &Client,
+    generation: &'a Generation,
+) -> Option<&'a Server> {
     let server = client.default_server(generation)?;
     Some(generation.settings.server(server))
 }
 
-fn default_location<'a>(client: &Client, generation: &'a Generation) -> Option<&'a Location> {
+pub(super) fn default_location<'a>(
+    client: &Client,
+    generation: &'a Generation,
+) -> Option<&'a Location> {
     let server = default_server(client, generation)?;
     Some(generation.settings.location(server.location))
 }
 
-fn lingers(client: &Client) -> bool {
-    let generation = client.http.generation();
-    let location = default_location(client, &generation);
-    location.is_some_and(|it| it.settings.closing.lingering_close != Lingering::Off)
-}
-
-struct Driver<'a> {
+pub(super) struct Driver<'a> {
     connection: &'a Rc<Http2Connection>,
     client: &'a Rc<Client>,
     /// Bytes that were read and not used: the beginning of a frame, or what waits for the next turn.
@@ -151,12 +89,10 @@ struct Driver<'a> {
     waits_since: u64,
     /// Whether the timer is that of [`Driver::rest`].
     is_resting: bool,
-    /// For the socket to take something.
-    write_timer: Timer,
-    is_write_armed: bool,
-    /// For the ends of requests that are answered.
-    unended_timer: Timer,
-    is_unended_armed: bool,
+    /// For the socket to take something, while it takes nothing.
+    write_timer: Option<Timer>,
+    /// For the ends of requests that are answered, while some are missing.
+    unended_timer: Option<Timer>,
     /// Whether GOAWAY was sent.
     is_leaving: bool,
     opened: Vec<Opened>,
@@ -165,7 +101,33 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    fn poll<R: Responder>(
+    pub(super) fn new(
+        connection: &'a Rc<Http2Connection>,
+        client: &'a Rc<Client>,
+        unread: Vec<u8>,
+        read_max: usize,
+    ) -> Self {
+        Self {
+            connection,
+            client,
+            // What was read with the preface may be all that comes.
+            has_paused: !unread.is_empty(),
+            unread,
+            read_max,
+            is_broken: false,
+            timer: connection.owner.wheel.timer(),
+            waits: Wait::Nothing,
+            waits_since: 0,
+            is_resting: false,
+            write_timer: None,
+            unended_timer: None,
+            is_leaving: false,
+            opened: Vec::new(),
+            generation: None,
+        }
+    }
+
+    pub(super) fn poll<R: Responder>(
         &mut self,
         idle: &mut Option<Idle<'a>>,
         context: &mut Context<'_>,
@@ -360,17 +322,19 @@ impl<'a> Driver<'a> {
         let is_due = self
             .connection
             .with_session(|session| session.has_unended());
-        if is_due != std::mem::replace(&mut self.is_unended_armed, is_due) {
-            match is_due {
-                true => self.unended_timer.arm(UNENDED_WAIT),
-                false => self.unended_timer.disarm(),
-            }
+        if !is_due {
+            self.unended_timer = None;
+            return;
         }
-        if is_due && self.unended_timer.poll_expired(context).is_ready() {
+        let timer = self.unended_timer.get_or_insert_with(|| {
+            let mut timer = self.connection.owner.wheel.timer();
+            timer.arm(UNENDED_WAIT);
+            timer
+        });
+        if timer.poll_expired(context).is_ready() {
             self.connection
                 .with_session(|session| session.reset_unended());
-            self.unended_timer.disarm();
-            self.is_unended_armed = false;
+            self.unended_timer = None;
         }
     }
 
@@ -388,7 +352,7 @@ impl<'a> Driver<'a> {
             });
             match outcome {
                 Ok(false) => break,
-                Ok(true) => self.disarm_write(),
+                Ok(true) => self.write_timer = None,
                 Err(error) if is_would_block(&error) => match stream.poll_writable(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err(Finish::AtOnce),
@@ -397,26 +361,22 @@ impl<'a> Driver<'a> {
                 Err(_) => return Err(Finish::AtOnce),
             }
         }
-        self.disarm_write();
+        self.write_timer = None;
         Ok(())
     }
 
-    fn disarm_write(&mut self) {
-        if std::mem::take(&mut self.is_write_armed) {
-            self.write_timer.disarm();
-        }
-    }
-
     fn wait_to_write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
-        if !std::mem::replace(&mut self.is_write_armed, true) {
+        let timer = self.write_timer.get_or_insert_with(|| {
             let generation = self.client.http.generation();
             let location = default_location(self.client, &generation);
             let timeout = location.map_or(Duration::ZERO, |location| {
                 location.settings.sending.send_timeout.duration()
             });
-            self.write_timer.arm(timeout);
-        }
-        match self.write_timer.poll_expired(context) {
+            let mut timer = self.connection.owner.wheel.timer();
+            timer.arm(timeout);
+            timer
+        });
+        match timer.poll_expired(context) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {
                 events::log_end(self.client, TIMED_OUT);
@@ -500,6 +460,7 @@ impl<'a> Driver<'a> {
     /// Enters the list of idle connections, without what such a connection needs not.
     fn enter_idle(&mut self) -> Idle<'a> {
         self.unread.shrink_to_fit();
+        self.opened = Vec::new();
         self.generation = None;
         self.connection.release_buffers();
         self.connection
@@ -553,7 +514,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Reads and drops what the client still sends, so that it sees GOAWAY and no reset.
-    async fn linger(&mut self) {
+    pub(super) async fn linger(&mut self) {
         let generation = self.client.http.generation();
         let Some(location) = default_location(self.client, &generation) else {
             return;

@@ -9,7 +9,8 @@ mod driver;
 mod events;
 mod figures;
 mod request;
+mod serve;
 
 pub use detect::{Spoken, detect, may_come};
-pub use driver::run;
 pub use figures::METRICS;
+pub use serve::start;

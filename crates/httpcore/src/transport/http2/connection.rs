@@ -14,8 +14,8 @@ use wire::http2::session::StreamGone;
 use wire::http2::{ErrorCode, Session, SessionConfig, StreamKey};
 use wire::{Stream, turn};
 
-/// Bytes of a connection beside its buffers: the session, its tables, and the driver (`bench/memory` over HTTP/2).
-const CONNECTION_BYTES: usize = 3 << 10;
+/// Bytes of an idle connection: its tasks, the session, the driver (`bench/memory` over HTTP/2).
+const CONNECTION_BYTES: usize = 2 << 10;
 /// Capacity in bytes that the buffer of a body keeps for the next stream in its slot.
 const BODY_KEPT: usize = 4 << 10;
 

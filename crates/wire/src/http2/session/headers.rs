@@ -35,12 +35,12 @@ impl Session {
         if header.has(flags::END_HEADERS) {
             return self.block(header.stream, is_end, fragment, choose);
         }
-        self.block = Some(Block {
+        self.block = Some(Box::new(Block {
             stream: header.stream,
             is_end,
             bytes: fragment.to_vec(),
             continuations: 0,
-        });
+        }));
         Ok(None)
     }
 
@@ -215,6 +215,7 @@ impl Session {
             reset_after: None,
             is_head_request: false,
             head: 0,
+            read: self.reads,
         }
     }
 
@@ -222,7 +223,8 @@ impl Session {
         let key = self.streams.insert(stream)?;
         self.heads += stream.head as usize;
         self.counters.opened();
-        self.scheduler.open(key.slot(), priority);
+        let scheduler = self.scheduler.get_or_insert_default();
+        scheduler.open(key.slot(), priority);
         Some(key)
     }
 

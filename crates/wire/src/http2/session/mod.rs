@@ -211,7 +211,8 @@ pub struct Session {
     streams: Streams,
     /// Bytes of memory of the heads of live streams.
     heads: usize,
-    scheduler: Scheduler,
+    /// Boxed, as what else few connections have: an idle one has none.
+    scheduler: Option<Box<Scheduler>>,
     counters: Counters,
     send: SendWindow,
     /// The time of the last DATA sent, on any stream.
@@ -224,14 +225,16 @@ pub struct Session {
     is_acknowledged: bool,
     /// Number of our PINGs that were not answered.
     pings: u32,
-    block: Option<Block>,
-    long: Option<LongFrame>,
+    block: Option<Box<Block>>,
+    long: Option<Box<LongFrame>>,
     data: Option<DataLeft>,
     /// The highest stream that the peer opened.
     last_peer: u32,
     /// The next stream that we open.
     next_own: u32,
     requests_in_turn: u32,
+    /// Number of reads from the socket, modulo 2^32.
+    reads: u32,
     goaway: GoAway,
     /// The last stream that the peer's GOAWAY takes.
     peer_goaway: Option<u32>,
@@ -285,7 +288,7 @@ impl Session {
             encoder: Encoder::default(),
             streams: Streams::default(),
             heads: 0,
-            scheduler: Scheduler::default(),
+            scheduler: None,
             counters: Counters::default(),
             send: SendWindow::new(INITIAL_WINDOW),
             moved_ms: 0,
@@ -300,6 +303,7 @@ impl Session {
             last_peer: 0,
             next_own: 1,
             requests_in_turn: 0,
+            reads: 0,
             goaway: GoAway::Unsent,
             peer_goaway: None,
             priorities_ahead: Vec::new(),
@@ -317,6 +321,7 @@ impl Session {
     /// Notes that bytes were read from the socket.
     pub fn begin_read(&mut self) {
         self.counters.begin_read();
+        self.reads = self.reads.wrapping_add(1);
     }
 
     /// Takes input up to the next event; returns the number of bytes used. `choose` is asked for the limits of the
@@ -359,7 +364,7 @@ impl Session {
         match fault {
             Fault::Connection(reason) => Some(self.fail(reason)),
             Fault::Stream(id, reason) => {
-                if let Err(reason) = self.counters.reset(self.now_ms) {
+                if let Err(reason) = self.counters.fault(self.now_ms) {
                     return Some(self.fail(reason));
                 }
                 frame::write_reset(self.output.bytes(), id, reason.code());
@@ -417,7 +422,9 @@ impl Session {
         let Some(stream) = self.streams.close(key, closed) else {
             return;
         };
-        self.scheduler.close(key.slot());
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.close(key.slot());
+        }
         self.heads -= stream.head as usize;
         self.narrow(&stream);
         self.release(stream.recv.held());
@@ -456,6 +463,9 @@ impl Session {
     pub fn release_buffers(&mut self) {
         self.output.release();
         self.streams.release();
+        if self.streams.len() == 0 {
+            self.scheduler = None;
+        }
     }
 
     /// Bytes of memory that the connection holds: unsent frames, heads of live streams, and data that was received and not

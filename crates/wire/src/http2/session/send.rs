@@ -234,13 +234,14 @@ impl Session {
                 self.close(key, Closed::ByUs);
                 self.note_unended(key.id());
             }
-            (None, _) => self.scheduler.set_ready(key.slot(), false),
+            (None, _) => self.set_ready(key, false),
         }
     }
 
-    /// Resets a stream; nothing if it is closed.
+    /// Resets a stream; nothing if it is closed. One whose request was malformed is reset for that, whatever the code.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
-        if self.streams.get(key).is_some() {
+        if let Some(stream) = self.streams.get(key) {
+            let code = stream.reset_after.unwrap_or(code);
             frame::write_reset(self.output.bytes(), key.id(), code);
             self.close(key, Closed::ByUs);
         }
@@ -292,8 +293,10 @@ impl Session {
 
     /// Notes whether a stream has data to send.
     pub fn set_ready(&mut self, key: StreamKey, is_ready: bool) {
-        if self.streams.get(key).is_some() {
-            self.scheduler.set_ready(key.slot(), is_ready);
+        if self.streams.get(key).is_some()
+            && let Some(scheduler) = &mut self.scheduler
+        {
+            scheduler.set_ready(key.slot(), is_ready);
         }
     }
 
@@ -310,7 +313,7 @@ impl Session {
                 .is_some_and(|stream| stream.local == Side::Body && stream.send.available() > 0)
         };
         let age = |slot| stream_at(slot).map_or(u32::MAX, |stream| stream.id);
-        let slot = self.scheduler.next(may_send, age)?;
+        let slot = self.scheduler.as_mut()?.next(may_send, age)?;
         self.streams.key_at(slot)
     }
 
