@@ -1,6 +1,6 @@
 //! The tasks of a loop: every poll is timed, and a slow one is attributed to a request.
 //!
-//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on a loop ([`poll_timing`]).
+//! * [`spawn`] and [`spawn_begun`]: the ways to start a task on a loop ([`poll_timing`], `spare_tasks`).
 //! * [`yield_turn`]: the order of work within one iteration of a loop.
 //! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the
 //!   time without a processor.
@@ -14,11 +14,13 @@ pub(crate) mod cpu_wait;
 pub mod current_request;
 mod loop_figures;
 pub mod poll_timing;
+mod spare_tasks;
 mod task_kind;
 mod tick_lateness;
 pub mod tsc_clock;
 pub mod yield_turn;
 
 pub use loop_figures::LoopFigures;
-pub use poll_timing::{spawn, spawn_begun};
+pub use poll_timing::spawn;
+pub use spare_tasks::spawn_begun;
 pub use task_kind::Kind;
