@@ -55,7 +55,7 @@ usage: cargo xtask TASK
       `cargo test` compares with (crates/server/tests/repeats)
   cache-faults
       the cache on disks that are full, read-only or fail, and `max_size` under a steady stream; root (mounts images), a minute
-  instructions [--binary BIN] [--record | --figures]
+  instructions [--binary BIN] [--record | --figures | [--functions] [--only TEXT]]
       what a loop spends on one hot request, counted in single steps: a fault when it is 5 % more than is recorded; --figures: when it is
       3 % more than without figures (builds such a program)
   dashboard [--binary BIN] [--chromium PROGRAM] [--port N] [--seconds N] [--screenshot FILE] [--phone FILE]

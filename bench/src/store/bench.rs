@@ -118,11 +118,8 @@ impl Bench {
             noatime: true,
             ..Access::new(&self.pool)
         };
-        let none = std::iter::empty();
-        match store
-            .find(&self.local, &access, key_text, none, now())
-            .await?
-        {
+        let (key, none) = ((Key::of(key_text), key_text), std::iter::empty());
+        match store.find(&self.local, &access, key, none, now()).await? {
             LookupOutcome::Hit(hit) => {
                 let body = hit.entry.body();
                 let len = (body.end - body.start) as usize;

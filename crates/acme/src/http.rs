@@ -6,6 +6,7 @@
 mod stream;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use message::ResponseHead;
@@ -222,7 +223,7 @@ fn exchange(stream: &mut Stream, method: &str, request: &[u8]) -> Result<(Answer
 }
 
 /// Takes a head out of what was received, with as much more of it as is needed.
-fn read_head(stream: &mut Stream, received: &mut Vec<u8>) -> Result<Box<ResponseHead>, Error> {
+fn read_head(stream: &mut Stream, received: &mut Vec<u8>) -> Result<Arc<ResponseHead>, Error> {
     let mut parser = ResponseParser::new(HEAD_BYTES_MAX);
     loop {
         match parser.advance(received) {

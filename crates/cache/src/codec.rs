@@ -1,4 +1,4 @@
-//! Decoding little-endian numbers from untrusted bytes: every read may fail, none goes past the end.
+//! Fields of fixed length, numbers little-endian. Reading is from untrusted bytes: it may fail, and never goes past the end.
 
 /// Reads from the front of a slice.
 #[derive(Clone, Copy, Debug)]
@@ -51,5 +51,25 @@ impl<'a> FieldReader<'a> {
 
     pub(crate) fn i64(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
+    }
+}
+
+/// Writes fields one behind the other into a buffer that has room for them.
+pub(crate) struct FieldWriter<'a>(&'a mut [u8]);
+
+impl<'a> FieldWriter<'a> {
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        Self(out)
+    }
+
+    /// Appends a field.
+    ///
+    /// # Panics
+    /// There is no room for it.
+    pub(crate) fn put<const LEN: usize>(&mut self, field: [u8; LEN]) {
+        let left = std::mem::take(&mut self.0).split_first_chunk_mut();
+        let (place, rest) = left.expect("the buffer has the length of all fields");
+        *place = field;
+        self.0 = rest;
     }
 }

@@ -128,6 +128,12 @@ impl Levels {
         (0..27).map(of).filter(is_one).map(|digits| Self { digits })
     }
 
+    /// Length of an entry's path, relative to its cache directory.
+    pub(crate) fn path_len(self) -> usize {
+        let levels = self.digits.iter().filter(|digits| **digits > 0);
+        2 * KEY_BYTES + levels.map(|digits| usize::from(*digits) + 1).sum::<usize>()
+    }
+
     /// Parses the value of `levels=`: up to three times `1` or `2`, separated by colons. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -3,7 +3,7 @@
 //!
 //! Reads no clock: every question comes with its `now`, in seconds since 1970.
 
-use crate::codec::FieldReader;
+use crate::codec::{FieldReader, FieldWriter};
 use message::date::Seconds;
 
 /// Length of its encoding.
@@ -62,13 +62,16 @@ impl Lifetime {
         self.expires.saturating_add(i64::from(self.error)) >= now
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.date.to_le_bytes());
-        out.extend_from_slice(&self.expires.to_le_bytes());
-        out.extend_from_slice(&self.updating.to_le_bytes());
-        out.extend_from_slice(&self.error.to_le_bytes());
-        out.extend_from_slice(&self.initial_age.to_le_bytes());
-        out.push(self.reuse as u8);
+    pub(crate) fn encode(&self) -> [u8; LIFETIME_BYTES] {
+        let mut out = [0; LIFETIME_BYTES];
+        let mut fields = FieldWriter::new(&mut out);
+        fields.put(self.date.to_le_bytes());
+        fields.put(self.expires.to_le_bytes());
+        fields.put(self.updating.to_le_bytes());
+        fields.put(self.error.to_le_bytes());
+        fields.put(self.initial_age.to_le_bytes());
+        fields.put([self.reuse as u8]);
+        out
     }
 
     pub(crate) fn decode(from: &mut FieldReader<'_>) -> Option<Self> {

@@ -3,6 +3,7 @@
 //! Not here: the readers that find them (`exchange::answer_reader`, `fastcgi::read`).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use message::ResponseHead;
 
@@ -32,10 +33,10 @@ pub enum Event {
     /// More bytes are needed.
     Partial,
     /// A 1xx (not 101), which may be ignored.
-    Interim(Box<ResponseHead>),
+    Interim(Arc<ResponseHead>),
     /// The head. Its version is 0.9 if the bytes do not begin as HTTP: all of them are then the body of a 200, as in
     /// nginx ("upstream sent no valid HTTP/1.0 header").
-    Head(Box<ResponseHead>),
+    Head(Arc<ResponseHead>),
     /// The range of the given bytes that is data of the body; never empty.
     Data(Range<usize>),
     /// The end of the response.

@@ -1,10 +1,10 @@
-//! Instructions that a loop spends on one hot request, compared with what is recorded: `cargo xtask instructions`.
+//! Instructions that a loop spends on one hot request or on one fill of a cache, compared with what is recorded: `cargo xtask instructions`.
 //!
 //! They are counted one by one: the loop's thread of a running server goes in single steps (ptrace(2)), its system calls are the real ones. So
 //! that what the machine does besides does not matter (valgrind would have none of openat2). What the kernel does is not in it; nor is it
 //! time, nor what timers have the loop do: how often they end meanwhile depends on how long a step takes. Invariant: a request that was not answered as it should be is never counted.
 //!
-//! With `--functions` they are printed by function. With `--figures` they are compared with those of a program that counts nothing (the feature `without_figures`, built for it).
+//! With `--functions` they are printed by function. With `--only TEXT` only cases with that text in their name are counted. With `--figures` they are compared with those of a program that counts nothing (the feature `without_figures`, built for it).
 
 mod clock;
 mod functions;
@@ -21,7 +21,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// What is asked for; `h2:`: over HTTP/2, [`server::AT_ONCE`] at a time.
+/// What is asked for. `h2:`: over HTTP/2, [`server::AT_ONCE`] at a time. A `*` is another number in each request, so that it is in no
+/// cache.
 const CASES: &[(&str, &str)] = &[
     ("return", "/here"),
     ("file of 1 KiB", "/1k.bin"),
@@ -29,6 +30,7 @@ const CASES: &[(&str, &str)] = &[
     ("cache hit of 1 KiB", "/cached/1024"),
     ("proxying 1 KiB", "/proxied/1024"),
     ("32 files of 1 KiB at once over HTTP/2", "h2:/1k.bin"),
+    ("fill of 1 KiB", "/filled/*/1024"),
 ];
 /// Of each case, before it is counted: so that what is learned is known.
 const WARM: usize = 200;
@@ -56,6 +58,10 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     let is_recorded = flag(&mut arguments, "--record");
     let is_of_figures = flag(&mut arguments, "--figures");
     let is_by_function = flag(&mut arguments, "--functions");
+    let only = option(&mut arguments, "--only")?.unwrap_or_default();
+    if is_recorded && !only.is_empty() {
+        return Err("what is recorded is of all cases".to_owned());
+    }
     let binary = match option(&mut arguments, "--binary")? {
         Some(path) => PathBuf::from(path),
         None => built(project, None)?,
@@ -68,10 +74,10 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     }
     let path = project.join(RECORD);
     if is_by_function {
-        return by_function(&binary);
+        return by_function(&binary, &only);
     }
     if is_recorded {
-        let counts = count(&binary, &BTreeMap::new())?;
+        let counts = count(&binary, &BTreeMap::new(), "")?;
         let lines: String = counts
             .iter()
             .map(|(what, count)| format!("{what}: {count}\n"))
@@ -81,7 +87,7 @@ pub fn run(project: &Path, arguments: &[String]) -> Result<(), String> {
     }
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{RECORD}: {error}"))?;
     let recorded = recorded(&text)?;
-    let counts = count(&binary, &recorded)?;
+    let counts = count(&binary, &recorded, &only)?;
     compare(&recorded, &counts).map_err(|faults| format!("{faults}\n{}", advice(&text, &maker())))
 }
 
@@ -140,8 +146,8 @@ fn built(project: &Path, feature: Option<&str>) -> Result<PathBuf, String> {
 /// Counts with figures and without; an error names the requests that they make too expensive.
 fn cost_of_figures(with: &Path, without: &Path) -> Result<(), String> {
     let (with, without) = (
-        count(with, &BTreeMap::new())?,
-        count(without, &BTreeMap::new())?,
+        count(with, &BTreeMap::new(), "")?,
+        count(without, &BTreeMap::new(), "")?,
     );
     let mut faults = Vec::new();
     for ((what, with), (_, without)) in with.into_iter().zip(without) {
@@ -163,15 +169,21 @@ fn cost_of_figures(with: &Path, without: &Path) -> Result<(), String> {
     }
 }
 
-/// The count of each case. Where it is too many, or nothing is recorded, it is counted more often.
+/// The cases with this text in their name.
+fn cases(only: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    CASES.iter().filter(move |(what, _)| what.contains(only))
+}
+
+/// The count of each case with this text in its name. Where it is too many, or nothing is recorded, it is counted more often.
 fn count(
     binary: &Path,
     recorded: &BTreeMap<&str, u64>,
+    only: &str,
 ) -> Result<Vec<(&'static str, u64)>, String> {
     let origin = origin::start()?;
     let mut server = server::Server::start(binary, origin)?;
     let mut found = Vec::new();
-    for (what, path) in CASES {
+    for (what, path) in cases(only) {
         server.ask(path, WARM)?;
         found.push((*what, path));
     }
@@ -194,15 +206,15 @@ fn count(
 }
 
 /// Prints the functions of the cheapest request of each case.
-fn by_function(binary: &Path) -> Result<(), String> {
+fn by_function(binary: &Path, only: &str) -> Result<(), String> {
     let origin = origin::start()?;
     let mut server = server::Server::start(binary, origin)?;
-    for (_, path) in CASES {
+    for (_, path) in cases(only) {
         server.ask(path, WARM)?;
     }
     let functions = functions::Functions::of(binary, server.pid())?;
     let steps = steps::Steps::of(server.pid(), server.loop_thread()?)?;
-    for (what, path) in CASES {
+    for (what, path) in cases(only) {
         let mut least = (u64::MAX, Default::default());
         for _ in 0..COUNTED {
             thread::sleep(APART);

@@ -10,10 +10,15 @@ use std::time::{Duration, Instant};
 
 use super::http2::Http2;
 
-/// How long it may take to start, and to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to start.
+const START: Duration = Duration::from_secs(20);
+/// How long it may take to answer, and to store: it goes in single steps, perhaps on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long files must have been as they are, and what was asked for must have come to rest.
 const SETTLED: Duration = Duration::from_millis(300);
+
+/// Directory of the cache in which each request is a fill.
+const FILLED: &str = "filled";
 
 /// Number of answers that are asked for at once over HTTP/2.
 pub const AT_ONCE: u32 = 32;
@@ -23,7 +28,9 @@ pub struct Server {
     child: Child,
     connection: BufReader<TcpStream>,
     http2: Http2,
-    _directory: tempfile::TempDir,
+    /// Responses that came through the cache of fills, each to be stored.
+    filled: usize,
+    directory: tempfile::TempDir,
 }
 
 impl Server {
@@ -49,7 +56,8 @@ impl Server {
             child: child.0.take().expect("taken once"),
             connection: BufReader::new(stream),
             http2,
-            _directory: directory,
+            filled: 0,
+            directory,
         })
     }
 
@@ -75,23 +83,42 @@ impl Server {
         Err("no thread is called loop".to_owned())
     }
 
-    /// So many requests, one after the other; each must be answered as it should be.
+    /// So many requests, one after the other; each must be answered as it should be. A `*` in the path is another number in each:
+    /// a fill, which is waited for until its file is there.
     pub fn ask(&mut self, path: &str, times: usize) -> Result<(), String> {
         if let Some(path) = path.strip_prefix("h2:") {
             return (0..times)
                 .try_for_each(|_| self.http2.ask(path, AT_ONCE))
                 .map_err(|error| format!("{path} over HTTP/2: {error}"));
         }
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: xtask\r\nAccept: */*\r\n\r\n"
-        );
         for _ in 0..times {
+            let is_fill = path.contains('*');
+            self.filled += usize::from(is_fill);
+            let path = path.replace('*', &format!("{:08}", self.filled));
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: xtask\r\nAccept: */*\r\n\r\n"
+            );
             let status = self
                 .exchange(&request)
                 .map_err(|error| format!("{path}: {error}"))?;
             if status != "200" {
                 return Err(format!("{path}: answered with {status}"));
             }
+            if is_fill {
+                self.wait_until_stored()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until each fill has its file.
+    fn wait_until_stored(&self) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        while files_in(&self.directory.path().join(FILLED)) < self.filled {
+            if Instant::now() > until {
+                return Err(format!("not all of {} fills are stored", self.filled));
+            }
+            thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
@@ -138,8 +165,23 @@ impl Drop for Ending {
     }
 }
 
+/// Files in the visible folders of a directory.
+fn files_in(directory: &Path) -> usize {
+    let visible = |path: &Path| {
+        !path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes()[0] == b'.')
+    };
+    let listed = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = listed(directory).map(|entry| entry.path());
+    folders
+        .filter(|path| visible(path))
+        .map(|path| listed(&path).count())
+        .sum()
+}
+
 fn connected(address: SocketAddr) -> Result<TcpStream, String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + START;
     loop {
         match TcpStream::connect(address) {
             Ok(stream) => {
@@ -168,9 +210,11 @@ fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n    keepalive_timeout 300s;\n\
          \x20   upstream origin {{ server {origin}; keepalive 8; }}\n    proxy_http_version 1.1;\n    proxy_set_header Connection \"\";\n\
          \x20   proxy_cache_path cache levels=1:2 keys_zone=c:1m max_size=10m inactive=1h use_temp_path=off;\n\
+         \x20   proxy_cache_path {FILLED} levels=1 keys_zone=f:1m max_size=1g inactive=1h use_temp_path=off;\n\
          \x20   server {{\n        listen {address};\n        http2 on;\n        root html;\n        location = /here {{ return 200 \"here\"; }}\n\
          \x20       location /proxied/ {{ proxy_pass http://origin; }}\n\
-         \x20       location /cached/ {{ proxy_pass http://origin; proxy_cache c; proxy_cache_valid 200 1h; }}\n    }}\n}}\n"
+         \x20       location /cached/ {{ proxy_pass http://origin; proxy_cache c; proxy_cache_valid 200 1h; }}\n\
+         \x20       location /filled/ {{ proxy_pass http://origin; proxy_cache f; proxy_cache_valid 200 1h; }}\n    }}\n}}\n"
     );
     std::fs::write(directory.join("nginx.conf"), text)
 }

@@ -32,6 +32,7 @@ use bytes::Bytes;
 use message::{HeaderId, ResponseHead};
 use prologue::Prologue;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Version of the format that is written. A change that older programs cannot read gets the next number.
 pub(crate) const FORMAT_VERSION: u16 = 1;
@@ -52,7 +53,7 @@ pub struct Entry {
     prologue: Prologue,
     vary: Bytes,
     key_text: Bytes,
-    head: ResponseHead,
+    head: Arc<ResponseHead>,
 }
 
 impl Entry {
@@ -183,7 +184,7 @@ impl Entry {
 
     /// Status and header lines, as if an upstream had just sent them.
     #[must_use]
-    pub fn head(&self) -> &ResponseHead {
+    pub fn head(&self) -> &Arc<ResponseHead> {
         &self.head
     }
 

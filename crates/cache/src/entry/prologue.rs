@@ -3,7 +3,7 @@
 use super::blocks::CHECKSUM_BYTES;
 use super::head::HEAD_BYTES_MAX;
 use super::{BLOCK_SHIFTS, BODY_BYTES_MAX, FORMAT_VERSION};
-use crate::codec::FieldReader;
+use crate::codec::{FieldReader, FieldWriter};
 use crate::error::EntryFault;
 use crate::key::Key;
 use crate::lifetime::{LIFETIME_BYTES, Lifetime};
@@ -37,31 +37,29 @@ pub(super) struct Prologue {
 
 impl Prologue {
     pub(super) fn encode(&self) -> [u8; PROLOGUE_BYTES] {
-        let mut out = Vec::with_capacity(PROLOGUE_BYTES);
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.push(if self.is_complete {
-            COMPLETE
-        } else {
-            INCOMPLETE
-        });
-        out.push(self.block_shift);
-        out.extend_from_slice(&self.status.to_le_bytes());
+        let mut out = [0; PROLOGUE_BYTES];
+        let (checked, crc) = out.split_at_mut(CHECKED_BYTES);
+        let mut fields = FieldWriter::new(checked);
+        fields.put(*MAGIC);
+        fields.put(FORMAT_VERSION.to_le_bytes());
+        fields.put([match self.is_complete {
+            true => COMPLETE,
+            false => INCOMPLETE,
+        }]);
+        fields.put([self.block_shift]);
+        fields.put(self.status.to_le_bytes());
         for number in [self.tag, self.head_len, self.body_offset] {
-            out.extend_from_slice(&number.to_le_bytes());
+            fields.put(number.to_le_bytes());
         }
-        out.extend_from_slice(&self.body_len.to_le_bytes());
-        out.extend_from_slice(&self.head_crc.to_le_bytes());
-        out.extend_from_slice(&self.table_crc.to_le_bytes());
+        fields.put(self.body_len.to_le_bytes());
+        fields.put(self.head_crc.to_le_bytes());
+        fields.put(self.table_crc.to_le_bytes());
         for key in [self.key, self.main, self.variant] {
-            out.extend_from_slice(&key.0);
+            fields.put(key.0);
         }
-        self.lifetime.encode(&mut out);
-        debug_assert!(out.len() <= CHECKED_BYTES);
-        out.resize(CHECKED_BYTES, 0);
-        let crc = crc32fast::hash(&out);
-        out.extend_from_slice(&crc.to_le_bytes());
-        out.try_into().expect("it was resized to this length")
+        fields.put(self.lifetime.encode());
+        crc.copy_from_slice(&crc32fast::hash(checked).to_le_bytes());
+        out
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, EntryFault> {

@@ -142,6 +142,22 @@ fn lines_that_would_split_a_response_are_not_stored() {
 }
 
 #[test]
+fn a_byte_that_would_split_a_line_is_found_at_any_place() {
+    let is_stored = |value: &[u8]| {
+        let line = std::iter::once((&b"a"[..], value, HeaderId::Other));
+        EntryEncoder::new(&description(b""), line).is_ok()
+    };
+    for (len, at) in (1..26).flat_map(|len| (0..len).map(move |at| (len, at))) {
+        let mut value = vec![0xff; len];
+        for byte in 0..=u8::MAX {
+            value[at] = byte;
+            let splits = matches!(byte, b'\r' | b'\n' | 0);
+            assert_eq!(is_stored(&value), !splits, "{byte} at {at} of {len}");
+        }
+    }
+}
+
+#[test]
 fn blocks_cover_the_body() {
     let body = vec![7; 3 * 65_536 + 1];
     let entry = read(&write(FIELDS, b"", &body, 10_000)).unwrap();

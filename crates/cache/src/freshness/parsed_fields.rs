@@ -31,7 +31,9 @@ pub(super) struct ParsedFields {
     /// Is `control` from `CDN-Cache-Control`?
     pub is_targeted: bool,
     pub expires: Option<ExpiresField>,
+    /// Parsed only where the rules compare another time with it.
     pub date: Option<Seconds>,
+    /// Parsed only where the rules guess.
     pub last_modified: Option<Seconds>,
     pub age: Option<u32>,
     pub has_cookie: bool,
@@ -44,8 +46,12 @@ impl ParsedFields {
     where
         I: Iterator<Item = FieldLine<'a>> + Clone,
     {
+        let seen = fields.clone().fold(0, |seen, (_, _, id)| seen | id.bit());
         let all = |id: HeaderId| {
-            let lines = fields.clone().filter(move |(_, _, of)| *of == id);
+            // Most are not there, and are not looked for.
+            let most = if seen & id.bit() == 0 { 0 } else { usize::MAX };
+            let lines = fields.clone().take(most);
+            let lines = lines.filter(move |(_, _, of)| *of == id);
             lines.map(|(_, value, _)| value)
         };
         let unless = |is_ignored: bool| (!is_ignored).then_some(());
@@ -59,13 +65,15 @@ impl ParsedFields {
         }
         let targeted = targeted(fields.clone()).filter(|_| rules.is_targeted);
         let date_of = |id| all(id).next().and_then(http_date);
+        let (guesses, counts) = (rules.heuristic.is_some(), rules.counts_apparent_age);
+        let compares_date = expires.is_some() || guesses || counts;
         Self {
             accel: accel.and_then(accel_expires),
             is_targeted: targeted.is_some(),
             control: targeted.unwrap_or(control),
             expires,
-            date: date_of(HeaderId::Date),
-            last_modified: date_of(HeaderId::LastModified),
+            date: compares_date.then(|| date_of(HeaderId::Date)).flatten(),
+            last_modified: guesses.then(|| date_of(HeaderId::LastModified)).flatten(),
             age: all(HeaderId::Age).next().and_then(age),
             has_cookie: !ignored.set_cookie && all(HeaderId::SetCookie).next().is_some(),
             vary: match ignored.vary {

@@ -149,7 +149,7 @@ impl JournalRecord {
             }
             Self::Renew { key, tag, lifetime } => {
                 named(RENEW, key, *tag, out);
-                lifetime.encode(out);
+                out.extend_from_slice(&lifetime.encode());
             }
             Self::Put { known, vary } => put(known, vary, out),
             Self::Walked { foreign } => {
@@ -266,7 +266,7 @@ fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(&known.used.to_le_bytes());
-    known.lifetime.encode(out);
+    out.extend_from_slice(&known.lifetime.encode());
     out.extend_from_slice(&known.clean_of.to_le_bytes());
     out.extend_from_slice(&known.purge_filter.0.to_le_bytes());
     // Longer names are never stored; cut, they would only make a variant that never matches.

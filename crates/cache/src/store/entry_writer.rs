@@ -16,6 +16,7 @@ use crate::space::Reservation;
 use bytes::Bytes;
 use disk::{BatchStep, Create, Errno, Local, NewFile, Output};
 use message::date::Seconds;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
@@ -35,7 +36,7 @@ pub struct EntryWriter {
     /// Entries evicted for this one: the reservation includes their blocks; their files are deleted (or reused) when
     /// its own file is made.
     victims: Removed,
-    waiting: Vec<Bytes>,
+    waiting: SmallVec<[Bytes; 1]>,
     waiting_bytes: usize,
     /// The temp file, shared with readers of the written part ([`super::WrittenBody`]).
     output: Arc<OnceLock<Output>>,
@@ -107,7 +108,7 @@ impl Store {
             vary: Bytes::copy_from_slice(description.vary),
             reservation,
             victims,
-            waiting: Vec::new(),
+            waiting: SmallVec::new(),
             waiting_bytes: 0,
             output: Arc::default(),
             has_temp: false,
@@ -232,7 +233,7 @@ impl EntryWriter {
                 self.output.get_or_init(|| output).clone()
             }
         };
-        let chunks = std::mem::take(&mut self.waiting);
+        let chunks = std::mem::take(&mut self.waiting).into_vec();
         self.waiting_bytes = 0;
         Ok(local.append(&output, chunks, &pool).await?)
     }
@@ -391,7 +392,7 @@ impl EntryWriter {
     /// The steps that complete the temp file and give it its name.
     fn last_steps(&mut self, output: Output, finished: Finished, put: BatchStep) -> Vec<BatchStep> {
         let (from, to) = (self.temp_path(), self.store.path(&self.known.key));
-        let mut rest = std::mem::take(&mut self.waiting);
+        let mut rest = std::mem::take(&mut self.waiting).into_vec();
         rest.push(finished.table);
         vec![
             BatchStep::Append(output.clone(), rest),
@@ -437,7 +438,7 @@ impl EntryWriter {
         let (store, key) = (&self.store, &self.known.key);
         let mut contents = Vec::with_capacity(self.waiting.len() + 2);
         contents.push(finished.front);
-        contents.append(&mut self.waiting);
+        contents.extend(self.waiting.drain(..));
         contents.push(finished.table);
         let mut files = self
             .victims

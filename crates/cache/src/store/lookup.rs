@@ -55,7 +55,7 @@ enum OpenedEntry {
 
 impl Store {
     /// Finds the entry of a key for a request with these header lines, and counts a use of it. `key_text` is the text
-    /// that the key is made of.
+    /// that the key `main` is made of.
     ///
     /// # Errors
     /// [`Error::Disk`]: the disk fails or its pool is full; the origin has the response.
@@ -63,18 +63,37 @@ impl Store {
         &self,
         local: &Local,
         access: &Access<'_>,
-        key_text: &[u8],
+        (main, key_text): (Key, &[u8]),
         fields: I,
         now: Seconds,
     ) -> Result<LookupOutcome, Error>
     where
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
-        let main = Key::of(key_text);
         if let Some(segments) = &self.0.segments {
             segments.note_now(now);
         }
         let known = self.0.index.look_up(&main, now);
+        if known.is_none() && !self.is_cold() {
+            return Ok(missed(None));
+        }
+        // Boxed: a miss needs no room for it.
+        Box::pin(self.find_known(local, access, known, (main, key_text), fields, now)).await
+    }
+
+    /// Finds the entry of a key of which the index knows this.
+    async fn find_known<'a, I>(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        known: Option<KnownKey>,
+        (main, key_text): (Key, &[u8]),
+        fields: I,
+        now: Seconds,
+    ) -> Result<LookupOutcome, Error>
+    where
+        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
         let wanted = known.and_then(|known| self.variant_of(&known, &main, fields.clone()));
         // According to the index the main entry is another variant: its file need not be opened.
         let is_other = known

@@ -40,7 +40,7 @@ use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, Displaced, Index, KeyState, KnownKey};
 use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_temp};
-use crate::key::{Directory, Key, LEVELS_MAX, Levels, PATH_BYTES_MAX};
+use crate::key::{Directory, Key, LEVELS_MAX, Levels};
 use crate::purge::{FetchMoment, PurgeRules};
 use crate::space::{Reservation, Space, SpaceLimits};
 use disk::{BatchStep, Disk, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
@@ -369,7 +369,8 @@ impl Store {
         let StoreSettings {
             directory, levels, ..
         } = &self.0.settings;
-        let mut path = Vec::with_capacity(directory.len() + 1 + PATH_BYTES_MAX + TEMP_BYTES);
+        // Exact: most paths are boxed.
+        let mut path = Vec::with_capacity(directory.len() + 1 + levels.path_len());
         path.extend_from_slice(directory);
         path.push(b'/');
         key.push_path(*levels, &mut path);
@@ -380,6 +381,7 @@ impl Store {
     #[must_use]
     pub fn temp_path(&self, key: &Key, tag: u32) -> Vec<u8> {
         let mut path = self.path(key);
+        path.reserve_exact(TEMP_BYTES);
         push_temp(&mut path, tag);
         path
     }

@@ -99,6 +99,17 @@ impl Store {
         if !is_due || taken().is_err() {
             return Ok(());
         }
+        // Boxed: most fills need no room for it.
+        Box::pin(self.reserve_journal(local, (counted, ahead))).await
+    }
+
+    /// Takes the space that the journal may grow by, which is counted already.
+    async fn reserve_journal(
+        &self,
+        local: &Local,
+        (counted, ahead): (u64, u64),
+    ) -> Result<(), Error> {
+        let is_counted = &self.0.journal_counted;
         let mut more = self.0.space.reserve(0)?;
         for piece in 1..=JOURNAL_PIECES {
             let bytes = ahead * piece / JOURNAL_PIECES;

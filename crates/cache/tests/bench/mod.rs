@@ -63,9 +63,8 @@ impl Bench {
 
     pub async fn find(&self, text: &str) -> Result<Option<Hit>, Error> {
         let (access, none) = (self.access(), std::iter::empty());
-        let found = self
-            .store
-            .find(&self.local, &access, text.as_bytes(), none, NOW);
+        let key = (Key::of(text.as_bytes()), text.as_bytes());
+        let found = self.store.find(&self.local, &access, key, none, NOW);
         Ok(match found.await? {
             LookupOutcome::Hit(hit) => Some(hit),
             _ => None,

@@ -97,13 +97,16 @@ impl Local {
             let done = own.write().and_then(|()| steps.iter().try_for_each(take));
             (done, steps)
         };
-        let job = Arc::new(PoolJob::new(Lane::Write, work));
+        let job = Arc::new(PoolJob::new(Lane::Write, begun, work));
         let pending = Pending::new(job.clone(), &group.0.pool);
+        // Memory is cheapest where the thread that took it frees it: the last reference is the loop's.
+        let kept = log_record.clone();
         if let Err(overflow) = group.push(WaitingChange { log_record, job }) {
             self.0.counters.overflowed(Operation::Other);
             return (Err(overflow.into()), Vec::new());
         }
         let done = pending.await;
+        drop(kept);
         self.0.counters.offloaded(Operation::Other, begun.elapsed());
         done
     }
@@ -176,7 +179,12 @@ impl GroupCommit {
                 state.waiting.drain(..count).collect::<Vec<_>>()
             };
             write_records(&batch);
-            together(|| batch.iter().for_each(|one| one.job.run(Instant::now())));
+            // Each is dropped before its loop is woken: its memory is the loop's.
+            together(|| {
+                batch
+                    .into_iter()
+                    .for_each(|one| one.job.run(Instant::now()))
+            });
         }
     }
 }

@@ -47,7 +47,8 @@ enum JobStage<F, T> {
 }
 
 impl<F, T> PoolJob<F, T> {
-    pub(crate) fn new(lane: Lane, work: F) -> PoolJob<F, T> {
+    /// A job that is handed over at `queued`.
+    pub(crate) fn new(lane: Lane, queued: Instant, work: F) -> PoolJob<F, T> {
         let state = JobState {
             stage: JobStage::Queued(work),
             waited: Duration::ZERO,
@@ -56,7 +57,7 @@ impl<F, T> PoolJob<F, T> {
         PoolJob {
             state: Mutex::new(state),
             mailbox: Mailbox::current(),
-            queued: Instant::now(),
+            queued,
             lane,
         }
     }

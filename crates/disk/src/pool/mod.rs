@@ -197,7 +197,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let job = Arc::new(PoolJob::new(lane, work));
+        let job = Arc::new(PoolJob::new(lane, Instant::now(), work));
         self.shared().push(lane, job.clone())?;
         Ok(Pending::new(job, self))
     }

@@ -3,6 +3,7 @@
 //! Not here: what follows from the look-up (`lookup`). Invariant: the pool is the location's, evaluated for each
 //! request, so that each disk can have a pool of its own.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use disk::{Access, Local};
 use logs::wall_clock::Moment;
 use message::date::Seconds;
 use message::{HeaderId, Method, ResponseHead};
+use wire::http1::head_buffers;
 
 use crate::caching::caches::open_cache::Cache;
 use crate::settings::caching::Caching;
@@ -91,9 +93,9 @@ impl<'a> CacheRequest<'a> {
         request: &Request,
         access: &Access<'_>,
     ) -> Result<LookupOutcome, cache::Error> {
-        let local = local(request);
+        let (local, key) = (local(request), (self.main, &self.key_text[..]));
         self.store
-            .find(local, access, &self.key_text, lines(request), self.now)
+            .find(local, access, key, lines(request), self.now)
             .await
     }
 }
@@ -142,24 +144,32 @@ pub fn key_text(request: &Request, passing: &PassSettings) -> Bytes {
     if passing.family != Family::Proxy {
         return Bytes::new();
     }
-    let mut text = Vec::with_capacity(request.head.target().len() + 64);
+    let written = head_buffers::written(|text| {
+        append_default_key(request, passing, text);
+        Ok::<_, Infallible>(())
+    });
+    let Ok((text, ())) = written;
+    text
+}
+
+/// Appends scheme, host and URI of the request to the origin.
+fn append_default_key(request: &Request, passing: &PassSettings, text: &mut Vec<u8>) {
     let scheme = |has_tls| passing.family.scheme(has_tls).as_bytes();
     match &passing.target {
         PassTarget::Fixed { url, .. } => {
             text.extend_from_slice(scheme(url.has_tls));
-            variables::host(request, &mut text);
-            head::append_target(request, passing, (&url.uri, false), &mut text);
+            variables::host(request, text);
+            head::append_target(request, passing, (&url.uri, false), text);
         }
         PassTarget::Made(template) => {
             let url = Url::parse(&request.evaluate(template)).ok();
             let has_tls = url.as_ref().is_some_and(|url| url.has_tls);
             text.extend_from_slice(scheme(has_tls));
-            variables::host(request, &mut text);
+            variables::host(request, text);
             let uri = url.map_or_else(Bytes::new, |url| with_slash(url.uri));
-            head::append_target(request, passing, (&uri, true), &mut text);
+            head::append_target(request, passing, (&uri, true), text);
         }
     }
-    text.into()
 }
 
 /// Whether the request may use the cache at all.

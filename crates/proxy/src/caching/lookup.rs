@@ -180,11 +180,13 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
             LookupStep::Answer(outcome) => return Some(outcome),
             LookupStep::Pass => break,
             LookupStep::Ask(params) => params,
-            LookupStep::Use(hit, status) => match serve(request, cache_request, &hit, status).await
-            {
-                Ok(outcome) => return Some(outcome),
-                Err(Unusable) => continue,
-            },
+            // Boxed, so that a request that finds nothing needs no room for it.
+            LookupStep::Use(hit, status) => {
+                match Box::pin(serve(request, cache_request, &hit, status)).await {
+                    Ok(outcome) => return Some(outcome),
+                    Err(Unusable) => continue,
+                }
+            }
             LookupStep::UseAndUpdate(hit) => {
                 match Box::pin(update_behind(request, cache_request, &hit)).await {
                     Ok(outcome) => return Some(outcome),
@@ -284,7 +286,7 @@ fn judge(request: &Request, cache_request: &CacheRequest<'_>, hit: Hit) -> Looku
         ReuseDecision::Refuse => LookupStep::Answer(Outcome::Failed(Failure::new(504))),
         ReuseDecision::Ask => LookupStep::Ask(FetchParams {
             looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
-            stale: Some(hit),
+            stale: Some(Box::new(hit)),
             status: Some(Status::Expired),
             may_store: may_store(request, cache_request),
             ..FetchParams::default()

@@ -4,6 +4,7 @@
 //! every attempt is recorded, and its peer given back, however it ends.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use logs::Level;
@@ -35,7 +36,7 @@ pub(crate) struct NoAnswer {
 /// The progress of an upstream request.
 pub(crate) enum ExchangeStep {
     /// A 1xx has arrived; go on.
-    Interim(Box<ResponseHead>),
+    Interim(Arc<ResponseHead>),
     /// A server has answered.
     Answer(UpstreamResponse),
 }
@@ -144,7 +145,7 @@ impl UpstreamExchange {
     }
 
     /// The response, if this is one. `None`: another server is to be asked.
-    fn judge(&mut self, head: Box<ResponseHead>) -> Option<UpstreamResponse> {
+    fn judge(&mut self, head: Arc<ResponseHead>) -> Option<UpstreamResponse> {
         let one = self.current.take()?;
         match PeerFailure::of_status(head.status) {
             Some(failure) if self.goes_on(&one, failure) => {
@@ -211,7 +212,7 @@ impl UpstreamExchange {
     }
 
     /// The peer stays taken until the response's end.
-    fn answer(&mut self, mut one: Attempt, head: Box<ResponseHead>) -> Option<UpstreamResponse> {
+    fn answer(&mut self, mut one: Attempt, head: Arc<ResponseHead>) -> Option<UpstreamResponse> {
         let mut exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
         let mut choice = self.choice.take().expect(NOT_OVER);

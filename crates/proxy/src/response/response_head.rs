@@ -4,6 +4,7 @@
 //! is passed on.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use disk::OpenFile;
@@ -37,7 +38,7 @@ pub(crate) enum Origin {
 pub(crate) fn shape(
     request: &mut Request,
     passing: &PassSettings,
-    head: Box<ResponseHead>,
+    head: Arc<ResponseHead>,
     body: Body<Rc<OpenFile>>,
     origin: Origin,
 ) -> Outcome {

@@ -4,6 +4,7 @@
 //! Not here: its head (`response_head`), and responses by way of a cache.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use message::{Body, ResponseHead, Source};
 use runtime::timing::yield_turn;
@@ -57,9 +58,9 @@ pub(crate) async fn respond(
 /// `proxy_limit_rate` may depend on the response.
 fn limit(
     request: &Request,
-    head: Box<ResponseHead>,
+    head: Arc<ResponseHead>,
     stream: &mut response_body::BodyStream,
-) -> Box<ResponseHead> {
+) -> Arc<ResponseHead> {
     let generation = Rc::clone(&request.generation);
     let settings = generation.settings.location(request.location).groups();
     let rate = settings.own::<ProxyAnswers>().proxy_limit_rate.as_ref();

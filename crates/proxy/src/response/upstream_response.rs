@@ -1,5 +1,7 @@
 //! A response of an upstream server whose head has arrived.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use message::{BodyError, ResponseHead};
 
@@ -8,7 +10,7 @@ use crate::response::response_body::BodyStream;
 /// A response whose head has arrived.
 pub(crate) struct UpstreamResponse {
     /// The head.
-    pub head: Box<ResponseHead>,
+    pub head: Arc<ResponseHead>,
     /// The body.
     pub body: UpstreamBody,
 }

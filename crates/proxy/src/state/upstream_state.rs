@@ -29,7 +29,7 @@ pub struct UpstreamState {
     /// Whether the servers are asked over TLS.
     pub has_tls: Cell<bool>,
     /// The head of the last answer (`$upstream_http_…`).
-    pub head: RefCell<Option<Box<ResponseHead>>>,
+    pub head: RefCell<Option<Arc<ResponseHead>>>,
     /// Attempt after attempt.
     pub tries: RefCell<Attempts>,
     /// The trailers of the last response (`$upstream_trailer_…`).

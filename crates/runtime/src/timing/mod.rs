@@ -1,7 +1,7 @@
 //! The tasks of a loop: every poll is timed, and a slow one is attributed to a request.
 //!
-//! * [`spawn`] and [`spawn_begun`]: the one way to start a task on a loop ([`poll_timing`]); [`spawn_reusing`] gives a
-//!   future to one that has run another.
+//! * [`spawn`], and [`spawn_begun`] and [`spawn_reusing`] for many short ones: the ways to start a task on a loop
+//!   ([`poll_timing`], `spare_tasks`).
 //! * [`yield_turn`]: the order of work within one iteration of a loop.
 //! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the
 //!   time without a processor.
@@ -15,13 +15,13 @@ pub(crate) mod cpu_wait;
 pub mod current_request;
 mod loop_figures;
 pub mod poll_timing;
-mod reused_tasks;
+mod spare_tasks;
 mod task_kind;
 mod tick_lateness;
 pub mod tsc_clock;
 pub mod yield_turn;
 
 pub use loop_figures::LoopFigures;
-pub use poll_timing::{spawn, spawn_begun};
-pub use reused_tasks::spawn_reusing;
+pub use poll_timing::spawn;
+pub use spare_tasks::{spawn_begun, spawn_reusing};
 pub use task_kind::Kind;

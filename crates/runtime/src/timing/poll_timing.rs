@@ -132,32 +132,11 @@ where
     tokio::task::spawn_local(timed(kind, future))
 }
 
-/// [`spawn`] for a task that must not wait behind all that are ready now: its first poll runs at once, as a part of its
-/// caller's.
-///
-/// # Panics
-/// Outside of a loop thread.
-pub fn spawn_begun<F>(kind: Kind, future: F)
-where
-    F: Future<Output = ()> + 'static,
-{
-    let mut future = Box::pin(future);
-    // The task's own waker is registered by its next poll, which is sure to come.
-    let mut nobody = Context::from_waker(Waker::noop());
-    if future.as_mut().poll(&mut nobody).is_pending() {
-        drop(tokio::task::spawn_local(timed_box(kind, future)));
-    }
-}
-
 /// Times a future that the loop itself drives.
 ///
 /// # Panics
 /// Outside of a loop thread.
 pub fn timed<F: Future>(kind: Kind, future: F) -> impl Future<Output = F::Output> {
-    timed_box(kind, Box::pin(future))
-}
-
-fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output = F::Output> {
     let figures = FIGURES
         .with_borrow(Option::clone)
         .expect("tasks are spawned on loop threads");
@@ -176,7 +155,7 @@ fn timed_box<F: Future>(kind: Kind, future: Pin<Box<F>>) -> impl Future<Output =
         figures,
         stamp,
         waker,
-        future,
+        future: Box::pin(future),
     }
 }
 

@@ -4,6 +4,8 @@
 //! Knows no socket: it is given the bytes received so far, and returns what they are. Invariant: the end is reported
 //! only when the framing says so (RFC 9112, 6.3), and a connection about which there is any doubt is never reused.
 
+use std::sync::Arc;
+
 use message::{Header, ResponseHead, Version};
 
 use crate::answer::{AnswerFault, Event};
@@ -180,7 +182,7 @@ impl AnswerReader {
         }
     }
 
-    fn take_head(&mut self, head: Box<ResponseHead>) -> Result<Event, AnswerFault> {
+    fn take_head(&mut self, head: Arc<ResponseHead>) -> Result<Event, AnswerFault> {
         if head.is_interim() {
             self.interim_heads += 1;
             if self.interim_heads > INTERIM_HEADS_MAX {
@@ -219,7 +221,7 @@ impl AnswerReader {
         head.is_last = true;
         self.is_last = true;
         self.state = AnswerState::Body(Decoder::until_close());
-        Event::Head(Box::new(head))
+        Event::Head(Arc::new(head))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The results of an exchange, step by step.
 
 use std::io;
+use std::sync::Arc;
 
 use message::ResponseHead;
 
@@ -40,9 +41,9 @@ pub enum Flushed {
 #[derive(Debug)]
 pub enum AnswerHead {
     /// A 1xx; another head follows.
-    Interim(Box<ResponseHead>),
+    Interim(Arc<ResponseHead>),
     /// The final head.
-    Final(Box<ResponseHead>),
+    Final(Arc<ResponseHead>),
 }
 
 /// A failed call; a fault in TLS says itself what failed.

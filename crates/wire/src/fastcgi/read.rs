@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use message::{ResponseFraming, ResponseHead, status};
 
@@ -455,7 +456,7 @@ impl RecordReader {
 /// The result of reading the content of a record.
 enum FoundInRecord {
     Nothing,
-    Head(Box<ResponseHead>),
+    Head(Arc<ResponseHead>),
     /// This number of bytes of the body.
     Data(usize),
     /// The body is complete, but more bytes follow.

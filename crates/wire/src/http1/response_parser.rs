@@ -3,6 +3,8 @@
 //!
 //! Knows no socket. A [`ResponseParser`] continues where it stopped; every error is a 502, in nginx's words.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
@@ -20,7 +22,7 @@ pub enum ParsedResponse {
     /// More bytes are needed.
     Partial,
     /// A complete head, and its length in bytes. After an interim one (1xx) parse the next head with a new parser.
-    Complete(Box<ResponseHead>, usize),
+    Complete(Arc<ResponseHead>, usize),
     /// The bytes do not begin as HTTP. nginx takes all of them as the body of an HTTP/0.9 response.
     NotHttp,
     /// The head cannot be passed on, for this reason in nginx's words.
@@ -43,7 +45,7 @@ enum HeadBeginning {
 pub struct ResponseParser {
     bytes_max: usize,
     beginning: HeadBeginning,
-    head: Option<Box<ResponseHead>>,
+    head: Option<Arc<ResponseHead>>,
     at: usize,
     scanned: usize,
     length: Option<u64>,
@@ -88,10 +90,11 @@ impl ResponseParser {
         let mut head = self
             .head
             .take()
-            .unwrap_or_else(|| Box::new(ResponseHead::new(Bytes::new())));
-        match self.lines(bytes, &mut head) {
+            .unwrap_or_else(|| Arc::new(ResponseHead::new(Bytes::new())));
+        let own = Arc::get_mut(&mut head).expect("it is not shared before it is complete");
+        match self.lines(bytes, own) {
             Ok(true) => {
-                head.bytes = copied(&bytes[..self.at]);
+                own.bytes = copied(&bytes[..self.at]);
                 ParsedResponse::Complete(head, self.at)
             }
             Ok(false) => {

@@ -3,6 +3,8 @@
 //!
 //! Not here: what a 1xx means. Invariant: as for requests, a block is decoded to its end.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use message::{Field, Header, HeaderId, ResponseFraming, ResponseHead, Span, Version};
 
@@ -24,9 +26,9 @@ pub fn decode(
     decoder: &mut Decoder,
     block: &[u8],
     limits: &BlockLimits,
-) -> Result<Result<Box<ResponseHead>, Reason>, HpackFault> {
+) -> Result<Result<Arc<ResponseHead>, Reason>, HpackFault> {
     with_scratch(|scratch| {
-        let mut head = Box::new(ResponseHead::new(Bytes::new()));
+        let mut head = ResponseHead::new(Bytes::new());
         head.version = Version::HTTP_2;
         head.framing = ResponseFraming::Chunked;
         let mut fields = decoder.block(block, limits);
@@ -44,7 +46,7 @@ pub fn decode(
         }
         scratch.lines.extend_from_slice(b"\r\n");
         head.bytes = joined(&[&scratch.lines]);
-        Ok(outcome.map(|()| head))
+        Ok(outcome.map(|()| Arc::new(head)))
     })
 }
 

@@ -335,7 +335,8 @@ fn a_late_lookup_leaves_an_entry_that_is_being_written() {
             let late = Local::new(&Disk::new(Disk::prepare()));
             let access = Access::new(&bench.pool);
             let none = std::iter::empty();
-            let mut find = Box::pin(store.find(&late, &access, b"k", none, NOW));
+            let key = (Key::of(b"k"), &b"k"[..]);
+            let mut find = Box::pin(store.find(&late, &access, key, none, NOW));
             let hold = bench.pool.hold();
             publish_order::begin(find.as_mut()).await;
             // A walk ends, or the entry is evicted; a fill begins.

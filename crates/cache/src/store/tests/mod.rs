@@ -166,8 +166,9 @@ impl Bench {
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let key = (Key::of(key.as_bytes()), key.as_bytes());
         store
-            .find(&self.local, &access, key.as_bytes(), fields, NOW)
+            .find(&self.local, &access, key, fields, NOW)
             .await
             .unwrap()
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use logs::Level;
 use message::RequestHead;
-use runtime::timing::{current_request, spawn_reusing};
+use runtime::timing::{Kind, current_request, spawn_reusing};
 use wire::http2::StreamKey;
 
 use crate::client::Client;
@@ -65,7 +65,7 @@ pub(super) fn begin<R: Responder>(
         }
     };
     debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
-    spawn_reusing(Box::pin(running));
+    spawn_reusing(Kind::Connection, Box::pin(running));
 }
 
 /// Counts a stream as open while it lives.

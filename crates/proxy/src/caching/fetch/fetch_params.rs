@@ -11,8 +11,8 @@ use httpcore::outcome::Outcome;
 /// The parameters of a fetch from the origin.
 #[derive(Debug, Default)]
 pub(crate) struct FetchParams {
-    /// The stored response that is no longer fresh.
-    pub stale: Option<Hit>,
+    /// The stored response that is no longer fresh. Boxed: it is large, handed on from step to step, and few have one.
+    pub stale: Option<Box<Hit>>,
     /// The variant that was looked up.
     pub looked_for: Option<Key>,
     /// `$upstream_cache_status` of a response from the origin.

@@ -57,7 +57,7 @@ pub(super) enum Storing {
 #[derive(Debug)]
 pub(super) struct StoreQuestion {
     /// The head.
-    pub head: Box<ResponseHead>,
+    pub head: Arc<ResponseHead>,
     /// The channel for the answer.
     pub may_store: oneshot::Sender<bool>,
 }
@@ -71,7 +71,7 @@ pub(super) struct FillTask {
     /// Whether the response may be stored.
     pub storing: Storing,
     /// The receiver of interim heads (`early_hints`).
-    pub hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    pub hints: Option<mpsc::Sender<Arc<ResponseHead>>>,
     /// The receiver of a 101, with the connection that is a tunnel from there on.
     pub switched: Option<oneshot::Sender<UpstreamResponse>>,
     /// The rest. Boxed: it is handed on from step to step.
@@ -97,7 +97,7 @@ pub(super) struct FillContext {
     /// The request's header lines, for `Vary`.
     pub head: RequestHead,
     /// The stored response that is no longer fresh.
-    pub stale: Option<Hit>,
+    pub stale: Option<Box<Hit>>,
     /// Whether it was looked up and not found.
     pub is_miss: bool,
     /// Whether the origin was asked to revalidate the stored response.
@@ -118,16 +118,20 @@ pub(super) async fn run(task: FillTask) {
     let Some(upstream_request) = task.upstream_request.resolved().await else {
         return task.filler.end_without(Ending::Refused(502));
     };
-    let mut asking = UpstreamExchange::new(upstream_request);
-    if let Err(none) = asking.answer_comes().await {
-        return context.fail(task.filler, none);
-    }
-    // A response that is not read yet takes no memory while it waits.
-    let permit = match &task.storing {
-        Storing::No => None,
-        _ => Some(context.cache.backpressure.permit(&context.loop_).await),
+    // Gone before the response is taken: what follows needs its room.
+    let (permit, answered) = {
+        let mut asking = UpstreamExchange::new(upstream_request);
+        if let Err(none) = asking.answer_comes().await {
+            return context.fail(task.filler, none);
+        }
+        // A response that is not read yet takes no memory while it waits.
+        let permit = match &task.storing {
+            Storing::No => None,
+            _ => Some(context.cache.backpressure.permit(&context.loop_).await),
+        };
+        (permit, answer(&mut asking, task.hints).await)
     };
-    match answer(asking, task.hints).await {
+    match answered {
         Err(none) => context.fail(task.filler, none),
         Ok(answer) if answer.head.status == SWITCHING => {
             switch(task.filler, answer, task.switched);
@@ -143,8 +147,8 @@ pub(super) async fn run(task: FillTask) {
 
 /// Waits for the origin's response. Interim heads are handed on.
 async fn answer(
-    mut asking: UpstreamExchange,
-    hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    asking: &mut UpstreamExchange,
+    hints: Option<mpsc::Sender<Arc<ResponseHead>>>,
 ) -> Result<UpstreamResponse, NoAnswer> {
     loop {
         match asking.next().await? {
@@ -163,13 +167,21 @@ fn switch(
     answer: UpstreamResponse,
     owner: Option<oneshot::Sender<UpstreamResponse>>,
 ) {
-    let head = ResponseHead::clone(&answer.head);
+    let head = Arc::clone(&answer.head);
     if let Some(owner) = owner {
         // If the request has ended, the tunnel ends here.
         let _ = owner.send(answer);
     }
     filler.set_head(head, Sharing::Private);
     filler.finish();
+}
+
+/// Length of a response's body in bytes, if its head says it; else 0.
+fn expected(head: &ResponseHead) -> u64 {
+    match head.framing {
+        ResponseFraming::Length(length) => length,
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+    }
 }
 
 /// The ending for a failure to get a response.
@@ -248,7 +260,7 @@ impl FillContext {
                 let mut body = answer.body;
                 self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if self.pump(&filler, body).await {
+                if Box::pin(self.pump(&filler, body)).await {
                     filler.finish();
                 }
             }
@@ -272,7 +284,7 @@ impl FillContext {
             .may_cover(&hit.known.lifetime, now, failure, is_wanted)
     }
 
-    async fn may_store(&self, head: &ResponseHead, storing: Storing) -> bool {
+    async fn may_store(&self, head: &Arc<ResponseHead>, storing: Storing) -> bool {
         // The origin decides each time which client gets content that is elsewhere.
         let passing = self.passing();
         if passing.is_some_and(|passing| accel::has_redirect(passing, head)) {
@@ -287,7 +299,7 @@ impl FillContext {
             Storing::Ask(owner) => {
                 let (may_store, answer) = oneshot::channel();
                 let question = StoreQuestion {
-                    head: Box::new(head.clone()),
+                    head: Arc::clone(head),
                     may_store,
                 };
                 owner.send(question).is_ok() && answer.await.unwrap_or(false)
@@ -345,27 +357,26 @@ impl FillContext {
                 false => "too much waits to be written already",
             });
         }
-        let head: Arc<ResponseHead> = answer.head.into();
-        let saving = |body| EntryToWrite {
-            cache: Arc::clone(&self.cache),
-            store: self.store().clone(),
-            local: self.loop_.disk.clone(),
-            wheel: Rc::clone(&self.loop_.wire.wheel),
-            body,
-            head: Arc::clone(&head),
-            key,
-            main: self.main,
-            variant: own.unwrap_or(key),
-            key_text: self.key_text.clone(),
-            vary,
-            without: storable.without,
-            lifetime: storable.lifetime,
-            expected: match head.framing {
-                ResponseFraming::Length(length) => length,
-                ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
-            },
-            moment: self.moment.clone(),
-            permit,
+        let head = answer.head;
+        let saving = |body| {
+            Box::new(EntryToWrite {
+                cache: Arc::clone(&self.cache),
+                store: self.store().clone(),
+                local: self.loop_.disk.clone(),
+                wheel: Rc::clone(&self.loop_.wire.wheel),
+                body,
+                head: Arc::clone(&head),
+                key,
+                main: self.main,
+                variant: own.unwrap_or(key),
+                key_text: self.key_text.clone(),
+                vary,
+                without: storable.without,
+                lifetime: storable.lifetime,
+                expected: expected(&head),
+                moment: self.moment.clone(),
+                permit,
+            })
         };
         match answer.body {
             UpstreamBody::Whole(body) => {
@@ -412,7 +423,7 @@ impl FillContext {
         filler: Filler,
         body: UpstreamBody,
         key: Key,
-        saving: Option<EntryToWrite>,
+        saving: Option<Box<EntryToWrite>>,
     ) {
         let save = async {
             if let Some(saving) = saving {

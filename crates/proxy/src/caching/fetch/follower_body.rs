@@ -38,7 +38,7 @@ pub(super) async fn answer(
     origin: Origin,
 ) -> Outcome {
     let body = body(request, cache_request, follower, head).await;
-    let head = Box::new(ResponseHead::clone(head));
+    let head = Arc::clone(head);
     response_head::shape(request, cache_request.passing, head, body, origin)
 }
 

@@ -66,7 +66,12 @@ pub(super) async fn lead(
     if let Some(question) = question {
         Box::pin(answer_question(request, cache_request, question)).await;
     }
-    let Some(head) = head_after_hints(request, &owner, hints).await else {
+    let head = match hints {
+        None => owner.head().await,
+        // Boxed: few want hints.
+        Some(hints) => Box::pin(head_after_hints(request, &owner, hints)).await,
+    };
+    let Some(head) = head else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
         return Box::pin(ended(request, cache_request, params, ending)).await;
     };
@@ -87,11 +92,8 @@ pub(super) async fn lead(
 async fn head_after_hints(
     request: &mut Request,
     owner: &Follower,
-    hints: Option<mpsc::Receiver<Box<ResponseHead>>>,
+    mut hints: mpsc::Receiver<Arc<ResponseHead>>,
 ) -> Option<Arc<ResponseHead>> {
-    let Some(mut hints) = hints else {
-        return owner.head().await;
-    };
     loop {
         let hint = tokio::select! {
             biased;

@@ -29,7 +29,7 @@ pub(super) async fn ended(
         };
     };
     if ending == Ending::Renewed {
-        return renewed(request, cache_request, hit).await;
+        return renewed(request, cache_request, *hit).await;
     }
     if !may_cover(cache_request, &hit.known.lifetime, ending) {
         return Fetched::Answer(Outcome::Failed(Failure::new(status_of(ending))));

@@ -98,7 +98,7 @@ pub(crate) async fn fetch_behind(
     hit: &Hit,
 ) -> Result<bool, Outcome> {
     let params = FetchParams {
-        stale: Some(hit.clone()),
+        stale: Some(Box::new(hit.clone())),
         looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
         status: None,
         may_store: true,

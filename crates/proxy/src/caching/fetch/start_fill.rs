@@ -51,7 +51,7 @@ fn conditional_on<'w>(
     cache_request: &CacheRequest<'_>,
     params: &'w FetchParams,
 ) -> Option<&'w Hit> {
-    let hit = params.stale.as_ref().filter(|_| params.may_store)?;
+    let hit = params.stale.as_deref().filter(|_| params.may_store)?;
     let can_be = matches!(hit.entry.head().status, 200 | 206);
     (cache_request.caching.revalidates() && can_be).then_some(hit)
 }
@@ -59,7 +59,7 @@ fn conditional_on<'w>(
 /// The receivers of a fill's events beside its followers.
 pub(super) struct FillReceivers {
     /// Of interim heads (`early_hints`).
-    pub(super) hints: Option<mpsc::Sender<Box<ResponseHead>>>,
+    pub(super) hints: Option<mpsc::Sender<Arc<ResponseHead>>>,
     /// Of a 101.
     pub(super) switched: Option<oneshot::Sender<UpstreamResponse>>,
     /// Of the end of the response, which a request waits for.

@@ -122,16 +122,15 @@ impl Drop for UnsavedBytes {
     }
 }
 
-/// Writes an entry.
-pub(super) async fn run(mut saving: EntryToWrite) {
+/// Writes an entry. Its steps are boxed one by one: the allocator is slow beyond a kilobyte.
+pub(super) async fn run(mut saving: Box<EntryToWrite>) {
     let mut unsaved = UnsavedBytes::new(&saving.cache, &saving.store, saving.expected);
-    let mut writing = match saving.begin().await {
+    let mut writing = match Box::pin(saving.begin()).await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),
     };
     let outcome = match saving.write(&mut writing, &mut unsaved).await {
-        Ok(WriteEnd::Whole) => writing
-            .publish(&saving.local)
+        Ok(WriteEnd::Whole) => Box::pin(writing.publish(&saving.local))
             .await
             .map(|_| WriteEnd::Whole),
         other => other,
@@ -149,7 +148,7 @@ pub(super) async fn run(mut saving: EntryToWrite) {
         body,
         permit,
         ..
-    } = saving;
+    } = *saving;
     drop(permit);
     let fill = body.fill().clone();
     drop(body);

@@ -47,7 +47,7 @@ pub(crate) async fn answer(
     let state = cache_state::of(request);
     state.status = Some(Status::Hit);
     state.age = Some(age);
-    let head = Box::new(found.entry().head().clone());
+    let head = Arc::clone(found.entry().head());
     let body = found.body(request, cache);
     let outcome = response_head::shape(request, passing, head, body, Origin::Cache);
     Some(with_age(outcome, age))

@@ -161,7 +161,8 @@ pub(crate) fn keep(
         _ => return,
     };
     let prepared = HotEntry {
-        key_text: key_text.clone(),
+        // A copy: the text may be a part of a larger block, which it would keep.
+        key_text: Bytes::copy_from_slice(key_text),
         generation: request.generation.number,
         location: request.location,
         cache: Arc::clone(cache),

@@ -4,6 +4,7 @@
 //! once since the process started; a file stays a file.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::store::{Checks, Hit};
@@ -50,9 +51,9 @@ pub(crate) async fn serve(
     state.status = Some(status);
     state.follows = false;
     state.age = Some(age);
-    let mut head = Box::new(hit.entry.head().clone());
+    let mut head = Arc::clone(hit.entry.head());
     if let Some(framing) = framing_for_head(request, cache_request.passing, hit) {
-        head.framing = framing;
+        Arc::make_mut(&mut head).framing = framing;
     }
     let mut outcome =
         response_head::shape(request, cache_request.passing, head, body, Origin::Cache);

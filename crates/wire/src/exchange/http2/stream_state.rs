@@ -4,6 +4,7 @@
 //! before it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use message::{Header, ResponseFraming};
@@ -131,7 +132,7 @@ impl StreamState {
         match event {
             Event::Response(_, mut head, is_end) if !head.is_interim() => {
                 if is_end && self.may_have_body(head.status) {
-                    head.framing = ResponseFraming::Length(0);
+                    Arc::make_mut(&mut head).framing = ResponseFraming::Length(0);
                 }
                 self.state = match is_end {
                     true => AnswerState::Ended,

@@ -63,8 +63,22 @@ impl OwnExchange {
     /// # Errors
     /// [`ExchangeError::Timeout`], [`ExchangeError::Send`].
     pub async fn flush(&mut self, timeout: Duration) -> Result<Flushed, ExchangeError> {
+        match self.write_queue() {
+            Ok(()) if self.is_all_written() => Ok(Flushed::All),
+            // Boxed: most requests are sent at once.
+            first => Box::pin(self.flush_rest(first, timeout)).await,
+        }
+    }
+
+    /// Sends what is left after a write with this outcome.
+    async fn flush_rest(
+        &mut self,
+        first: io::Result<()>,
+        timeout: Duration,
+    ) -> Result<Flushed, ExchangeError> {
+        let mut written = first;
         loop {
-            match self.write_queue() {
+            match written {
                 Ok(()) if self.is_all_written() => return Ok(Flushed::All),
                 Ok(()) => {}
                 Err(_) if self.has_answer() => {
@@ -85,6 +99,7 @@ impl OwnExchange {
             outcome
                 .map_err(|_| ExchangeError::Timeout)?
                 .map_err(ExchangeError::Send)?;
+            written = self.write_queue();
         }
     }
 

@@ -14,6 +14,8 @@ mod receive;
 mod send;
 mod unended;
 
+use std::sync::Arc;
+
 use message::{Header, RequestHead, ResponseHead};
 
 use self::output::Output;
@@ -131,7 +133,7 @@ pub enum Event<'a> {
     /// A request to answer with an error. What follows of it is dropped, and a malformed one is reset after the answer.
     Refused(StreamKey, Box<HeadRefusal>, Reason),
     /// The head of a response, interim or final; whether it has no body.
-    Response(StreamKey, Box<ResponseHead>, bool),
+    Response(StreamKey, Arc<ResponseHead>, bool),
     /// Data; whether it is the last. To be returned with [`Session::consume`].
     Data(StreamKey, &'a [u8], bool),
     /// Trailers, which end the message.
