@@ -20,7 +20,7 @@ use wire::{Stream, Timer};
 
 use crate::Response;
 
-use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
+use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Piece, Unsent};
 
 /// A client's connection between two requests.
 pub struct Link {
@@ -274,12 +274,12 @@ impl Http1 {
     }
 
     /// The socket as the disk layer writes to it.
-    pub(super) fn sink(&mut self, timeout: Duration) -> impl Sink {
+    pub(super) fn sink(&mut self, waits: FileWaits) -> impl Sink {
         let (stream, timer) = self.link.wire.halves();
         ToClient {
             stream,
             timer: Cell::new(Some(timer)),
-            timeout,
+            waits,
         }
     }
 
@@ -322,7 +322,7 @@ struct ToClient<'a> {
     stream: &'a Stream,
     /// Taken out only while it waits.
     timer: Cell<Option<&'a mut Timer>>,
-    timeout: Duration,
+    waits: FileWaits,
 }
 
 impl Sink for ToClient<'_> {
@@ -338,10 +338,14 @@ impl Sink for ToClient<'_> {
         self.stream.try_write(bytes)
     }
 
+    fn disk_limit(&self) -> impl Future<Output = Duration> {
+        DiskLimit::reached(self.waits.disk.as_ref())
+    }
+
     async fn writable(&self) -> io::Result<()> {
         let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
         let ready = std::future::poll_fn(|cx| self.stream.poll_writable(cx));
-        let outcome = timer.guard(self.timeout, ready).await;
+        let outcome = timer.guard(self.waits.client, ready).await;
         self.timer.set(Some(timer));
         outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?
     }

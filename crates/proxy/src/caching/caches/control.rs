@@ -1,5 +1,5 @@
-//! The control socket of a cache's directory, `.freewheel/control`: purges and checks that `freewheel cache` asks the
-//! owner of the directory for.
+//! The control socket of a cache's directory, `.freewheel/control`: purges, checks and the disk's state that `freewheel
+//! cache` asks the owner of the directory for.
 //!
 //! A connection has one line, an order, and gets one line back. Whoever may enter the directory of the journal (the
 //! worker's user, root) may order. Not here: how a purge is carried out (`purging`). Invariant: an order runs on the
@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::caching::caches::disk_report::DiskReport;
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::purging;
 
@@ -41,6 +42,8 @@ pub enum Order {
     Purge(PurgeRule),
     /// To read an entry, and to delete it if it is damaged.
     Check(Key),
+    /// To tell the state of its disk.
+    Disk,
 }
 
 /// What it answers.
@@ -54,6 +57,8 @@ pub enum Answer {
     Whole,
     /// It was damaged, in this way, and is deleted.
     Dropped(String),
+    /// The state of its disk.
+    Disk(DiskReport),
     /// It could not be done, for this reason.
     Failed(String),
 }
@@ -67,6 +72,7 @@ impl Order {
             Self::Purge(PurgeRule::Prefix(text)) => ("purge-prefix", &text[..]),
             Self::Purge(PurgeRule::Tag(text)) => ("purge-tag", &text[..]),
             Self::Check(key) => ("check", &key.0[..]),
+            Self::Disk => return "disk\n".to_owned(),
         };
         let mut line = format!("{what} ");
         for byte in bytes {
@@ -79,6 +85,9 @@ impl Order {
     /// The order in a line; `None`: it is none.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
+        if line == "disk\n" {
+            return Some(Self::Disk);
+        }
         let (what, digits) = line.trim_end().split_once(' ')?;
         let pairs = digits.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
@@ -102,6 +111,7 @@ impl Answer {
             Self::Absent => "absent\n".to_owned(),
             Self::Whole => "whole\n".to_owned(),
             Self::Dropped(why) => format!("dropped {why}\n"),
+            Self::Disk(report) => format!("disk {}\n", report.text()),
             Self::Failed(why) => format!("failed {}\n", why.replace('\n', " ")),
         }
     }
@@ -117,6 +127,7 @@ impl Answer {
             "absent" => Self::Absent,
             "whole" => Self::Whole,
             "dropped" => Self::Dropped(why.to_owned()),
+            "disk" => Self::Disk(DiskReport::parse(why)?),
             "failed" => Self::Failed(why.to_owned()),
             _ => return None,
         })
@@ -204,6 +215,7 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
             Checked::Whole => Answer::Whole,
             Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
         }),
+        Order::Disk => Ok(Answer::Disk(DiskReport::of(&cache.disk))),
     };
     let directory = cache.zone.directory.escape_ascii();
     if let Ok(Answer::Purged(_) | Answer::Dropped(_)) = &done {
@@ -225,6 +237,7 @@ fn shown(order: &Order) -> String {
         }
         Order::Purge(PurgeRule::Tag(text)) => format!("purged the tag \"{}\"", text.escape_ascii()),
         Order::Check(key) => format!("found the entry {} damaged; it is deleted", key.name()),
+        Order::Disk => "told the state of its disk".to_owned(),
     }
 }
 
@@ -240,6 +253,7 @@ mod tests {
             Order::Purge(PurgeRule::Prefix(Bytes::from_static(b"http\0\n\xff"))),
             Order::Purge(PurgeRule::Tag(Bytes::from_static(b"news"))),
             Order::Check(Key::of(b"b")),
+            Order::Disk,
         ];
         for order in orders {
             assert_eq!(Order::parse(&order.line()), Some(order));

@@ -32,13 +32,20 @@ pub(super) struct Wishes {
 
 /// Shows.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
-    let path = match find(wishes, &place, modules)? {
-        Ok(path) => path,
-        Err(sentence) => {
-            println!("{sentence}");
-            return Ok(ExitCode::from(FOUND));
+    let mut none = String::new();
+    let mut found = None;
+    for place in wishes.which.find(modules)? {
+        match find(wishes, &place, modules)? {
+            Ok(path) => {
+                found = Some((place, path));
+                break;
+            }
+            Err(sentence) => none = sentence,
         }
+    }
+    let Some((place, path)) = found else {
+        println!("{none}");
+        return Ok(ExitCode::from(FOUND));
     };
     let read = files::open(&path, 0).map_err(Unread::from);
     let (entry, len) = match read.and_then(|file| files::head(&file)) {
