@@ -66,6 +66,7 @@ mod rewrite;
 mod scrapes;
 mod secure_link;
 mod shared_upstream;
+mod sick_disks;
 mod slice;
 mod small_content;
 mod ssi;

@@ -1,5 +1,6 @@
 //! [`Access`]: how a caller wants its files opened, read and sent (its settings).
 
+use crate::files::error::WouldBlock;
 use crate::keeping::open_file_cache::OpenFileCache;
 use crate::keeping::walk::Symlinks;
 use crate::pool::Pool;
@@ -10,6 +11,9 @@ pub enum AioMode {
     /// Never: whatever is not in memory goes to the pool.
     #[default]
     Pool,
+    /// Never, and nothing goes to the pool either: what is not in memory is
+    /// [`Error::NotInMemory`](crate::Error::NotInMemory).
+    Memory,
     /// It may: everything is done on the loop, and blocks it. The baseline for measurements.
     Inline,
 }
@@ -49,6 +53,23 @@ pub struct Access<'a> {
 }
 
 impl<'a> Access<'a> {
+    /// The pool, for what would wait.
+    pub(crate) fn waiting_pool(&self) -> Result<&'a Pool, WouldBlock> {
+        match self.mode {
+            AioMode::Memory => Err(WouldBlock),
+            AioMode::Pool | AioMode::Inline => Ok(self.pool),
+        }
+    }
+
+    /// The same, for what is in memory alone.
+    #[must_use]
+    pub fn in_memory(self) -> Access<'a> {
+        Access {
+            mode: AioMode::Memory,
+            ..self
+        }
+    }
+
     /// The defaults, with this pool.
     #[must_use]
     pub fn new(pool: &'a Pool) -> Access<'a> {

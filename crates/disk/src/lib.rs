@@ -45,6 +45,7 @@
 //!   is checked, so that a changed file is never taken for the old one.
 //! * [`Pool`]: also for other work that waits ([`Pool::run`]). Reads and writes have lanes of their own, jobs own what
 //!   they use, and a full queue is [`Overflow`], of which the caller decides what it means.
+//! * [`DiskHealth`]: whether a disk is well; a pool made for one refuses its jobs while it is out.
 //! * [`Access`]: how a caller wants its files opened, read and sent.
 //! * [`metrics`]: counters and histograms, for this crate and its callers; [`metrics::call_times`]: durations of the
 //!   calls that may wait.
@@ -74,6 +75,7 @@ mod access;
 mod changing;
 mod disk;
 mod files;
+pub mod health;
 mod keeping;
 mod local;
 pub mod memory;
@@ -102,6 +104,8 @@ pub use disk::{Disk, POOLS_MAX, PreparedDisk, Probe};
 pub use files::error::{Error, STEPS_MAX, WouldBlock, message as errno_text};
 pub use files::mount::{Filesystem, MOUNTS_MAX};
 pub use files::open_file::{FileKind, Meta, OpenFile};
+pub use health::disk_health::{DiskHealth, HealthChange};
+pub use health::machine::{DiskState, WriteState};
 pub use keeping::open_file_cache::{OpenFileCache, OpenFileCacheSettings};
 pub use keeping::walk::Symlinks;
 pub use local::{Local, SWEEP_EVERY};

@@ -5,6 +5,7 @@
 
 #![warn(unreachable_pub)]
 
+mod cache_orders;
 mod command_line;
 mod dashboard;
 mod explain;

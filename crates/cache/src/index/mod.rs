@@ -228,6 +228,11 @@ impl Index {
         self.change(key, tag, |known| known.is_verified = true)
     }
 
+    /// Notes that the entry with this tag is to be verified again.
+    pub(crate) fn set_unverified(&self, key: &Key, tag: u32) -> bool {
+        self.change(key, tag, |known| known.is_verified = false)
+    }
+
     /// Notes that the entry with this tag is not covered by any purge up to this one.
     pub(crate) fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
         self.change(key, tag, |known| known.clean_of = number)

@@ -9,6 +9,7 @@
 //! deleted and never served.
 
 mod check;
+mod distrust;
 mod entry_writer;
 mod lookup;
 mod overhead;

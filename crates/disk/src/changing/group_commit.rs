@@ -130,6 +130,9 @@ impl GroupCommit {
 
     fn push(&self, one: WaitingChange) -> Result<(), Overflow> {
         let pool = &self.0.pool;
+        if pool.is_disk_out() {
+            return Err(Overflow::DiskOut);
+        }
         let mut state = self.0.state.lock();
         let waiting = state.waiting.len();
         let most = match pool.max_queue() {
@@ -138,7 +141,7 @@ impl GroupCommit {
         };
         if state.threads > 0 && waiting >= most {
             let pool = pool.name().clone();
-            return Err(Overflow { pool, waiting });
+            return Err(Overflow::Queue { pool, waiting });
         }
         state.waiting.push_back(one);
         if state.threads <= waiting / TOGETHER_MAX {

@@ -24,9 +24,15 @@ pub enum Error {
         /// Why.
         errno: rustix::io::Errno,
     },
-    /// The pool's queue is full; the caller decides what that means.
+    /// The pool's queue is full, or the disk is out; the caller decides what that means.
     #[error(transparent)]
     Overflow(#[from] Overflow),
+    /// What was asked for is not in memory, and the caller wants nothing else ([`crate::AioMode::Memory`]).
+    #[error(transparent)]
+    NotInMemory(#[from] WouldBlock),
+    /// The disk took longer than the caller waits.
+    #[error("the disk has not answered within {0:?}")]
+    Late(std::time::Duration),
     /// The file ended before the range that was to be sent: it was truncated meanwhile.
     #[error("file was truncated: nothing comes behind {len} bytes")]
     Truncated {
@@ -65,6 +71,10 @@ impl Error {
 }
 
 impl HasErrno for Error {
+    fn of(errno: rustix::io::Errno) -> Self {
+        Error::system("a call", errno)
+    }
+
     fn errno(&self) -> Option<rustix::io::Errno> {
         Error::errno(self)
     }

@@ -174,6 +174,11 @@ impl Handle {
         }
     }
 
+    /// The pool that it was opened by, if that is for a disk.
+    pub(crate) fn disk_pool(&self) -> Option<&Pool> {
+        self.pool.is_for_disk().then_some(&self.pool)
+    }
+
     fn may_close_here(&self, fd: &OwnedFd) -> bool {
         let inline = self
             .mount

@@ -8,6 +8,7 @@ use crate::metrics::counters::{OPERATIONS, Operation};
 use crate::metrics::histogram::{Histogram, Times};
 use parking_lot::RwLock;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -62,13 +63,63 @@ struct OfDisk {
 static OPERATION_CALLS: LazyLock<[OfOperation; OPERATIONS.len()]> = LazyLock::new(Default::default);
 static DISK_CALLS: RwLock<Vec<Arc<OfDisk>>> = RwLock::new(Vec::new());
 
+/// What is told of the calls that a thread makes for a job.
+pub(crate) trait CallWatch {
+    /// Called before one; an error takes its place (for tests).
+    fn before(&self, operation: Operation) -> Option<Errno>;
+    /// Called after one.
+    fn done(&self, errno: Option<Errno>);
+    /// Called where a call of many parts has come a part further.
+    fn step(&self);
+}
+
+thread_local! {
+    static WATCH: RefCell<Option<Box<dyn CallWatch>>> = const { RefCell::new(None) };
+}
+
+/// Does work whose calls are watched.
+pub(crate) fn watched<R>(watch: Box<dyn CallWatch>, work: impl FnOnce() -> R) -> R {
+    /// Ends it also when the work panics.
+    struct Ends(Option<Box<dyn CallWatch>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            WATCH.set(self.0.take());
+        }
+    }
+    let _ends = Ends(WATCH.replace(Some(watch)));
+    work()
+}
+
+/// The error that a test wants in the place of a call.
+pub(crate) fn fault(operation: Operation) -> Option<Errno> {
+    WATCH.with_borrow(|watch| watch.as_ref()?.before(operation))
+}
+
+/// Says that a call of many parts has come to this part, at one part in `each`.
+pub(crate) fn step(part: usize, each: usize) {
+    if part.is_multiple_of(each) {
+        WATCH.with_borrow(|watch| {
+            if let Some(watch) = watch {
+                watch.step();
+            }
+        });
+    }
+}
+
+fn make<T, E: HasErrno>(operation: Operation, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    match fault(operation) {
+        None => call(),
+        Some(errno) => Err(E::of(errno)),
+    }
+}
+
 /// Makes a call and measures it.
 pub(crate) fn timed<T, E: HasErrno>(
     operation: Operation,
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     let begun = Instant::now();
-    let result = call();
+    let result = make(operation, call);
     let errno = result.as_ref().err().and_then(HasErrno::errno);
     done(operation, begun.elapsed(), None, 0, errno);
     result
@@ -82,7 +133,7 @@ pub(crate) fn timed_on<T, E: HasErrno>(
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     let begun = Instant::now();
-    let result = call();
+    let result = make(operation, call);
     let moved = result.as_ref().map_or(0, bytes);
     let errno = result.as_ref().err().and_then(HasErrno::errno);
     done_on(operation, begun, fd, moved, errno);
@@ -97,7 +148,7 @@ pub(crate) fn timed_open<T, E: HasErrno>(
     open: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     let begun = Instant::now();
-    let result = open();
+    let result = make(operation, open);
     let took = begun.elapsed();
     let found = result.as_ref().ok().map(device_and_bytes);
     let errno = result.as_ref().err().and_then(HasErrno::errno);
@@ -133,6 +184,11 @@ fn done(
     bytes: u64,
     errno: Option<Errno>,
 ) {
+    WATCH.with_borrow(|watch| {
+        if let Some(watch) = watch {
+            watch.done(errno);
+        }
+    });
     let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     let is_trouble = errno.is_some_and(is_trouble);
     let calls = &OPERATION_CALLS[operation as usize];
@@ -197,11 +253,17 @@ fn is_trouble(errno: Errno) -> bool {
 
 /// An error that may come from the kernel.
 pub(crate) trait HasErrno {
+    /// The error of a call that failed with this number.
+    fn of(errno: Errno) -> Self;
     /// The kernel's error number, if it does.
     fn errno(&self) -> Option<Errno>;
 }
 
 impl HasErrno for Errno {
+    fn of(errno: Errno) -> Self {
+        errno
+    }
+
     fn errno(&self) -> Option<Errno> {
         Some(*self)
     }

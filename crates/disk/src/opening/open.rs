@@ -128,7 +128,7 @@ impl Local {
     /// # Errors
     /// [`Error::System`] with the call's name, [`Error::Overflow`].
     pub async fn open(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
-        if access.mode == AioMode::Pool
+        if access.mode != AioMode::Inline
             && let Ok(answer) = self.try_open(path, access)
         {
             return answer;
@@ -182,7 +182,7 @@ impl Local {
     /// # Errors
     /// As [`Local::open`].
     pub async fn stat(&self, path: &[u8], access: &Access<'_>) -> Result<Meta, Error> {
-        if access.mode == AioMode::Pool
+        if access.mode != AioMode::Inline
             && let Ok(answer) = self.try_stat(path, access)
         {
             return answer;
@@ -201,7 +201,7 @@ impl Local {
     /// As [`Local::open`]; the call is `realpath()`.
     pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
         let answer = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
-            Ok(answer) if access.mode == AioMode::Pool => answer.and_then(|found| {
+            Ok(answer) if access.mode != AioMode::Inline => answer.and_then(|found| {
                 let text = path_of(&found.fd);
                 open_file::close(found.fd, &found.meta, access.pool);
                 text
@@ -341,7 +341,7 @@ impl Local {
         let disk = self.0.disk.clone();
         let path: Box<[u8]> = path.into();
         let begun = Instant::now();
-        let job = access.pool.run(Lane::Read, move || {
+        let job = access.waiting_pool()?.run(Lane::Read, move || {
             open_waiting(&disk, &path, purpose, &options).map(take)
         });
         match job.await {
@@ -484,7 +484,7 @@ fn found_inline(
 
 /// May files be kept open for this caller? (With checks of symbolic links, or [`AioMode::Inline`], every request opens the file again.)
 fn keeps(access: &Access<'_>) -> bool {
-    access.symlinks == Symlinks::Follow && access.mode == AioMode::Pool
+    access.symlinks == Symlinks::Follow && access.mode != AioMode::Inline
 }
 
 fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {

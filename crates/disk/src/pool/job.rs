@@ -7,6 +7,7 @@
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
 use super::{Pool, PoolShared};
+use crate::health::disk_health::JobTicket;
 use crate::metrics::counters::add_waited;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,6 +27,8 @@ pub(crate) struct PoolJob<F, T> {
     state: Mutex<JobState<F, T>>,
     mailbox: Option<Arc<Mailbox>>,
     queued: Instant,
+    /// Where its work is counted, if its disk is watched; until it has ended.
+    ticket: Mutex<Option<JobTicket>>,
     /// An abandoned read is not begun; an abandoned write is.
     lane: Lane,
 }
@@ -58,6 +61,7 @@ impl<F, T> PoolJob<F, T> {
             state: Mutex::new(state),
             mailbox: Mailbox::current(),
             queued,
+            ticket: Mutex::new(None),
             lane,
         }
     }
@@ -73,13 +77,21 @@ impl<F, T> PoolJob<F, T> {
             state: Mutex::new(state),
             mailbox: None,
             queued: Instant::now(),
+            ticket: Mutex::new(None),
             lane,
         }
+    }
+
+    /// The same, counted by a disk.
+    pub(crate) fn with(mut self, ticket: Option<JobTicket>) -> Self {
+        self.ticket = Mutex::new(ticket);
+        self
     }
 }
 
 impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
     fn run(&self, begun: Instant) {
+        let ticket = self.ticket.lock().take();
         let mut state = self.state.lock();
         state.waited = begun.saturating_duration_since(self.queued);
         let work = match std::mem::replace(&mut state.stage, JobStage::Running) {
@@ -94,7 +106,12 @@ impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
             }
         };
         drop(state);
-        let result = catch_unwind(AssertUnwindSafe(work));
+        let work = AssertUnwindSafe(work);
+        let result = match &ticket {
+            None => catch_unwind(work),
+            Some(ticket) => catch_unwind(AssertUnwindSafe(|| ticket.run(move || work.0()))),
+        };
+        drop(ticket);
         let mut state = self.state.lock();
         if matches!(state.stage, JobStage::Abandoned(_)) {
             drop(state);

@@ -26,6 +26,8 @@ pub use job::Pending;
 pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;
 
+use crate::health::disk_health::DiskHealth;
+use crate::health::disk_health::JobTicket;
 use crate::metrics::{Histogram, Number, Times};
 pub(crate) use job::{PoolJob, RunJob};
 use queue::{Bounds, JobQueue, Pushed};
@@ -51,19 +53,29 @@ pub(crate) fn on_pool_thread() -> bool {
     ON_POOL_THREAD.try_with(Cell::get).unwrap_or(false)
 }
 
-/// The queue of a pool is full. Its text is a line for a log.
+/// A pool takes no job: its queue is full, or the disk is out. Its text is a line for a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("thread pool \"{pool}\" queue overflow: {waiting} tasks waiting")]
-pub struct Overflow {
-    /// The pool's name.
-    pub pool: Arc<str>,
-    /// Jobs that wait in the lane.
-    pub waiting: usize,
+pub enum Overflow {
+    /// The queue is full.
+    #[error("thread pool \"{pool}\" queue overflow: {waiting} tasks waiting")]
+    Queue {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// Jobs that wait in the lane.
+        waiting: usize,
+    },
+    /// The pool was made [for a disk](Pool::for_disk), which is out.
+    #[error("the disk is out: nothing is asked of it")]
+    DiskOut,
 }
 
 /// A pool of threads. Cheap to clone; the threads end when the last clone and the last job are gone.
 #[derive(Clone)]
-pub struct Pool(Arc<PoolHandle>);
+pub struct Pool {
+    handle: Arc<PoolHandle>,
+    /// The disk that its jobs are for, if that is watched.
+    disk: Option<Arc<DiskHealth>>,
+}
 
 /// What the jobs of a pool need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +94,8 @@ pub(crate) struct PoolShared {
     bounds: Bounds,
     queue: JobQueue<Arc<dyn RunJob>>,
     started: AtomicUsize,
+    /// Threads beyond the bound, in place of threads that hang ([`Pool::lend`]).
+    spare: AtomicUsize,
     gives_way: AtomicBool,
     metrics: Arc<PoolMetrics>,
 }
@@ -146,14 +160,68 @@ impl Pool {
     }
 
     fn with(name: &str, bounds: Bounds, metrics: Arc<PoolMetrics>) -> Pool {
-        Pool(Arc::new(PoolHandle(Arc::new(PoolShared {
+        let handle = Arc::new(PoolHandle(Arc::new(PoolShared {
             name: name.into(),
             bounds,
             queue: JobQueue::new(bounds),
             started: AtomicUsize::new(0),
+            spare: AtomicUsize::new(0),
             gives_way: AtomicBool::new(false),
             metrics,
-        }))))
+        })));
+        Pool { handle, disk: None }
+    }
+
+    /// The same pool, with its jobs counted and timed for a disk, and refused while that is out.
+    #[must_use]
+    pub fn for_disk(&self, disk: &Arc<DiskHealth>) -> Pool {
+        Pool {
+            handle: Arc::clone(&self.handle),
+            disk: Some(Arc::clone(disk)),
+        }
+    }
+
+    /// The same pool for the disk that `other` is for, if it is for one itself or not.
+    #[must_use]
+    pub(crate) fn for_disk_of(&self, other: &Pool) -> Pool {
+        Pool {
+            handle: Arc::clone(&self.handle),
+            disk: other.disk.clone().or_else(|| self.disk.clone()),
+        }
+    }
+
+    /// Whether it is a handle on the same pool; for a disk or not.
+    #[must_use]
+    pub fn is_same(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
+    /// Whether it was made for a disk.
+    pub(crate) fn is_for_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Whether it was made for a disk that is out.
+    pub(crate) fn is_disk_out(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.is_out())
+    }
+
+    /// Lends it so many threads beyond its bound, in place of threads that hang on a disk that is out: as many again as
+    /// it has, at most. What is lent is taken back as soon as `spare` is less: a thread ends after its job.
+    pub fn lend(&self, spare: usize) {
+        let shared = self.shared();
+        let before = shared.spare.swap(spare.min(shared.bounds.threads), Relaxed);
+        if before < spare && self.shared().queue.has_work() {
+            shared.start_if_needed(&Pushed::NoneIdle);
+        }
+    }
+
+    fn ticket(&self, lane: Lane) -> Result<Option<JobTicket>, Overflow> {
+        let Some(disk) = &self.disk else {
+            return Ok(None);
+        };
+        let ticket = disk.ticket(lane == Lane::Write);
+        ticket.map(Some).ok_or(Overflow::DiskOut)
     }
 
     /// The name in `thread_pool NAME`.
@@ -197,7 +265,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let job = Arc::new(PoolJob::new(lane, Instant::now(), work));
+        let job = Arc::new(PoolJob::new(lane, Instant::now(), work).with(self.ticket(lane)?));
         self.shared().push(lane, job.clone())?;
         Ok(Pending::new(job, self))
     }
@@ -222,8 +290,8 @@ impl Pool {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.shared()
-            .push(lane, Arc::new(PoolJob::detached(lane, work)))
+        let job = PoolJob::detached(lane, work).with(self.ticket(lane)?);
+        self.shared().push(lane, Arc::new(job))
     }
 
     /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and run
@@ -265,7 +333,7 @@ impl Pool {
     }
 
     fn shared(&self) -> &Arc<PoolShared> {
-        &self.0.0
+        &self.handle.0
     }
 }
 
@@ -299,7 +367,7 @@ impl PoolShared {
         }
         if self.started.load(Relaxed) == 0 {
             self.metrics.rejected.add_shared(1);
-            return Err(Overflow {
+            return Err(Overflow::Queue {
                 pool: self.name.clone(),
                 waiting: 0,
             });
@@ -313,7 +381,7 @@ impl PoolShared {
             }
             Err((_, waiting)) => {
                 self.metrics.rejected.add_shared(1);
-                Err(Overflow {
+                Err(Overflow::Queue {
                     pool: self.name.clone(),
                     waiting,
                 })
@@ -337,7 +405,8 @@ impl PoolShared {
         if *pushed == Pushed::Fine {
             return;
         }
-        let more = |started| (started < self.bounds.threads).then_some(started + 1);
+        let threads = self.threads();
+        let more = |started| (started < threads).then_some(started + 1);
         let Ok(number) = self.started.fetch_update(Relaxed, Relaxed, more) else {
             return;
         };
@@ -366,8 +435,25 @@ impl PoolShared {
             drop(job);
             metrics.running.record_shared(nanos(begun.elapsed()));
             finished = Some(lane);
+            if self.is_beyond() {
+                self.queue.leave(lane);
+                return;
+            }
         }
         self.started.fetch_sub(1, Relaxed);
+    }
+
+    /// Threads that it may have now.
+    fn threads(&self) -> usize {
+        self.bounds.threads + self.spare.load(Relaxed)
+    }
+
+    /// Whether this thread is one too many, and so ends (it no longer counts then).
+    fn is_beyond(&self) -> bool {
+        let most = self.threads();
+        let less = |started| (started > most).then(|| started - 1);
+        self.started.load(Relaxed) > most
+            && self.started.fetch_update(Relaxed, Relaxed, less).is_ok()
     }
 }
 

@@ -171,6 +171,24 @@ impl<J> JobQueue<J> {
         self.state.lock().running
     }
 
+    /// A worker ends behind its last job, without another call of [`JobQueue::next`].
+    pub(super) fn leave(&self, finished: Lane) {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        state.writing -= usize::from(finished == Lane::Write);
+        let wake = state.must_wake();
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether a job waits that may be taken, and no worker sleeps.
+    pub(super) fn has_work(&self) -> bool {
+        let state = self.state.lock();
+        state.idle == 0 && state.can_take()
+    }
+
     /// Freezes the queue (`true`: no job is handed out) or undoes one such freeze.
     pub(super) fn hold(&self, held: bool) {
         let mut state = self.state.lock();

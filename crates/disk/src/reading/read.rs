@@ -11,6 +11,7 @@ use crate::metrics::counters::Operation;
 use crate::opening::open::BODY_MAX;
 use crate::pool::Lane;
 use crate::residency::cached::all_cached;
+use crate::residency::window::Residency;
 use bytes::Bytes;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -78,6 +79,16 @@ impl Local {
         Ok(bytes)
     }
 
+    /// Whether the range is in memory, as far as that can be told without waiting.
+    #[must_use]
+    pub fn is_present(&self, file: &OpenFile, offset: u64, len: u64) -> bool {
+        if file.copy().is_some() || file.body().is_some() {
+            return true;
+        }
+        let known = self.disk().windows.residency(file, offset, len);
+        matches!(known, Residency::Present | Residency::Fleeting)
+    }
+
     /// Passes up to `len` bytes at `offset` to `then`, if they are in memory, in a buffer that the loop keeps: where
     /// memory is short, the kernel may be slow to provide another one.
     ///
@@ -111,7 +122,7 @@ impl Local {
         let (handle, direct, alignment) =
             (file.handle.clone(), file.direct, access.directio_alignment);
         let begun = Instant::now();
-        let job = access.pool.run(Lane::Read, move || {
+        let job = access.waiting_pool()?.run(Lane::Read, move || {
             read_waiting(&handle, offset, len, direct, alignment)
         });
         match job.await {

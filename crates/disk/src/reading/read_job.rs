@@ -65,7 +65,10 @@ impl Local {
             return Ok(work(&reader));
         }
         let begun = Instant::now();
-        let done = access.pool.run(Lane::Read, move || work(&reader)).await;
+        let done = access
+            .waiting_pool()?
+            .run(Lane::Read, move || work(&reader))
+            .await;
         match &done {
             Ok(_) => self.0.counters.offloaded(Operation::Read, begun.elapsed()),
             Err(_) => self.0.counters.overflowed(Operation::Read),

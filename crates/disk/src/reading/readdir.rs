@@ -15,6 +15,9 @@ use std::time::Instant;
 
 /// Entries of a listing at most; a larger directory is an error.
 pub const READDIR_MAX: usize = 100_000;
+/// Names, and entries whose metadata are asked for, after which the job has come a step further.
+const NAMES_OF_STEP: usize = 256;
+const STATS_OF_STEP: usize = 16;
 
 /// Names that [`Local::names`] returns at most; a larger directory is an error.
 pub const NAMES_MAX: usize = 1 << 22;
@@ -106,6 +109,7 @@ fn names(path: &[u8]) -> Result<Vec<EntryName>, Error> {
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
+        call_times::step(names.len(), NAMES_OF_STEP);
         if names.len() == NAMES_MAX {
             return Err(Error::TooManyEntries(NAMES_MAX));
         }
@@ -149,6 +153,7 @@ fn list(path: &[u8]) -> Result<Vec<DirEntry>, Error> {
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
+        call_times::step(entries.len(), STATS_OF_STEP);
         if entries.len() == READDIR_MAX {
             return Err(Error::TooManyEntries(READDIR_MAX));
         }

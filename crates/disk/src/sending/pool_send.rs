@@ -120,6 +120,9 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
     while at < until {
         let before = sys::blocks_read();
         let step = (until - at).min(STEP) as usize;
+        if let Some(errno) = call_times::fault(Operation::Send) {
+            return (at, SendEnd::Disk(errno));
+        }
         match rustix::fs::sendfile(socket, file, Some(&mut at), step) {
             Ok(0) => return (at, SendEnd::Truncated),
             Ok(_) | Err(Errno::INTR) => {}

@@ -23,9 +23,12 @@ use crate::sending::sink::Sink;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 /// Fills of one window before it is read into a buffer instead: by then it has been evicted twice.
@@ -89,9 +92,28 @@ impl Local {
     /// this ends with an error or is dropped.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk), and
-    /// [`Error::Overflow`].
+    /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk),
+    /// [`Error::Late`] ([`Sink::disk_limit`]), and [`Error::Overflow`].
     pub async fn send<S: Sink>(
+        &self,
+        file: &Rc<OpenFile>,
+        offset: &mut u64,
+        end: u64,
+        sink: &S,
+        access: &Access<'_>,
+    ) -> Result<(), Error> {
+        let own_pool = match file.handle.disk_pool() {
+            Some(opener) => access.pool.for_disk_of(opener),
+            None => return self.send_by(file, offset, end, sink, access).await,
+        };
+        let access = Access {
+            pool: &own_pool,
+            ..*access
+        };
+        self.send_by(file, offset, end, sink, &access).await
+    }
+
+    async fn send_by<S: Sink>(
         &self,
         file: &Rc<OpenFile>,
         offset: &mut u64,
@@ -127,7 +149,7 @@ impl Local {
         if file.direct {
             return sending.copy_until(end).await;
         }
-        if !file.random.replace(true) && access.mode == AioMode::Pool && file.is_inline() {
+        if !file.random.replace(true) && access.mode != AioMode::Inline && file.is_inline() {
             // Only sets a flag of the descriptor: the kernel's readahead would start I/O on the loop.
             let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
         }
@@ -258,6 +280,16 @@ impl<S: Sink> FileSending<'_, S> {
         self.stream.is_some()
     }
 
+    /// Waits for the disk, as long as the sink permits.
+    async fn within_limit<T>(&self, wait: impl Future<Output = T>) -> Result<T, Error> {
+        let (mut wait, mut limit) = (pin!(wait), pin!(self.sink.disk_limit()));
+        poll_fn(|cx| match wait.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Ok(done)),
+            Poll::Pending => limit.as_mut().poll(cx).map(|limit| Err(Error::Late(limit))),
+        })
+        .await
+    }
+
     /// Has the pool send what it can from here on. If another task is having the window filled, waits for that instead.
     async fn stream(&mut self) -> Result<(), Error> {
         if self.file.is_sent_to_many() && self.fills < FILLS_MAX {
@@ -278,7 +310,7 @@ impl<S: Sink> FileSending<'_, S> {
         };
         let (begun, counters) = (Instant::now(), &self.local.0.counters);
         let part = stream.send(jobs, self.file, (*self.offset, until), self.access);
-        let (sent, end) = match part.await {
+        let (sent, end) = match self.within_limit(part).await? {
             Ok(part) => part,
             Err(overflow) => {
                 counters.overflowed(Operation::Send);
@@ -369,7 +401,7 @@ impl<S: Sink> FileSending<'_, S> {
 
     async fn wait(&self, fill: Arc<WindowFill>) -> Result<(), Error> {
         let begun = Instant::now();
-        match fill.wait().await {
+        match self.within_limit(fill.wait()).await? {
             Err(FillError::Abandoned) => Ok(()),
             Ok(()) => {
                 self.local
@@ -491,9 +523,8 @@ impl<S: Sink> FileSending<'_, S> {
         let bytes = match self.local.try_read(self.file, *self.offset, len) {
             Ok(answer) => answer?,
             Err(WouldBlock) => {
-                self.local
-                    .read(self.file, *self.offset, len, self.access)
-                    .await?
+                let read = self.local.read(self.file, *self.offset, len, self.access);
+                self.within_limit(read).await??
             }
         };
         if bytes.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -28,6 +29,11 @@ pub trait Sink {
     /// # Errors
     /// `WouldBlock`, or the socket's error.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits as long as one wait for the disk may take at most, and returns that time. By default for ever.
+    fn disk_limit(&self) -> impl Future<Output = Duration> {
+        std::future::pending()
+    }
 
     /// Waits until the socket is writable again; an error (a timeout, say) ends the send.
     fn writable(&self) -> impl Future<Output = io::Result<()>>;

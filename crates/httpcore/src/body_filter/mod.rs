@@ -281,7 +281,16 @@ impl Reader {
         let access = files::reading(location, pool);
         let disk = &self.loop_.disk;
         let read = disk.read(&part.file, part.offset, part.len as usize, &access);
-        whole(read.await, &part)
+        let Some(limit) = location.settings.files.disk_timeout.on() else {
+            return whole(read.await, &part);
+        };
+        let limit = limit.duration();
+        let read = tokio::select! {
+            biased;
+            read = read => read,
+            () = self.loop_.wire.wheel.sleep(limit) => Err(disk::Error::Late(limit)),
+        };
+        whole(read, &part)
     }
 }
 

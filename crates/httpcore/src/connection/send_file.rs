@@ -12,6 +12,7 @@ use wire::rate::Allowed;
 
 use crate::files;
 use crate::request::Request;
+use crate::transport::FileWaits;
 
 use super::send::{Delivery, TOGETHER_MAX, send_head};
 use super::send_error::Stop;
@@ -76,7 +77,8 @@ async fn read(
         Err(disk::WouldBlock) => {
             let access =
                 files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
-            disk.read(&range.file, range.offset, len, &access).await
+            let read = disk.read(&range.file, range.offset, len, &access);
+            files::within(request, read).await
         }
     };
     let bytes = first.map_err(Stop::Disk)?;
@@ -101,6 +103,10 @@ pub(super) async fn send_file(
         .clone();
     let access = files::reading(location, &pool);
     let disk = request.client.loop_.disk.clone();
+    let waits = FileWaits {
+        client: delivery.timeout,
+        disk: files::disk_limit(request),
+    };
     let (mut offset, end) = (range.offset, range.offset + range.len);
     let begun = request.sent.get().bytes;
     while offset < end {
@@ -109,7 +115,7 @@ pub(super) async fn send_file(
         let part = (&mut offset, upto);
         let outcome = request
             .transport
-            .send_file(&disk, &range.file, part, delivery.timeout, &access)
+            .send_file(&disk, &range.file, part, waits.clone(), &access)
             .await;
         request.add_sent(offset - start);
         // What the protocol has put around it.

@@ -2,8 +2,11 @@
 //!
 //! They apply to every open, read and send. Not here: their directives ([`crate::settings::files`]), paths ([`path`]) and the calls themselves (`disk`).
 
+mod disk_timeout;
 pub mod hot_files;
 pub mod path;
+
+pub use disk_timeout::{disk_limit, unavailable, within};
 
 use bytes::Bytes;
 use config::Template;
@@ -107,8 +110,8 @@ fn symlinks(request: &Request, setting: &DisableSymlinks, path: &[u8]) -> Symlin
 #[must_use]
 pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     use disk::Errno;
-    if let disk::Error::Overflow(overflow) = error {
-        return overflowed(request, overflow);
+    if let Some(failure) = unavailable(request, error, path) {
+        return failure;
     }
     let (status, level) = match error.errno() {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => (404, Level::Error),

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use config::{
-    Bufs, Flag, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value, Word,
-    directives,
+    Bufs, Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value,
+    Word, directives,
 };
 use disk::OpenFileCacheSettings;
 
@@ -152,6 +152,10 @@ directives! {
         aio: Placed<Aio> = "threads", [HTTP | SERVER | LOCATION] 1;
         /// Whether files are written (temporary files, caches) in the pool. They always are.
         aio_write: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
+        /// Limits how long a request waits for a disk at a time (not in nginx). Before the response has begun, it is then
+        /// answered with 503 and `Retry-After`; after that, its connection is closed. `off`: it waits for as long as the
+        /// disk takes. Of a cache's disk a request needs nothing that the origin does not have: see `proxy_cache_path`.
+        disk_timeout: OrOff<Msec> = "60s", [HTTP | SERVER | LOCATION] 1, syntax "time | off";
         /// Sends files from the page cache to the socket without copying.
         sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
         /// Limits what one connection sends of a file before other connections get their turn. `0` means no limit.

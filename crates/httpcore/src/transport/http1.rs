@@ -22,7 +22,7 @@ use wire::{Input, Stream, Timer};
 use crate::Response;
 use crate::request::body::Pipe;
 
-use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
+use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Piece, Unsent};
 
 /// A client's connection between two requests.
 pub struct Link {
@@ -317,7 +317,7 @@ impl Http1 {
     }
 
     /// The socket as the disk layer writes to it.
-    pub(super) fn sink(&mut self, timeout: Duration) -> impl Sink {
+    pub(super) fn sink(&mut self, waits: FileWaits) -> impl Sink {
         let (stream, timer, input) = self.link.wire.parts();
         let body = &mut self.body;
         let passing = self.meanwhile.as_deref_mut().map(|meanwhile| Passing {
@@ -328,7 +328,7 @@ impl Http1 {
         ToClient {
             stream,
             timer: Cell::new(Some(timer)),
-            timeout,
+            waits,
             passing: RefCell::new(passing),
         }
     }
@@ -412,7 +412,7 @@ struct ToClient<'a> {
     stream: &'a Stream,
     /// Taken out only while it waits.
     timer: Cell<Option<&'a mut Timer>>,
-    timeout: Duration,
+    waits: FileWaits,
     /// The body that goes on while it waits.
     passing: RefCell<Option<Passing<'a>>>,
 }
@@ -430,6 +430,10 @@ impl Sink for ToClient<'_> {
         self.stream.try_write(bytes)
     }
 
+    fn disk_limit(&self) -> impl Future<Output = Duration> {
+        DiskLimit::reached(self.waits.disk.as_ref())
+    }
+
     async fn writable(&self) -> io::Result<()> {
         let timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
         let ready = std::future::poll_fn(|cx| {
@@ -441,7 +445,7 @@ impl Sink for ToClient<'_> {
             }
             ready
         });
-        let outcome = timer.guard(self.timeout, ready).await;
+        let outcome = timer.guard(self.waits.client, ready).await;
         self.timer.set(Some(timer));
         outcome.map_err(|wire::Elapsed| io::Error::from(io::ErrorKind::TimedOut))?
     }

@@ -6,6 +6,7 @@
 //! closed, and each operation is a match, so that the way of a small response costs no dynamic call.
 
 mod detached;
+mod disk_limit;
 pub mod http1;
 pub mod http2;
 #[cfg(any(test, feature = "testing"))]
@@ -25,6 +26,7 @@ use crate::Response;
 use crate::request::body::Pipe;
 
 pub use detached::{Detached, Leave};
+pub use disk_limit::{DiskLimit, FileWaits};
 pub use http1::Http1;
 pub use http2::Http2;
 pub(crate) use http2::StreamBody;
@@ -523,16 +525,16 @@ impl Transport {
         disk: &Local,
         file: &Rc<OpenFile>,
         (offset, end): (&mut u64, u64),
-        timeout: Duration,
+        waits: FileWaits,
         access: &Access<'_>,
     ) -> Result<(), disk::Error> {
         match self {
             Self::Http1(it) => {
-                let sink = it.sink(timeout);
+                let sink = it.sink(waits);
                 disk.send(file, offset, end, &sink, access).await
             }
             Self::Http2(it) => {
-                let sending = it.send_file(disk, file, (offset, end), timeout, access);
+                let sending = it.send_file(disk, file, (offset, end), waits, access);
                 Box::pin(sending).await
             }
             Self::None(_) => Err(disk::Error::Socket(io::ErrorKind::NotConnected.into())),

@@ -150,15 +150,18 @@ async fn look(
     path::root(request, &mut path);
     path.extend_from_slice(&name);
     let access = files::access(request, &path)?;
-    let found = request.client.loop_.disk.stat(&path, &access).await;
+    let disk = &request.client.loop_.disk;
+    let found = files::within(request, disk.stat(&path, &access)).await;
     match found {
         Ok(meta) if (meta.kind == FileKind::Directory) == candidate.is_directory => {
             take(request, name, candidate.is_directory, alias);
             Ok(true)
         }
         Ok(_) => Ok(false),
-        Err(disk::Error::Overflow(overflow)) => Err(files::overflowed(request, &overflow)),
         Err(error) => {
+            if let Some(failure) = files::unavailable(request, &error, &path) {
+                return Err(failure);
+            }
             if !matches!(
                 error.errno(),
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)

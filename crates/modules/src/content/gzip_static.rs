@@ -119,8 +119,13 @@ pub async fn make(request: &Request) -> PrecompressedFile {
 /// The file, if there is one.
 async fn open(request: &Request, mapped: &Mapped) -> Result<Option<Rc<OpenFile>>, Outcome> {
     let access = files::access(request, &mapped.path).map_err(Outcome::Failed)?;
-    match request.client.loop_.disk.open(&mapped.path, &access).await {
+    let disk = &request.client.loop_.disk;
+    match files::within(request, disk.open(&mapped.path, &access)).await {
         Ok(file) => Ok((file.meta().kind == FileKind::File).then_some(file)),
+        Err(error @ disk::Error::Late(_)) => {
+            let failure = files::failure(request, &error, &mapped.path);
+            Err(Outcome::Failed(failure))
+        }
         Err(error) => {
             let is_missing = matches!(
                 error.errno(),

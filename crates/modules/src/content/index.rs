@@ -110,7 +110,7 @@ async fn look(
 ) -> Result<bool, Failure> {
     let access = files::access(request, path)?;
     let disk = &request.client.loop_.disk;
-    let Err(error) = disk.stat(path, &access).await else {
+    let Err(error) = files::within(request, disk.stat(path, &access)).await else {
         return Ok(true);
     };
     match error.errno() {
@@ -143,7 +143,8 @@ async fn look_at_directory(
         path
     };
     let access = files::access(request, path)?;
-    match request.client.loop_.disk.stat(path, &access).await {
+    let disk = &request.client.loop_.disk;
+    match files::within(request, disk.stat(path, &access)).await {
         Ok(meta) if meta.kind == FileKind::Directory => Ok(()),
         Ok(_) => {
             request.log(Level::Alert, &|out| {

@@ -11,10 +11,10 @@ use cache::freshness::{self, PassReason, RequestControl, Rules, StoreVerdict};
 use cache::store::LookupOutcome;
 use cache::{Key, Store};
 use config::Template;
-use disk::{Access, Local};
+use disk::{Access, Local, Pool};
 use logs::wall_clock::Moment;
 use message::date::Seconds;
-use message::{HeaderId, Method, ResponseHead};
+use message::{HeaderId, Method, RequestHead, ResponseHead};
 use wire::http1::head_buffers;
 
 use crate::caching::caches::open_cache::Cache;
@@ -51,6 +51,16 @@ pub struct CacheRequest<'a> {
     pub wishes: RequestControl,
     /// Seconds since 1970.
     pub now: Seconds,
+    /// The location's pool, for the cache's disk.
+    pool: Option<PoolOf<'a>>,
+}
+
+/// A pool for a cache's disk.
+enum PoolOf<'a> {
+    /// The cache keeps it.
+    Kept(&'a Pool),
+    /// It is one of several that the cache's locations have.
+    Own(Pool),
 }
 
 impl<'a> CacheRequest<'a> {
@@ -81,7 +91,21 @@ impl<'a> CacheRequest<'a> {
             key_text,
             wishes,
             now: Moment::now().second(),
+            pool: pool_for(request, cache),
         }
+    }
+
+    /// The access for reading on behalf of this request.
+    ///
+    /// # Errors
+    /// 500: the pool's name, made from variables, names no pool.
+    pub fn access(&self, request: &Request) -> Result<Access<'_>, Failure> {
+        let pool = match &self.pool {
+            Some(PoolOf::Kept(pool)) => pool,
+            Some(PoolOf::Own(pool)) => pool,
+            None => return Err(Failure::new(500)),
+        };
+        Ok(reading(request, pool))
     }
 
     /// Looks up the stored response.
@@ -100,18 +124,38 @@ impl<'a> CacheRequest<'a> {
     }
 }
 
-/// The pool's access for reading on behalf of this request.
-///
-/// # Errors
-/// 500: its name, made from variables, names no pool.
-pub fn access(request: &Request) -> Result<Access<'_>, Failure> {
-    let mut access = files::reading(request.location(), files::pool(request)?);
-    access.moment = request.moment;
-    access.noatime = true;
-    access.unsent = cache::CHECKSUM_BYTES as usize;
-    // An entry's head and its checksums are read in pieces that do not suit O_DIRECT, and its body should be in memory.
-    access.directio = None;
-    Ok(access)
+/// The location's pool, for the disk of a cache. None: its name, made from variables, names no pool (that is logged).
+fn pool_for<'a>(request: &Request, cache: &'a Cache) -> Option<PoolOf<'a>> {
+    if let Some(own) = cache.own_pool() {
+        return Some(PoolOf::Kept(own));
+    }
+    let pool = files::pool(request).ok()?;
+    let kept = cache.kept_pool(pool);
+    Some(match kept.is_same(pool) {
+        true => PoolOf::Kept(kept),
+        false => PoolOf::Own(pool.for_disk(&cache.disk)),
+    })
+}
+
+/// The access of a pool for reading on behalf of this request, at the disk that the pool is for.
+pub fn reading<'p>(request: &Request, pool: &'p Pool) -> Access<'p> {
+    let mode = files::reading(request.location(), pool).mode;
+    Access {
+        mode,
+        moment: request.moment,
+        ..access_by(pool)
+    }
+}
+
+/// How entries are read. (An entry's head and its checksums are read in pieces that do not suit O_DIRECT, and its body
+/// should be in memory.)
+#[must_use]
+pub fn access_by(pool: &Pool) -> Access<'_> {
+    Access {
+        noatime: true,
+        unsent: cache::CHECKSUM_BYTES as usize,
+        ..Access::new(pool)
+    }
 }
 
 /// The part of the disk layer that belongs to the request's loop.
@@ -122,7 +166,11 @@ pub fn local(request: &Request) -> &Local {
 
 /// A request's header lines, for `Vary`.
 pub fn lines(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-    let head = &request.head;
+    lines_of(&request.head)
+}
+
+/// The header lines of a head, for `Vary`.
+pub fn lines_of(head: &RequestHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let line = |field: &message::Field| (head.text(field.name), head.text(field.value));
     head.fields.iter().map(line)
 }

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
-use cache::{KeyState, KnownKey};
+use cache::{Key, KeyState, KnownKey};
 use logs::Level;
 
-use crate::caching::cache_request::{CacheRequest, access, is_asked, is_range_far, key_text};
+use crate::caching::cache_request::{CacheRequest, is_asked, is_range_far, key_text};
 use crate::caching::caches::open_cache::Cache;
-use crate::caching::caches::registry;
+use crate::caching::caches::{placing, registry};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::{fetch, fetch_anew, fetch_behind, has_expired};
-use crate::caching::stored::serve::{Unusable, serve};
-use crate::caching::stored::{foreign_cache, hot_entries};
+use crate::caching::hedge::{Raced, race};
+use crate::caching::stored::serve::{Unusable, serve, with_body};
+use crate::caching::stored::{disk_work, foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};
 use crate::settings::caching::rules;
 use crate::settings::caching::{Caching, UseStale};
@@ -41,17 +42,11 @@ pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
     request.states.take::<CacheState>();
     let location = generation.settings.location(request.location);
     let passing = location.made::<PassSettings>()?;
-    let cache = match chosen(request, &generation, (location, passing))? {
-        Ok(cache) => cache,
+    let caches = match chosen(request, &generation, (location, passing))? {
+        Ok(caches) => caches,
         Err(failure) => return Some(Outcome::Failed(failure)),
     };
-    let outcome = through(request, cache, (location, passing)).await;
-    if let Some(state) = request.states.get::<CacheState>()
-        && let Some(status) = state.status
-    {
-        cache.counters.count(status, request.client.loop_.index);
-    }
-    outcome
+    through(request, caches, (location, passing)).await
 }
 
 /// The cache that a request goes through; `None`: its name is empty, or `off`.
@@ -59,11 +54,11 @@ fn chosen<'a>(
     request: &Request,
     generation: &'a Generation,
     (location, passing): (&'a Location, &PassSettings),
-) -> Option<Result<&'a Arc<Cache>, Failure>> {
+) -> Option<Result<&'a [Arc<Cache>], Failure>> {
     let template = passing.groups.caching.proxy_cache.value.on()?;
     let settings = &generation.settings;
     let evaluated;
-    let (name, cache) = match template.literal() {
+    let (name, caches) = match template.literal() {
         Some(name) => (name, registry::find_for(settings, location, name)),
         None => {
             evaluated = request.evaluate(template);
@@ -73,12 +68,12 @@ fn chosen<'a>(
             (&evaluated, registry::find(settings, &evaluated))
         }
     };
-    Some(cache.ok_or_else(|| not_found(request, name)))
+    Some(caches.ok_or_else(|| not_found(request, name)))
 }
 
 async fn through(
     request: &mut Request,
-    cache: &Arc<Cache>,
+    caches: &[Arc<Cache>],
     (location, passing): (&Location, &PassSettings),
 ) -> Option<Outcome> {
     let caching = &passing.groups.caching;
@@ -87,6 +82,30 @@ async fn through(
         return None;
     }
     let key_text = key_text(request, passing);
+    if is_purge && caches.len() > 1 {
+        let purge = purging::purge_disks(request, caches, (location, passing), key_text);
+        return Some(Box::pin(purge).await);
+    }
+    // A key that was elsewhere, while its disk was out, is found there by purges only.
+    let cache = placing::of(caches, &key_text);
+    let outcome = through_disk(request, cache, (location, passing), key_text, is_purge).await;
+    if let Some(state) = request.states.get::<CacheState>()
+        && let Some(status) = state.status
+    {
+        cache.counters.count(status, request.client.loop_.index);
+    }
+    outcome
+}
+
+/// Answers from the cache of one disk, or through it.
+async fn through_disk(
+    request: &mut Request,
+    cache: &Arc<Cache>,
+    (location, passing): (&Location, &PassSettings),
+    key_text: Bytes,
+    is_purge: bool,
+) -> Option<Outcome> {
+    let caching = &passing.groups.caching;
     // The only one: that of an earlier location was taken out.
     request.states.put(Rc::new(CacheState {
         key: key_text.clone(),
@@ -102,10 +121,10 @@ async fn through(
     let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
         return match is_plain && cache.is_taken() {
             true => {
-                Box::pin(foreign_cache::answer(
-                    request, passing, rules, cache, &key_text,
-                ))
-                .await
+                let wheel = Rc::clone(&request.client.loop_.wire.wheel);
+                let answer = foreign_cache::answer(request, passing, rules, cache, &key_text);
+                let patience = cache.disk.patience();
+                Box::pin(wheel.timeout(patience, answer)).await.ok()?
             }
             false => None,
         };
@@ -176,25 +195,23 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
         if let (LookupStep::Ask(params), Some(variant)) = (&mut step, variant) {
             params.looked_for = Some(variant);
         }
-        let mut params = match step {
-            LookupStep::Answer(outcome) => return Some(outcome),
-            LookupStep::Pass => break,
-            LookupStep::Ask(params) => params,
-            // Boxed, so that a request that finds nothing needs no room for it.
+        let step = match step {
             LookupStep::Use(hit, status) => {
-                match Box::pin(serve(request, cache_request, &hit, status)).await {
-                    Ok(outcome) => return Some(outcome),
-                    Err(Unusable) => continue,
-                }
+                let used = used(request, cache_request, &hit, status).await;
+                used_or_past(request, cache_request, used, &hit)
             }
             LookupStep::UseAndUpdate(hit) => {
-                match Box::pin(update_behind(request, cache_request, &hit)).await {
-                    Ok(outcome) => return Some(outcome),
-                    Err(Unusable) => continue,
-                }
+                let used = Box::pin(update_behind(request, cache_request, &hit)).await;
+                used_or_past(request, cache_request, used, &hit)
             }
+            step => step,
         };
-        params.may_have_come = turn == 0 && params.stale.is_none();
+        let mut params = match step {
+            LookupStep::Answer(outcome) => return Some(outcome),
+            LookupStep::Ask(params) => params,
+            LookupStep::Pass | LookupStep::Use(..) | LookupStep::UseAndUpdate(_) => break,
+        };
+        params.may_have_come = turn == 0 && params.stale.is_none() && !params.is_past_disk;
         match Box::pin(fetch(request, cache_request, params)).await {
             Fetched::Again => {}
             Fetched::Variant(key) => variant = Some(key),
@@ -202,6 +219,69 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
         }
     }
     outcome(request, Fetched::Pass)
+}
+
+/// Answers with a hit that may be used, or with the origin's response where that is faster than the disk.
+///
+/// # Errors
+/// [`Unusable`]: the origin is to be asked.
+async fn used(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    hit: &Hit,
+    status: Status,
+) -> Result<Outcome, Unusable> {
+    let body = disk_work::body(request, cache_request, hit);
+    match race(request, cache_request, body).await {
+        Raced::Disk(Ok(body)) => Ok(with_body(request, cache_request, hit, status, body)),
+        Raced::Disk(Err(error)) => {
+            cache_request.cache.tell("an entry cannot be used", &error);
+            Err(Unusable)
+        }
+        Raced::Origin(outcome) => Ok(outcome),
+        Raced::Past => Err(Unusable),
+    }
+}
+
+/// The step for a request whose hit was used, or could not be.
+fn used_or_past(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    used: Result<Outcome, Unusable>,
+    hit: &Hit,
+) -> LookupStep {
+    match used {
+        Ok(outcome) => LookupStep::Answer(outcome),
+        Err(Unusable) => past_disk(request, cache_request, variant_of(hit)),
+    }
+}
+
+/// The key of a hit's variant, if the response has variants.
+fn variant_of(hit: &Hit) -> Option<Key> {
+    hit.entry.variant().is_some().then_some(hit.known.key)
+}
+
+/// The step for a request whose disk cannot be asked, or does not answer in time.
+fn past_disk(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    variant: Option<Key>,
+) -> LookupStep {
+    cache_request.cache.counters.pass_disk();
+    cache_state::of(request).status = Some(Status::Miss);
+    if cache_request.rules.refuses_miss(&cache_request.wishes) {
+        return LookupStep::Answer(Outcome::Failed(Failure::new(504)));
+    }
+    if !may_store(request, cache_request) {
+        return LookupStep::Pass;
+    }
+    LookupStep::Ask(FetchParams {
+        looked_for: variant,
+        status: Some(Status::Miss),
+        may_store: true,
+        is_past_disk: true,
+        ..FetchParams::default()
+    })
 }
 
 /// A response that has just arrived completely and is not stored yet, newer than the stored one.
@@ -231,12 +311,14 @@ async fn update_behind(
 }
 
 async fn next(request: &mut Request, cache_request: &CacheRequest<'_>) -> LookupStep {
-    let found = {
-        let access = match access(request) {
-            Ok(access) => access,
-            Err(failure) => return LookupStep::Answer(Outcome::Failed(failure)),
-        };
-        cache_request.find(request, &access).await
+    let find = match disk_work::find(request, cache_request).await {
+        Ok(find) => find,
+        Err(failure) => return LookupStep::Answer(Outcome::Failed(failure)),
+    };
+    let found = match race(request, cache_request, find).await {
+        Raced::Disk(found) => found,
+        Raced::Origin(outcome) => return LookupStep::Answer(outcome),
+        Raced::Past => return past_disk(request, cache_request, None),
     };
     match found {
         Ok(LookupOutcome::Hit(hit)) => judge(request, cache_request, hit),
@@ -252,7 +334,7 @@ async fn next(request: &mut Request, cache_request: &CacheRequest<'_>) -> Lookup
         Ok(LookupOutcome::Failed(_)) => miss(request, cache_request, Miss::default()),
         Err(error) => {
             cache_request.cache.tell("it cannot be looked into", &error);
-            LookupStep::Pass
+            past_disk(request, cache_request, None)
         }
     }
 }
@@ -285,7 +367,7 @@ fn judge(request: &Request, cache_request: &CacheRequest<'_>, hit: Hit) -> Looku
         ReuseDecision::Use => LookupStep::Use(hit, Status::Stale),
         ReuseDecision::Refuse => LookupStep::Answer(Outcome::Failed(Failure::new(504))),
         ReuseDecision::Ask => LookupStep::Ask(FetchParams {
-            looked_for: hit.entry.variant().is_some().then_some(hit.known.key),
+            looked_for: variant_of(&hit),
             stale: Some(Box::new(hit)),
             status: Some(Status::Expired),
             may_store: may_store(request, cache_request),

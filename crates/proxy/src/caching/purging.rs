@@ -2,12 +2,15 @@
 //! URI (RFC 9111, 4.4).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::freshness::invalidates;
 use cache::tags_of;
 use cache::{Error, Key, PurgeRule, Store};
 use disk::Local;
+use runtime::{Kind, spawn};
+use tokio::sync::oneshot;
 
 use crate::caching::cache_request;
 use crate::caching::cache_request::cache_name;
@@ -18,10 +21,12 @@ use crate::settings::caching::Caching;
 use crate::settings::caching::rules;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
+use crate::state::cache_state::CacheState;
 use httpcore::Failure;
 use httpcore::Response;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::settings::Location;
 
 /// Maximum of tags that one request purges.
 const TAGS_MAX: usize = 256;
@@ -30,7 +35,6 @@ const TAGS_MAX: usize = 256;
 /// tags deletes the entries that have one of them.
 pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
     cache_state::of(request).status = None;
-    let (store, local) = (cache_request.store, local(request));
     let lines = request.head.iter();
     let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
     let tags: Vec<_> = tags.map(<[u8]>::to_vec).take(TAGS_MAX + 1).collect();
@@ -39,17 +43,16 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
     }
     let done = match cache_request.key_text.strip_suffix(b"*") {
         _ if !tags.is_empty() => {
-            let done = purge_tags(cache_request, local, &tags).await;
-            cache_request.cache.fills.forget_tags(&tags);
-            done.map(|()| true)
+            let rules = tags.into_iter().map(|tag| PurgeRule::Tag(tag.into()));
+            in_time(cache_request, request, rules.collect()).await
         }
         Some(prefix) => {
             let rule = PurgeRule::Prefix(Bytes::copy_from_slice(prefix));
-            carry_out(cache_request.cache, store, local, &rule).await
+            in_time(cache_request, request, vec![rule]).await
         }
         None => {
             let rule = PurgeRule::Key(cache_request.main);
-            carry_out(cache_request.cache, store, local, &rule).await
+            in_time(cache_request, request, vec![rule]).await
         }
     };
     match done {
@@ -61,6 +64,64 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
             let status = if is_for_later { 503 } else { 500 };
             Outcome::Failed(Failure::new(status))
         }
+    }
+}
+
+/// Purges on every disk of a cache that has several: a key may have been elsewhere while its disk was out.
+pub(crate) async fn purge_disks(
+    request: &mut Request,
+    caches: &[Arc<Cache>],
+    (location, passing): (&Location, &PassSettings),
+    key_text: Bytes,
+) -> Outcome {
+    let (mut purged, mut failed) = (None, None);
+    for cache in caches {
+        request.states.put(Rc::new(CacheState {
+            key: key_text.clone(),
+            ..CacheState::default()
+        }));
+        let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
+            failed = Some(Outcome::Failed(Failure::new(503)));
+            continue;
+        };
+        let key_text = key_text.clone();
+        let cache_request = CacheRequest::new(request, (location, passing), cache, store, key_text);
+        match purge(request, &cache_request).await {
+            Outcome::Failed(failure) if failure.status == 404 => {}
+            Outcome::Failed(failure) => failed = Some(Outcome::Failed(failure)),
+            outcome => purged = Some(outcome),
+        }
+    }
+    let absent = || Outcome::Failed(Failure::new(404));
+    failed.or(purged).unwrap_or_else(absent)
+}
+
+/// Purges by some rules, and waits for the disk as long as any request. A purge is obeyed at once, and goes on in the background where
+/// the disk takes longer to write it down.
+async fn in_time(
+    cache_request: &CacheRequest<'_>,
+    request: &Request,
+    rules: Vec<PurgeRule>,
+) -> Result<bool, Error> {
+    let loop_ = &request.client.loop_;
+    let (send, done) = oneshot::channel();
+    let (cache, store) = (Arc::clone(cache_request.cache), cache_request.store.clone());
+    let (local, errand) = (local(request).clone(), loop_.begin_errand());
+    drop(spawn(Kind::Module("purge"), async move {
+        let _errand = errand;
+        let mut done = Ok(false);
+        for rule in &rules {
+            let one = carry_out(&cache, &store, &local, rule).await;
+            // The first error is told; the other rules are obeyed all the same.
+            done = done.and_then(|some| one.map(|was_there| some | was_there));
+        }
+        // The request that asked may have left.
+        let _ = send.send(done);
+    }));
+    let patience = cache_request.cache.disk.patience();
+    match loop_.wire.wheel.timeout(patience, done).await {
+        Ok(Ok(done)) => done,
+        _ => Err(disk::Error::Late(patience).into()),
     }
 }
 
@@ -93,17 +154,6 @@ pub(crate) async fn carry_out(
     }
 }
 
-async fn purge_tags(
-    cache_request: &CacheRequest<'_>,
-    local: &Local,
-    tags: &[Vec<u8>],
-) -> Result<(), Error> {
-    for tag in tags {
-        cache_request.store.purge_tag(local, tag).await?;
-    }
-    Ok(())
-}
-
 /// Called when a request that was passed on got this status: the entry stored for its URI may be invalid now.
 pub(crate) async fn invalidate(request: &mut Request, passing: &PassSettings, status: u16) {
     let generation = Rc::clone(&request.generation);
@@ -116,14 +166,18 @@ pub(crate) async fn invalidate(request: &mut Request, passing: &PassSettings, st
         return;
     }
     let name = cache_name(request, passing);
-    let cache = name.and_then(|name| registry::find(&generation.settings, &name));
-    let Some((cache, store)) = cache.and_then(|cache| Some((cache, cache.store()?))) else {
-        return;
-    };
+    let caches = name.and_then(|name| registry::find(&generation.settings, &name));
+    let Some(caches) = caches else { return };
     let key = Key::of(&cache_request::key_text(request, passing));
-    let done = store.purge(local(request), &key).await;
-    cache.fills.forget_key(&key);
-    if let Err(error) = done {
-        cache.tell("it cannot be purged", &error);
+    for cache in caches {
+        let Some(store) = cache.store() else { continue };
+        let purge = store.purge(local(request), &key);
+        let patience = cache.disk.patience();
+        let done = request.client.loop_.wire.wheel.timeout(patience, purge);
+        let done = done.await;
+        cache.fills.forget_key(&key);
+        if let Ok(Err(error)) = done {
+            cache.tell("it cannot be purged", &error);
+        }
     }
 }

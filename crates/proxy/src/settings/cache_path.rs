@@ -51,11 +51,31 @@ blocks! {
         ///   `use_temp_path` are accepted for compatibility and have no effect: temporary files are always beside their
         ///   destination, and purged entries are always deleted, at the pace of `manager_files` and `manager_sleep`.
         ///
+        /// Several directories with `,` between them (`/d1,/d2,/d3`, each an absolute path) are one cache over several disks
+        /// (not in nginx): each key has its place on one of them, by a hash of the key and the directory, so that a disk
+        /// that is added or removed moves its own share only. `max_size` and the keys are split evenly. Each has a thread
+        /// pool of its own, an index and a journal; the keys of one that is out go to the others meanwhile.
+        ///
         /// The directory is created at startup and belongs to the worker's user. Its content is known at once after a
         /// restart (its folder `.freewheel` has a journal). Its disk is accessed by the thread pool that the locations
         /// with this cache name in `aio`, or else by the pool `default`.
         "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [store=files|segments] [admission=all|second_hit] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
     }
+}
+
+/// The directories in the path of a `proxy_cache_path`: several are separated by commas, and each but the first begins
+/// with a slash. (A comma elsewhere is part of a name, as in nginx.)
+pub fn paths(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(path);
+    std::iter::from_fn(move || {
+        let path = rest?;
+        let (first, behind) = match memchr::memmem::find(path, b",/") {
+            Some(at) => (&path[..at], Some(&path[at + 1..])),
+            None => (path, None),
+        };
+        rest = behind;
+        Some(first.strip_suffix(b"/").unwrap_or(first))
+    })
 }
 
 /// The pace of background work.
@@ -96,6 +116,9 @@ pub struct Zone {
     pub is_second_hit: bool,
     /// The pool for its maintenance; None: `default`.
     pub pool: Option<Bytes>,
+    /// Number of disks that its cache has: so many zones of the same name follow each other, each with a part of the
+    /// limits.
+    pub disks: usize,
 }
 
 slots::slotted!(config::made::WHOLE: Zones);
@@ -117,14 +140,16 @@ impl Zones {
             let name = String::from_utf8_lossy(&zone.name);
             return fail(format!("duplicate zone \"{name}\""));
         }
-        if self.0.iter().any(|other| other.directory == zone.directory) {
-            let directory = String::from_utf8_lossy(&zone.directory);
-            return fail(format!("the same path name \"{directory}\" used twice"));
+        for part in zone.split(prefix) {
+            if self.0.iter().any(|other| other.directory == part.directory) {
+                let directory = String::from_utf8_lossy(&part.directory);
+                return fail(format!("the same path name \"{directory}\" used twice"));
+            }
+            if self.0.len() == ZONES_MAX {
+                return fail(format!("too many caches, there may be {ZONES_MAX}"));
+            }
+            self.0.push(part);
         }
-        if self.0.len() == ZONES_MAX {
-            return fail(format!("too many caches, there may be {ZONES_MAX}"));
-        }
-        self.0.push(zone);
         Ok(())
     }
 
@@ -134,10 +159,19 @@ impl Zones {
         &self.0
     }
 
-    /// The index of the cache with this name.
+    /// The index of the cache with this name; of its first disk, where it has several.
     #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|zone| zone.name == name)
+    }
+
+    /// The cache with this name: a zone for each of its disks; none: there is no such cache.
+    #[must_use]
+    pub fn disks_of(&self, name: &[u8]) -> &[Zone] {
+        match self.named(name) {
+            Some(at) => &self.0[at..at + self.0[at].disks],
+            None => &[],
+        }
     }
 
     /// Checks that a cache that is named without variables is declared, whether or not requests are passed on there.
@@ -285,6 +319,7 @@ impl Zone {
             store: StoreKind::Files,
             is_second_hit: false,
             pool: None,
+            disks: 1,
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             zone.set(word).map_err(|problem| problem.at(index))?;
@@ -301,13 +336,34 @@ impl Zone {
         let is_small = |max: u64| max < MAX_SIZE_MIN;
         match self.store {
             StoreKind::Segments if self.max_bytes.is_some_and(is_small) => {
-                let least = MAX_SIZE_MIN >> 20;
+                let least = (MAX_SIZE_MIN >> 20) * self.disks as u64;
                 let sentence =
                     format!("\"max_size\" must be at least {least}m with \"store=segments\"");
                 Err(Problem::new(sentence))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Its parts: one for each directory of its path.
+    fn split(self, prefix: &Path) -> Vec<Self> {
+        let whole = self.directory.clone();
+        let paths: Vec<_> = paths(&whole).collect();
+        let disks = paths.len();
+        if disks == 1 {
+            return vec![self];
+        }
+        let part = |path: &[u8]| {
+            let directory = prefix.join(std::ffi::OsStr::from_bytes(path));
+            Self {
+                directory: Bytes::copy_from_slice(directory.as_os_str().as_bytes()),
+                zone_bytes: (self.zone_bytes / disks as u64).max(ZONE_BYTES_MIN),
+                max_bytes: self.max_bytes.map(|bytes| bytes / disks as u64),
+                disks,
+                ..self.clone()
+            }
+        };
+        paths.into_iter().map(part).collect()
     }
 
     fn set(&mut self, word: &Word) -> Result<(), Problem> {
@@ -403,5 +459,23 @@ impl Zone {
             _ => return Err(unknown()),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::paths;
+
+    #[test]
+    fn a_comma_before_a_slash_separates_directories() {
+        let of = |path: &'static str| -> Vec<&str> {
+            let all = paths(path.as_bytes());
+            all.map(|path| std::str::from_utf8(path).unwrap()).collect()
+        };
+        assert_eq!(of("/d1"), ["/d1"]);
+        assert_eq!(of("/d1/"), ["/d1"]);
+        assert_eq!(of("/d1,/d2/,/d3"), ["/d1", "/d2", "/d3"]);
+        assert_eq!(of("cache,/d2"), ["cache", "/d2"]);
+        assert_eq!(of("/a,b"), ["/a,b"], "a name with a comma");
     }
 }

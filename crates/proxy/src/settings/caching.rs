@@ -137,6 +137,44 @@ impl Value for PurgeConditions {
     }
 }
 
+/// `proxy_cache_hedge`: a share of requests, in hundredths of a percent; 0: off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HedgeShare(pub u64);
+
+impl Value for HedgeShare {
+    const SYNTAX: &'static str = "percentage | off";
+
+    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+        if args[0] == "off" {
+            return Ok(Self(0));
+        }
+        let share = std::str::from_utf8(args[0].bytes())
+            .ok()
+            .and_then(hundredths);
+        share.map(Self).ok_or_else(|| {
+            let sentence = format!("invalid percentage \"{}\"", args[0].display());
+            Problem::new(sentence)
+                .at(0)
+                .hint_that("a share of the requests is meant, as \"5%\" or \"0.5%\", or \"off\"")
+        })
+    }
+}
+
+/// Hundredths of a percent in a text like `12.5%`, at most 100 %.
+fn hundredths(text: &str) -> Option<u64> {
+    let number = text.strip_suffix('%')?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let are_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(part) || part.len() > 2 {
+        return None;
+    }
+    let scale = if part.len() == 1 { 10 } else { 1 };
+    let sum = whole.parse::<u64>().ok()?.checked_mul(100)?;
+    let sum = sum.checked_add(part.parse::<u64>().ok()? * scale)?;
+    (sum <= 10_000).then_some(sum)
+}
+
 /// `proxy_cache_valid`: all lines of a level.
 #[derive(Clone, Debug, Default)]
 pub struct Validities(pub Vec<ValidFor>);
@@ -228,6 +266,11 @@ directives! {
         /// Sets the time without a response head after which another request goes to the origin; further requests
         /// follow that one.
         proxy_cache_lock_age: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
+        /// Races a stored response's disk with the origin, where the disk takes longer than it usually does for 99 of 100
+        /// reads (and 50 ms) and nothing was sent yet (not in nginx). The first of the two is the response; the origin's is
+        /// not stored then. At most this share of the requests of the last 10 seconds is sent to the origin so. `off`: such
+        /// requests wait, two seconds at least, before they go to the origin.
+        proxy_cache_hedge: HedgeShare = "5%", [HTTP | SERVER | LOCATION] 1;
         /// Revalidates stored responses with the origin (`If-Modified-Since`, `If-None-Match`) instead of fetching them
         /// whole. A 304 makes the response fresh again and replaces the header fields that it has (RFC 9111, 3.2).
         proxy_cache_revalidate: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
@@ -317,4 +360,29 @@ pub fn rules(location: &Location) -> &Rules {
         FreshnessRules(settings.own::<Caching>().rules(ignored))
     });
     &rules.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hundredths;
+
+    #[test]
+    fn shares_are_hundredths_of_a_percent() {
+        for (text, share) in [
+            ("5%", Some(500)),
+            ("0.5%", Some(50)),
+            ("0.05%", Some(5)),
+            ("100%", Some(10_000)),
+            ("0%", Some(0)),
+            ("100.01%", None),
+            ("5", None),
+            ("%", None),
+            ("-1%", None),
+            ("1.%", None),
+            ("0.005%", None),
+            ("99999999999999999999%", None),
+        ] {
+            assert_eq!(hundredths(text), share, "{text}");
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! The explanation of a request that is passed on: its cache, key and place there; the servers, and the request that
 //! they get.
 
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cache::Key;
@@ -12,6 +14,8 @@ use message::HeaderId;
 use httpcore::request::Request;
 use httpcore::request_body::RequestBody;
 use proxy::caching::cache_request::{self, cache_name};
+use proxy::caching::caches::control::{Answer, Order};
+use proxy::caching::caches::placing;
 use proxy::settings::cache_path::{Zone, Zones};
 use proxy::settings::caching::{Caching, UseStale, rules};
 use proxy::settings::family::Family;
@@ -26,9 +30,12 @@ use wire::http2::hpack::{BlockLimits, Decoder};
 use super::answer::{tell_added, tell_hidden};
 use super::lines::Lines;
 use super::report::{CacheQuestion, Report, shown};
+use crate::cache_orders;
 
 /// Maximum number of servers of a group that are named.
 const PEERS_TOLD: usize = 16;
+/// Maximum time that a running server gets to tell the state of a cache's disk.
+const STATE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reports where the request is passed on to.
 pub(super) fn tell(request: &mut Request, lines: &Lines<'_>, report: &mut Report) {
@@ -200,8 +207,10 @@ fn tell_cache(request: &Request, lines: &Lines<'_>, report: &mut Report) -> Opti
         report.say_by("cache", text, &made);
         return None;
     };
-    let zones = request.settings().made::<Zones>();
-    let Some(zone) = zones.named(&name).map(|at| &zones.all()[at]) else {
+    let disks = request.settings().made::<Zones>().disks_of(&name);
+    let key = Key::of(&cache_request::key_text(request, passing));
+    let place = placing::place(&key, disks.iter().map(|zone| &zone.directory[..]));
+    let Some(zone) = place.map(|at| &disks[at]) else {
         report.say("cache", format!("\"{}\" is none: 500", shown(&name)));
         return None;
     };
@@ -240,7 +249,11 @@ fn tell_key(
     report.say("entry", entry);
     let probe = request.client.loop_.disk.disk().probe(&zone.directory);
     report.say("disk", probe.to_string());
-    if let Ok(pool) = httpcore::files::pool(request) {
+    tell_disk_state(zone, report);
+    if zone.disks > 1 {
+        let text = format!("one of {} disks; if it is out, another one's", zone.disks);
+        report.say("placed on", text);
+    } else if let Ok(pool) = httpcore::files::pool(request) {
         let text = format!("\"{}\", {} threads", pool.name(), pool.threads());
         report.say_by("pool", text, &lines.of(&chain, &["aio"]));
     }
@@ -252,6 +265,23 @@ fn tell_key(
         );
     }
     tell_storing(request, lines, family, report);
+}
+
+/// Reports the state of the disk, if a server runs that has the cache.
+fn tell_disk_state(zone: &Zone, report: &mut Report) {
+    let directory = std::path::Path::new(std::ffi::OsStr::from_bytes(&zone.directory));
+    let Ok(Some(stream)) = cache_orders::connect(directory) else {
+        return;
+    };
+    let answer = cache_orders::ask(stream, &Order::Disk, STATE_PATIENCE);
+    let Ok(Some(Answer::Disk(state))) = answer else {
+        return;
+    };
+    let reason = state.changes.last().map_or_else(String::new, |change| {
+        format!(", since {} s: {}", change.age(), change.reason)
+    });
+    let text = format!("{}, writing: {}{reason}", state.state, state.writing);
+    report.say("disk state", text);
 }
 
 /// What the cache would be asked.

@@ -25,6 +25,7 @@ rows! {
     Every, "The thread pool is the default.":;
     Lines, "Data in memory never goes through a pool.": "aio=threads";
     Every, "A full pool results in 503 with `Retry-After: 1`": "thread_pool";
+    Every, "A request waits for a disk for 60 s at most":;
     Every, "Reads and writes wait in two lanes.":;
     Lines, "`open_file_cache`": "open_file_cache";
     Lines, "WebDAV (`dav_methods`) never leaves its root, and never destroys what it should move.": "dav_methods";
@@ -180,6 +181,8 @@ rows! {
         "proxy_cache_background_update" "fastcgi_cache_background_update" "uwsgi_cache_background_update"
         "scgi_cache_background_update" "proxy_cache_use_stale" "fastcgi_cache_use_stale" "uwsgi_cache_use_stale"
         "scgi_cache_use_stale";
+    Lines, "A cache answers without a disk that is slow, fails or hangs:":
+        "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";
     Lines, "With `proxy_cache_lock on` the other requests follow the first one's fetch":
         "proxy_cache_lock" "fastcgi_cache_lock" "uwsgi_cache_lock" "scgi_cache_lock" "proxy_cache_lock_timeout"
         "fastcgi_cache_lock_timeout" "uwsgi_cache_lock_timeout" "scgi_cache_lock_timeout" "proxy_cache_lock_age"

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use config::{Directive, Tree, default_paths};
+use proxy::settings::cache_path::paths;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use super::privileges::Account;
@@ -117,9 +118,15 @@ fn collect(directives: &[Directive], prefix: &Path, found: &mut Vec<PathBuf>) {
         let name = directive.name.bytes();
         let is_path = name.ends_with(b"_temp_path") || name.ends_with(b"_cache_path");
         if let Some(word) = directive.args.first().filter(|_| is_path) {
+            let is_cache = name.ends_with(b"_cache_path");
             let path = word.bytes();
             let path = path.strip_suffix(b"/").unwrap_or(path);
-            found.push(prefix.join(std::ffi::OsStr::from_bytes(path)));
+            let paths: Vec<&[u8]> = match is_cache {
+                true => paths(path).collect(),
+                false => vec![path],
+            };
+            let all = paths.into_iter();
+            found.extend(all.map(|path| prefix.join(std::ffi::OsStr::from_bytes(path))));
         }
         collect(directive.children(), prefix, found);
     }

@@ -9,6 +9,7 @@ use config::{Directive, Error, Problem, Scope, Value, Word};
 use disk::Disk;
 use disk::memory::limits::{self, Groups};
 use disk::pool::{DEFAULT_MAX_QUEUE, DEFAULT_THREADS, THREADS_MAX};
+use proxy::caching::caches::open_cache::OWN_POOL;
 use runtime::cpu_pool;
 
 use super::directives::Processes;
@@ -120,7 +121,10 @@ impl Kept {
         let names: Vec<String> = names.collect();
         let is_kept = |name: &String| names.contains(name) || self.0.contains(name);
         disk.keep_pools(|name| {
-            name == DEFAULT || cpu_pool::POOLS.contains(&name) || is_kept(&name.to_owned())
+            name == DEFAULT
+                || cpu_pool::POOLS.contains(&name)
+                || name.starts_with(OWN_POOL)
+                || is_kept(&name.to_owned())
         });
         self.0 = names;
     }

@@ -50,7 +50,12 @@ pub(crate) fn worker(env: &[Bytes]) -> io::Result<(Child, Channel)> {
 /// keeps or sets.
 fn environment(env: &[Bytes]) -> Vec<(OsString, OsString)> {
     let keep = |name: &OsStr| std::env::var_os(name).map(|value| (name.to_owned(), value));
-    let always = ["TZ", super::hold::VARIABLE, super::hold::CPU_VARIABLE];
+    let always = [
+        "TZ",
+        super::hold::VARIABLE,
+        super::hold::CPU_VARIABLE,
+        super::hold::FAULT_VARIABLE,
+    ];
     let mut all: Vec<_> = always
         .iter()
         .filter_map(|name| keep(OsStr::new(name)))

@@ -27,7 +27,7 @@ use wire::{Elapsed, Timer, loop_clock, turn};
 
 use crate::Response;
 
-use super::{BodyStop, ClientSide, ClientStream, Extent, Piece, Unsent};
+use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Piece, Unsent};
 
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
@@ -362,14 +362,14 @@ impl Http2 {
         disk: &Local,
         file: &Rc<OpenFile>,
         (offset, end): (&mut u64, u64),
-        timeout: Duration,
+        waits: FileWaits,
         access: &Access<'_>,
     ) -> Result<(), disk::Error> {
         let timer = Cell::new(Some(self.connection.owner.wheel.timer()));
         let sink = ToStream {
             stream: self,
             timer,
-            timeout,
+            waits,
         };
         disk.send(file, offset, end, &sink, access).await
     }
@@ -461,7 +461,7 @@ struct ToStream<'a> {
     stream: &'a Http2,
     /// Taken out only while it waits.
     timer: Cell<Option<Timer>>,
-    timeout: Duration,
+    waits: FileWaits,
 }
 
 impl Sink for ToStream<'_> {
@@ -495,9 +495,16 @@ impl Sink for ToStream<'_> {
         }
     }
 
+    fn disk_limit(&self) -> impl Future<Output = Duration> {
+        DiskLimit::reached(self.waits.disk.as_ref())
+    }
+
     async fn writable(&self) -> io::Result<()> {
         let mut timer = self.timer.take().ok_or(io::ErrorKind::Other)?;
-        let outcome = self.stream.wait_to_send(&mut timer, self.timeout).await;
+        let outcome = self
+            .stream
+            .wait_to_send(&mut timer, self.waits.client)
+            .await;
         self.timer.set(Some(timer));
         outcome.map_err(|Elapsed| io::Error::from(io::ErrorKind::TimedOut))
     }

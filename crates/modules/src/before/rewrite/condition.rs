@@ -198,13 +198,14 @@ impl FileTest {
             return Ok(self.is_negated);
         }
         let access = files::access(request, &path)?;
-        let found = request.client.loop_.disk.stat(&path, &access).await;
+        let disk = &request.client.loop_.disk;
+        let found = files::within(request, disk.stat(&path, &access)).await;
         let is_so = match found {
             Ok(meta) => self.is_met_by(&meta),
-            Err(disk::Error::Overflow(overflow)) => {
-                return Err(files::overflowed(request, &overflow));
-            }
             Err(error) => {
+                if let Some(failure) = files::unavailable(request, &error, &path) {
+                    return Err(failure);
+                }
                 let is_absent = matches!(
                     error.errno(),
                     Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)

@@ -74,12 +74,8 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
         mapped.path.pop();
     }
     let access = files::access(request, &mapped.path)?;
-    let read = request
-        .client
-        .loop_
-        .disk
-        .readdir(&mapped.path, &access)
-        .await;
+    let disk = &request.client.loop_.disk;
+    let read = files::within(request, disk.readdir(&mapped.path, &access)).await;
     let entries = read.map_err(|error| failure(request, &error, &mapped.path))?;
     let format = settings.autoindex_format;
     let (exact_size, is_local) = (settings.autoindex_exact_size, settings.autoindex_localtime);
@@ -167,8 +163,8 @@ fn callback(request: &Request) -> Result<Option<Bytes>, Failure> {
 
 /// The status and the log line for an error of reading a directory.
 pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
-    if let disk::Error::Overflow(overflow) = error {
-        return files::overflowed(request, overflow);
+    if let Some(failure) = files::unavailable(request, error, path) {
+        return failure;
     }
     let (status, level) = match error.errno() {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => (404, Level::Error),

@@ -19,8 +19,8 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
-use crate::caching::caches::control;
 use crate::caching::caches::open_cache::{Cache, store_settings};
+use crate::caching::caches::{control, disk_watch};
 
 /// How often a cache that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -173,6 +173,7 @@ async fn close(local: Local, caches: Vec<Arc<Cache>>, done: std::sync::mpsc::Sen
 
 /// The maintenance of a cache, from opening to its end.
 async fn keep(local: Local, kept: Weak<Cache>) {
+    tokio::task::spawn_local(disk_watch::run(Arc::clone(local.disk()), kept.clone()));
     let Some(store) = open(&local, &kept).await else {
         return;
     };
@@ -200,7 +201,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
         if !has_told {
             tell_proof(local, &cache).await;
         }
-        let settings = store_settings(&cache.zone, local.disk());
+        let settings = store_settings(&cache, local.disk());
         let directory = cache.zone.directory.clone();
         let opened = Store::open(local, settings).await;
         let is_taken = matches!(opened, Err(Error::InUse));
@@ -245,7 +246,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
 /// Logs once how the residency of its files is proven.
 async fn tell_proof(local: &Local, cache: &Cache) {
     let (disk, directory) = (Arc::clone(local.disk()), cache.zone.directory.clone());
-    let pool = store_settings(&cache.zone, &disk).pool;
+    let pool = store_settings(cache, &disk).pool;
     let probe = pool.run(Lane::Read, move || disk.probe(&directory)).await;
     let Ok(probe) = probe else { return };
     let is_usual = matches!(probe.filesystem, Some(Filesystem::Native)) && !probe.is_forbidden;

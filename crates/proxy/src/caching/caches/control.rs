@@ -1,4 +1,4 @@
-//! The control socket of a cache's directory, `.freewheel/control`: purges, checks and conversions that `freewheel
+//! The control socket of a cache's directory, `.freewheel/control`: purges, checks, conversions and the disk's state that `freewheel
 //! cache` asks the owner of the directory for.
 //!
 //! A connection has one line, an order, and gets one line back. Whoever may enter the directory of the journal (the
@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::caching::caches::disk_report::DiskReport;
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::purging;
 
@@ -45,6 +46,8 @@ pub enum Order {
     Check(Key),
     /// To move small entries that have files into segments.
     Convert,
+    /// To tell the state of its disk.
+    Disk,
 }
 
 /// What it answers.
@@ -60,6 +63,8 @@ pub enum Answer {
     Dropped(String),
     /// So many entries were moved.
     Converted(u64),
+    /// The state of its disk.
+    Disk(DiskReport),
     /// It could not be done, for this reason.
     Failed(String),
 }
@@ -74,6 +79,7 @@ impl Order {
             Self::Purge(PurgeRule::Tag(text)) => ("purge-tag", &text[..]),
             Self::Check(key) => ("check", &key.0[..]),
             Self::Convert => ("convert", &[][..]),
+            Self::Disk => return "disk\n".to_owned(),
         };
         let mut line = format!("{what} ");
         for byte in bytes {
@@ -86,6 +92,9 @@ impl Order {
     /// The order in a line; `None`: it is none.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
+        if line == "disk\n" {
+            return Some(Self::Disk);
+        }
         let line = line.strip_suffix('\n').unwrap_or(line);
         let (what, digits) = line.split_once(' ')?;
         let pairs = digits.as_bytes().chunks(2);
@@ -112,6 +121,7 @@ impl Answer {
             Self::Whole => "whole\n".to_owned(),
             Self::Dropped(why) => format!("dropped {why}\n"),
             Self::Converted(count) => format!("converted {count}\n"),
+            Self::Disk(report) => format!("disk {}\n", report.text()),
             Self::Failed(why) => format!("failed {}\n", why.replace('\n', " ")),
         }
     }
@@ -128,6 +138,7 @@ impl Answer {
             "whole" => Self::Whole,
             "dropped" => Self::Dropped(why.to_owned()),
             "converted" => Self::Converted(why.parse().ok()?),
+            "disk" => Self::Disk(DiskReport::parse(why)?),
             "failed" => Self::Failed(why.to_owned()),
             _ => return None,
         })
@@ -216,6 +227,7 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
             Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
         }),
         Order::Convert => convert(local, cache, store).await.map(Answer::Converted),
+        Order::Disk => Ok(Answer::Disk(DiskReport::of(&cache.disk))),
     };
     let directory = cache.zone.directory.escape_ascii();
     if let Ok(Answer::Purged(_) | Answer::Dropped(_) | Answer::Converted(_)) = &done {
@@ -247,6 +259,7 @@ fn shown(order: &Order) -> String {
         Order::Purge(PurgeRule::Tag(text)) => format!("purged the tag \"{}\"", text.escape_ascii()),
         Order::Check(key) => format!("found the entry {} damaged; it is deleted", key.name()),
         Order::Convert => "moved small entries into segments".to_owned(),
+        Order::Disk => "told the state of its disk".to_owned(),
     }
 }
 
@@ -263,6 +276,7 @@ mod tests {
             Order::Purge(PurgeRule::Tag(Bytes::from_static(b"news"))),
             Order::Check(Key::of(b"b")),
             Order::Convert,
+            Order::Disk,
         ];
         for order in orders {
             assert_eq!(Order::parse(&order.line()), Some(order));

@@ -19,6 +19,7 @@ pub struct CacheCounters {
     hits: Box<[Line]>,
     by_status: [AtomicU64; STATUSES.len()],
     passed: AtomicU64,
+    past_disk: AtomicU64,
     followed: AtomicU64,
 }
 
@@ -28,6 +29,7 @@ impl Default for CacheCounters {
             hits: std::iter::repeat_with(Line::default).take(LINES).collect(),
             by_status: std::array::from_fn(|_| AtomicU64::new(0)),
             passed: AtomicU64::new(0),
+            past_disk: AtomicU64::new(0),
             followed: AtomicU64::new(0),
         }
     }
@@ -46,6 +48,23 @@ impl CacheCounters {
     /// Counts a response that was to be stored and is passed on unstored, since the disk is behind.
     pub fn pass(&self) {
         self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that is answered past the disk: that is out, fails or takes too long.
+    pub fn pass_disk(&self) {
+        self.past_disk.fetch_add(1, Relaxed);
+    }
+
+    /// Requests answered past the disk.
+    #[must_use]
+    pub fn past_disk(&self) -> u64 {
+        self.past_disk.load(Relaxed)
+    }
+
+    /// Responses with any status so far.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        STATUSES.iter().map(|status| self.of(*status)).sum()
     }
 
     /// Counts a request that follows another's fill.

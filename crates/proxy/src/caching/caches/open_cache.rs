@@ -2,6 +2,9 @@
 //!
 //! Not here: which caches there are (`registry`), and keeping them in order (`cache_manager`).
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +13,7 @@ use std::time::{Duration, Instant};
 use cache::store::StoreSettings;
 use cache::{Admission, Key, KnownKey};
 use cache::{Fills, Store};
-use disk::Disk;
+use disk::{Disk, DiskHealth, Overflow, Pool, WriteState};
 use logs::Level;
 use runtime::{Kind, Loop, spawn};
 use tokio::sync::Notify;
@@ -18,6 +21,8 @@ use wire::Wheel;
 
 use crate::caching::caches::counters::CacheCounters;
 use crate::caching::caches::disk_errors::DiskErrors;
+use crate::caching::caches::placing;
+use crate::caching::hedge_budget::HedgeBudget;
 use crate::caching::write_backpressure::WriteBackpressure;
 use crate::settings::cache_path::Zone;
 
@@ -38,6 +43,14 @@ pub struct Cache {
     /// Whether a response is stored only if its key was asked for before; and the keys that were.
     is_second_hit: AtomicBool,
     admission: OnceLock<Admission>,
+    /// The health of its disk.
+    pub disk: Arc<DiskHealth>,
+    /// How many reads may be raced by the origin.
+    pub(crate) hedges: HedgeBudget,
+    /// The pool for its disk: its own, where its cache has several disks, else that of the first location that used it.
+    pool: OnceLock<Pool>,
+    /// What its directory adds to the hash of a key (`placing`).
+    pub(crate) seed: u64,
     /// The errors of its disk.
     disk_errors: DiskErrors,
     /// Held by what changes the directory without a request.
@@ -50,7 +63,9 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(zone: &Zone) -> Self {
+    pub(crate) fn new(zone: &Zone, disk: &Disk) -> Self {
+        let health = DiskHealth::new(Path::new(OsStr::from_bytes(&zone.directory)));
+        let own = own_pool(zone, disk).map(|pool| pool.for_disk(&health));
         Self {
             zone: zone.clone(),
             fills: Fills::default(),
@@ -58,6 +73,10 @@ impl Cache {
             backpressure: WriteBackpressure::default(),
             is_second_hit: AtomicBool::new(zone.is_second_hit),
             admission: OnceLock::new(),
+            disk: health,
+            hedges: HedgeBudget::default(),
+            pool: own.map_or_else(OnceLock::new, OnceLock::from),
+            seed: placing::seed(&zone.directory),
             disk_errors: DiskErrors::default(),
             upkeep: tokio::sync::Mutex::default(),
             store: OnceLock::new(),
@@ -70,7 +89,13 @@ impl Cache {
 
     /// Counts an error of its disk, and logs it at most once a minute. `what` is the operation that failed.
     pub fn tell(&self, what: &str, error: &cache::Error) {
-        self.disk_errors.tell(&self.zone.directory, what, error);
+        // That is told when it changes.
+        if !matches!(
+            error,
+            cache::Error::Disk(disk::Error::Overflow(Overflow::DiskOut))
+        ) {
+            self.disk_errors.tell(&self.zone.directory, what, error);
+        }
     }
 
     /// Counts a response that is passed on and not stored because the disk cannot take it; logs that at most once a
@@ -100,6 +125,32 @@ impl Cache {
     #[must_use]
     pub fn disk_errors(&self) -> u64 {
         self.disk_errors.count()
+    }
+
+    /// Why nothing new is to be written to its disk, as far as the disk's state says; None: it may be.
+    #[must_use]
+    pub(crate) fn write_refusal(&self) -> Option<&'static str> {
+        if self.disk.is_out() {
+            return Some("its disk is out");
+        }
+        match self.disk.writing() {
+            WriteState::Allowed => None,
+            WriteState::Full => Some("its disk is full"),
+            WriteState::ReadOnly => Some("its disk is read-only"),
+            WriteState::Stalled => Some("writes to its disk make no progress"),
+        }
+    }
+
+    /// The pool of its disk alone, where its cache has several.
+    #[must_use]
+    pub(crate) fn own_pool(&self) -> Option<&Pool> {
+        self.pool.get().filter(|_| self.zone.disks > 1)
+    }
+
+    /// The pool of the first location that used the cache, for its disk.
+    #[must_use]
+    pub(crate) fn kept_pool(&self, pool: &Pool) -> &Pool {
+        self.pool.get_or_init(|| pool.for_disk(&self.disk))
     }
 
     /// Records a key that has no file ([`Store::note`]). The deletion that this causes runs in the background.
@@ -151,6 +202,9 @@ impl Cache {
             if self.is_taken() {
                 return None;
             }
+            if self.disk.is_out() {
+                return None;
+            }
             let left = OPENING_PATIENCE.checked_sub(self.since.elapsed())?;
             if wheel.timeout(left, opened).await.is_err() {
                 return None;
@@ -173,6 +227,8 @@ impl Cache {
     /// Sets its store, once it is open.
     pub(crate) fn set_store(&self, store: Store) {
         let _ = self.store.set(store);
+        // Opening takes long by its nature.
+        self.disk.watch();
         self.is_open.notify_waiters();
     }
 
@@ -201,8 +257,34 @@ impl Cache {
 
 /// The parameters of a store's opening.
 #[must_use]
-pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
+pub fn store_settings(cache: &Cache, disk: &Disk) -> StoreSettings {
+    let zone = &cache.zone;
+    if let Some(own) = cache.own_pool() {
+        return settings_with(zone, own.clone());
+    }
     let pool = zone.pool.as_ref().and_then(|name| disk.pool(name));
+    let pool = pool.unwrap_or_else(|| disk.default_pool());
+    settings_with(zone, pool.for_disk(&cache.disk))
+}
+
+/// What the names of pools of single disks begin with.
+pub const OWN_POOL: &str = "cache ";
+/// Maximum of threads of such a pool.
+const OWN_THREADS_MAX: usize = 32;
+
+/// The pool of one of several disks: a disk that hangs takes no thread from the others.
+fn own_pool(zone: &Zone, disk: &Disk) -> Option<Pool> {
+    if zone.disks < 2 {
+        return None;
+    }
+    let like = zone.pool.as_ref().and_then(|name| disk.pool(name));
+    let like = like.unwrap_or_else(|| disk.default_pool());
+    let name = format!("{OWN_POOL}{}", zone.directory.escape_ascii());
+    let threads = like.threads().min(OWN_THREADS_MAX);
+    Some(disk.define_pool(&name, threads, like.max_queue()))
+}
+
+fn settings_with(zone: &Zone, pool: Pool) -> StoreSettings {
     StoreSettings {
         directory: zone.directory.to_vec(),
         levels: zone.levels,
@@ -211,6 +293,6 @@ pub fn store_settings(zone: &Zone, disk: &Disk) -> StoreSettings {
         min_free_bytes: zone.min_free_bytes,
         inactive: zone.inactive,
         kind: zone.store,
-        pool: pool.unwrap_or_else(|| disk.default_pool()),
+        pool,
     }
 }

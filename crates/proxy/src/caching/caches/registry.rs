@@ -28,17 +28,19 @@ impl Caches {
     }
 }
 
-/// The cache of this name.
+/// The cache of this name: one for each of its disks.
 #[must_use]
-pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a Arc<Cache>> {
-    Caches::of(settings).get(settings.made::<Zones>().named(name)?)
+pub fn find<'a>(settings: &'a Settings, name: &[u8]) -> Option<&'a [Arc<Cache>]> {
+    let zones = settings.made::<Zones>();
+    let first = zones.named(name)?;
+    Caches::of(settings).get(first..first + zones.all()[first].disks)
 }
 
 slots::slotted!(config::made::LOCATION: LocationCache);
 
 /// The cache of a location that names it without variables, found on first use.
 #[derive(Debug)]
-struct LocationCache(Option<Arc<Cache>>);
+struct LocationCache(Option<Box<[Arc<Cache>]>>);
 
 /// The cache of this name, which is the location's for every request.
 #[must_use]
@@ -46,9 +48,9 @@ pub(crate) fn find_for<'a>(
     settings: &Settings,
     location: &'a Location,
     name: &[u8],
-) -> Option<&'a Arc<Cache>> {
-    let found = || LocationCache(find(settings, name).map(Arc::clone));
-    location.made.get_or_init(found).0.as_ref()
+) -> Option<&'a [Arc<Cache>]> {
+    let found = || LocationCache(find(settings, name).map(Box::from));
+    location.made.get_or_init(found).0.as_deref()
 }
 
 /// The caches of a worker.
@@ -85,7 +87,7 @@ impl Registry {
             all.push(match open {
                 Some(cache) => cache.adjust(zone).map(|()| cache)?,
                 None => {
-                    let cache = Arc::new(Cache::new(zone));
+                    let cache = Arc::new(Cache::new(zone, &self.disk));
                     known.push(Arc::downgrade(&cache));
                     self.manager()?.keep(&cache);
                     cache

@@ -21,6 +21,8 @@ pub(crate) struct FetchParams {
     pub may_store: bool,
     /// Whether it was looked up once only: then another request may have stored it since.
     pub may_have_come: bool,
+    /// Whether its disk cannot be asked: what is stored there is no reason not to fetch it.
+    pub is_past_disk: bool,
 }
 
 impl FetchParams {

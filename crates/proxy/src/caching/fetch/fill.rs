@@ -127,6 +127,7 @@ pub(super) async fn run(task: FillTask) {
         // A response that is not read yet takes no memory while it waits.
         let permit = match &task.storing {
             Storing::No => None,
+            _ if context.cache.write_refusal().is_some() => None,
             _ => Some(context.cache.backpressure.permit(&context.loop_).await),
         };
         (permit, answer(&mut asking, task.hints).await)
@@ -346,16 +347,16 @@ impl FillContext {
             lifetime: Some(storable.lifetime),
         });
         let (store, is_alone) = (self.store(), filler.is_alone());
-        let is_saved = self
-            .cache
-            .backpressure
-            .admits(store, &self.loop_, is_alone)
-            .await;
+        let refusal = self.cache.write_refusal();
+        let backpressure = &self.cache.backpressure;
+        let is_saved = refusal.is_none() && backpressure.admits(store, &self.loop_, is_alone).await;
         if !is_saved {
-            self.cache.shed(match level() >= MemoryLevel::Fills {
-                true => "memory is scarce",
-                false => "too much waits to be written already",
-            });
+            self.cache
+                .shed(match (refusal, level() >= MemoryLevel::Fills) {
+                    (Some(refusal), _) => refusal,
+                    (None, true) => "memory is scarce",
+                    (None, false) => "too much waits to be written already",
+                });
         }
         let head = answer.head;
         let saving = |body| {

@@ -16,6 +16,7 @@ use crate::response::response_head::{self, Origin};
 use httpcore::files;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::transport::DiskLimit;
 
 /// A follower and its means of reading.
 struct FollowedBody {
@@ -27,6 +28,8 @@ struct FollowedBody {
     file: Option<Rc<OpenFile>>,
     /// A piece that arrived before the first poll.
     first: Option<Bytes>,
+    /// Of waits for the disk.
+    limit: Option<DiskLimit>,
 }
 
 /// The response to a request that follows a fill.
@@ -69,6 +72,7 @@ async fn body(
         pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
         file: None,
         first,
+        limit: files::disk_limit(request),
     };
     Body::unfold(following, next)
 }
@@ -110,8 +114,14 @@ impl FollowedBody {
         let place = place.ok_or(BodyError::Truncated)?;
         let read = self
             .store
-            .read_written(&self.local, &access, &place, &mut self.file, &range)
-            .await;
+            .read_written(&self.local, &access, &place, &mut self.file, &range);
+        let read = tokio::select! {
+            biased;
+            read = read => read,
+            limit = DiskLimit::reached(self.limit.as_ref()) => {
+                Err(disk::Error::Late(limit).into())
+            }
+        };
         let bytes = read.map_err(|error| BodyError::Io(std::io::Error::other(error)))?;
         self.follower.advance(bytes.len() as u64);
         Ok(bytes)

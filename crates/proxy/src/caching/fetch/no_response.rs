@@ -6,8 +6,9 @@ use cache::fill::Ending;
 use cache::freshness::OriginFailure as Lost;
 use cache::store::Hit;
 
-use crate::caching::cache_request::{CacheRequest, access};
+use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
+use crate::caching::stored::disk_work;
 use crate::caching::stored::serve::{Unusable, serve};
 use crate::settings::caching::UseStale;
 use crate::state::cache_state::Status;
@@ -46,13 +47,13 @@ fn served(outcome: Result<Outcome, Unusable>) -> Fetched {
 
 /// The result after the origin said that the stored response has not changed.
 async fn renewed(request: &mut Request, cache_request: &CacheRequest<'_>, old: Hit) -> Fetched {
-    let found = match access(request) {
-        Ok(access) => cache_request.find(request, &access).await,
+    let find = match disk_work::find(request, cache_request).await {
+        Ok(find) => find,
         Err(failure) => return Fetched::Answer(Outcome::Failed(failure)),
     };
     // With the lines that the 304 brought, if they could be stored.
-    let hit = match found {
-        Ok(cache::store::LookupOutcome::Hit(new)) => new,
+    let hit = match disk_work::wait(request, cache_request, find).await {
+        Some(Ok(cache::store::LookupOutcome::Hit(new))) => new,
         _ => old,
     };
     served(serve(request, cache_request, &hit, Status::Revalidated).await)

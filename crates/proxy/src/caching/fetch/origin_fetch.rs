@@ -73,7 +73,7 @@ pub(crate) async fn fetch_anew(
 }
 
 /// Fetches from the origin beside other requests, for this one alone: it cannot be followed.
-pub(super) async fn fetch_alone(
+pub(crate) async fn fetch_alone(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     params: FetchParams,
@@ -103,6 +103,7 @@ pub(crate) async fn fetch_behind(
         status: None,
         may_store: true,
         may_have_come: false,
+        is_past_disk: false,
     };
     let key = params.key(cache_request);
     let Role::Fill(filler) = cache_request.cache.fills.join(key, WINDOW_BYTES) else {

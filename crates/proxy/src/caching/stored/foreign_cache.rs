@@ -26,6 +26,7 @@ use crate::response::response_head::Origin;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
+use httpcore::files;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
@@ -100,7 +101,8 @@ async fn find(request: &Request, cache: &Cache, key_text: &Bytes) -> Option<Foun
 async fn open(request: &Request, cache: &Cache, key: &Key) -> Option<Found> {
     let path = key.path(cache.zone.levels);
     let path = [&cache.zone.directory[..], b"/", path.as_bytes()].concat();
-    let access = cache_request::access(request).ok()?;
+    let pool = files::pool(request).ok()?.for_disk(&cache.disk);
+    let access = cache_request::reading(request, &pool);
     let file = local(request).open(&path, &access).await.ok()?;
     let len = file.meta().len;
     let front = usize::try_from(len).unwrap_or(usize::MAX).min(READ_MAX);

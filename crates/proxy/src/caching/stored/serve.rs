@@ -6,46 +6,55 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use cache::store::{Checks, Hit};
+use cache::store::Hit;
 use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
-use crate::caching::cache_request::{CacheRequest, access, local};
+use crate::caching::cache_request::CacheRequest;
 use crate::caching::stored::age::with_age;
-use crate::caching::stored::{hot_entries, verify};
+use crate::caching::stored::{disk_work, hot_entries};
 use crate::response::response_head;
 use crate::response::response_head::Origin;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
-use httpcore::Failure;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
-
-/// Maximum size of a body that is checked before its response begins, in bytes; a longer one is checked while it is
-/// sent.
-const CHECKED_FIRST_MAX: u64 = 1 << 20;
 
 /// Error: the stored bytes cannot be used.
 pub(crate) struct Unusable;
 
-/// Answers with a hit.
+/// Answers with a hit, where nothing but its disk can.
 ///
 /// # Errors
-/// [`Unusable`]: it was damaged and has been dropped, or cannot be read. The origin is to be asked.
+/// [`Unusable`]: it was damaged and has been dropped, or cannot be read in time.
 pub(crate) async fn serve(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     hit: &Hit,
     status: Status,
 ) -> Result<Outcome, Unusable> {
-    let body = match hit.known.is_verified || request.is_head() {
-        true => body_of(hit),
-        false => Box::pin(checked(request, cache_request, hit)).await?,
-    };
+    let body = disk_work::body(request, cache_request, hit);
+    match disk_work::wait(request, cache_request, body).await {
+        Some(Ok(body)) => Ok(with_body(request, cache_request, hit, status, body)),
+        Some(Err(error)) => {
+            cache_request.cache.tell("an entry cannot be used", &error);
+            Err(Unusable)
+        }
+        None => Err(Unusable),
+    }
+}
+
+/// Answers with a hit and its body.
+pub(crate) fn with_body(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    hit: &Hit,
+    status: Status,
+    body: Body<Rc<OpenFile>>,
+) -> Outcome {
     let age = hit.known.lifetime.age(cache_request.now);
     let state = cache_state::of(request);
     state.status = Some(status);
@@ -61,7 +70,7 @@ pub(crate) async fn serve(
         if cache_request.caching.proxy_cache_rfc9111 {
             response.ranges = Ranges::Allowed;
         }
-        if status == Status::Hit && hit.known.is_verified {
+        if status == Status::Hit && hit.known.is_verified && disk_work::is_kept(hit) {
             hot_entries::keep(
                 request,
                 cache_request.cache,
@@ -71,7 +80,7 @@ pub(crate) async fn serve(
             );
         }
     }
-    Ok(with_age(outcome, age))
+    with_age(outcome, age)
 }
 
 /// The response stored for a HEAD that was not made a GET has a length, and no body.
@@ -90,46 +99,5 @@ fn framing_for_head(
     match length {
         None => is_gateway.then_some(ResponseFraming::UntilClose),
         length => length.map(ResponseFraming::Length),
-    }
-}
-
-/// The stored body, from memory where a small one is kept there.
-fn body_of(hit: &Hit) -> Body<Rc<OpenFile>> {
-    let range = hit.entry.body();
-    if range.is_empty() {
-        return Body::Empty;
-    }
-    let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
-    match hit.file.body().filter(is_inside) {
-        Some(whole) => Body::bytes(whole.slice(range.start as usize..range.end as usize)),
-        None => {
-            let start = hit.base + range.start;
-            Body::file(Rc::clone(&hit.file), start, range.end - range.start)
-        }
-    }
-}
-
-/// The stored body, not checked yet.
-async fn checked(
-    request: &Request,
-    cache_request: &CacheRequest<'_>,
-    hit: &Hit,
-) -> Result<Body<Rc<OpenFile>>, Unusable> {
-    let mut checks = Checks::of(hit);
-    let len = hit.entry.body_len();
-    if len > CHECKED_FIRST_MAX {
-        return Ok(verify::body(request, cache_request, hit.clone(), checks));
-    }
-    let access = access(request).map_err(|_: Failure| Unusable)?;
-    let done = cache_request
-        .store
-        .verify(local(request), &access, hit, &mut checks, &(0..len))
-        .await;
-    match done {
-        Ok(()) => Ok(body_of(hit)),
-        Err(error) => {
-            cache_request.cache.tell("an entry cannot be used", &error);
-            Err(Unusable)
-        }
     }
 }

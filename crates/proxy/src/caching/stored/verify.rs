@@ -13,8 +13,10 @@ use message::{Body, BodyError, Chunk, FileRange, Source};
 
 use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::open_cache::{Cache, store_settings};
+use crate::caching::stored::disk_work::ReadBody;
 use httpcore::files;
 use httpcore::request::Request;
+use httpcore::transport::DiskLimit;
 
 /// Bytes that are checked at once, then sent.
 const WINDOW: u64 = 1 << 20;
@@ -24,13 +26,14 @@ struct VerifiedBody {
     /// The verifier; while it works, it is in `checking`.
     verifier: Option<Box<Verifier>>,
     verifying: Option<Verifying>,
+    limit: Option<DiskLimit>,
     file: Rc<OpenFile>,
     body_start: u64,
     at: u64,
     end: u64,
 }
 
-type Verifying = Pin<Box<dyn Future<Output = (Box<Verifier>, Result<(), cache::Error>)>>>;
+type Verifying = Pin<Box<dyn Future<Output = Option<Box<Verifier>>>>>;
 
 struct Verifier {
     cache: Arc<Cache>,
@@ -60,25 +63,52 @@ impl Verifier {
         };
         (self, done)
     }
+
+    /// Checks a part that is due. None: it cannot be sent, which is logged.
+    async fn check_in_time(
+        self: Box<Self>,
+        from: u64,
+        to: u64,
+        limit: Option<DiskLimit>,
+    ) -> Option<Box<Self>> {
+        let cache = Arc::clone(&self.cache);
+        let limit_reached = DiskLimit::reached(limit.as_ref());
+        let (verifier, done) = tokio::select! {
+            biased;
+            (verifier, done) = self.check(from, to) => (Some(verifier), done),
+            limit = limit_reached => (None, Err(disk::Error::Late(limit).into())),
+        };
+        match done {
+            Ok(()) => verifier,
+            Err(error) => {
+                cache.tell("an entry is cut off where it cannot be used", &error);
+                None
+            }
+        }
+    }
 }
 
-/// The complete body of a hit.
-#[must_use]
+/// The complete body of a hit; its first part is verified first.
 pub(super) fn body(
     request: &Request,
     cache_request: &CacheRequest<'_>,
     hit: Hit,
-    checks: Checks,
-) -> Body<Rc<OpenFile>> {
-    let pool = files::pool(request).cloned();
-    made(Verifier {
+    pool: Pool,
+) -> impl Future<Output = ReadBody> + use<> {
+    let verifier = Box::new(Verifier {
         cache: Arc::clone(cache_request.cache),
         store: Some(cache_request.store.clone()),
         local: local(request).clone(),
-        pool: pool.unwrap_or_else(|_| cache_request.store.settings().pool.clone()),
-        checks,
+        pool,
+        checks: Checks::of(&hit),
         hit,
-    })
+    });
+    let limit = files::disk_limit(request);
+    async move {
+        let first = verifier.hit.entry.body_len().min(WINDOW);
+        let (verifier, done) = verifier.check(0, first).await;
+        done.map(|()| made(verifier, limit))
+    }
 }
 
 /// The complete body of an entry of another process.
@@ -86,23 +116,25 @@ pub(super) fn body(
 pub(super) fn foreign_body(request: &Request, cache: &Arc<Cache>, hit: Hit) -> Body<Rc<OpenFile>> {
     let pool = files::pool(request).cloned();
     let local = local(request).clone();
-    made(Verifier {
+    let verifier = Box::new(Verifier {
         cache: Arc::clone(cache),
         store: None,
-        pool: pool.unwrap_or_else(|_| store_settings(&cache.zone, local.disk()).pool),
+        pool: pool.unwrap_or_else(|_| store_settings(cache, local.disk()).pool),
         local,
         checks: Checks::of(&hit),
         hit,
-    })
+    });
+    made(verifier, files::disk_limit(request))
 }
 
-fn made(verifier: Verifier) -> Body<Rc<OpenFile>> {
+fn made(verifier: Box<Verifier>, limit: Option<DiskLimit>) -> Body<Rc<OpenFile>> {
     let range = verifier.hit.entry.body();
     let body_start = verifier.hit.base + range.start;
     Body::Stream(Box::new(VerifiedBody {
         file: Rc::clone(&verifier.hit.file),
-        verifier: Some(Box::new(verifier)),
+        verifier: Some(verifier),
         verifying: None,
+        limit,
         body_start,
         at: 0,
         end: range.end - range.start,
@@ -119,21 +151,19 @@ impl Source<Rc<OpenFile>> for VerifiedBody {
         }
         let to = (self.at + WINDOW).min(self.end);
         if let Some(verifier) = self.verifier.take() {
-            self.verifying = Some(Box::pin(verifier.check(self.at, to)));
+            let limit = self.limit.clone();
+            self.verifying = Some(Box::pin(verifier.check_in_time(self.at, to, limit)));
         }
         let Some(verifying) = &mut self.verifying else {
             return Poll::Ready(Some(Err(BodyError::Truncated)));
         };
-        let (verifier, done) = ready!(verifying.as_mut().poll(cx));
+        let verifier = ready!(verifying.as_mut().poll(cx));
         self.verifying = None;
-        if let Err(error) = done {
-            let cache = &verifier.cache;
-            let what = "an entry is cut off where it cannot be used";
-            cache.tell(what, &error);
+        if verifier.is_none() {
             self.end = self.at;
             return Poll::Ready(Some(Err(BodyError::Logged)));
         }
-        self.verifier = Some(verifier);
+        self.verifier = verifier;
         let (offset, len) = (self.body_start + self.at, to - self.at);
         self.at = to;
         Poll::Ready(Some(Ok(Chunk::File(FileRange {

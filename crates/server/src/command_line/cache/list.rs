@@ -134,7 +134,7 @@ struct Unlisted {
 
 /// Lists.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
+    let places = wishes.which.find(modules)?;
     let regex = wishes
         .regex
         .as_ref()
@@ -149,12 +149,16 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
         (Some(_), limit) => limit.unwrap_or(SORTED_DEFAULT),
         (None, limit) => limit.unwrap_or(usize::MAX),
     };
-    let journal = wishes.journal.then(|| place.journal(None)).transpose()?;
-    let walk = Files::below(&place.directory).map_err(|error| error.to_string())?;
+    let wanted = places.iter().filter(|_| wishes.journal);
+    let journals = wanted.map(|place| place.journal(None));
+    let journals = journals.collect::<Result<Vec<_>, _>>()?;
+    let walks = places.iter().map(|place| Files::below(&place.directory));
+    let walks = walks.collect::<Result<Vec<_>, _>>();
+    let walks = walks.map_err(|error| error.to_string())?;
     let mut list = List {
         wishes,
         regex,
-        journal,
+        journals,
         limit,
         now: now(),
         sorted: BinaryHeap::new(),
@@ -162,7 +166,7 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
         unlisted: Unlisted::default(),
         out: BufWriter::new(std::io::stdout().lock()),
     };
-    match list.go(walk) {
+    match list.go(walks.into_iter().flatten()) {
         Ok(()) => {}
         // The reader has had enough (`| head`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
@@ -175,7 +179,7 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
 struct List<'a, W: Write> {
     wishes: &'a Wishes,
     regex: Option<pcre2::bytes::Regex>,
-    journal: Option<JournalView>,
+    journals: Vec<JournalView>,
     limit: usize,
     now: i64,
     sorted: BinaryHeap<Ranked>,
@@ -185,7 +189,10 @@ struct List<'a, W: Write> {
 }
 
 impl<W: Write> List<'_, W> {
-    fn go(&mut self, walk: Files) -> std::io::Result<()> {
+    fn go<F>(&mut self, walk: F) -> std::io::Result<()>
+    where
+        F: Iterator<Item = <Files as Iterator>::Item>,
+    {
         if !self.wishes.json {
             writeln!(
                 self.out,
@@ -270,9 +277,9 @@ impl<W: Write> List<'_, W> {
 
     fn row(&self, entry: &Entry, found: &Found) -> Row {
         let known = self
-            .journal
-            .as_ref()
-            .and_then(|journal| journal.known(&entry.key()));
+            .journals
+            .iter()
+            .find_map(|journal| journal.known(&entry.key()));
         let known = known.filter(|known| known.extent.file == entry.tag());
         let lifetime = known.map_or(*entry.lifetime(), |known| known.lifetime);
         let tags = entry.head().iter();

@@ -1,13 +1,14 @@
-//! `freewheel cache ls|show|why|verify|purge|convert`: what is in a cache's directory, whether a server runs or not.
+//! `freewheel cache ls|show|why|verify|purge|convert|disk`: what is in a cache's directory, whether a server runs or not.
 //!
 //! * [`place`]: the directory, and the process that owns it. * [`files`]: walking it, reading entries. * [`request`]: what
 //!   a cache is asked for a request. * `text`: figures for readers. The commands: [`list`], [`show`], [`why`], [`verify`], [`purge`],
-//!   [`convert`].
+//!   [`convert`], [`disk`].
 //!
 //! Not here: the format of entries and of the journal ([`cache`]). Invariant: a directory that a server owns is changed
 //! by that server only, which is asked over its control socket; one without an owner is changed under its lock.
 
 mod convert;
+mod disk;
 mod files;
 mod list;
 mod place;
@@ -49,6 +50,8 @@ enum Command {
     Purge(purge::Wishes),
     /// Moves small entries that have files of their own into segments
     Convert(convert::Wishes),
+    /// Tells the state of its disk, and the latest changes with their reasons
+    Disk(disk::Wishes),
 }
 
 /// Runs the command.
@@ -65,6 +68,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Command::Verify(wishes) => verify::run(wishes, modules),
         Command::Purge(wishes) => purge::run(wishes, modules),
         Command::Convert(wishes) => convert::run(wishes, modules),
+        Command::Disk(wishes) => disk::run(wishes, modules),
     };
     done.unwrap_or_else(|sentence| {
         if !sentence.is_empty() {

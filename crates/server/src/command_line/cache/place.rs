@@ -4,22 +4,23 @@
     reason = "a command: no loop runs in this process"
 )]
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::fd::AsRawFd;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cache::inspect::{JournalView, entry_len, place_in_segment};
 use cache::{JOURNAL_FOLDER, Key, Levels, SEGMENTS_FOLDER};
 use disk::{Disk, Local, Pool};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
-use proxy::caching::caches::control::{Answer, NAME, Order};
-use proxy::settings::cache_path::Zones;
+use proxy::caching::caches::control::{Answer, Order};
+use proxy::settings::cache_path::{Zone, Zones};
 
 use super::files::{self, Located};
+use crate::cache_orders;
 use crate::command_line::flags::Flags;
 use crate::command_line::{question, start_options};
 use crate::process::load::Loaded;
@@ -29,8 +30,6 @@ use httpcore::handler::Modules;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of a page of a segment.
 const PAGE_BYTES: usize = 4096;
-/// Maximum length of an answer, in bytes.
-const ANSWER_BYTES_MAX: u64 = 4096;
 
 /// The exit code where something was found that should not be so: a damaged entry, an answer that is not stored.
 pub(super) const FOUND: u8 = 1;
@@ -84,21 +83,45 @@ impl Configuration {
 }
 
 impl Which {
-    /// Finds the directory.
+    /// Finds the directory; those of all its disks, where a cache that is named has several.
     ///
     /// # Errors
     /// A sentence: there is none, it is not a cache's, or it may not be entered.
-    pub(super) fn find(&self, modules: Modules) -> Result<Place, String> {
+    pub(super) fn find(&self, modules: Modules) -> Result<Vec<Place>, String> {
         if self.configuration.is_named() {
             let loaded = self.configuration.load(modules)?;
             let zones = loaded.settings.made::<Zones>();
-            let name = self.directory.as_os_str().as_bytes();
-            if let Some(zone) = zones.named(name).map(|at| &zones.all()[at]) {
-                let directory = std::ffi::OsStr::from_bytes(&zone.directory);
-                return Place::new(Path::new(directory), Some(zone.levels));
+            let disks = zones.disks_of(self.directory.as_os_str().as_bytes());
+            if !disks.is_empty() {
+                let place = |zone: &Zone| {
+                    let directory = std::ffi::OsStr::from_bytes(&zone.directory);
+                    Place::new(Path::new(directory), Some(zone.levels))
+                };
+                return disks.iter().map(place).collect();
             }
         }
-        Place::new(&self.directory, None)
+        Ok(vec![Place::new(&self.directory, None)?])
+    }
+
+    /// Does work for each directory, with a line before each where there are several. The exit code is [`FOUND`] if
+    /// that is the result for one of them.
+    pub(super) fn for_each(
+        &self,
+        modules: Modules,
+        mut work: impl FnMut(&Place) -> Result<bool, String>,
+    ) -> Result<ExitCode, String> {
+        let places = self.find(modules)?;
+        let mut is_fine = true;
+        for place in &places {
+            if places.len() > 1 {
+                println!("{}:", place.directory.display());
+            }
+            is_fine &= work(place)?;
+        }
+        Ok(match is_fine {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(FOUND),
+        })
     }
 }
 
@@ -237,42 +260,19 @@ impl Place {
 
     /// The server that owns it, if it takes orders: a connection to its control socket.
     pub(super) fn server(&self) -> Result<Option<UnixStream>, String> {
-        let folder = std::fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_PATH)
-            .open(self.directory.join(JOURNAL_FOLDER))
-            .map_err(|error| error.to_string())?;
-        // A socket's name has room for 107 bytes, which many a path exceeds.
-        let path = format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd());
-        match UnixStream::connect(path) {
-            Ok(stream) => Ok(Some(stream)),
-            // None listens: the server has ended.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(format!("the server's control socket: {}", told(&error))),
-        }
+        cache_orders::connect(&self.directory)
+            .map_err(|error| format!("the server's control socket: {}", told(&error)))
     }
 
     /// Has the server that owns it carry out an order. None: no server takes orders.
     pub(super) fn order(&self, order: &Order) -> Result<Option<Answer>, String> {
-        let Some(mut stream) = self.server()? else {
+        let Some(stream) = self.server()? else {
             return Ok(None);
         };
-        let fault = |error: std::io::Error| format!("the server did not answer: {}", told(&error));
-        stream.set_read_timeout(Some(PATIENCE)).map_err(fault)?;
-        stream.write_all(order.line().as_bytes()).map_err(fault)?;
-        let mut line = String::new();
-        (&mut stream)
-            .take(ANSWER_BYTES_MAX)
-            .read_to_string(&mut line)
-            .map_err(fault)?;
-        match Answer::parse(&line) {
+        let answer = cache_orders::ask(stream, order, PATIENCE);
+        let answer =
+            answer.map_err(|error| format!("the server did not answer: {}", told(&error)))?;
+        match answer {
             Some(Answer::Failed(why)) => Err(format!("the server refuses: {why}")),
             Some(answer) => Ok(Some(answer)),
             None => Err("the server did not answer: it is leaving, perhaps; try again".to_owned()),

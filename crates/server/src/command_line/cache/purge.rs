@@ -34,7 +34,6 @@ enum By {
 
 /// Purges.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
     for text in &wishes.texts {
         if text.is_empty() {
             return Err("an empty text would purge by nothing, or everything".to_owned());
@@ -44,15 +43,22 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
                 "too long a text to purge by: at most {TEXT_MAX} bytes"
             ));
         }
+    }
+    wishes.which.for_each(modules, |place| purge(place, wishes))
+}
+
+/// Purges in one directory.
+fn purge(place: &Place, wishes: &Wishes) -> Result<bool, String> {
+    for text in &wishes.texts {
         let rule = rule(wishes.by, text);
         match place.order(&Order::Purge(rule.clone()))? {
             Some(Answer::Purged(true)) => println!("purged {text}: by the server"),
             Some(Answer::Purged(false)) => println!("nothing is stored under {text}"),
             Some(other) => return Err(format!("the server answers {other:?}")),
-            None => alone(&place, rule, text)?,
+            None => alone(place, rule, text)?,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 fn rule(by: By, text: &str) -> PurgeRule {

@@ -32,13 +32,20 @@ pub(super) struct Wishes {
 
 /// Shows.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
-    let at = match find(wishes, &place, modules)? {
-        Ok(at) => at,
-        Err(sentence) => {
-            println!("{sentence}");
-            return Ok(ExitCode::from(FOUND));
+    let mut none = String::new();
+    let mut found = None;
+    for place in wishes.which.find(modules)? {
+        match find(wishes, &place, modules)? {
+            Ok(at) => {
+                found = Some((place, at));
+                break;
+            }
+            Err(sentence) => none = sentence,
         }
+    }
+    let Some((place, at)) = found else {
+        println!("{none}");
+        return Ok(ExitCode::from(FOUND));
     };
     let (entry, len) = match at.head() {
         Ok(read) => read,

@@ -79,16 +79,22 @@ struct Fault<'a> {
 
 /// Verifies.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
+    wishes
+        .which
+        .for_each(modules, |place| verify(place, wishes))
+}
+
+/// Verifies one directory. False: something is damaged.
+fn verify(place: &Place, wishes: &Wishes) -> Result<bool, String> {
     if let Some(quarantine) = &wishes.quarantine {
-        check_quarantine(&place, quarantine)?;
+        check_quarantine(place, quarantine)?;
     }
     // The kernel or a container may forbid it; --rate works everywhere.
     let _ = sys::set_idle_io();
     let walk = Files::below(&place.directory).map_err(|error| error.to_string())?;
     let mut verify = Verify {
         wishes,
-        place: &place,
+        place,
         checker: Checker::new(),
         sums: Sums::default(),
         begun: Instant::now(),
@@ -102,7 +108,7 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
             }
         }
     }
-    Ok(verify.end())
+    Ok(verify.end() == ExitCode::SUCCESS)
 }
 
 fn check_quarantine(place: &Place, quarantine: &Path) -> Result<(), String> {

@@ -183,6 +183,20 @@ const PANELS = [
     ],
   },
   {
+    id: 'cache-disks', section: 'caches', title: 'Disks', what: '0 well, 1 slow, 2 failing, 3 out; the log has the reasons', unit: 'number', none: 'There is no cache.',
+    lines: () => [
+      ...each(store.find('freewheel_cache_disk_state'), ['cache', 'disk'], (g) => most(g.map(gauge))),
+      ...moved(each(store.find('freewheel_cache_disk_write_state'), ['cache', 'disk'], (g) => most(g.map(gauge)), (n) => `${n} not written`)),
+    ],
+  },
+  {
+    id: 'past-disks', section: 'caches', title: 'Past disks', what: 'answered without the disk, raced by the origin and won by it, per second', unit: 'rate', isOptional: true,
+    lines: () => moved([
+      {name: 'past a disk', values: sum(store.find('freewheel_cache_past_disk').map(perSecond))},
+      ...each(store.find('freewheel_cache_hedges'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `races ${n}`),
+    ]),
+  },
+  {
     id: 'entries', section: 'caches', title: 'Entries', what: 'keys that are known', unit: 'number', none: 'There is no cache.',
     lines: () => each(store.find('freewheel_cache_entries'), ['cache'], (g) => sum(g.map(gauge))),
   },

@@ -1,0 +1,172 @@
+//! Probes: whether a disk answers, found out by a thread that may hang.
+//!
+//! A probe writes a file of its own, past the kernel's cache where the file system can do that, and reads it back. Where
+//! it cannot be written, it is read. Invariants: one probe of a disk at a time, apart from those that hang; of these
+//! there are at most [`HUNG_MAX`].
+
+use super::fault::{Fault, Faults};
+use super::machine::{ProbeEnd, Trouble, WriteState};
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Maximum of threads that hang in probes of one disk.
+pub const HUNG_MAX: u64 = 2;
+/// Time after which a probe hangs.
+pub const HANGS_AFTER: Duration = Duration::from_secs(5);
+/// Bytes that a probe writes and reads: a page, which is a multiple of every disk's sector.
+const BYTES: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct Prober {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+    begun: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Probes that hang.
+    hung: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Running {
+    since: Instant,
+    slot: Arc<Slot>,
+}
+
+/// The place of one probe's end.
+#[derive(Debug, Default)]
+struct Slot(Mutex<Stage>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Runs,
+    Ended(ProbeEnd),
+    /// Given up: it counts as hung until it ends.
+    Hung,
+}
+
+impl Prober {
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    pub(super) fn hanging(&self) -> u64 {
+        self.shared.hung.load(Relaxed)
+    }
+
+    /// Begins a probe, unless one runs or too many hang.
+    pub(super) fn begin(&self, directory: &Path, faults: &Arc<Faults>) {
+        let mut running = self.running.lock();
+        if running.is_some() || self.hanging() >= HUNG_MAX {
+            return;
+        }
+        let slot = Arc::<Slot>::default();
+        let path = directory.join(".freewheel/probe");
+        let (shared, own, faults) = (
+            Arc::clone(&self.shared),
+            Arc::clone(&slot),
+            Arc::clone(faults),
+        );
+        let run = move || {
+            let end = match run(&path, &faults) {
+                Ok(writing) => ProbeEnd::Read(writing),
+                Err(errno) => ProbeEnd::Failed(errno),
+            };
+            let mut stage = own.0.lock();
+            if matches!(*stage, Stage::Hung) {
+                shared.hung.fetch_sub(1, Relaxed);
+            }
+            *stage = Stage::Ended(end);
+        };
+        let thread = std::thread::Builder::new().name("disk probe".to_owned());
+        if thread.spawn(run).is_ok() {
+            self.begun.fetch_add(1, Relaxed);
+            *running = Some(Running {
+                since: Instant::now(),
+                slot,
+            });
+        }
+    }
+
+    /// The end of the probe that runs, once.
+    pub(super) fn ended(&self) -> Option<ProbeEnd> {
+        let mut running = self.running.lock();
+        let own = running.as_ref()?;
+        let mut stage = own.slot.0.lock();
+        let end = match *stage {
+            Stage::Ended(end) => end,
+            _ if own.since.elapsed() < HANGS_AFTER => return None,
+            _ => {
+                self.shared.hung.fetch_add(1, Relaxed);
+                *stage = Stage::Hung;
+                ProbeEnd::Hangs
+            }
+        };
+        drop(stage);
+        *running = None;
+        Some(end)
+    }
+}
+
+/// Reads, and says whether it could write. **Waits.**
+fn run(path: &Path, faults: &Faults) -> Result<WriteState, Errno> {
+    faults.wait();
+    let written = match faults.get() {
+        // Every read fails.
+        Fault::Fail(1) => return Err(Errno::IO),
+        Fault::ReadOnly => Err(Errno::ROFS),
+        Fault::Full => Err(Errno::NOSPC),
+        _ => open(path, OFlags::RDWR | OFlags::CREATE).and_then(|file| write(&file)),
+    };
+    let writing = match written.map_err(|errno| (errno, Trouble::of(errno))) {
+        Ok(()) => WriteState::Allowed,
+        Err((_, Some(Trouble::Full))) => WriteState::Full,
+        Err((_, Some(Trouble::ReadOnly))) => WriteState::ReadOnly,
+        Err((errno, _)) => return Err(errno),
+    };
+    match open(path, OFlags::RDONLY).and_then(|file| read(&file)) {
+        // It was never written; the directory has answered at least.
+        Err(Errno::NOENT) if writing != WriteState::Allowed => Ok(writing),
+        Err(errno) => Err(errno),
+        Ok(()) => Ok(writing),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        // Not every file system can do without its cache.
+        Err(Errno::INVAL) => rustix::fs::open(path, flags, mode),
+        opened => opened,
+    }
+}
+
+/// A buffer with room for an aligned page, and where that begins.
+fn buffer() -> (Vec<u8>, usize) {
+    let buffer = vec![0; 2 * BYTES];
+    let at = buffer.as_ptr().align_offset(BYTES).min(BYTES);
+    (buffer, at)
+}
+
+fn write(file: &OwnedFd) -> Result<(), Errno> {
+    let (buffer, at) = buffer();
+    rustix::io::pwrite(file, &buffer[at..at + BYTES], 0)?;
+    rustix::fs::fdatasync(file)
+}
+
+fn read(file: &OwnedFd) -> Result<(), Errno> {
+    let (mut buffer, at) = buffer();
+    #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+    rustix::io::pread(file, &mut buffer[at..at + BYTES], 0).map(drop)
+}

@@ -1,0 +1,56 @@
+//! `disk_timeout`: a request waits for a disk no longer than that, and what it gets then.
+//!
+//! Not here: waits of the sending of a file, which has its own timer for each ([`crate::transport::FileWaits`]).
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use logs::Level;
+
+use crate::Failure;
+use crate::files::{log_error, overflowed};
+use crate::request::Request;
+use crate::transport::DiskLimit;
+
+/// The limit of one wait for a disk at the request's location.
+#[must_use]
+pub fn disk_limit(request: &Request) -> Option<DiskLimit> {
+    let limit = request.location().settings.files.disk_timeout.on()?;
+    Some(DiskLimit {
+        wheel: Rc::clone(&request.client.loop_.wire.wheel),
+        after: limit.duration(),
+    })
+}
+
+/// Waits for the disk, as long as `disk_timeout` permits.
+///
+/// # Errors
+/// Those of the wait; [`disk::Error::Late`].
+pub async fn within<T>(
+    request: &Request,
+    wait: impl Future<Output = Result<T, disk::Error>>,
+) -> Result<T, disk::Error> {
+    let Some(limit) = request.location().settings.files.disk_timeout.on() else {
+        return wait.await;
+    };
+    let limit = limit.duration();
+    let wheel = &request.client.loop_.wire.wheel;
+    tokio::select! {
+        biased;
+        done = wait => done,
+        () = wheel.sleep(limit) => Err(disk::Error::Late(limit)),
+    }
+}
+
+/// 503 where the disk cannot be waited for; it is logged. None: the error is another one.
+#[must_use]
+pub fn unavailable(request: &Request, error: &disk::Error, path: &[u8]) -> Option<Failure> {
+    match error {
+        disk::Error::Overflow(overflow) => Some(overflowed(request, overflow)),
+        disk::Error::Late(_) => {
+            log_error(request, Level::Error, error, path);
+            Some(Failure::new(503).with_header("Retry-After", Bytes::from_static(b"5")))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! The watch over a cache's disk: its state from tick to tick, the log line of each change, and what follows from it.
+//!
+//! Not here: the states (`disk::health`), and what requests do meanwhile (`lookup`, `hedge`). A task of the caches'
+//! thread; all that it does itself is in memory.
+
+use std::sync::Weak;
+
+use disk::health::TICK;
+use disk::{DiskState, HealthChange, WriteState};
+use logs::Level;
+use logs::process_log::error_log;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::caching::caches::open_cache::{Cache, store_settings};
+
+/// Watches the disk of a cache for as long as the cache is referenced.
+pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was = DiskState::Well;
+    loop {
+        ticks.tick().await;
+        let Some(cache) = watched.upgrade() else {
+            return;
+        };
+        if let Some(change) = cache.disk.tick() {
+            tell(&cache, was, &change);
+            if was == DiskState::Out && change.state != DiskState::Out {
+                come_back(&cache, &disk).await;
+            }
+            was = change.state;
+        }
+        if was == DiskState::Out {
+            // Threads that hang are missing to others.
+            let hanging = usize::try_from(cache.disk.running()).unwrap_or(usize::MAX);
+            store_settings(&cache, &disk).pool.lend(hanging);
+        }
+    }
+}
+
+/// Every entry is checked at its next use: a disk that was out may not have kept what it had.
+async fn come_back(cache: &Cache, disk: &disk::Disk) {
+    store_settings(cache, disk).pool.lend(0);
+    if let Some(store) = cache.store() {
+        store.distrust().await;
+    }
+}
+
+fn tell(cache: &Cache, was: DiskState, change: &HealthChange) {
+    let level = match (change.state, change.writing) {
+        (DiskState::Out, _) => Level::Crit,
+        (DiskState::Failing, _) => Level::Error,
+        (DiskState::Slow, _) => Level::Warn,
+        (DiskState::Well, WriteState::Allowed) => Level::Notice,
+        (DiskState::Well, _) => Level::Error,
+    };
+    let follows = match (change.state, change.writing) {
+        (DiskState::Out, _) => "nothing is asked of it, requests go to the origin",
+        (_, WriteState::Allowed) => "it is read and written",
+        (_, _) => "it is read, responses are passed on and not stored",
+    };
+    let writing = match change.writing {
+        WriteState::Allowed => String::new(),
+        refused => format!(", writing: {}", refused.name()),
+    };
+    error_log(
+        level,
+        format_args!(
+            "cache \"{}\": its disk is {}{writing} (it was {}): {}; {follows}",
+            cache.zone.directory.escape_ascii(),
+            change.state.name(),
+            was.name(),
+            change.reason,
+        ),
+    );
+}
