@@ -1,4 +1,4 @@
-//! The server that is counted, with one loop, and kept connections to it: one of HTTP/1, one of HTTP/2.
+//! The server that is counted, with one loop, and one kept connection to it.
 
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,21 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::http2::Http2;
-
 /// How long it may take to start, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long files must have been as they are, and what was asked for must have come to rest.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Number of answers that are asked for at once over HTTP/2.
-pub const AT_ONCE: u32 = 32;
-
 /// Ends when it is dropped.
 pub struct Server {
     child: Child,
     connection: BufReader<TcpStream>,
-    http2: Http2,
     _directory: tempfile::TempDir,
 }
 
@@ -43,12 +37,16 @@ impl Server {
             .map_err(|error| format!("{}: {error}", binary.display()))?;
         let mut child = Ending(Some(child));
         let stream = connected(address)?;
-        let http2 = Http2::begin(connected(address)?).map_err(|error| error.to_string())?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| error.to_string())?;
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(|error| error.to_string())?;
         thread::sleep(SETTLED);
         Ok(Server {
             child: child.0.take().expect("taken once"),
             connection: BufReader::new(stream),
-            http2,
             _directory: directory,
         })
     }
@@ -77,11 +75,6 @@ impl Server {
 
     /// So many requests, one after the other; each must be answered as it should be.
     pub fn ask(&mut self, path: &str, times: usize) -> Result<(), String> {
-        if let Some(path) = path.strip_prefix("h2:") {
-            return (0..times)
-                .try_for_each(|_| self.http2.ask(path, AT_ONCE))
-                .map_err(|error| format!("{path} over HTTP/2: {error}"));
-        }
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: xtask\r\nAccept: */*\r\n\r\n"
         );
@@ -142,12 +135,7 @@ fn connected(address: SocketAddr) -> Result<TcpStream, String> {
     let until = Instant::now() + PATIENCE;
     loop {
         match TcpStream::connect(address) {
-            Ok(stream) => {
-                let set = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-                return set.map(|()| stream).map_err(|error| error.to_string());
-            }
+            Ok(stream) => return Ok(stream),
             Err(error) if Instant::now() > until => {
                 return Err(format!("the server does not listen: {error}"));
             }
@@ -168,7 +156,7 @@ fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n    keepalive_timeout 300s;\n\
          \x20   upstream origin {{ server {origin}; keepalive 8; }}\n    proxy_http_version 1.1;\n    proxy_set_header Connection \"\";\n\
          \x20   proxy_cache_path cache levels=1:2 keys_zone=c:1m max_size=10m inactive=1h use_temp_path=off;\n\
-         \x20   server {{\n        listen {address};\n        http2 on;\n        root html;\n        location = /here {{ return 200 \"here\"; }}\n\
+         \x20   server {{\n        listen {address};\n        root html;\n        location = /here {{ return 200 \"here\"; }}\n\
          \x20       location /proxied/ {{ proxy_pass http://origin; }}\n\
          \x20       location /cached/ {{ proxy_pass http://origin; proxy_cache c; proxy_cache_valid 200 1h; }}\n    }}\n}}\n"
     );
