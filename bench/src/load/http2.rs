@@ -2,6 +2,7 @@
 
 use bench::content;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::http2::session::Event;
 use wire::http2::{Session, SessionConfig, StreamKey, head_writer};
@@ -24,7 +25,7 @@ pub struct Http2 {
     /// What was read and not used.
     input: Vec<u8>,
     key: Option<StreamKey>,
-    head: Option<Box<ResponseHead>>,
+    head: Option<Arc<ResponseHead>>,
     /// Of the body: bytes that came and were not taken.
     data: Vec<u8>,
     is_ended: bool,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::Description;
 use cache::KnownKey;
-use cache::store::{LookupOutcome, StoreSettings};
+use cache::store::{LookupOutcome, StoreKind, StoreSettings};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use message::HeaderId;
@@ -52,6 +52,7 @@ impl Bench {
                 max_bytes,
                 min_free_bytes: 0,
                 inactive: 86_400,
+                kind: StoreKind::Files,
                 pool: pool.clone(),
             },
             pool,

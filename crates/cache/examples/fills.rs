@@ -95,7 +95,8 @@ async fn run(wishes: Wishes) {
         for number in 0..wishes.count {
             let text = format!("evicting {number}");
             let none = std::iter::empty();
-            let found = store.find(&local, &access, text.as_bytes(), none, NOW);
+            let key = (Key::of(text.as_bytes()), text.as_bytes());
+            let found = store.find(&local, &access, key, none, NOW);
             hits += usize::from(matches!(found.await, Ok(LookupOutcome::Hit(_))));
         }
         tell("hits", hits, begun, used);

@@ -140,7 +140,9 @@ fn so_many_are_kept() {
         let owner = wire::Loop::new();
         let options = ConnectOptions::default();
         let opened = connect(ConnectTo::Inet(address), &options, LONG, &owner).await;
-        let opened = opened.ok().expect("it is connected");
+        let Ok(opened) = opened else {
+            panic!("it is not connected");
+        };
         let (connection, _driver) = SharedConnection::new(opened, 4096, 8);
         let (pool, upstream, connection) = (SharedPool::default(), upstream(), Rc::new(connection));
         for _ in 0..=OPEN_MAX {

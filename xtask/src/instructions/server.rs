@@ -168,9 +168,8 @@ impl Drop for Ending {
 /// Files in the visible folders of a directory.
 fn files_in(directory: &Path) -> usize {
     let visible = |path: &Path| {
-        !path
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes()[0] == b'.')
+        path.file_name()
+            .is_none_or(|name| name.as_encoded_bytes()[0] != b'.')
     };
     let listed = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     let folders = listed(directory).map(|entry| entry.path());

@@ -365,7 +365,7 @@ impl EntryWriter {
         } = self.encoder.finish();
         let mut parts = Vec::with_capacity(self.waiting.len() + 2);
         parts.push(front);
-        parts.append(&mut self.waiting);
+        parts.extend(self.waiting.drain(..));
         parts.push(table);
         let vary = self.vary.clone();
         let stored = store.append(self.known, vary, parts, entry_len).await?;

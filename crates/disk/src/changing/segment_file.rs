@@ -292,7 +292,6 @@ pub fn remove_waiting(path: &[u8]) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests {
     use super::*;
     use crate::tests::{block_on, local};

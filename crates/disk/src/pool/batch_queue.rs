@@ -187,7 +187,7 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
         let waiting = state.waiting.len();
         if waiting >= self.0.limits.waiting {
             let pool = self.0.pool.name().clone();
-            return Err(Overflow { pool, waiting });
+            return Err(Overflow::Queue { pool, waiting });
         }
         if !state.is_running {
             self.ask()?;

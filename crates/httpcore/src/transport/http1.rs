@@ -286,12 +286,17 @@ impl Http1 {
 
     /// Sends bytes, and passes the body on while the client takes none.
     async fn send_and_pass(&mut self, timeout: Duration, bytes: &[u8]) -> Result<(), wire::Error> {
+        let waits = FileWaits {
+            client: timeout,
+            disk: None,
+        };
         let mut gone = 0;
         while gone < bytes.len() {
             match self.link.wire.try_send(&bytes[gone..]) {
                 Ok(count) => gone += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.sink(timeout).writable().await.map_err(of_wait)?;
+                    let sink = self.sink(waits.clone());
+                    sink.writable().await.map_err(of_wait)?;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -167,17 +167,27 @@ fn show_disk(page: &mut Page, name: &str, cache: &Cache) {
 }
 
 fn show_segments(page: &mut Page, name: &str, stores: &[&Store]) {
-    let all: Vec<_> = stores.iter().filter_map(|store| store.segment_metrics()).collect();
+    let all: Vec<_> = stores
+        .iter()
+        .filter_map(|store| store.segment_metrics())
+        .collect();
     let sum = |figure: fn(&SegmentMetrics) -> u64| all.iter().map(figure).sum::<u64>();
     let states = [
-        ("used", sum(|all| all.counts.all - all.counts.free - all.counts.held)),
+        (
+            "used",
+            sum(|all| all.counts.all - all.counts.free - all.counts.held),
+        ),
         ("free", sum(|all| all.counts.free)),
         ("held", sum(|all| all.counts.held)),
     ];
     for (state, count) in states {
         page.whole(&CACHE_SEGMENTS, &[name, state], count);
     }
-    page.whole(&CACHE_SEGMENTS_LIVE, &[name], sum(|all| all.counts.live_bytes));
+    page.whole(
+        &CACHE_SEGMENTS_LIVE,
+        &[name],
+        sum(|all| all.counts.live_bytes),
+    );
     page.whole(&CACHE_SEGMENTS_EMPTIED, &[name], sum(|all| all.emptied));
     page.whole(&CACHE_READMITTED, &[name], sum(|all| all.readmitted_bytes));
 }

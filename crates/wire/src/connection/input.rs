@@ -32,7 +32,7 @@ impl Input {
     /// Appends the next bytes of a body to `out`, none only at its end. No time limits it.
     ///
     /// # Errors
-    /// As [`Connection::read_body_into`], except [`Error::Timeout`].
+    /// As [`super::Connection::read_body_into`], except [`Error::Timeout`].
     pub fn poll_body_into(
         &mut self,
         stream: &Stream,

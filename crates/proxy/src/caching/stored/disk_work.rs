@@ -216,9 +216,7 @@ async fn read(means: Means, cache: Arc<Cache>, hit: Hit, at_once: bool) -> ReadB
         }
     }
     if len <= TOGETHER_MAX && at_once {
-        let bytes = local
-            .read(&hit.file, start, len as usize, &access)
-            .await?;
+        let bytes = local.read(&hit.file, start, len as usize, &access).await?;
         return match bytes.len() as u64 == len {
             true => Ok(Body::bytes(bytes)),
             false => Err(EntryFault::Damaged("end").into()),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use proxy::caching::caches::control::{Answer, Order};
 
-use super::place::Which;
+use super::place::{Place, Which};
 use httpcore::handler::Modules;
 
 /// What to convert.
@@ -16,11 +16,14 @@ pub(super) struct Wishes {
 
 /// Converts.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let place = wishes.which.find(modules)?;
+    wishes.which.for_each(modules, convert)
+}
+
+fn convert(place: &Place) -> Result<bool, String> {
     match place.order(&Order::Convert)? {
         Some(Answer::Converted(count)) => {
             println!("{count} entries were moved into segments");
-            Ok(ExitCode::SUCCESS)
+            Ok(true)
         }
         Some(other) => Err(format!("the server answers {other:?}")),
         None => Err(format!(
