@@ -332,14 +332,10 @@ fn a_cache_over_several_disks_spreads_its_keys_and_goes_on_without_one() {
     for number in 0..MANY {
         assert_eq!(get(&server, number), "HIT");
     }
-    assert_eq!(
-        metric(&server, "freewheel_cache_entries{cache=\"c\"}"),
-        MANY as u64
-    );
-    assert_eq!(
-        metric(&server, "freewheel_cache_max_size_bytes{cache=\"c\"}"),
-        30 << 20
-    );
+    let of_cache =
+        |family: &str| metric(&server, &format!("freewheel_cache_{family}{{cache=\"c\"}}"));
+    let sums = ["entries", "max_size_bytes"].map(of_cache);
+    assert_eq!(sums, [MANY as u64, 30 << 20]);
     // After a start, all of it is known, and one disk hangs.
     server.restart();
     server.wait_for(

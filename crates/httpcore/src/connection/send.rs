@@ -261,9 +261,12 @@ const WITH_HEAD: Place = Place {
     has_end: false,
 };
 
-/// Whether the end of a body can go out with the piece that was just taken.
-fn ends_with_this(delivery: Delivery, stream: &Body<Rc<OpenFile>>) -> bool {
-    delivery.has_explicit_end && !delivery.has_trailers && stream.is_over()
+/// The place of the piece that was just taken of a body.
+fn place_of(delivery: Delivery, stream: &Body<Rc<OpenFile>>, has_head: bool) -> Place {
+    Place {
+        has_head,
+        has_end: delivery.has_explicit_end && !delivery.has_trailers && stream.is_over(),
+    }
 }
 
 /// Sends piece after piece. Data that is available when the head is due goes with it, and the end goes with the last
@@ -287,10 +290,7 @@ async fn send_stream(
             return Err(Stop::Body(error));
         }
         Some(Some(Ok(Chunk::Bytes(bytes)))) if delivery.rate.per_second == 0 => {
-            let place = Place {
-                has_head: true,
-                has_end: ends_with_this(delivery, stream),
-            };
+            let place = place_of(delivery, stream, true);
             let body = beside(request, stream);
             ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
             if place.has_end {
@@ -319,10 +319,7 @@ async fn send_stream(
     while let Some(chunk) = next {
         match chunk.map_err(Stop::Body)? {
             Chunk::Bytes(bytes) if delivery.rate.per_second == 0 => {
-                let place = Place {
-                    has_head: false,
-                    has_end: ends_with_this(delivery, stream),
-                };
+                let place = place_of(delivery, stream, false);
                 let body = beside(request, stream);
                 ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
                 if place.has_end {
