@@ -77,7 +77,7 @@ async fn read(
         Err(disk::WouldBlock) => {
             let access =
                 files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
-            let read = disk.read(&range.file, range.offset, len, &access);
+            let read = || disk.read(&range.file, range.offset, len, &access);
             files::within(request, read).await
         }
     };

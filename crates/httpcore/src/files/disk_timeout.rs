@@ -3,6 +3,7 @@
 //! Not here: waits of the sending of a file, which has its own timer for each ([`crate::transport::FileWaits`]).
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use logs::Level;
@@ -22,23 +23,30 @@ pub fn disk_limit(request: &Request) -> Option<DiskLimit> {
     })
 }
 
-/// Waits for the disk, as long as `disk_timeout` permits.
+/// Waits for the disk, as long as `disk_timeout` permits. A wait without a limit needs no more room than `begin` and what
+/// it returns.
 ///
 /// # Errors
 /// Those of the wait; [`disk::Error::Late`].
-pub async fn within<T>(
+pub async fn within<T, F>(request: &Request, begin: impl FnOnce() -> F) -> Result<T, disk::Error>
+where
+    F: Future<Output = Result<T, disk::Error>>,
+{
+    match request.location().settings.files.disk_timeout.on() {
+        None => begin().await,
+        Some(limit) => Box::pin(in_time(request, limit.duration(), begin())).await,
+    }
+}
+
+async fn in_time<T>(
     request: &Request,
+    limit: Duration,
     wait: impl Future<Output = Result<T, disk::Error>>,
 ) -> Result<T, disk::Error> {
-    let Some(limit) = request.location().settings.files.disk_timeout.on() else {
-        return wait.await;
-    };
-    let limit = limit.duration();
-    let wheel = &request.client.loop_.wire.wheel;
     tokio::select! {
         biased;
         done = wait => done,
-        () = wheel.sleep(limit) => Err(disk::Error::Late(limit)),
+        () = request.client.loop_.wire.wheel.sleep(limit) => Err(disk::Error::Late(limit)),
     }
 }
 

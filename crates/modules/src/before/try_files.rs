@@ -151,7 +151,7 @@ async fn look(
     path.extend_from_slice(&name);
     let access = files::access(request, &path)?;
     let disk = &request.client.loop_.disk;
-    let found = files::within(request, disk.stat(&path, &access)).await;
+    let found = files::within(request, || disk.stat(&path, &access)).await;
     match found {
         Ok(meta) if (meta.kind == FileKind::Directory) == candidate.is_directory => {
             take(request, name, candidate.is_directory, alias);

@@ -120,7 +120,7 @@ pub async fn make(request: &Request) -> PrecompressedFile {
 async fn open(request: &Request, mapped: &Mapped) -> Result<Option<Rc<OpenFile>>, Outcome> {
     let access = files::access(request, &mapped.path).map_err(Outcome::Failed)?;
     let disk = &request.client.loop_.disk;
-    match files::within(request, disk.open(&mapped.path, &access)).await {
+    match files::within(request, || disk.open(&mapped.path, &access)).await {
         Ok(file) => Ok((file.meta().kind == FileKind::File).then_some(file)),
         Err(error @ disk::Error::Late(_)) => {
             let failure = files::failure(request, &error, &mapped.path);

@@ -110,7 +110,7 @@ async fn look(
 ) -> Result<bool, Failure> {
     let access = files::access(request, path)?;
     let disk = &request.client.loop_.disk;
-    let Err(error) = files::within(request, disk.stat(path, &access)).await else {
+    let Err(error) = files::within(request, || disk.stat(path, &access)).await else {
         return Ok(true);
     };
     match error.errno() {
@@ -144,7 +144,7 @@ async fn look_at_directory(
     };
     let access = files::access(request, path)?;
     let disk = &request.client.loop_.disk;
-    match files::within(request, disk.stat(path, &access)).await {
+    match files::within(request, || disk.stat(path, &access)).await {
         Ok(meta) if meta.kind == FileKind::Directory => Ok(()),
         Ok(_) => {
             request.log(Level::Alert, &|out| {

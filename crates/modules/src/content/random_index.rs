@@ -52,7 +52,7 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     }
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let read = files::within(request, disk.readdir(&mapped.path, &access)).await;
+    let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
     let entries = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
     let random = u128::from_ne_bytes(request.client.loop_.random_16());
     // There too, since letting go of many entries takes a while.

@@ -37,7 +37,7 @@ pub async fn open(request: &Request) -> Result<(Rc<OpenFile>, Mapped), Failure> 
     path::map(request, &mut mapped)?;
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let opened = files::within(request, disk.open(&mapped.path, &access)).await;
+    let opened = files::within(request, || disk.open(&mapped.path, &access)).await;
     match opened {
         Ok(file) => Ok((file, mapped)),
         Err(error) => Err(files::failure(request, &error, &mapped.path)),
@@ -132,7 +132,7 @@ async fn read(request: &Request, file: &Rc<OpenFile>, mapped: &Mapped) -> Result
     let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let read = files::within(request, disk.read(file, 0, len, &access)).await;
+    let read = files::within(request, || disk.read(file, 0, len, &access)).await;
     let bytes = read.map_err(|error| files::failure(request, &error, &mapped.path))?;
     if bytes.len() < len {
         let error = disk::Error::Truncated {

@@ -88,7 +88,27 @@ async fn through(
     }
     // A key that was elsewhere, while its disk was out, is found there by purges only.
     let cache = placing::of(caches, &key_text);
-    let outcome = through_disk(request, cache, (location, passing), key_text, is_purge).await;
+    // The only one: that of an earlier location was taken out.
+    request.states.put(Rc::new(CacheState {
+        key: key_text.clone(),
+        ..CacheState::default()
+    }));
+    let is_bypass = caching.proxy_cache_bypass.hold(request);
+    let rules = rules(location);
+    // A request that may state its wishes is parsed first.
+    let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
+    let ready = match is_plain {
+        true => hot_entries::answer(request, rules, cache, &key_text),
+        false => None,
+    };
+    let outcome = match ready {
+        // Boxed: it is large, and ready responses do not need it.
+        None => {
+            let wishes = (is_plain, is_purge, is_bypass);
+            Box::pin(through_disk(request, cache, (location, passing), key_text, wishes)).await
+        }
+        ready => ready,
+    };
     if let Some(state) = request.states.get::<CacheState>()
         && let Some(status) = state.status
     {
@@ -103,21 +123,9 @@ async fn through_disk(
     cache: &Arc<Cache>,
     (location, passing): (&Location, &PassSettings),
     key_text: Bytes,
-    is_purge: bool,
+    (is_plain, is_purge, is_bypass): (bool, bool, bool),
 ) -> Option<Outcome> {
-    let caching = &passing.groups.caching;
-    // The only one: that of an earlier location was taken out.
-    request.states.put(Rc::new(CacheState {
-        key: key_text.clone(),
-        ..CacheState::default()
-    }));
-    let is_bypass = caching.proxy_cache_bypass.hold(request);
     let rules = rules(location);
-    // A request that may state its wishes is parsed first.
-    let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
-    if is_plain && let Some(outcome) = hot_entries::answer(request, rules, cache, &key_text) {
-        return Some(outcome);
-    }
     let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
         return match is_plain && cache.is_taken() {
             true => {
@@ -144,7 +152,6 @@ async fn through_disk(
         let fetched = Box::pin(fetch_anew(request, &cache_request, params)).await;
         return outcome(request, fetched);
     }
-    // Boxed: it is large, and ready responses do not need it.
     Box::pin(look(request, &cache_request)).await
 }
 

@@ -199,7 +199,7 @@ impl FileTest {
         }
         let access = files::access(request, &path)?;
         let disk = &request.client.loop_.disk;
-        let found = files::within(request, disk.stat(&path, &access)).await;
+        let found = files::within(request, || disk.stat(&path, &access)).await;
         let is_so = match found {
             Ok(meta) => self.is_met_by(&meta),
             Err(error) => {

@@ -75,7 +75,7 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     }
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let read = files::within(request, disk.readdir(&mapped.path, &access)).await;
+    let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
     let entries = read.map_err(|error| failure(request, &error, &mapped.path))?;
     let format = settings.autoindex_format;
     let (exact_size, is_local) = (settings.autoindex_exact_size, settings.autoindex_localtime);
