@@ -75,7 +75,7 @@ fn small_entries_have_no_files_and_survive_a_restart() {
         return;
     }
     let origin = origin();
-    let mut server = server(&origin, "location / { %PASS%; }");
+    let mut server = server(&origin, "location / { %PASS%; proxy_force_ranges on; }");
     let paths = ["/0", "/10", "/5000", "/70000", "/200000", "/900000"];
     let expect = |server: &Server| {
         for path in paths {

@@ -82,7 +82,7 @@ impl SeenKeys {
         std::array::from_fn(|_| {
             let part = parts.next().and_then(|part| part.try_into().ok());
             let hash = u64::from(u32::from_le_bytes(part.unwrap_or_default()));
-            let place = hash * (words * 64) >> 32;
+            let place = (hash * (words * 64)) >> 32;
             ((place / 64) as usize, 1 << (place % 64))
         })
     }

@@ -231,9 +231,9 @@ impl SegmentFile {
 
     /// Runs work unless another process reads the file ([`SegmentFile::lock_for_reading`]). **Waits.**
     pub fn alone<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        match rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return None,
-            Ok(()) | Err(_) => {}
+        let locked = rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            return None;
         }
         let done = work();
         let _ = rustix::fs::flock(&*self.fd, FlockOperation::Unlock);

@@ -252,13 +252,15 @@ fn look(
 fn look_at(disk: &Disk, folder: &[u8], number: u32, pool: &Pool) -> Result<FoundFile, disk::Error> {
     let path = [folder, number.to_string().as_bytes()].concat();
     let file = SegmentFile::open(disk, &path, FILE_MODE, pool)?;
-    let header = SegmentHeader::decode(&file.read(0, PAGE as usize)?);
+    // What cannot be read has no entries.
+    let first = file.read(0, PAGE as usize).unwrap_or_default();
+    let header = SegmentHeader::decode(&first);
     let mut is_sealed = false;
     if let Some((header, _)) = &header
         && file.len() == header.bytes
     {
-        let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES)?;
-        is_sealed = Trailer::decode(&trailer, header).is_some();
+        let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES);
+        is_sealed = Trailer::decode(&trailer.unwrap_or_default(), header).is_some();
     }
     Ok(FoundFile {
         number,

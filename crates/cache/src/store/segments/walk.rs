@@ -38,7 +38,9 @@ impl SegmentsWalk {
         };
         let (reader, pool) = (store.clone(), &store.0.settings.pool);
         let read = pool.run(Lane::Read, move || reader.entries_of(&of));
-        let entries = read.await.map_err(disk::Error::from)??;
+        let read = read.await.map_err(disk::Error::from)?;
+        // A segment that cannot be read has nothing that could be found.
+        let entries = read.unwrap_or_default();
         // What was written last comes first: an older entry of the same key does not replace it.
         for part in entries.rchunks(ENTRIES_OF_STEP) {
             let gone = store.take_out(|_| {
