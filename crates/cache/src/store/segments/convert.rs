@@ -4,8 +4,8 @@ use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, KnownKey};
 use crate::segments::ENTRY_BYTES_MAX;
-use crate::store::{Store, has_file};
-use disk::{Errno, Local};
+use crate::store::{Store, blocks_of, has_file};
+use disk::{BatchStep, Errno, Local};
 
 /// Entries that one step looks at.
 const ENTRIES_OF_STEP: usize = 64;
@@ -82,7 +82,12 @@ impl Store {
         };
         let vary = entry.vary().clone();
         let stored = self.append(moved, vary, vec![bytes], meta.len).await?;
-        self.delete_replaced(local, stored.displaced.replaced).await;
+        // Without a record: the journal knows the entry, under the same tag, at its new place. A file that cannot be
+        // deleted counts until the next start.
+        let unlink = BatchStep::Unlink(path.into());
+        local.change(vec![unlink], pool).await?;
+        let replaced = stored.displaced.replaced.filter(has_file);
+        drop(replaced.and_then(|known| blocks_of(&self.0.space, &known)));
         drop(turn);
         Ok(true)
     }
