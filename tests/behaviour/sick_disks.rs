@@ -69,15 +69,15 @@ fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
     }
     server.restart();
     server.wait_for(": 12 entries known", "its caches are open");
-    evict(&server);
+    evict(&server, &["one", "two"]);
     origin.take();
     (server, faults)
 }
 
-/// Takes the caches' files out of memory.
-fn evict(server: &Server) {
+/// Takes the files of these caches out of memory.
+fn evict(server: &Server, names: &[&str]) {
     let mut all = Vec::new();
-    for name in ["one", "two"] {
+    for name in names {
         files(&server.site().path(name), &mut all);
     }
     for path in all {
@@ -178,7 +178,7 @@ fn a_disk_that_fails_at_some_reads_is_failing_and_no_answer_fails() {
             whole(&server, &format!("/one/{number}?{round}"));
             whole(&server, &format!("/one/{number}"));
         }
-        evict(&server);
+        evict(&server, &["one", "two"]);
     }
     server.wait_for("/one\": its disk is failing (it was well): ", "the reason");
     assert!(metric(&server, "freewheel_cache_past_disk_total{cache=\"one\"}") > 0);
@@ -344,13 +344,7 @@ fn a_cache_over_several_disks_spreads_its_keys_and_goes_on_without_one() {
     );
     let d2 = server.site().path("d2");
     std::fs::write(&faults, format!("{} stall\n", d2.display())).expect("it can be written");
-    let mut all = Vec::new();
-    files(&d2, &mut all);
-    for path in all {
-        let Ok(file) = File::open(path) else { continue };
-        let _ = file.sync_all();
-        let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-    }
+    evict(&server, &["d2"]);
     std::thread::sleep(Duration::from_millis(100));
     origin.take();
     let words: Vec<String> = (0..MANY).map(|number| get(&server, number)).collect();

@@ -48,8 +48,7 @@ async fn come_back(cache: &Cache, disk: &disk::Disk) {
 
 fn tell(cache: &Cache, was: DiskState, change: &HealthChange) {
     let level = match (change.state, change.writing) {
-        (DiskState::Out, _) => Level::Crit,
-        (DiskState::Failing, _) => Level::Error,
+        (DiskState::Out | DiskState::Failing, _) => Level::Error,
         (DiskState::Slow, _) => Level::Warn,
         (DiskState::Well, WriteState::Allowed) => Level::Notice,
         (DiskState::Well, _) => Level::Error,
