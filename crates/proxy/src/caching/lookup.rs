@@ -105,7 +105,14 @@ async fn through(
         // Boxed: it is large, and ready responses do not need it.
         None => {
             let wishes = (is_plain, is_purge, is_bypass);
-            Box::pin(through_disk(request, cache, (location, passing), key_text, wishes)).await
+            Box::pin(through_disk(
+                request,
+                cache,
+                (location, passing),
+                key_text,
+                wishes,
+            ))
+            .await
         }
         ready => ready,
     };
