@@ -121,7 +121,7 @@ async fn look(
         _ => {}
     }
     if !*is_directory_seen {
-        look_at_directory(request, path, directory).await?;
+        Box::pin(look_at_directory(request, path, directory)).await?;
         *is_directory_seen = true;
     }
     match error.errno() {
