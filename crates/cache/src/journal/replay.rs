@@ -5,7 +5,7 @@
 use super::frame::JournalFrame;
 use super::record::JournalRecord;
 use super::snapshot::number_of;
-use crate::index::{EntryExtent, Index, KeyState, KnownKey};
+use crate::index::{Displaced, EntryExtent, Index, KeyState, KnownKey};
 use crate::key::Key;
 use crate::purge::PurgeList;
 use hashbrown::HashSet;
@@ -23,7 +23,8 @@ pub struct Recovered {
     pub is_clean: bool,
     /// Was anything skipped because its checksum was wrong?
     pub is_damaged: bool,
-    /// Entries for which the index had no room: their files are to be deleted.
+    /// Entries for which the index had no room, and those that entries in segments have replaced: their files are to be
+    /// deleted.
     pub evicted: Vec<KnownKey>,
     /// Key and tag of fills that may have been cut off: their temp files are to be deleted, if they exist.
     pub unfinished: Vec<(Key, u32)>,
@@ -187,9 +188,11 @@ impl<'a> Replay<'a> {
         let is_on_disk = found.is_clean || self.boot == boot && boot != [0; 16];
         found.entries = index.len();
         found.is_complete = self.is_walked && are_all && is_on_disk && !found.is_damaged;
-        found
-            .evicted
-            .retain(|known| index.peek(&known.key).is_none());
+        found.evicted.retain(|known| {
+            let now = index.peek(&known.key);
+            let has_file = !known.extent.is_in_segment();
+            now.is_none_or(|now| has_file && now.extent.is_in_segment())
+        });
         let begun = self.begun.into_iter();
         found.unfinished = begun.map(|(key, tag)| (Key(key), tag)).collect();
         (found, self.next.unwrap_or(1))
@@ -213,9 +216,13 @@ impl<'a> Replay<'a> {
                 // A purge that was cut off before it was written has left its number in later records.
                 self.found.purges.is_at_least(known.clean_of);
                 known.varies.names = number_of(self.index, &vary);
-                let evicted = self.index.put(&known).evicted;
-                let stored = evicted.filter(|known| known.state == KeyState::Stored);
-                self.found.evicted.extend(stored);
+                let Displaced { replaced, evicted } = self.index.put(&known);
+                // An entry in a segment does not replace the file of the one before it.
+                let replaced = replaced.filter(|_| known.extent.is_in_segment());
+                let stored = |known: &KnownKey| known.state == KeyState::Stored;
+                self.found
+                    .evicted
+                    .extend([evicted, replaced].into_iter().flatten().filter(stored));
             }
             JournalRecord::Move { key, from, offset } => {
                 let to = EntryExtent { offset, ..from };
