@@ -8,7 +8,6 @@
 
 mod clock;
 mod functions;
-mod http2;
 mod origin;
 mod server;
 mod steps;
@@ -21,15 +20,13 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// What is asked for. `h2:`: over HTTP/2, [`server::AT_ONCE`] at a time. A `*` is another number in each request, so that it is in no
-/// cache.
+/// What is asked for. A `*` is another number in each request, so that it is in no cache.
 const CASES: &[(&str, &str)] = &[
     ("return", "/here"),
     ("file of 1 KiB", "/1k.bin"),
     ("file of 16 KiB", "/16k.bin"),
     ("cache hit of 1 KiB", "/cached/1024"),
     ("proxying 1 KiB", "/proxied/1024"),
-    ("32 files of 1 KiB at once over HTTP/2", "h2:/1k.bin"),
     ("fill of 1 KiB", "/filled/*/1024"),
 ];
 /// Of each case, before it is counted: so that what is learned is known.

@@ -8,8 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::http2::Http2;
-
 /// How long it may take to start.
 const START: Duration = Duration::from_secs(20);
 /// How long it may take to answer, and to store: it goes in single steps, perhaps on a busy machine.
@@ -20,14 +18,10 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// Directory of the cache in which each request is a fill.
 const FILLED: &str = "filled";
 
-/// Number of answers that are asked for at once over HTTP/2.
-pub const AT_ONCE: u32 = 32;
-
 /// Ends when it is dropped.
 pub struct Server {
     child: Child,
     connection: BufReader<TcpStream>,
-    http2: Http2,
     /// Responses that came through the cache of fills, each to be stored.
     filled: usize,
     directory: tempfile::TempDir,
@@ -50,12 +44,10 @@ impl Server {
             .map_err(|error| format!("{}: {error}", binary.display()))?;
         let mut child = Ending(Some(child));
         let stream = connected(address)?;
-        let http2 = Http2::begin(connected(address)?).map_err(|error| error.to_string())?;
         thread::sleep(SETTLED);
         Ok(Server {
             child: child.0.take().expect("taken once"),
             connection: BufReader::new(stream),
-            http2,
             filled: 0,
             directory,
         })
@@ -86,11 +78,6 @@ impl Server {
     /// So many requests, one after the other; each must be answered as it should be. A `*` in the path is another number in each:
     /// a fill, which is waited for until its file is there.
     pub fn ask(&mut self, path: &str, times: usize) -> Result<(), String> {
-        if let Some(path) = path.strip_prefix("h2:") {
-            return (0..times)
-                .try_for_each(|_| self.http2.ask(path, AT_ONCE))
-                .map_err(|error| format!("{path} over HTTP/2: {error}"));
-        }
         for _ in 0..times {
             let is_fill = path.contains('*');
             self.filled += usize::from(is_fill);
@@ -210,7 +197,7 @@ fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io
          \x20   upstream origin {{ server {origin}; keepalive 8; }}\n    proxy_http_version 1.1;\n    proxy_set_header Connection \"\";\n\
          \x20   proxy_cache_path cache levels=1:2 keys_zone=c:1m max_size=10m inactive=1h use_temp_path=off;\n\
          \x20   proxy_cache_path {FILLED} levels=1 keys_zone=f:1m max_size=1g inactive=1h use_temp_path=off;\n\
-         \x20   server {{\n        listen {address};\n        http2 on;\n        root html;\n        location = /here {{ return 200 \"here\"; }}\n\
+         \x20   server {{\n        listen {address};\n        root html;\n        location = /here {{ return 200 \"here\"; }}\n\
          \x20       location /proxied/ {{ proxy_pass http://origin; }}\n\
          \x20       location /cached/ {{ proxy_pass http://origin; proxy_cache c; proxy_cache_valid 200 1h; }}\n\
          \x20       location /filled/ {{ proxy_pass http://origin; proxy_cache f; proxy_cache_valid 200 1h; }}\n    }}\n}}\n"
