@@ -61,13 +61,12 @@ impl Image {
     }
 
     async fn open(&self) -> Bench {
-        Bench::open(&self.point(), |_| ()).await
+        self.open_as(StoreKind::Files).await
     }
 
-    /// A store whose small entries lie in segments.
-    async fn open_segments(&self) -> Bench {
-        let segments = |settings: &mut StoreSettings| settings.kind = StoreKind::Segments;
-        Bench::open(&self.point(), segments).await
+    async fn open_as(&self, kind: StoreKind) -> Bench {
+        let of_kind = |settings: &mut StoreSettings| settings.kind = kind;
+        Bench::open(&self.point(), of_kind).await
     }
 }
 
@@ -193,9 +192,19 @@ fn min_free_keeps_a_file_system_from_running_full() {
 #[test]
 #[ignore = "root: cargo xtask cache-faults"]
 fn a_file_system_that_becomes_read_only() {
+    stand_read_only(StoreKind::Files);
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn segments_on_a_file_system_that_becomes_read_only() {
+    stand_read_only(StoreKind::Segments);
+}
+
+fn stand_read_only(kind: StoreKind) {
     let image = Image::new(IMAGE_BYTES);
     block_on(async {
-        let bench = image.open().await;
+        let bench = image.open_as(kind).await;
         bench.walk().await;
         for number in 0..50 {
             fill(&bench, number).await.unwrap();
@@ -228,9 +237,19 @@ fn a_file_system_that_becomes_read_only() {
 #[test]
 #[ignore = "root: cargo xtask cache-faults"]
 fn a_disk_that_gives_errors() {
+    stand_errors(StoreKind::Files);
+}
+
+#[test]
+#[ignore = "root: cargo xtask cache-faults"]
+fn segments_on_a_disk_that_gives_errors() {
+    stand_errors(StoreKind::Segments);
+}
+
+fn stand_errors(kind: StoreKind) {
     let image = Image::new(IMAGE_BYTES);
     block_on(async {
-        let bench = image.open().await;
+        let bench = image.open_as(kind).await;
         bench.walk().await;
         for number in 0..100 {
             fill(&bench, number).await.unwrap();
@@ -239,7 +258,7 @@ fn a_disk_that_gives_errors() {
         run("sync -f", &[&image.point()]);
         let file = std::fs::File::options().write(true).open(image.file());
         let file = file.unwrap();
-        let bench = image.open().await;
+        let bench = image.open_as(kind).await;
         // The sectors behind it are gone, and not in memory either.
         file.set_len(IMAGE_BYTES / 4).unwrap();
         std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -258,7 +277,7 @@ fn a_disk_that_gives_errors() {
 fn segments_on_a_file_system_that_runs_full() {
     let image = Image::new(IMAGE_BYTES);
     block_on(async {
-        let bench = image.open_segments().await;
+        let bench = image.open_as(StoreKind::Segments).await;
         bench.walk().await;
         let mut stored = 0;
         for number in 0..800 {
@@ -273,58 +292,10 @@ fn segments_on_a_file_system_that_runs_full() {
         let known = found(&bench, 0..800, false).await;
         assert!(known > 50, "{known}");
         drop(bench);
-        let bench = image.open_segments().await;
+        let bench = image.open_as(StoreKind::Segments).await;
         assert!(found(&bench, 0..800, false).await + 20 > known);
         fill(&bench, 4).await.unwrap();
         assert_eq!(found(&bench, 4..5, false).await, 1);
-    });
-}
-
-#[test]
-#[ignore = "root: cargo xtask cache-faults"]
-fn segments_on_a_file_system_that_becomes_read_only() {
-    let image = Image::new(IMAGE_BYTES);
-    block_on(async {
-        let bench = image.open_segments().await;
-        bench.walk().await;
-        for number in 0..50 {
-            fill(&bench, number).await.unwrap();
-        }
-        run("sync -f", &[&image.point()]);
-        run("mount -o remount,abort", &[&image.point()]);
-        for number in 50..70 {
-            assert!(fill(&bench, number).await.is_err());
-        }
-        assert_eq!(bench.store.counters().shed, 20);
-        assert_eq!(found(&bench, 0..70, false).await, 50);
-        assert!(bench.store.purge_tag(&bench.local, b"x").await.is_err());
-    });
-}
-
-#[test]
-#[ignore = "root: cargo xtask cache-faults"]
-fn segments_on_a_disk_that_gives_errors() {
-    let image = Image::new(IMAGE_BYTES);
-    block_on(async {
-        let bench = image.open_segments().await;
-        bench.walk().await;
-        for number in 0..100 {
-            fill(&bench, number).await.unwrap();
-        }
-        drop(bench);
-        run("sync -f", &[&image.point()]);
-        let file = std::fs::File::options().write(true).open(image.file());
-        let file = file.unwrap();
-        let bench = image.open_segments().await;
-        file.set_len(IMAGE_BYTES / 4).unwrap();
-        std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-        let (before, mut failed) = (found(&bench, 0..100, true).await, 0);
-        for number in 100..200 {
-            failed += u64::from(fill(&bench, number).await.is_err());
-        }
-        let _ = found(&bench, 0..200, true).await;
-        println!("{before} of 100 found, {failed} of 100 not stored");
-        assert_eq!(bench.store.counters().shed, failed);
     });
 }
 

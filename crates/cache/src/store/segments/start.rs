@@ -141,12 +141,7 @@ async fn resumed(
     });
     let table = table_frame(index, known.iter());
     let table_max = table.iter().map(|frame| frame.len() as u64).sum();
-    let filling = Filling {
-        page: end.unwrap_or(1),
-        table,
-        table_max,
-        of,
-    };
+    let filling = Filling::found(of, end.unwrap_or(1), table, table_max);
     let clear = move || {
         let (from, bytes) = (u64::from(filling.page) * PAGE, filling.of.header.bytes);
         let cleared = filling.of.file.clear(from, bytes.saturating_sub(from));

@@ -11,6 +11,9 @@ use bytes::Bytes;
 use disk::{BatchStep, Errno, SegmentFile, take_steps};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Segments in a row that are left since a write to them failed. A disk that takes no more is not asked with one after
+/// the other: what they hold would be emptied for it.
+const LEFT_MAX: u32 = 3;
 /// Steps of an emptying that are taken at once if no segment is free.
 const STEPS_AT_ONCE_MAX: usize = 256;
 
@@ -20,6 +23,8 @@ pub(super) struct SegmentWriter {
     filling: Option<Filling>,
     /// The segment that is being emptied.
     pub emptying: Option<Emptying>,
+    /// Segments that were left, one after the other, since a write failed.
+    left: u32,
 }
 
 /// The segment that is being filled.
@@ -32,6 +37,8 @@ pub(in crate::store) struct Filling {
     pub table: Vec<Bytes>,
     /// Maximum of the table's bytes, with the entries that have a place.
     pub table_max: u64,
+    /// These two, as they were when the last write had succeeded.
+    written: (u32, u64),
 }
 
 impl Filling {
@@ -41,6 +48,18 @@ impl Filling {
             page: 1,
             table: Vec::new(),
             table_max: 0,
+            written: (1, 0),
+        }
+    }
+
+    /// That of a segment whose entries were found: its table, and its first page without an entry.
+    pub(super) fn found(of: SegmentUse, page: u32, table: Vec<Bytes>, table_max: u64) -> Self {
+        Self {
+            of,
+            page,
+            table,
+            table_max,
+            written: (page, table_max),
         }
     }
 
@@ -63,6 +82,7 @@ impl SegmentWriter {
         Self {
             filling,
             emptying: None,
+            left: 0,
         }
     }
 
@@ -114,6 +134,10 @@ impl SegmentWriter {
                 if let Some(segments) = &store.0.segments {
                     segments.failed.fetch_add(1, Relaxed);
                 }
+                if let Some(filling) = &mut self.filling {
+                    // Nothing there is in the index: the next entries get these places.
+                    (filling.page, filling.table_max) = filling.written;
+                }
                 done.extend(run.iter().map(|_| Err(same(&error))));
             }
         }
@@ -134,19 +158,30 @@ impl SegmentWriter {
             .file
             .write(u64::from(page) * PAGE, &parts_of(run));
         if let Err(error) = written {
-            // What is in it stays; nothing more is written to it.
             let number = filling.of.number;
-            self.filling = None;
-            if let Some(segments) = &store.0.segments {
-                segments.set.set_state(number, SegmentState::Sealed);
+            if self.may_leave(&error) {
+                // What is in it stays; nothing more is written to it.
+                self.filling = None;
+                if let Some(segments) = &store.0.segments {
+                    segments.set.set_state(number, SegmentState::Sealed);
+                }
             }
             return Err(error.into());
         }
+        self.left = 0;
         let steps: Vec<BatchStep> = tickets.iter().map(Ticket::step).collect();
         take_steps(&steps)?;
+        filling.written = (filling.page, filling.table_max);
         let entries = run.iter().map(|item| &item.known);
         filling.table.extend(table_frame(&store.0.index, entries));
         Ok(tickets)
+    }
+
+    /// Is a segment to be left because a write to it failed? Another place may be better, if the fault is the place's.
+    fn may_leave(&mut self, error: &disk::Error) -> bool {
+        let may_leave = error.errno() == Some(Errno::IO) && self.left < LEFT_MAX;
+        self.left += u32::from(may_leave);
+        may_leave
     }
 
     /// Seals the segment that is full, and begins the next.
@@ -172,7 +207,11 @@ impl SegmentWriter {
     fn begin(&mut self, segments: &SegmentStore, next: SegmentUse) -> Result<(), Error> {
         let first = next.header.page(&Default::default());
         if let Err(error) = next.file.write(0, &[first]) {
-            segments.set.set_state(next.number, SegmentState::Draining);
+            let state = match self.may_leave(&error) {
+                true => SegmentState::Draining,
+                false => SegmentState::Free,
+            };
+            segments.set.set_state(next.number, state);
             return Err(error.into());
         }
         self.filling = Some(Filling::new(next));
