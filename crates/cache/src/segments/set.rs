@@ -354,21 +354,13 @@ impl Segments {
     /// The segment to be emptied next: nearly empty ones come first, then the oldest that has no readers. It is marked
     /// as being emptied.
     pub(crate) fn begin_emptying(&self) -> Option<SegmentUse> {
-        let mut set = self.set.lock();
-        let sealed = set
-            .all()
-            .filter(|(_, one)| one.state == SegmentState::Sealed);
-        let mut sealed: Vec<_> = sealed
-            .map(|(number, one)| {
-                let live = one.live_pages * PAGE * 100;
-                let is_sparse = live < self.bytes * SPARSE_PERCENT;
-                (!is_sparse, one.sequence, number, one.file.is_viewed())
-            })
-            .collect();
+        let mut sealed = self.sealed();
+        // Not while readers wait for the lock. Only the writer, which this is, takes one from among the sealed ones.
         sealed.sort_unstable();
         let unread = sealed.iter().take(PASSED_OVER_MAX).find(|one| !one.3);
         let (_, sequence, number, _) = *unread.or(sealed.first())?;
         let bytes = self.bytes;
+        let mut set = self.set.lock();
         set.set_state(number, SegmentState::Emptying);
         let segment = set.get_mut(number)?;
         Some(SegmentUse {
@@ -376,6 +368,22 @@ impl Segments {
             file: Arc::clone(&segment.file),
             header: SegmentHeader { sequence, bytes },
         })
+    }
+
+    /// Of each sealed segment: whether it is not nearly empty, its place in the order of writing, its number, whether it
+    /// is read.
+    fn sealed(&self) -> Vec<(bool, u64, u32, bool)> {
+        let set = self.set.lock();
+        let sealed = set
+            .all()
+            .filter(|(_, one)| one.state == SegmentState::Sealed);
+        sealed
+            .map(|(number, one)| {
+                let live = one.live_pages * PAGE * 100;
+                let is_sparse = live < self.bytes * SPARSE_PERCENT;
+                (!is_sparse, one.sequence, number, one.file.is_viewed())
+            })
+            .collect()
     }
 
     /// The drained segments that no reader of this process has, and free ones that are too many.
@@ -430,34 +438,29 @@ impl Segments {
         readable
     }
 
-    /// The first pages of the segments whose maps have changed; from now on they count as written.
-    pub(crate) fn changed_maps(&self) -> Vec<(SegmentUse, bytes::Bytes)> {
+    /// The first page of the next segment whose map has changed, from this number on; from now on it counts as written.
+    pub(crate) fn next_changed_map(&self, from: u32) -> Option<(SegmentUse, bytes::Bytes)> {
         let mut set = self.set.lock();
-        let bytes = self.bytes;
-        let mut changed = Vec::new();
-        for (number, segment) in set.segments.iter_mut().enumerate() {
-            let Some(segment) = segment else { continue };
-            if !std::mem::take(&mut segment.is_dead_changed) || !segment.is_read_from() {
-                continue;
-            }
-            segment.is_unsynced = true;
-            let header = SegmentHeader {
-                sequence: segment.sequence,
-                bytes,
-            };
-            let page = header.page(&segment.dead);
-            let file = Arc::clone(&segment.file);
-            let number = number as u32;
-            changed.push((
-                SegmentUse {
-                    number,
-                    file,
-                    header,
-                },
-                page,
-            ));
-        }
-        changed
+        let numbered = set.segments.iter_mut().enumerate().skip(from as usize);
+        let mut changed = numbered.filter_map(|(number, segment)| {
+            let segment = segment.as_mut()?;
+            let is_changed = std::mem::take(&mut segment.is_dead_changed);
+            (is_changed && segment.is_read_from()).then_some((number as u32, segment))
+        });
+        let (number, segment) = changed.next()?;
+        segment.is_unsynced = true;
+        let header = SegmentHeader {
+            sequence: segment.sequence,
+            bytes: self.bytes,
+        };
+        let (file, dead) = (Arc::clone(&segment.file), segment.dead.clone());
+        drop(set);
+        let of = SegmentUse {
+            number,
+            file,
+            header,
+        };
+        Some((of, header.page(&dead)))
     }
 
     /// The segments whose first pages may not be on the disk yet; from now on they count as if they were.

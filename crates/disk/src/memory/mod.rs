@@ -38,6 +38,8 @@ const FILE_BYTES_IN_ALL: u64 = 3 << 10;
 const ANSWERS_SHARE: u64 = 64;
 /// Bytes of a prepared response: a head, a key, and the entry's metadata.
 pub const ANSWER_BYTES: usize = 2 << 10;
+/// Small entries of caches' segments, with their decoded heads, take at most one part in this many of the budget.
+const ENTRIES_SHARE: u64 = 32;
 /// Bytes of a budget below which memory is tight: none is then spent to save a few percent of CPU time.
 const TIGHT: u64 = 192 << 20;
 /// The fraction of the limit that is the budget `auto`: the rest is for the kernel's cache, and the kernel's own
@@ -99,6 +101,12 @@ pub(crate) fn files_of_a_loop() -> usize {
 pub fn answers_of_a_loop() -> usize {
     let answers = budget() / ANSWERS_SHARE / ANSWER_BYTES as u64 / loops() as u64;
     usize::try_from(answers).unwrap_or(usize::MAX)
+}
+
+/// Bytes of small entries of segments that one loop may keep.
+#[must_use]
+pub fn entries_of_a_loop() -> u64 {
+    budget() / ENTRIES_SHARE / loops() as u64
 }
 
 /// Loops that keep copies and files.

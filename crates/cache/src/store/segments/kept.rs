@@ -1,7 +1,8 @@
 //! Entries in segments that a loop has found lately: their decoded heads, and the bytes of small ones. What a place in
 //! the index says is enough to know that such an entry is still the same, so a hit asks the kernel for nothing.
 //!
-//! Invariants: at most [`PLACES`] entries of at most [`BYTES_MAX`] bytes a loop, and none while memory is scarce.
+//! Invariants: at most [`PLACES`] entries of at most [`BYTES_MAX`] bytes a loop, within their share of the memory budget,
+//! and none while memory is scarce.
 
 use super::reading::OpenedInSegment;
 use crate::entry::Entry;
@@ -9,14 +10,14 @@ use crate::index::{EntryExtent, KnownKey};
 use crate::key::Key;
 use disk::OpenFile;
 use disk::memory::level::level;
-use disk::memory::{Charge, Holder, MemoryLevel, charge};
+use disk::memory::{Charge, Holder, MemoryLevel, charge, entries_of_a_loop};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Maximum of entries that one loop keeps; a power of two.
 const PLACES: usize = 1024;
 /// Maximum of bytes that one loop keeps.
-const BYTES_MAX: usize = 8 << 20;
+const BYTES_MAX: u64 = 8 << 20;
 /// Approximate bytes of a decoded head.
 const HEAD_BYTES: usize = 1024;
 
@@ -77,7 +78,7 @@ pub(super) fn put(store: u64, known: &KnownKey, opened: &OpenedInSegment, is_pie
         if let Some(old) = kept.places[place].take() {
             kept.bytes -= old.charge.bytes();
         }
-        if kept.bytes + bytes > BYTES_MAX {
+        if (kept.bytes + bytes) as u64 > entries_of_a_loop().min(BYTES_MAX) {
             return;
         }
         kept.bytes += bytes;

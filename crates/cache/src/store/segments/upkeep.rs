@@ -92,8 +92,9 @@ impl Store {
         };
         // The first pages are the writer's.
         let writer = segments.writer.lock();
-        let mut done = Ok(());
-        for (of, page) in segments.set.changed_maps() {
+        let (mut done, mut from) = (Ok(()), 0);
+        while let Some((of, page)) = segments.set.next_changed_map(from) {
+            from = of.number + 1;
             let written = of.file.write(0, &[page]);
             if written.is_err() {
                 segments.set.set_changed(of.number);
