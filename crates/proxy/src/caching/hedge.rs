@@ -15,7 +15,7 @@ use message::{Framing, HeaderId, Method};
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::fetch_alone;
-use crate::caching::stored::disk_work::{DiskWork, LOOK, Quick};
+use crate::caching::stored::disk_work::{DiskWait, DiskWork, LOOK, Quick, Waited, millis};
 use crate::state::cache_state::{CacheState, Status};
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
@@ -45,23 +45,13 @@ pub(crate) async fn race<T>(
     }
 }
 
-fn now_ms() -> u64 {
-    wire::loop_clock::monotonic_ms()
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 async fn wait<T>(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     mut work: DiskWork<T>,
 ) -> Raced<T> {
-    let disk = &cache_request.cache.disk;
-    let wheel = Rc::clone(&request.client.loop_.wire.wheel);
-    let (hedge_after, patience) = (ms(disk.hedge_after()), ms(disk.patience()));
-    let begun = now_ms();
+    let wait = DiskWait::begin(request, cache_request);
+    let hedge_after = millis(cache_request.cache.disk.hedge_after());
     let mut may_hedge = may_hedge(request, cache_request);
     let mut waited = 0;
     loop {
@@ -69,14 +59,10 @@ async fn wait<T>(
             true => Duration::from_millis(hedge_after.saturating_sub(waited)).max(LOOK),
             false => LOOK,
         };
-        tokio::select! {
-            biased;
-            done = &mut work => return Raced::Disk(done),
-            () = wheel.sleep(step) => {}
-        }
-        waited = now_ms() - begun;
-        if disk.is_out() || waited >= patience {
-            return Raced::Past;
+        match wait.step(&mut work, step).await {
+            Waited::Done(done) => return Raced::Disk(done),
+            Waited::Longer(ms) => waited = ms,
+            Waited::Past => return Raced::Past,
         }
         if may_hedge && waited >= hedge_after {
             may_hedge = false;
@@ -102,7 +88,11 @@ fn may_hedge(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
 fn may_begin(cache_request: &CacheRequest<'_>) -> bool {
     let cache = cache_request.cache;
     let share = cache_request.caching.proxy_cache_hedge.0;
-    cache.hedges.take(now_ms(), cache.counters.all(), share)
+    cache.hedges.take(
+        wire::loop_clock::monotonic_ms(),
+        cache.counters.all(),
+        share,
+    )
 }
 
 /// Asks the origin beside the disk. None: the origin has no response to give; the disk is to be waited for.

@@ -18,7 +18,7 @@ use crate::caching::caches::{placing, registry};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::{fetch, fetch_anew, fetch_behind, has_expired};
 use crate::caching::hedge::{Raced, race};
-use crate::caching::stored::serve::{Unusable, serve, with_body};
+use crate::caching::stored::serve::{Unusable, serve, with_read};
 use crate::caching::stored::{disk_work, foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};
 use crate::settings::caching::rules;
@@ -247,11 +247,7 @@ async fn used(
 ) -> Result<Outcome, Unusable> {
     let body = disk_work::body(request, cache_request, hit);
     match race(request, cache_request, body).await {
-        Raced::Disk(Ok(body)) => Ok(with_body(request, cache_request, hit, status, body)),
-        Raced::Disk(Err(error)) => {
-            cache_request.cache.tell("an entry cannot be used", &error);
-            Err(Unusable)
-        }
+        Raced::Disk(body) => with_read(request, cache_request, hit, status, body),
         Raced::Origin(outcome) => Ok(outcome),
         Raced::Past => Err(Unusable),
     }

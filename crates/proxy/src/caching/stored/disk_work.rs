@@ -13,9 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::store::{Checks, Hit, LookupOutcome};
 use cache::{EntryFault, Error, Key, Store};
-use disk::{Access, AioMode, DiskState, Local, OpenFile, Pool, READ_MAX};
+use disk::{Access, AioMode, DiskHealth, DiskState, Local, OpenFile, Pool, READ_MAX};
 use message::date::Seconds;
 use message::{Body, RequestHead};
+use wire::Wheel;
 
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
 use crate::caching::caches::open_cache::Cache;
@@ -239,6 +240,55 @@ async fn read(means: Means, cache: Arc<Cache>, hit: Hit, at_once: bool) -> ReadB
     Ok(file_of(&hit))
 }
 
+/// How long a request has waited for work at a cache's disk.
+pub(crate) struct DiskWait<'a> {
+    disk: &'a DiskHealth,
+    wheel: Rc<Wheel>,
+    begun_ms: u64,
+    patience_ms: u64,
+}
+
+/// What came of a step of a wait.
+pub(crate) enum Waited<T> {
+    Done(T),
+    /// Not done yet; the milliseconds since the wait began.
+    Longer(u64),
+    /// It took longer than a request waits, or the disk is out.
+    Past,
+}
+
+impl<'a> DiskWait<'a> {
+    /// Begins to wait.
+    pub(crate) fn begin(request: &Request, cache_request: &'a CacheRequest<'_>) -> Self {
+        let disk = &*cache_request.cache.disk;
+        Self {
+            disk,
+            wheel: Rc::clone(&request.client.loop_.wire.wheel),
+            begun_ms: wire::loop_clock::monotonic_ms(),
+            patience_ms: millis(disk.patience()),
+        }
+    }
+
+    /// Waits for work for so long.
+    pub(crate) async fn step<T>(&self, work: &mut DiskWork<T>, time: Duration) -> Waited<T> {
+        tokio::select! {
+            biased;
+            done = work => return Waited::Done(done),
+            () = self.wheel.sleep(time) => {}
+        }
+        let waited = wire::loop_clock::monotonic_ms() - self.begun_ms;
+        match self.disk.is_out() || waited >= self.patience_ms {
+            true => Waited::Past,
+            false => Waited::Longer(waited),
+        }
+    }
+}
+
+/// A duration in milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Waits for work as long as a request may. None: it took too long, or the disk is out.
 pub(crate) async fn wait<T>(
     request: &Request,
@@ -250,19 +300,12 @@ pub(crate) async fn wait<T>(
         Quick::Past => return None,
         Quick::Wait(work) => work,
     };
-    let disk = &cache_request.cache.disk;
-    let wheel = &request.client.loop_.wire.wheel;
-    let begun = wire::loop_clock::monotonic_ms();
-    let patience = disk.patience().as_millis() as u64;
+    let wait = DiskWait::begin(request, cache_request);
     loop {
-        tokio::select! {
-            biased;
-            done = &mut work => return Some(done),
-            () = wheel.sleep(LOOK) => {}
-        }
-        let waited = wire::loop_clock::monotonic_ms() - begun;
-        if disk.is_out() || waited >= patience {
-            return None;
+        match wait.step(&mut work, LOOK).await {
+            Waited::Done(done) => return Some(done),
+            Waited::Longer(_) => {}
+            Waited::Past => return None,
         }
     }
 }

@@ -13,6 +13,7 @@ use message::{Body, HeaderId, ResponseFraming};
 
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::stored::age::with_age;
+use crate::caching::stored::disk_work::ReadBody;
 use crate::caching::stored::{disk_work, hot_entries};
 use crate::response::response_head;
 use crate::response::response_head::Origin;
@@ -38,17 +39,33 @@ pub(crate) async fn serve(
 ) -> Result<Outcome, Unusable> {
     let body = disk_work::body(request, cache_request, hit);
     match disk_work::wait(request, cache_request, body).await {
-        Some(Ok(body)) => Ok(with_body(request, cache_request, hit, status, body)),
-        Some(Err(error)) => {
-            cache_request.cache.tell("an entry cannot be used", &error);
-            Err(Unusable)
-        }
+        Some(body) => with_read(request, cache_request, hit, status, body),
         None => Err(Unusable),
     }
 }
 
+/// Answers with a hit and what its disk gave.
+///
+/// # Errors
+/// [`Unusable`].
+pub(crate) fn with_read(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    hit: &Hit,
+    status: Status,
+    body: ReadBody,
+) -> Result<Outcome, Unusable> {
+    match body {
+        Ok(body) => Ok(with_body(request, cache_request, hit, status, body)),
+        Err(error) => {
+            cache_request.cache.tell("an entry cannot be used", &error);
+            Err(Unusable)
+        }
+    }
+}
+
 /// Answers with a hit and its body.
-pub(crate) fn with_body(
+fn with_body(
     request: &mut Request,
     cache_request: &CacheRequest<'_>,
     hit: &Hit,
