@@ -39,7 +39,7 @@ pub fn cpu() -> f64 {
 }
 
 impl Bench {
-    pub fn new(dir: &str, max_bytes: Option<u64>) -> Result<Self, String> {
+    pub fn new(dir: &str, kind: StoreKind, max_bytes: Option<u64>) -> Result<Self, String> {
         std::fs::create_dir_all(dir).map_err(|error| format!("{dir}: {error}"))?;
         let disk = Disk::new(Disk::prepare());
         let pool = disk.define_pool("default", 32, 65_536);
@@ -52,7 +52,7 @@ impl Bench {
                 max_bytes,
                 min_free_bytes: 0,
                 inactive: 86_400,
-                kind: StoreKind::Files,
+                kind,
                 pool: pool.clone(),
             },
             pool,
@@ -124,7 +124,8 @@ impl Bench {
             LookupOutcome::Hit(hit) => {
                 let body = hit.entry.body();
                 let len = (body.end - body.start) as usize;
-                let bytes = self.local.read(&hit.file, body.start, len, &access).await?;
+                let start = hit.base + body.start;
+                let bytes = self.local.read(&hit.file, start, len, &access).await?;
                 Ok(Some(bytes))
             }
             _ => Ok(None),

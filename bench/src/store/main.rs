@@ -10,14 +10,15 @@
 mod bench;
 mod runs;
 
+use cache::store::StoreKind;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND]
-       store finds DIR [--entries N] [--size BYTES] [--rounds N]
+usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND] [--segments]
+       store finds DIR [--entries N] [--size BYTES] [--rounds N] [--segments]
        store start DIR [--entries N]
        store index [--entries N] [--threads N]
-  DIR is a cache directory, made if it is not there";
+  DIR is a cache directory, made if it is not there; --segments: small entries lie in segments";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +49,7 @@ pub struct Options {
     rate: Option<u64>,
     rounds: u64,
     threads: u64,
+    kind: StoreKind,
 }
 
 impl Options {
@@ -79,6 +81,10 @@ impl Options {
             rate: number("--rate")?,
             rounds: number("--rounds")?.unwrap_or(20),
             threads: number("--threads")?.unwrap_or(4),
+            kind: match flags.iter().any(|flag| flag == "--segments") {
+                true => StoreKind::Segments,
+                false => StoreKind::Files,
+            },
         })
     }
 }

@@ -22,7 +22,7 @@ fn body(number: u64, size: u64) -> Bytes {
 /// Fills of distinct keys; with `--max-size`, evicting from the moment on when that is reached.
 pub fn fills(options: &Options) -> Result<(), String> {
     block_on(async {
-        let bench = Rc::new(Bench::new(&options.dir, options.max_size)?);
+        let bench = Rc::new(Bench::new(&options.dir, options.kind, options.max_size)?);
         let store = bench.open().await?;
         let first = now() as u64 * 1_000_000;
         let (next, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -81,7 +81,7 @@ async fn sweep_now_and_then(bench: Rc<Bench>, store: Store) {
 /// Finds of entries that are in memory, each with its body.
 pub fn finds(options: &Options) -> Result<(), String> {
     block_on(async {
-        let bench = Bench::new(&options.dir, None)?;
+        let bench = Bench::new(&options.dir, options.kind, None)?;
         let store = bench.open().await?;
         let texts: Vec<_> = (0..options.entries).map(key_text).collect();
         for (number, text) in texts.iter().enumerate() {
@@ -116,7 +116,7 @@ pub fn finds(options: &Options) -> Result<(), String> {
 /// A start with so many entries: from opening to the first hit. The first run fills the directory.
 pub fn start(options: &Options) -> Result<(), String> {
     block_on(async {
-        let bench = Bench::new(&options.dir, None)?;
+        let bench = Bench::new(&options.dir, options.kind, None)?;
         let begun = Instant::now();
         let store = bench.open().await?;
         let opened = begun.elapsed();
