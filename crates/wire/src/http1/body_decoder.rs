@@ -6,18 +6,13 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-use message::{Field, Framing, Header, ResponseFraming, ResponseHead, status};
+use message::{Framing, Header, ResponseFraming, ResponseHead, status};
 
-use super::line;
+use super::trailer_lines::TrailerLines;
 use crate::turn;
 
 /// Maximum length of a chunk's size line in bytes, including its extensions.
 pub const SIZE_LINE_MAX: u32 = 4096;
-/// Maximum size of all trailers in bytes.
-pub const TRAILERS_MAX: usize = 16 * 1024;
-/// Maximum size in bytes of all lines after the last chunk, including those that are dropped, so that they must end.
-pub const TRAILERS_READ_MAX: u32 = 256 * 1024;
 
 /// A framing error in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,10 +75,8 @@ pub struct Decoder {
     received: u64,
     used: u64,
     limit: u64,
-    trailers: Vec<u8>,
-    trailers_read: u32,
-    line_start: usize,
-    fields: Vec<Field>,
+    /// Boxed: few bodies have any, and every request has a decoder.
+    trailers: Option<Box<TrailerLines>>,
     /// Whether an invalid trailer line is dropped instead of refused.
     is_lenient: bool,
 }
@@ -129,10 +122,7 @@ impl Decoder {
             received: 0,
             used: 0,
             limit,
-            trailers: Vec::new(),
-            trailers_read: 0,
-            line_start: 0,
-            fields: Vec::new(),
+            trailers: None,
             is_lenient: false,
         }
     }
@@ -181,15 +171,8 @@ impl Decoder {
 
     /// The trailers, once the end has been seen. Lines with an invalid name were dropped, as in a head.
     pub fn trailers(&self) -> Vec<Header> {
-        let text = Bytes::copy_from_slice(&self.trailers);
-        let part = |span: message::Span| text.slice(span.start as usize..span.end());
-        self.fields
-            .iter()
-            .map(|field| Header {
-                name: part(field.name),
-                value: part(field.value),
-            })
-            .collect()
+        let lines = self.trailers.as_ref();
+        lines.map_or_else(Vec::new, |lines| lines.headers())
     }
 
     /// Decodes `input` up to the end of one run of data. Call again while bytes are left and the body has not ended.
@@ -324,37 +307,14 @@ impl Decoder {
             b'\n' => return Err(BodyFault::Framing),
             _ => {}
         }
-        self.trailers_read += 1;
-        if self.trailers.len() == TRAILERS_MAX || self.trailers_read > TRAILERS_READ_MAX {
-            return Err(BodyFault::Framing);
-        }
-        self.trailers.push(byte);
+        self.trailers.get_or_insert_default().push(byte)?;
         Ok(DecoderState::Trailer)
     }
 
     fn end_trailer(&mut self) -> Result<DecoderState, BodyFault> {
-        let text = &self.trailers[self.line_start..];
-        let found = match line::parse_header(text, false) {
-            Ok(found) if found.has_colon => found,
-            _ if self.is_lenient => {
-                self.trailers.truncate(self.line_start);
-                return Ok(DecoderState::TrailerStart);
-            }
-            _ => return Err(BodyFault::Framing),
-        };
-        if !found.is_invalid {
-            let moved = |span: message::Span| message::Span {
-                start: span.start + self.line_start as u32,
-                len: span.len,
-            };
-            let Field { name, value, id } = found.field;
-            self.fields.push(Field {
-                name: moved(name),
-                value: moved(value),
-                id,
-            });
+        if let Some(lines) = &mut self.trailers {
+            lines.end_line(self.is_lenient)?;
         }
-        self.line_start = self.trailers.len();
         Ok(DecoderState::TrailerStart)
     }
 }
@@ -389,6 +349,7 @@ pub(crate) fn decode(
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::trailer_lines::{TRAILERS_MAX, TRAILERS_READ_MAX};
     use super::*;
 
     /// Decodes `input` in pieces of `step` bytes; returns the data, the bytes consumed, and whether the body ended.

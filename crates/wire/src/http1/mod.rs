@@ -10,3 +10,4 @@ pub mod request_parser;
 pub mod request_writer;
 pub mod response_parser;
 pub mod response_writer;
+mod trailer_lines;
