@@ -3,12 +3,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::cache::{cache, counting, hit, http, server};
-use blackbox::{Answer, Origin, PATIENCE, Server, binary, is_nginx};
+use super::cache::{cache, command, counting, hit, http, place, server, store, stored};
+use blackbox::{Answer, Origin, PATIENCE, Server, is_nginx};
 
 const LOCATIONS: &str =
     "location / { %PASS%; proxy_cache_key $uri; proxy_cache_bypass $arg_bypass; }
@@ -39,15 +38,7 @@ fn body(text: &str) -> String {
 
 /// The exit code and the words of `freewheel cache WORDS`, `%DIR%` filled in.
 fn run(server: &Server, words: &[&str]) -> (i32, String) {
-    let words = words.iter().map(|word| server.site().fill(word));
-    of(Command::new(binary()).arg("cache").args(words))
-}
-
-fn of(command: &mut Command) -> (i32, String) {
-    let output = command.output().expect("the program runs");
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    (output.status.code().unwrap_or(-1), text)
+    command(words.iter().map(|word| server.site().fill(word)))
 }
 
 /// What is said, with single blanks.
@@ -72,44 +63,15 @@ fn says(server: &Server, words: &[&str], code: i32, wanted: &[&str]) -> String {
     text
 }
 
-/// The files of the entries.
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(directory).expect("it can be read") {
-        let path = entry.expect("it can be read").path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if path.is_dir() && name != ".freewheel" {
-            all.extend(entries(&path));
-        } else if path.is_file() && name.len() == 32 {
-            all.push(path);
-        }
-    }
-    all
-}
-
-/// Turns over a byte of the body of the entry whose key ends so.
+/// Turns over a byte of the body of the entry with this key. Returns its file.
 fn damage(directory: &Path, key: &str) -> PathBuf {
-    let is_it = |path: &PathBuf| {
-        let bytes = std::fs::read(path).expect("it can be read");
-        bytes
-            .windows(key.len())
-            .take(600)
-            .any(|part| part == key.as_bytes())
-    };
-    let path = entries(directory)
-        .into_iter()
-        .find(is_it)
-        .expect("it is stored");
+    let (path, begin) = place(directory, key);
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open(&path)
         .expect("it is ours");
-    let (mut byte, at) = ([0], 80_000);
+    let (mut byte, at) = ([0], begin as u64 + 80_000);
     file.read_exact_at(&mut byte, at).expect("it is that long");
     file.write_all_at(&[byte[0] ^ 1], at).expect("it is ours");
     path
@@ -130,15 +92,11 @@ fn filled() -> (Origin, Server) {
 fn wait_for_entries(server: &Server, count: usize) {
     let begun = Instant::now();
     loop {
-        let listed = told(server, &["ls", "%DIR%/cache", "--json"]).1;
-        let entries = listed.lines().filter(|line| line.starts_with('{')).count();
+        let entries = stored(&server.site().path("cache"));
         if entries == count {
             return;
         }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{entries} of {count}:\n{listed}"
-        );
+        assert!(begun.elapsed() < PATIENCE, "{entries} of {count}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -180,13 +138,11 @@ fn entries_are_listed_and_shown_while_the_server_runs() {
         "Cache-Control: max-age=600",
     ];
     says(&server, &["show", "%DIR%/cache", "/a"], 0, &shown);
-    let file = entries(&server.site().path("cache")).remove(0);
-    says(
-        &server,
-        &["show", "%DIR%/cache", &file.display().to_string()],
-        0,
-        &["checksums right"],
-    );
+    let (file, begin) = place(&server.site().path("cache"), "/b");
+    if begin == 0 {
+        let words = ["show", "%DIR%/cache", &file.display().to_string()];
+        says(&server, &words, 0, &["checksums right"]);
+    }
     let by_url = [
         "show",
         "c",
@@ -309,7 +265,7 @@ fn what_is_purged_without_a_server_is_gone_for_the_next_one() {
     }
     let directory = first.site().path("cache");
     let kept = tempfile_copy(&mut first, &directory);
-    let words = |words: &[&str]| of(Command::new(binary()).arg("cache").args(words));
+    let words = |words: &[&str]| command(words);
     let directory = kept.path().join("cache").display().to_string();
     let (code, text) = words(&["purge", &directory, "tag", "news"]);
     assert_eq!((code, text.contains("no server runs")), (0, true), "{text}");
@@ -372,22 +328,16 @@ fn a_damaged_entry_is_found_and_removed_only_if_asked() {
         1,
         &["deleted by the server; a copy lies in"],
     );
-    assert!(
-        !path.exists()
-            && quarantine
-                .join(path.file_name().unwrap_or_default())
-                .exists()
-    );
+    // In a segment it is marked, and its bytes stay until that is emptied.
+    assert_eq!(path.exists(), !store().is_empty());
+    let copies = std::fs::read_dir(&quarantine).expect("it is there");
+    assert_eq!(copies.count(), 1);
     assert_eq!(cache(&server.get("/a")), "MISS");
     hit(&server, "/a");
     damage(&directory, "/b");
     let kept = tempfile_copy(&mut server, &directory);
     let directory = kept.path().join("cache").display().to_string();
-    let verify = |more: &[&str]| {
-        of(Command::new(binary())
-            .args(["cache", "verify", &directory, "--json"])
-            .args(more))
-    };
+    let verify = |more: &[&str]| command(["verify", &directory, "--json"].iter().chain(more));
     let (code, text) = verify(&["--remove"]);
     assert_eq!((code, text.contains("\"removed\":1")), (1, true), "{text}");
     let (code, text) = verify(&[]);
@@ -520,11 +470,10 @@ fn what_is_no_cache_is_refused_with_the_reason() {
         &["purge", &directory, "key", "x"][..],
         &["show", &directory, "/"],
     ] {
-        let (code, text) = of(Command::new(binary()).arg("cache").args(words));
+        let (code, text) = command(words);
         assert!(code == 2 || text.contains("nothing is stored"), "{text}");
     }
-    let purge = ["cache", "purge", &directory, "key", "x"];
-    let (_, text) = of(Command::new(binary()).args(purge));
+    let (_, text) = command(["purge", &directory, "key", "x"]);
     assert!(
         text.contains("the journal is of another version (9"),
         "{text}"

@@ -3,11 +3,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::cache::{cache, counting, hit, http};
-use blackbox::{Answer, Origin, PATIENCE, Refused, Server, binary, is_nginx};
+use super::cache::{cache, command, counting, hit, http};
+use blackbox::{Answer, Origin, PATIENCE, Refused, Server, is_nginx};
 
 /// The largest size of a cache directory in these tests: the least that there may be.
 const MAX_BYTES: u64 = 16 << 20;
@@ -61,12 +60,7 @@ fn entry_files(server: &Server) -> usize {
 }
 
 fn run(server: &Server, words: &[&str]) -> (i32, String) {
-    let words = words.iter().map(|word| server.site().fill(word));
-    let output = Command::new(binary()).arg("cache").args(words).output();
-    let output = output.expect("the program runs");
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    (output.status.code().unwrap_or(-1), text)
+    command(words.iter().map(|word| server.site().fill(word)))
 }
 
 #[test]

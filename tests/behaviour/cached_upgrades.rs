@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::cache::{cache, hit, server};
+use super::cache::{cache, hit, server};
 use blackbox::{Answer, Connection, Origin, Server};
 
 const PASS: &str =

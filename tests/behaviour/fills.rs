@@ -1,7 +1,7 @@
 //! What is stored of what the origin answers, where much comes at once or the disk is behind.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use crate::cache::{cache, hit, http, server};
+use super::cache::{cache, hit, http, server};
 use blackbox::{Answer, Origin, PATIENCE, Server, Site, is_nginx};
 use nix::sys::signal::Signal::SIGUSR1;
 use std::path::PathBuf;
@@ -84,7 +84,9 @@ const LARGE: usize = 3 << 20;
 fn held(origin: &Origin, locations: &str) -> (Server, PathBuf) {
     let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
     let hold = site.path("hold");
-    let server = Server::start_on(site, "", &http(origin, locations));
+    // Room for all that may wait, in files of their own.
+    let http = http(origin, locations).replace("max_size=64m", "max_size=640m");
+    let server = Server::start_on(site, "", &http);
     server.wait_for(": 0 entries known", "its cache is open");
     (server, hold)
 }

@@ -38,6 +38,7 @@ mod headers_more;
 mod host;
 mod http2;
 mod http2_floods;
+mod in_segments;
 mod json_logs;
 mod large;
 mod limits;

@@ -1,6 +1,6 @@
 //! Purging: by key, by prefix, by tag.
 
-use crate::cache::{cache, counting, hit, server};
+use super::cache::{cache, counting, hit, server};
 use blackbox::{Answer, Origin, is_nginx};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

@@ -2,7 +2,7 @@
 //! by themselves. Files on a disk that hangs: 503, and never a client that waits for ever.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use crate::cache::cache;
+use super::cache::{cache, hit, store, stored};
 use blackbox::{Answer, Origin, PATIENCE, Reply, Server, Site, is_nginx, until};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
@@ -31,11 +31,12 @@ fn start(origin: &Origin, more: &str) -> (Server, PathBuf) {
         )
     };
     let http = format!(
-        "proxy_cache_path %DIR%/one levels=1:2 keys_zone=one:1m; proxy_cache_path %DIR%/two levels=1:2 keys_zone=two:1m; \
+        "proxy_cache_path %DIR%/one levels=1:2 {store} keys_zone=one:1m; proxy_cache_path %DIR%/two levels=1:2 {store} keys_zone=two:1m; \
          add_header X-Cache $upstream_cache_status always; \
          server {{ listen 127.0.0.1:%PORT%; {} {} location = /metrics {{ metrics; }} }}",
         location("one"),
-        location("two")
+        location("two"),
+        store = store()
     );
     let main = "thread_pool one threads=4; thread_pool two threads=4;";
     let server = Server::start_on(site, main, &http);
@@ -59,12 +60,9 @@ fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
         for number in 0..KEYS {
             assert_eq!(server.get(&format!("/{name}/{number}")).status, 200);
         }
-        crate::cache::hit(&server, &format!("/{name}/{}", KEYS - 1));
+        hit(&server, &format!("/{name}/{}", KEYS - 1));
         until("all are stored", PATIENCE, || {
-            let mut all = Vec::new();
-            files(&server.site().path(name), &mut all);
-            let is_entry = |path: &&PathBuf| !path.to_string_lossy().contains(".freewheel");
-            (all.iter().filter(is_entry).count() == KEYS).then_some(())
+            (stored(&server.site().path(name)) == KEYS).then_some(())
         });
     }
     server.restart();
@@ -291,11 +289,12 @@ fn several(origin: &Origin) -> (Server, PathBuf) {
     let site = Site::new().with_environment("FREEWHEEL_DEBUG_DISK", "%DIR%/faults");
     let faults = site.path("faults");
     let http = format!(
-        "proxy_cache_path %DIR%/d1,%DIR%/d2/,%DIR%/d3 levels=1:2 keys_zone=c:1m max_size=30m; \
+        "proxy_cache_path %DIR%/d1,%DIR%/d2/,%DIR%/d3 levels=1:2 {} keys_zone=c:1m max_size=60m; \
          map $request_method $purges {{ PURGE 1; }} \
          add_header X-Cache $upstream_cache_status always; \
          server {{ listen 127.0.0.1:%PORT%; location / {{ proxy_cache c; proxy_pass http://{}; proxy_cache_key $uri; \
          proxy_cache_purge $purges; }} location = /metrics {{ metrics; }} }}",
+        store(),
         origin.address()
     );
     (Server::start_on(site, "", &http), faults)
@@ -303,12 +302,7 @@ fn several(origin: &Origin) -> (Server, PathBuf) {
 
 /// The entries in each of its directories.
 fn spread(server: &Server) -> [usize; 3] {
-    ["d1", "d2", "d3"].map(|name| {
-        let mut all = Vec::new();
-        files(&server.site().path(name), &mut all);
-        let is_entry = |path: &&PathBuf| !path.to_string_lossy().contains(".freewheel");
-        all.iter().filter(is_entry).count()
-    })
+    ["d1", "d2", "d3"].map(|name| stored(&server.site().path(name)))
 }
 
 #[test]
@@ -335,7 +329,7 @@ fn a_cache_over_several_disks_spreads_its_keys_and_goes_on_without_one() {
     let of_cache =
         |family: &str| metric(&server, &format!("freewheel_cache_{family}{{cache=\"c\"}}"));
     let sums = ["entries", "max_size_bytes"].map(of_cache);
-    assert_eq!(sums, [MANY as u64, 30 << 20]);
+    assert_eq!(sums, [MANY as u64, 60 << 20]);
     // After a start, all of it is known, and one disk hangs.
     server.restart();
     server.wait_for(

@@ -1,5 +1,6 @@
 //! Large answers in slices.
 
+use crate::cache::SEGMENTS;
 use blackbox::{Answer, Origin, PATIENCE, Received, Reply, Server, is_nginx};
 
 const WHOLE: &str = "0123456789abcdef";
@@ -162,12 +163,19 @@ fn slices_that_do_not_belong_together_end_the_connection() {
 
 #[test]
 fn slices_are_cached_one_by_one() {
+    slices_are_cached("");
+    if !is_nginx() {
+        slices_are_cached(SEGMENTS);
+    }
+}
+
+fn slices_are_cached(store: &str) {
     let origin = Origin::start(|request| {
         let lines = "ETag: \"a\"\r\nCache-Control: max-age=60\r\nAccept-Ranges: bytes\r\n";
         slice(request, lines, WHOLE.len())
     });
     let server = Server::start(&format!(
-        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m {store};
          server {{ listen 127.0.0.1:%PORT%;
              location / {{ slice 4; proxy_cache c; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;
                  add_header X-Cache $upstream_cache_status always; proxy_pass http://{}; }} }}",

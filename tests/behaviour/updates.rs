@@ -1,7 +1,7 @@
 //! Updates that run behind a stale answer, and when its client's connection is closed.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use crate::cache::{cache, hit, server, wait_until};
+use super::cache::{cache, hit, server, wait_until};
 use blackbox::{Answer, Origin, is_nginx};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;

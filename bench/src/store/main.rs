@@ -17,7 +17,7 @@ const USAGE: &str = "\
 usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND] [--segments]
        store finds DIR [--entries N] [--size BYTES] [--rounds N] [--segments]
        store start DIR [--entries N]
-       store index [--entries N] [--threads N]
+       store index [--entries N] [--threads N] [--segments]
   DIR is a cache directory, made if it is not there; --segments: small entries lie in segments";
 
 fn main() -> ExitCode {

@@ -3,6 +3,7 @@
 use crate::Options;
 use crate::bench::{Bench, block_on, cpu, now};
 use bytes::Bytes;
+use cache::store::StoreKind;
 use cache::{Index, KeyState, KnownKey};
 use cache::{Key, Store};
 use std::cell::Cell;
@@ -172,11 +173,15 @@ pub fn index(options: &Options) -> Result<(), String> {
     let keys: Vec<Key> = (0..options.entries)
         .map(|number| Key::of(&number.to_le_bytes()))
         .collect();
-    for key in &keys {
-        let known = KnownKey {
+    for (number, key) in (1..).zip(&keys) {
+        let mut known = KnownKey {
             state: KeyState::Stored,
             ..KnownKey::seen(*key, now())
         };
+        known.extent.blocks = 1;
+        if options.kind == StoreKind::Segments {
+            known.extent.offset = number;
+        }
         index.put(&known);
     }
     println!(

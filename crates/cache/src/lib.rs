@@ -37,7 +37,7 @@ pub use admission::Admission;
 pub use entry::{CHECKSUM_BYTES, ChecksumTable, Description, Entry};
 pub use error::{EntryFault, Error, TooManyPurges};
 pub use fill::{Fill, Fills};
-pub use index::{Index, KeyState, KnownKey, keys_of_zone};
+pub use index::{Index, KeyState, KnownKey, USES_MAX, keys_of_zone};
 pub use journal::FOLDER as JOURNAL_FOLDER;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};

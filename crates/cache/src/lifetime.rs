@@ -42,6 +42,12 @@ pub enum Reuse {
 }
 
 impl Lifetime {
+    /// When it was made, as far as its age says: `date` less `initial_age`, in seconds since 1970.
+    #[must_use]
+    pub fn born(&self) -> Seconds {
+        self.date.saturating_sub(i64::from(self.initial_age))
+    }
+
     /// Its age at `now`, in seconds: current_age of RFC 9111, 4.2.3, the value of the field `Age`.
     #[must_use]
     pub fn age(&self, now: Seconds) -> u32 {

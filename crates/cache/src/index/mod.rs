@@ -1,8 +1,9 @@
 //! The index: what is known of every key without asking the disk. One for each `keys_zone`, shared by all loops.
 //!
-//! It lies in memory, in shards with a lock each that is held for well under a microsecond, and takes at most
-//! 100 bytes a key. It is bounded: when it is full, the least recently used key is evicted, and no
-//! operation fails.
+//! It lies in memory, in shards with a lock each that is held for well under a microsecond, and takes at most 64 bytes
+//! for an entry in a segment and 72 for one with a file of its own: a slot of 60 ([`slot`]), two of buckets, less than
+//! one of tables of slabs, and 8 of links in the order of use, which is kept for the entries that are evicted by it. It
+//! is bounded: when it is full, the least recently used key is evicted, and no operation fails.
 //!
 //! Not here: files, and the space on the disk (`space`). A caller that gets an evicted key deletes its file. Invariant:
 //! a key is in the index once; the number of keys is at most [`Index::keys_max`].
@@ -12,23 +13,26 @@ mod slabs;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod windows;
 
-pub(crate) use slot::{EntryExtent, Varies};
-pub use slot::{KeyState, KnownKey};
+pub(crate) use slot::{ENTRY_PAGES_MAX, EntryExtent, Varies};
+pub use slot::{KeyState, KnownKey, USES_MAX};
 
 use crate::entry::VARY_BYTES_MAX;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
 use message::date::Seconds;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use shard::{LISTS, Shard};
+use shard::Shard;
 use slot::{KeySlot, seconds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use windows::StaleWindows;
 
-/// Maximum memory of a key in bytes, everything counted (in an index of more than a few thousand keys).
+/// Maximum memory in bytes, everything counted, of an entry in a segment and of one with a file of its own (in an index
+/// of more than fifty thousand keys).
 #[cfg(test)]
-pub(crate) const ENTRY_BYTES_MAX: usize = 100;
+pub(crate) const ENTRY_BYTES_MAX: [usize; 2] = [64, 72];
 /// Bytes of a `keys_zone` that nginx needs for a key: its node has 120, its allocator hands out 128. A zone of 1 MiB
 /// holds 8192 keys, as its manual says ("about 8 thousand").
 pub(crate) const ZONE_BYTES_OF_KEY: u64 = 128;
@@ -37,7 +41,7 @@ pub(crate) const SHARDS: usize = 32;
 /// Keys of the smallest index.
 pub(crate) const KEYS_MIN: usize = SHARDS;
 /// Maximum of different Vary values that are kept; for others, the names are in the entry only.
-pub(crate) const VARY_MAX: usize = 4096;
+pub(crate) const VARY_MAX: usize = 4094;
 /// The number of a Vary value that is not kept: the names are in the entry.
 pub(crate) const VARY_UNKNOWN: u16 = u16::MAX;
 /// Maximum of keys that one call of [`Index::scan`] or [`Index::evict_inactive`] returns.
@@ -52,32 +56,30 @@ pub struct Index {
     /// The shard in which the next search for the oldest key begins, so that ties hit all shards.
     search_start: AtomicUsize,
     vary: RwLock<Vec<Arc<[u8]>>>,
+    windows: Arc<StaleWindows>,
 }
 
-#[derive(Debug, Default)]
+/// Looks at one slab each for a key that is not in an order of use, before one is evicted that may not be the oldest.
+const RIGHT_TRIES: usize = 8;
+
+#[derive(Debug)]
 struct LockedShard {
     shard: Mutex<Shard>,
-    /// When the oldest key of each list was last used: an eviction reads this before it takes a lock. u32::MAX: the list
-    /// is empty.
-    oldest: [AtomicU32; LISTS],
+    /// When the oldest key was last used: of those in the order of use, and, at the earliest, of all others. An eviction
+    /// reads this before it takes a lock. u32::MAX: there is none.
+    oldest: [AtomicU32; 2],
 }
+
+/// The number of these others.
+const OUT_OF_ORDER: usize = 1;
 
 /// The keys that an eviction looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Among {
     /// All of them.
     All,
-    /// Those outside of segments.
+    /// Entries with files of their own.
     Files,
-}
-
-impl Among {
-    fn lists(self) -> std::ops::Range<usize> {
-        match self {
-            Self::All => 0..LISTS,
-            Self::Files => 0..1,
-        }
-    }
 }
 
 /// The position of a scan of the index.
@@ -106,9 +108,10 @@ impl Index {
     /// An index for `keys_max` keys, at least `KEYS_MIN`.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
+        let windows = Arc::<StaleWindows>::default();
         let part = || LockedShard {
-            shard: Mutex::default(),
-            oldest: [const { AtomicU32::new(u32::MAX) }; LISTS],
+            shard: Mutex::new(Shard::new(Arc::clone(&windows))),
+            oldest: [const { AtomicU32::new(u32::MAX) }; 2],
         };
         Self {
             shards: std::iter::repeat_with(part).take(SHARDS).collect(),
@@ -117,6 +120,7 @@ impl Index {
             keys: AtomicUsize::new(0),
             search_start: AtomicUsize::new(0),
             vary: RwLock::default(),
+            windows,
         }
     }
 
@@ -149,7 +153,11 @@ impl Index {
     pub fn memory(&self) -> usize {
         let parts = self.shards.iter().map(|part| part.shard.lock().memory());
         let vary: usize = self.vary.read().iter().map(|names| names.len() + 16).sum();
-        size_of::<Self>() + size_of::<LockedShard>() * SHARDS + parts.sum::<usize>() + vary
+        size_of::<Self>()
+            + size_of::<LockedShard>() * SHARDS
+            + parts.sum::<usize>()
+            + vary
+            + self.windows.memory()
     }
 
     /// Looks a key up, and counts a use at `now`.
@@ -157,7 +165,7 @@ impl Index {
     pub fn look_up(&self, key: &Key, now: Seconds) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
-        let known = shard.touch(key, seconds(now))?.unpack();
+        let known = shard.touch(key, seconds(now))?;
         part.note_oldest(&shard);
         Some(known)
     }
@@ -165,7 +173,7 @@ impl Index {
     /// Looks a key up without counting a use.
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<KnownKey> {
-        Some(self.part(key).shard.lock().get(key)?.unpack())
+        self.part(key).shard.lock().peek(key)
     }
 
     /// Counts a use of a key, known or not (`proxy_cache_min_uses`). Returns its record, and the key that was evicted
@@ -183,10 +191,11 @@ impl Index {
     /// Inserts a key, or replaces its record, whose uses become those of `known`.
     pub fn put(&self, known: &KnownKey) -> Displaced {
         let part = self.part(&known.key);
+        let windows = self.windows_of(&known.lifetime);
         let mut shard = part.shard.lock();
         if shard.get(&known.key).is_some() {
-            let replaced = shard.put(known);
-            part.note_oldest(&shard);
+            let replaced = shard.put(known, windows);
+            part.note_put(&shard, known);
             let evicted = None;
             return Displaced { replaced, evicted };
         }
@@ -194,8 +203,8 @@ impl Index {
         // No two locks at once: room is made first.
         let evicted = self.make_room();
         let mut shard = part.shard.lock();
-        let replaced = shard.put(known);
-        part.note_oldest(&shard);
+        let replaced = shard.put(known, windows);
+        part.note_put(&shard, known);
         drop(shard);
         if replaced.is_some() {
             // Another task has inserted the same key meanwhile.
@@ -220,46 +229,44 @@ impl Index {
 
     /// Changes the lifetime of an entry, if it still has this tag (`extent.file`).
     pub fn renew(&self, key: &Key, tag: u32, lifetime: Lifetime) -> bool {
-        self.change(key, tag, |known| known.lifetime = lifetime)
+        let windows = self.windows_of(&lifetime);
+        self.change(key, tag, |slot| slot.set_lifetime(&lifetime, windows))
     }
 
     /// Notes that all bytes of the entry with this tag have been verified.
     pub(crate) fn set_verified(&self, key: &Key, tag: u32) -> bool {
-        self.change(key, tag, |known| known.is_verified = true)
+        self.change(key, tag, |slot| slot.set_verified(true))
     }
 
     /// Notes that the entry with this tag is to be verified again.
     pub(crate) fn set_unverified(&self, key: &Key, tag: u32) -> bool {
-        self.change(key, tag, |known| known.is_verified = false)
+        self.change(key, tag, |slot| slot.set_verified(false))
     }
 
     /// Notes that the entry with this tag is not covered by any purge up to this one.
     pub(crate) fn set_clean(&self, key: &Key, tag: u32, number: u32) -> bool {
-        self.change(key, tag, |known| known.clean_of = number)
+        self.change(key, tag, |slot| slot.set_clean_of(number))
     }
 
     /// Notes that an entry has another head now: lifetime, purge filter and tag (`extent.file`) of `known`. False: the
     /// entry did not have this tag.
     pub fn set_head(&self, tag: u32, known: &KnownKey) -> bool {
-        self.change(&known.key, tag, |entry| {
-            entry.lifetime = known.lifetime;
-            entry.purge_filter = known.purge_filter;
-            entry.extent.file = known.extent.file;
+        let windows = self.windows_of(&known.lifetime);
+        self.change(&known.key, tag, |slot| {
+            slot.set_lifetime(&known.lifetime, windows);
+            slot.set_head(known.extent.file, known.purge_filter);
         })
     }
 
-    fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut KnownKey)) -> bool {
+    fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut KeySlot)) -> bool {
         let mut shard = self.part(key).shard.lock();
-        let Some(slot) = shard.get_mut(key).filter(|slot| slot.is_stored()) else {
-            return false;
-        };
-        if slot.extent().file != tag {
-            return false;
-        }
-        let mut known = slot.unpack();
-        change(&mut known);
-        slot.pack(&known);
-        true
+        let slot = shard.get_mut(key);
+        let slot = slot.filter(|slot| slot.is_stored() && slot.tag() == tag);
+        slot.map(change).is_some()
+    }
+
+    fn windows_of(&self, lifetime: &Lifetime) -> u16 {
+        self.windows.number(lifetime.updating, lifetime.error)
     }
 
     /// Removes a key, whatever its state.
@@ -267,12 +274,13 @@ impl Index {
         self.remove_if(key, |_| true)
     }
 
-    /// Notes that the entry with this tag, which was at one place, is at another. False: it was not there.
+    /// Notes that the entry with this tag, which was at one place in the segments, is at another. False: it was not there.
     pub(crate) fn relocate(&self, key: &Key, from: &EntryExtent, to: EntryExtent) -> bool {
         let mut is_moved = false;
-        self.change(key, from.file, |known| {
-            if known.extent == *from {
-                (known.extent, is_moved) = (to, true);
+        self.change(key, from.file, |slot| {
+            is_moved = slot.extent() == *from && from.is_in_segment() && to.is_in_segment();
+            if is_moved {
+                slot.set_extent(to);
             }
         });
         is_moved
@@ -285,7 +293,7 @@ impl Index {
 
     /// Removes the entry with this tag; one that replaced it stays.
     pub(crate) fn remove_entry(&self, key: &Key, tag: u32) -> Option<KnownKey> {
-        self.remove_if(key, |slot| slot.is_stored() && slot.extent().file == tag)
+        self.remove_if(key, |slot| slot.is_stored() && slot.tag() == tag)
     }
 
     fn remove_if(&self, key: &Key, is_it: impl FnOnce(&KeySlot) -> bool) -> Option<KnownKey> {
@@ -300,17 +308,12 @@ impl Index {
         known
     }
 
-    /// Removes the least recently used entry with a file of its own (to the second) for its space on the disk. Older
-    /// keys without an entry are removed too.
+    /// Removes the least recently used entry with a file of its own (to the second) for its space on the disk.
     #[must_use = "its file is to be deleted"]
     pub fn evict(&self) -> Option<KnownKey> {
-        loop {
-            let known = self.take_oldest_before(u32::MAX, Among::Files)?;
-            self.keys.fetch_sub(1, Relaxed);
-            if known.state == KeyState::Stored {
-                return Some(known);
-            }
-        }
+        let known = self.take_oldest_before(u32::MAX, Among::Files)?;
+        self.keys.fetch_sub(1, Relaxed);
+        Some(known)
     }
 
     /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` (`STEP_MAX`).
@@ -329,22 +332,40 @@ impl Index {
         evicted
     }
 
-    /// Removes the oldest key that was last used before this second; the count still includes it.
+    /// Removes the oldest key that was last used before this second; the count still includes it. (Of keys that are in no
+    /// order of use, where many have been used again since that was looked at last, one that is nearly the oldest.)
     fn take_oldest_before(&self, before: u32, among: Among) -> Option<KnownKey> {
+        let kinds = match among {
+            Among::All => 0..=OUT_OF_ORDER,
+            Among::Files => 0..=0,
+        };
         let start = self.search_start.fetch_add(1, Relaxed);
+        let mut tries = 0;
         loop {
             let parts = (0..SHARDS).map(|index| &self.shards[(start + index) % SHARDS]);
-            let lists = parts.flat_map(|part| among.lists().map(move |list| (part, list)));
-            let (part, list) = lists.min_by_key(|(part, list)| part.oldest[*list].load(Relaxed))?;
-            let oldest = part.oldest[list].load(Relaxed);
+            let all = parts.flat_map(|part| kinds.clone().map(move |kind| (part, kind)));
+            let (part, kind) = all.min_by_key(|(part, kind)| part.oldest[*kind].load(Relaxed))?;
+            let oldest = part.oldest[kind].load(Relaxed);
             if oldest >= before {
                 return None;
             }
             let mut shard = part.shard.lock();
-            let key = shard.oldest(list).map(KeySlot::key);
+            let key = match kind {
+                OUT_OF_ORDER => {
+                    tries += 1;
+                    let found = shard.find_oldest_out_of_order(tries < RIGHT_TRIES);
+                    let found = found.filter(|(_, used)| *used < before);
+                    found.map(|(key, _)| key)
+                }
+                _ => shard.oldest().map(KeySlot::key),
+            };
             let known = key.and_then(|key| shard.remove(&key));
             part.note_oldest(&shard);
-            // Another task may have been faster: search again.
+            if kind == OUT_OF_ORDER {
+                let oldest = shard.oldest_out_of_order();
+                part.oldest[OUT_OF_ORDER].store(oldest, Relaxed);
+            }
+            // Another task may have been faster, or it was used again: search on.
             if known.is_some() {
                 return known;
             }
@@ -421,12 +442,20 @@ impl Index {
 }
 
 impl LockedShard {
+    /// Notes the oldest key of those in the order of use.
     fn note_oldest(&self, shard: &MutexGuard<'_, Shard>) {
-        for (list, noted) in self.oldest.iter().enumerate() {
-            // A key used in the year 2106 is still older than none.
-            let oldest = shard.oldest(list);
-            let oldest = oldest.map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));
-            noted.store(oldest, Relaxed);
+        // A key used in the year 2106 is still older than none.
+        let oldest = shard.oldest();
+        let oldest = oldest.map_or(u32::MAX, |slot| slot.used.min(u32::MAX - 1));
+        self.oldest[0].store(oldest, Relaxed);
+    }
+
+    /// The same, after a key was put in.
+    fn note_put(&self, shard: &MutexGuard<'_, Shard>, known: &KnownKey) {
+        self.note_oldest(shard);
+        if known.state != KeyState::Stored || known.extent.is_in_segment() {
+            let used = seconds(known.used).min(u32::MAX - 1);
+            self.oldest[OUT_OF_ORDER].fetch_min(used, Relaxed);
         }
     }
 }

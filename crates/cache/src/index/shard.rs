@@ -1,38 +1,39 @@
-//! A shard of the index behind one lock: the slots, the hash buckets, and the order of last use.
+//! A shard of the index behind one lock: the slots, the hash buckets, and the order of last use of entries with files of
+//! their own.
 //!
 //! The number of buckets grows with that of the slots: each slab adds some (linear hashing), and each new bucket takes
 //! its share from one other. So no operation ever touches all keys at once, however many there are.
 
-use super::slabs::{BUCKETS, SLOTS, Slabs};
+use super::slabs::{BUCKETS, Links, SLOTS, Slabs};
 use super::slot::{KeySlot, KnownKey, NONE};
+use super::windows::StaleWindows;
 use crate::key::Key;
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// A key is put into a free slot of a slab of the other kind if these are one in so many of all slots: otherwise the
+/// shard grows.
+const FREE_SHARE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Shard {
     slabs: Slabs,
     /// Randomly seeded, so that which keys share a bucket cannot be foreseen from outside.
     hasher: DefaultHashBuilder,
-    free: u32,
-    /// The ends of the lists in order of use ([`KeySlot::list`]).
-    newest: [u32; LISTS],
-    oldest: [u32; LISTS],
+    /// The free slots of slabs without links, and of those with links.
+    free: [FreeSlots; 2],
+    /// The ends of the order of use.
+    newest: u32,
+    oldest: u32,
+    windows: Arc<StaleWindows>,
 }
 
-/// Number of lists.
-pub(super) const LISTS: usize = 2;
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self {
-            slabs: Slabs::default(),
-            hasher: DefaultHashBuilder::default(),
-            free: NONE,
-            newest: [NONE; LISTS],
-            oldest: [NONE; LISTS],
-        }
-    }
+/// A chain of free slots.
+#[derive(Clone, Copy, Debug)]
+struct FreeSlots {
+    first: u32,
+    len: usize,
 }
 
 /// The bucket of a hash among `buckets`: by as many bits as name them all, by one bit less if that bucket does not
@@ -48,6 +49,22 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 }
 
 impl Shard {
+    /// An empty one, of an index with these windows.
+    pub(super) fn new(windows: Arc<StaleWindows>) -> Self {
+        let none = FreeSlots {
+            first: NONE,
+            len: 0,
+        };
+        Self {
+            slabs: Slabs::default(),
+            hasher: DefaultHashBuilder::default(),
+            free: [none; 2],
+            newest: NONE,
+            oldest: NONE,
+            windows,
+        }
+    }
+
     /// Number of slots, free ones included.
     pub(super) fn slots(&self) -> usize {
         self.slabs.slots()
@@ -133,30 +150,41 @@ impl Shard {
         Some(self.slot_mut(number))
     }
 
-    /// The slot of a key, counted as used at `now`.
-    pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<&KeySlot> {
-        let number = self.find(key)?;
-        // Within a second the order does not matter, and most uses of a hot key fall into the same one.
-        if self.slot(number).used < now {
-            self.unlink(number);
-            self.link_newest(number);
-        }
-        self.slot_mut(number).count(now);
-        Some(self.slot(number))
+    /// The record of a key.
+    pub(super) fn peek(&self, key: &Key) -> Option<KnownKey> {
+        Some(self.get(key)?.unpack(&self.windows))
     }
 
-    /// Overwrites the record of a key, or takes a new slot for it. Returns the former record.
-    pub(super) fn put(&mut self, known: &KnownKey) -> Option<KnownKey> {
-        if let Some(number) = self.find(&known.key) {
-            let was = self.slot(number).unpack();
-            // From the list that it was in.
+    /// The record of a key, counted as used at `now`.
+    pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<KnownKey> {
+        let number = self.find(key)?;
+        // Within a second the order does not matter, and most uses of a hot key fall into the same one.
+        let slot = self.slot(number);
+        if slot.used < now && slot.has_file() {
             self.unlink(number);
-            self.slot_mut(number).pack(known);
+            self.link_behind(number, self.newest);
+        }
+        let slot = self.slabs.slot_mut(number);
+        slot.count(now);
+        Some(slot.unpack(&self.windows))
+    }
+
+    /// Overwrites the record of a key, or takes a new slot for it. `windows` is the number of its lifetime's windows.
+    /// Returns the former record.
+    pub(super) fn put(&mut self, known: &KnownKey, windows: u16) -> Option<KnownKey> {
+        if let Some(number) = self.find(&known.key) {
+            let was = self.slot(number).unpack(&self.windows);
+            if self.slot(number).has_file() {
+                self.unlink(number);
+            }
+            self.slot_mut(number).pack(known, windows);
             self.link_in_order(number);
             return Some(was);
         }
-        let number = self.take_free();
-        self.slot_mut(number).pack(known);
+        let mut slot = KeySlot::FREE;
+        slot.pack(known, windows);
+        let number = self.take_free(slot.has_file());
+        *self.slot_mut(number) = slot;
         self.enter(number, self.slabs.buckets());
         self.link_in_order(number);
         None
@@ -165,104 +193,128 @@ impl Shard {
     pub(super) fn remove(&mut self, key: &Key) -> Option<KnownKey> {
         let number = self.find(key)?;
         self.leave(number);
-        self.unlink(number);
-        let known = self.slot(number).unpack();
-        let free = self.free;
-        *self.slot_mut(number) = KeySlot::FREE;
-        self.slot_mut(number).newer = free;
-        self.free = number;
+        if self.slot(number).has_file() {
+            self.unlink(number);
+        }
+        let known = self.slot(number).unpack(&self.windows);
+        self.set_free(number);
         Some(known)
     }
 
-    /// The least recently used slot of a list.
-    pub(super) fn oldest(&self, list: usize) -> Option<&KeySlot> {
-        let oldest = self.oldest[list];
-        (oldest != NONE).then(|| self.slot(oldest))
+    /// The least recently used slot of those in the order of use.
+    pub(super) fn oldest(&self) -> Option<&KeySlot> {
+        (self.oldest != NONE).then(|| self.slot(self.oldest))
+    }
+
+    /// The second before which no slot was used that is not in the order of use; `u32::MAX` if there is none.
+    pub(super) fn oldest_out_of_order(&self) -> u32 {
+        self.slabs.oldest_used()
+    }
+
+    /// The key that was used first, of those that are not in the order of use, as far as a look at one slab can tell,
+    /// and when. `is_right`: only if no other of this shard can be older.
+    pub(super) fn find_oldest_out_of_order(&mut self, is_right: bool) -> Option<(Key, u32)> {
+        let (number, used, before) = self.slabs.oldest_of_slab()?;
+        (!is_right || used == before).then(|| (self.slot(number).key(), used))
     }
 
     /// The record in a slot; None if it is free.
     pub(super) fn at(&self, number: usize) -> Option<KnownKey> {
         let slot = self.slot(number as u32);
-        (!slot.is_free()).then(|| slot.unpack())
+        (!slot.is_free()).then(|| slot.unpack(&self.windows))
     }
 
-    /// Sorts all slots by their last use.
+    /// Sorts the slots in the order of use by their last use.
     pub(super) fn sort(&mut self) {
         let slots = 0..self.slots() as u32;
-        let mut numbers: Vec<u32> = slots.filter(|slot| !self.slot(*slot).is_free()).collect();
+        let mut numbers: Vec<u32> = slots.filter(|slot| self.slot(*slot).has_file()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);
-        (self.newest, self.oldest) = ([NONE; LISTS], [NONE; LISTS]);
-        numbers
-            .into_iter()
-            .for_each(|number| self.link_newest(number));
+        (self.newest, self.oldest) = (NONE, NONE);
+        for number in numbers {
+            self.link_behind(number, self.newest);
+        }
     }
 
-    fn take_free(&mut self) -> u32 {
-        if self.free == NONE {
-            self.grow();
+    fn set_free(&mut self, number: u32) {
+        let free = &mut self.free[usize::from(self.slabs.has_links(number))];
+        free.len += 1;
+        let next = std::mem::replace(&mut free.first, number);
+        let slot = self.slabs.slot_mut(number);
+        *slot = KeySlot::FREE;
+        slot.next = next;
+    }
+
+    /// A free slot for an entry, which is to have links or not: of a slab that has them or not, so that few slabs need
+    /// them.
+    fn take_free(&mut self, is_linked: bool) -> u32 {
+        let (mut kind, other) = (usize::from(is_linked), usize::from(!is_linked));
+        if self.free[kind].len == 0 {
+            match self.free[other].len * FREE_SHARE > self.slots() {
+                true => kind = other,
+                false => self.grow(is_linked),
+            }
         }
-        let number = self.free;
-        self.free = self.slot(number).newer;
+        let free = &mut self.free[kind];
+        let number = free.first;
+        (free.first, free.len) = (self.slabs.slot(number).next, free.len - 1);
         number
     }
 
-    fn grow(&mut self) {
+    fn grow(&mut self, is_linked: bool) {
         let (slots, buckets) = (self.slots() as u32, self.slabs.buckets());
         self.slabs.grow();
-        for number in (slots..slots + SLOTS as u32).rev() {
-            self.slot_mut(number).newer = self.free;
-            self.free = number;
+        if is_linked {
+            self.slabs.links_mut(slots);
         }
+        (slots..slots + SLOTS as u32)
+            .rev()
+            .for_each(|number| self.set_free(number));
         // The first bucket has none to take from.
         (buckets.max(1)..buckets + BUCKETS).for_each(|number| self.split(number));
     }
 
-    fn link_newest(&mut self, number: u32) {
-        let newest = self.newest[self.slot(number).list()];
-        self.link_behind(number, newest);
-    }
-
-    /// Links a slot where its last use puts it: at the newest end, except for keys that a journal brings back.
+    /// Links a slot where its last use puts it: at the newest end, except for keys that a journal brings back. A slot
+    /// without a file has no place in the order.
     fn link_in_order(&mut self, number: u32) {
-        let used = self.slot(number).used;
-        let mut older = self.newest[self.slot(number).list()];
+        let KeySlot { used, .. } = *self.slot(number);
+        if !self.slot(number).has_file() {
+            return self.slabs.note_used(number, used.min(u32::MAX - 1));
+        }
+        let mut older = self.newest;
         for _ in 0..ORDER_STEPS_MAX {
             if older == NONE || self.slot(older).used <= used {
                 break;
             }
-            older = self.slot(older).older;
+            older = self.slabs.links(older).older;
         }
         self.link_behind(number, older);
     }
 
     fn link_behind(&mut self, number: u32, older: u32) {
-        let list = self.slot(number).list();
         let newer = if older == NONE {
-            std::mem::replace(&mut self.oldest[list], number)
+            std::mem::replace(&mut self.oldest, number)
         } else {
-            std::mem::replace(&mut self.slot_mut(older).newer, number)
+            std::mem::replace(&mut self.slabs.links_mut(older).newer, number)
         };
         if newer == NONE {
-            self.newest[list] = number;
+            self.newest = number;
         } else {
-            self.slot_mut(newer).older = number;
+            self.slabs.links_mut(newer).older = number;
         }
-        let slot = self.slot_mut(number);
-        (slot.older, slot.newer) = (older, newer);
+        *self.slabs.links_mut(number) = Links { newer, older };
     }
 
     fn unlink(&mut self, number: u32) {
-        let KeySlot { older, newer, .. } = *self.slot(number);
-        let list = self.slot(number).list();
+        let Links { newer, older } = self.slabs.links(number);
         if older == NONE {
-            self.oldest[list] = newer;
+            self.oldest = newer;
         } else {
-            self.slot_mut(older).newer = newer;
+            self.slabs.links_mut(older).newer = newer;
         }
         if newer == NONE {
-            self.newest[list] = older;
+            self.newest = older;
         } else {
-            self.slot_mut(newer).older = older;
+            self.slabs.links_mut(newer).older = older;
         }
     }
 }

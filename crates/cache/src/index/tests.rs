@@ -22,16 +22,44 @@ fn stored(number: u64, used: Seconds) -> KnownKey {
     }
 }
 
+fn in_segment(number: u64, used: Seconds) -> KnownKey {
+    let mut known = stored(number, used);
+    known.extent.offset = number as u32 + 1;
+    known
+}
+
+/// Bytes of each key, everything counted.
+fn bytes_each(index: &Index) -> f64 {
+    index.memory() as f64 / index.len() as f64
+}
+
 #[test]
-fn a_key_takes_at_most_100_bytes() {
-    for keys in [10_000, 57_345, 200_000] {
-        let index = Index::new(keys);
-        for number in 0..keys as u64 {
-            index.put(&stored(number, 1));
+fn an_entry_takes_at_most_64_bytes_in_a_segment_and_72_with_a_file() {
+    for keys in [57_345, 200_000] {
+        for (kind, max) in [in_segment, stored].into_iter().zip(ENTRY_BYTES_MAX) {
+            let index = Index::new(keys);
+            for number in 0..keys as u64 {
+                index.put(&kind(number, 1));
+            }
+            let bytes = bytes_each(&index);
+            println!("{keys} keys: {bytes:.1} bytes each");
+            assert!(bytes <= max as f64, "{bytes}");
         }
-        let bytes = index.memory() as f64 / index.len() as f64;
-        println!("{keys} keys: {bytes:.1} bytes each");
-        assert!(bytes <= ENTRY_BYTES_MAX as f64, "{bytes}");
+    }
+}
+
+#[test]
+fn memory_stays_bounded_where_files_become_segments_and_back() {
+    const KEYS: usize = 60_000;
+    let index = Index::new(KEYS);
+    for round in 0..6u64 {
+        let kind = [in_segment, stored][round as usize % 2];
+        for number in 0..KEYS as u64 {
+            // Some are replaced, the others evicted.
+            index.put(&kind(round * KEYS as u64 / 2 + number, round as Seconds));
+        }
+        let bytes = bytes_each(&index);
+        assert!(bytes <= 1.1 * ENTRY_BYTES_MAX[1] as f64, "{bytes}");
     }
 }
 
@@ -40,7 +68,9 @@ fn zones_are_as_large_as_nginx_counts_them() {
     assert_eq!(Index::of_zone(10 << 20).keys_max(), 81_920);
     assert_eq!(Index::of_zone(0).keys_max(), KEYS_MIN);
     assert!(
-        ENTRY_BYTES_MAX as u64 <= ZONE_BYTES_OF_KEY,
+        ENTRY_BYTES_MAX
+            .iter()
+            .all(|max| *max as u64 <= ZONE_BYTES_OF_KEY),
         "a zone's size is enough for us"
     );
 }
@@ -57,7 +87,7 @@ fn a_record_is_returned_as_it_was_put() {
             expires: 1_700_000_100,
             updating: u32::MAX,
             error: 7,
-            initial_age: 9,
+            initial_age: 0,
             reuse: Reuse::NeverStale,
         },
         extent: EntryExtent {
@@ -66,17 +96,49 @@ fn a_record_is_returned_as_it_was_put() {
             blocks: 18,
         },
         varies: Varies::of(5, &key(9)),
-        uses: 65_535,
+        uses: USES_MAX,
         used: 1_700_000_050,
         is_verified: true,
         clean_of: 3_000_000_000,
-        purge_filter: crate::purge::PurgeFilter(0x1234_5678_9ABC_DEF0),
+        purge_filter: filter(&key(1)),
     };
     assert_eq!(index.put(&known), Displaced::default());
     assert_eq!(index.peek(&key(1)), Some(known));
     assert_eq!(index.put(&stored(1, 2)).replaced, Some(known));
     assert_eq!(index.len(), 1);
     assert_eq!(index.peek(&key(2)), None);
+    // Under the key of its variant; names that are not kept.
+    let own = KnownKey {
+        varies: Varies::of(VARY_UNKNOWN, &key(1)),
+        purge_filter: filter(&key(9)),
+        state: KeyState::Failed,
+        ..known
+    };
+    index.put(&own);
+    assert_eq!(index.peek(&key(1)), Some(own));
+}
+
+/// The purge filter of an entry with this main key.
+fn filter(main: &Key) -> crate::purge::PurgeFilter {
+    let [a, b, ..] = main.0;
+    let own = u64::from(u16::from_le_bytes([a, b]));
+    crate::purge::PurgeFilter(own << crate::purge::KEY_BITS_AT | 0x5678_9ABC_DEF0)
+}
+
+#[test]
+fn of_date_and_age_the_difference_is_kept() {
+    let index = Index::new(1_000);
+    let mut known = stored(1, 5);
+    known.lifetime = Lifetime {
+        date: 1_700_000_000,
+        initial_age: 100,
+        ..Lifetime::default()
+    };
+    index.put(&known);
+    let kept = index.peek(&key(1)).unwrap().lifetime;
+    assert_eq!((kept.date, kept.initial_age), (1_699_999_900, 0));
+    let now = 1_700_000_007;
+    assert_eq!(kept.age(now), known.lifetime.age(now));
 }
 
 #[test]
@@ -103,6 +165,49 @@ fn a_full_index_evicts_the_least_recently_used_key() {
 }
 
 #[test]
+fn a_full_index_evicts_the_oldest_of_any_kind() {
+    let index = Index::new(300);
+    let kinds = [in_segment, stored, |number, now| {
+        KnownKey::seen(key(number), now)
+    }];
+    for number in 0..300 {
+        index.put(&kinds[number as usize % 3](number, number as Seconds));
+    }
+    for number in (0..60).step_by(2) {
+        assert!(index.look_up(&key(number), 1_000).is_some());
+    }
+    let rest = (1..60).step_by(2).chain(60..300);
+    for (number, oldest) in (300..500).zip(rest) {
+        let put = kinds[number as usize % 3](number, 1_000 + number as Seconds);
+        assert_eq!(index.put(&put).evicted.unwrap().key, key(oldest));
+    }
+    assert_eq!(index.len(), 300);
+}
+
+#[test]
+fn keys_in_segments_that_were_used_again_are_not_inactive() {
+    let index = Index::new(10_000);
+    for number in 0..6_000 {
+        index.put(&in_segment(number, 1 + number as Seconds % 7));
+    }
+    for number in (0..6_000).filter(|number| number % 3 > 0) {
+        assert!(index.look_up(&key(number), 100).is_some());
+    }
+    let step = || index.evict_inactive(100, 150);
+    let gone: Vec<_> =
+        std::iter::from_fn(|| Some(step()).filter(|gone| !gone.is_empty())).collect();
+    let all: Vec<_> = gone
+        .into_iter()
+        .flatten()
+        .map(|known| known.extent.file % 3)
+        .collect();
+    assert_eq!(
+        (all.len(), all.iter().sum::<u32>(), index.len()),
+        (2_000, 0, 4_000)
+    );
+}
+
+#[test]
 fn eviction_follows_the_order_of_use_and_skips_keys_without_an_entry() {
     let index = Index::new(1_000);
     for number in 0..50 {
@@ -113,7 +218,7 @@ fn eviction_follows_the_order_of_use_and_skips_keys_without_an_entry() {
         .map(|known| known.used)
         .collect();
     assert_eq!(order, (1..=50).collect::<Vec<_>>());
-    assert_eq!(index.len(), 0, "what was only seen was older");
+    assert_eq!(index.len(), 50, "what was only seen has no file");
 }
 
 #[test]

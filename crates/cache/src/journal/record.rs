@@ -259,7 +259,7 @@ fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
         blocks,
     } = known.extent;
     named(PUT, &known.key, file, out);
-    for number in [offset, blocks, known.varies.variant] {
+    for number in [offset, blocks, u32::from(known.varies.variant)] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for number in [known.status, known.uses] {
@@ -282,7 +282,8 @@ fn read_put(from: &mut FieldReader<'_>) -> Option<JournalRecord> {
         offset: from.u32()?,
         blocks: from.u32()?,
     };
-    let variant = from.u32()?;
+    // Of four bytes, the first two.
+    let variant = from.u32()? as u16;
     let (status, uses) = (from.u16()?, from.u16()?);
     let used: Seconds = from.i64()?;
     let lifetime = Lifetime::decode(from)?;

@@ -4,6 +4,7 @@ use super::frame::{JournalFrame, Scanner};
 use super::*;
 use crate::index::{Cursor, EntryExtent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};
 use crate::lifetime::{Lifetime, Reuse};
+use crate::purge::PurgeFilter;
 use disk::Disk;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -28,7 +29,9 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 fn known(number: u64, tag: u32) -> KnownKey {
+    let key = Key::of(&number.to_le_bytes());
     KnownKey {
+        purge_filter: PurgeFilter::of_key(key, b""),
         state: KeyState::Stored,
         status: 200,
         lifetime: Lifetime {
@@ -36,7 +39,7 @@ fn known(number: u64, tag: u32) -> KnownKey {
             expires: 1_700_000_000 + number as i64,
             updating: 1,
             error: 2,
-            initial_age: 3,
+            initial_age: 0,
             reuse: Reuse::NeverStale,
         },
         extent: EntryExtent {
@@ -44,7 +47,7 @@ fn known(number: u64, tag: u32) -> KnownKey {
             offset: 0,
             blocks: 5,
         },
-        ..KnownKey::seen(Key::of(&number.to_le_bytes()), 1_700_000_000)
+        ..KnownKey::seen(key, 1_700_000_000)
     }
 }
 

@@ -10,7 +10,9 @@ use crate::key::Key;
 /// interest.)
 const SLASHES_MAX: usize = 8;
 /// Bits of the Bloom filter.
-const FILTER_BITS: u32 = 48;
+const FILTER_BITS: u32 = KEY_BITS_AT;
+/// Where the bits of the main key begin: its first two bytes, little-endian.
+pub(crate) const KEY_BITS_AT: u32 = 48;
 
 /// The purge filter of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ mod rule;
 mod tests;
 
 pub(crate) use filter::FilterQuery;
-pub(crate) use filter::PurgeFilter;
+pub(crate) use filter::{KEY_BITS_AT, PurgeFilter};
 pub(crate) use rule::RULE_TEXT_MAX;
 pub use rule::{PurgeRule, tags_of};
 

@@ -10,6 +10,7 @@
 //! Not here: files, and the state of segments (`set`). Invariant: no number is trusted before its checksum was verified.
 
 use crate::codec::FieldReader;
+use crate::index::ENTRY_PAGES_MAX;
 use bytes::Bytes;
 
 /// Bytes of a page: entries begin on one.
@@ -24,6 +25,7 @@ pub(crate) const ENTRY_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const TRAILER_BYTES: usize = 64;
 
 const _: () = assert!(ENTRY_BYTES_MAX * 3 < SEGMENT_BYTES_MIN);
+const _: () = assert!(ENTRY_BYTES_MAX.div_ceil(PAGE) <= ENTRY_PAGES_MAX as u64);
 const PAGES_MAX: usize = (SEGMENT_BYTES_MAX / PAGE) as usize;
 const MAP_BYTES: usize = PAGES_MAX / 8;
 /// Where the map of dead entries is in the first page.

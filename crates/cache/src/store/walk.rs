@@ -66,7 +66,7 @@ impl DirectoryWalk {
             current: None,
             foreign_blocks: 0,
             dev: None,
-            segments: Some(SegmentsWalk::new(store)),
+            segments: SegmentsWalk::new(store),
         }
     }
 

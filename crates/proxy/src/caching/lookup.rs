@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
-use cache::{Key, KeyState, KnownKey};
+use cache::{Key, KeyState, KnownKey, USES_MAX};
 use logs::Level;
 
 use crate::caching::cache_request::{CacheRequest, is_asked, is_range_far, key_text};
@@ -423,7 +423,12 @@ fn miss(request: &mut Request, cache_request: &CacheRequest<'_>, missed: Miss) -
 
 /// Whether it was not asked for often enough (`proxy_cache_min_uses`). Counts this request.
 fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
-    let min = cache_request.caching.proxy_cache_min_uses.0;
+    // More are not counted.
+    let min = cache_request
+        .caching
+        .proxy_cache_min_uses
+        .0
+        .min(u64::from(USES_MAX));
     if min <= 1 {
         return false;
     }

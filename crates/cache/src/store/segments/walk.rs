@@ -17,11 +17,12 @@ pub(in crate::store) struct SegmentsWalk {
 }
 
 impl SegmentsWalk {
-    pub(in crate::store) fn new(store: &Store) -> Self {
+    /// None: there is none.
+    pub(in crate::store) fn new(store: &Store) -> Option<Self> {
         let segments = store.0.segments.as_ref();
         let mut left = segments.map_or_else(Vec::new, |segments| segments.set.readable());
         left.reverse();
-        Self { left }
+        (!left.is_empty()).then_some(Self { left })
     }
 
     /// Reads the next segment, and puts what the index does not know into it. True: that was the last.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cache::store::DirectoryWalk;
+use cache::store::{DirectoryWalk, StoreKind};
 use cache::{Error, Store};
 use disk::pool::Lane;
 use disk::{Access, Disk, Filesystem, Local};
@@ -231,8 +231,12 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
             Err(Error::InUse) => error_log(
                 Level::Warn,
                 format_args!(
-                    "cache \"{}\" is in use by another process: what is stored and fresh is read, nothing is stored until that one leaves",
-                    directory.escape_ascii()
+                    "cache \"{}\" is in use by another process: what is stored{} and fresh is read, nothing is stored until that one leaves",
+                    directory.escape_ascii(),
+                    match cache.zone.store {
+                        StoreKind::Files => "",
+                        StoreKind::Segments => " in files of their own",
+                    },
                 ),
             ),
             Err(error) => cache.tell("it cannot be opened", &error),

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::files::{Files, Found, Unread};
 use super::place::{Which, now};
+use super::show::latest;
 use super::text;
 use httpcore::handler::Modules;
 
@@ -281,7 +282,7 @@ impl<W: Write> List<'_, W> {
             .iter()
             .find_map(|journal| journal.known(&entry.key()));
         let known = known.filter(|known| known.extent.file == entry.tag());
-        let lifetime = known.map_or(*entry.lifetime(), |known| known.lifetime);
+        let lifetime = latest(*entry.lifetime(), known);
         let tags = entry.head().iter();
         let tags = tags.flat_map(|(name, value, _)| tags_of(name, value));
         Row {

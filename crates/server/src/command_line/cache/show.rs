@@ -245,7 +245,15 @@ fn known_of(entry: &Entry, journal: &JournalView) -> Option<KnownKey> {
 
 /// Its lifetime: a 304 is noted in the journal first.
 pub(super) fn lifetime_of(entry: &Entry, journal: &JournalView) -> Lifetime {
-    known_of(entry, journal).map_or(*entry.lifetime(), |known| known.lifetime)
+    latest(*entry.lifetime(), known_of(entry, journal))
+}
+
+/// The lifetime of an entry, of its own one and that in the journal.
+pub(super) fn latest(own: Lifetime, known: Option<KnownKey>) -> Lifetime {
+    // A journal that was compacted knows the date only less the initial age.
+    let is_renewed = |known: &Lifetime| (known.born(), known.expires) != (own.born(), own.expires);
+    let known = known.map(|known| known.lifetime);
+    known.filter(is_renewed).unwrap_or(own)
 }
 
 /// A line with a title.
