@@ -18,6 +18,7 @@ mod conditional;
 mod connections;
 mod dashboard;
 mod dav;
+mod disks_midway;
 mod errors;
 mod exchanges;
 mod explain;

@@ -73,7 +73,7 @@ fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
 }
 
 /// Takes the files of these caches out of memory.
-fn evict(server: &Server, names: &[&str]) {
+pub fn evict(server: &Server, names: &[&str]) {
     let mut all = Vec::new();
     for name in names {
         files(&server.site().path(name), &mut all);
@@ -86,7 +86,7 @@ fn evict(server: &Server, names: &[&str]) {
 }
 
 /// Makes the disk of a cache fail so, or well again.
-fn fault(server: &Server, faults: &Path, name: &str, kind: &str) {
+pub fn fault(server: &Server, faults: &Path, name: &str, kind: &str) {
     let line = match kind {
         "" => String::new(),
         kind => format!("{} {kind}\n", server.site().path(name).display()),
@@ -104,7 +104,7 @@ fn whole(server: &Server, path: &str) -> Reply {
 }
 
 /// The value of a metric whose line begins so.
-fn metric(server: &Server, name: &str) -> u64 {
+pub fn metric(server: &Server, name: &str) -> u64 {
     let text = server.get("/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let value = line.and_then(|rest| rest.trim().parse().ok());

@@ -3,6 +3,7 @@
 use crate::files::memfd_copies::MemfdCopy;
 use crate::files::mount::{Filesystem, Mount};
 use crate::files::residency_memo::ResidencyMemo;
+use crate::health::disk_health::DiskHealth;
 use crate::pool::Pool;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
@@ -304,6 +305,12 @@ impl OpenFile {
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
+    }
+
+    /// The disk that it lies on, if it was opened by a pool [for one](Pool::for_disk).
+    #[must_use]
+    pub fn disk_health(&self) -> Option<&Arc<DiskHealth>> {
+        self.handle.disk_pool()?.disk_health()
     }
 
     /// Its metadata when it was opened.

@@ -196,6 +196,11 @@ impl Pool {
         Arc::ptr_eq(&self.handle, &other.handle)
     }
 
+    /// The disk that it was made for.
+    pub(crate) fn disk_health(&self) -> Option<&Arc<DiskHealth>> {
+        self.disk.as_ref()
+    }
+
     /// Whether it was made for a disk.
     pub(crate) fn is_for_disk(&self) -> bool {
         self.disk.is_some()

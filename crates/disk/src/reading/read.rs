@@ -122,7 +122,10 @@ impl Local {
         let (handle, direct, alignment) =
             (file.handle.clone(), file.direct, access.directio_alignment);
         let begun = Instant::now();
-        let job = access.waiting_pool()?.run(Lane::Read, move || {
+        let pool = access.waiting_pool()?;
+        // Its disk may be out: then nothing is queued behind threads that hang.
+        let own = (file.handle.disk_pool()).map(|opener| pool.for_disk_of(opener));
+        let job = own.as_ref().unwrap_or(pool).run(Lane::Read, move || {
             read_waiting(&handle, offset, len, direct, alignment)
         });
         match job.await {

@@ -341,6 +341,9 @@ impl FillJob {
     /// its readahead, or has evicted what it read, it is asked again: otherwise each step would be a request of its
     /// own, at the end of the disk's queue.
     pub(crate) fn touch(&self, handle: &Handle, offset: u64, len: u64) -> FillResult {
+        if let Some(errno) = call_times::fault(Operation::Send) {
+            return Err(FillError::Read(errno));
+        }
         let Some(null) = &self.windows.null else {
             return Err(FillError::Read(Errno::NODEV));
         };

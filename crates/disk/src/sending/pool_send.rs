@@ -6,6 +6,10 @@
 //! that another task waits for will be requested again: those are mapped, and from then on proven and sent by the loops
 //! (see `residency::window`).
 //!
+//! A disk that is watched may hang, and its caller then have the rest from elsewhere: a thread that comes back later
+//! must not send behind that. So bytes of such a disk are waited for first, then sent, and only while the caller waits
+//! ([`SendTurn`]).
+//!
 //! Invariant: a pool thread waits here for the disk, never for the socket, which does not block.
 
 use crate::access::Access;
@@ -16,10 +20,13 @@ use crate::pool::{Lane, Overflow};
 use crate::residency::fill::FillError;
 use crate::residency::mappings::MappingUse;
 use crate::residency::window::{FillJob, STEP, WINDOW, will_need};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Instant;
 
 /// Windows read and sent in one job, unless `read_ahead` wants more. As many as a disk takes in one request (1 MiB
@@ -27,8 +34,59 @@ use std::time::Instant;
 pub(crate) const PART_WINDOWS: u64 = 2;
 
 /// A duplicate of a request's socket for the pool's threads; made when the request first has to wait for the disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PoolSender(Arc<OwnedFd>);
+
+/// The bit of [`SendTurn`] that is set while the thread is in a call that sends.
+const SENDING: u64 = 1 << 63;
+/// The bit that is set once the caller waits no more.
+const LEFT: u64 = 1 << 62;
+
+/// What a job that sends and its caller agree on: the number of bytes that were sent, whether the thread is in a call
+/// that sends more, and whether the caller has left, after which nothing is sent. It has the socket, which a thread that
+/// hangs would hold open.
+#[derive(Debug)]
+pub(crate) struct SendTurn {
+    state: AtomicU64,
+    socket: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl SendTurn {
+    /// The turn of a job that sends to this socket.
+    pub(crate) fn new(sender: &PoolSender) -> Arc<Self> {
+        Arc::new(Self {
+            state: AtomicU64::new(0),
+            socket: Mutex::new(Some(Arc::clone(&sender.0))),
+        })
+    }
+
+    /// Begins a call that sends. None: the caller has left.
+    fn begin(&self) -> Option<Arc<OwnedFd>> {
+        match self.state.fetch_or(SENDING, AcqRel) & LEFT {
+            0 => self.socket.lock().clone(),
+            _ => None,
+        }
+    }
+
+    /// Ends the call; `sent`: bytes sent so far.
+    fn end(&self, sent: u64) {
+        self.state.store(sent, Release);
+    }
+
+    /// Has nothing more sent, and returns the number of bytes that were. None: the thread is in a call that sends.
+    pub(crate) fn leave(&self) -> Option<u64> {
+        let state = self.state.load(Acquire);
+        let is_left = state & SENDING == 0
+            && self
+                .state
+                .compare_exchange(state, state | LEFT, AcqRel, Relaxed)
+                .is_ok();
+        is_left.then(|| {
+            drop(self.socket.lock().take());
+            state
+        })
+    }
+}
 
 /// Why a job stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +103,8 @@ pub(crate) enum SendEnd {
     Disk(Errno),
     /// The socket failed.
     Socket(Errno),
+    /// The caller has left.
+    Left,
 }
 
 impl PoolSender {
@@ -58,7 +118,8 @@ impl PoolSender {
     }
 
     /// Has the pool send bytes `from .. until` of adjacent claimed windows. Returns how many were sent, and why it
-    /// stopped. If the future is dropped while the job runs, the job may send more bytes, which are not counted.
+    /// stopped. If the future is dropped while the job runs, the job may send more bytes, which are not counted, unless
+    /// it was given a `turn` that was [left](SendTurn::leave).
     ///
     /// # Errors
     /// The pool is full.
@@ -67,27 +128,36 @@ impl PoolSender {
         jobs: Vec<FillJob>,
         file: &OpenFile,
         (from, until): (u64, u64),
+        turn: Option<Arc<SendTurn>>,
         access: &Access<'_>,
     ) -> Result<(u64, SendEnd), Overflow> {
-        let (handle, socket) = (file.handle.clone(), self.0.clone());
-        let work = move || part(jobs, &handle, &socket, from, until);
+        let handle = file.handle.clone();
+        let to = match turn {
+            Some(turn) => To::InTurn(turn),
+            None => To::Socket(self.0.clone()),
+        };
+        let work = move || part(jobs, &handle, &to, from, until);
         access.pool.run(Lane::Read, work).await
     }
 }
 
-fn part(
-    jobs: Vec<FillJob>,
-    handle: &Handle,
-    socket: &OwnedFd,
-    from: u64,
-    until: u64,
-) -> (u64, SendEnd) {
+/// Where a job sends to.
+enum To {
+    Socket(Arc<OwnedFd>),
+    InTurn(Arc<SendTurn>),
+}
+
+fn part(jobs: Vec<FillJob>, handle: &Handle, to: &To, from: u64, until: u64) -> (u64, SendEnd) {
     let before = sys::blocks_read();
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way outside
     // any fill might be taken for present.
     let _ = fadvise(handle, 0, None, Advice::Random);
     let begun = Instant::now();
-    let (at, end) = send(handle, socket, from, until);
+    let (at, end) = match (to, jobs.first()) {
+        (To::Socket(socket), _) => send(handle, socket, from, until),
+        (To::InTurn(turn), Some(job)) => send_in_turn(job, handle, turn, from, until),
+        (To::InTurn(_), None) => (from, SendEnd::Unsupported),
+    };
     let errno = match end {
         SendEnd::Disk(errno) => Some(errno),
         _ => None,
@@ -123,13 +193,8 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
         if let Some(errno) = call_times::fault(Operation::Send) {
             return (at, SendEnd::Disk(errno));
         }
-        match rustix::fs::sendfile(socket, file, Some(&mut at), step) {
-            Ok(0) => return (at, SendEnd::Truncated),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return (at, SendEnd::Full),
-            Err(Errno::INVAL) => return (at, SendEnd::Unsupported),
-            Err(Errno::IO) => return (at, SendEnd::Disk(Errno::IO)),
-            Err(errno) => return (at, SendEnd::Socket(errno)),
+        if let Some(end) = send_once(file, socket, &mut at, step) {
+            return (at, end);
         }
         // The kernel's readahead gives up where memory is short, and evicts what it read: it would then go on page by
         // page.
@@ -138,4 +203,73 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
         }
     }
     (at, SendEnd::Sent)
+}
+
+/// One call; why it was the last one, if it was.
+fn send_once(file: &Handle, socket: &OwnedFd, at: &mut u64, len: usize) -> Option<SendEnd> {
+    match rustix::fs::sendfile(socket, file, Some(at), len) {
+        Ok(0) => Some(SendEnd::Truncated),
+        Ok(_) | Err(Errno::INTR) => None,
+        Err(Errno::AGAIN) => Some(SendEnd::Full),
+        Err(Errno::INVAL) => Some(SendEnd::Unsupported),
+        Err(Errno::IO) => Some(SendEnd::Disk(Errno::IO)),
+        Err(errno) => Some(SendEnd::Socket(errno)),
+    }
+}
+
+/// The same for a disk that may hang: waits until a part is in memory, then sends it, if the caller is still there.
+fn send_in_turn(
+    job: &FillJob,
+    file: &Handle,
+    turn: &SendTurn,
+    from: u64,
+    until: u64,
+) -> (u64, SendEnd) {
+    let mut at = from;
+    will_need(file, at, until);
+    while at < until {
+        let step = (until - at).min(STEP);
+        match job.touch(file, at, step) {
+            Ok(()) => {}
+            // There is nothing to wait with.
+            Err(FillError::Read(Errno::NODEV)) => return (at, SendEnd::Unsupported),
+            Err(FillError::Read(errno)) => return (at, SendEnd::Disk(errno)),
+            Err(_) => return (at, SendEnd::Unsupported),
+        }
+        let Some(socket) = turn.begin() else {
+            return (at, SendEnd::Left);
+        };
+        let end = send_once(file, &socket, &mut at, step as usize);
+        drop(socket);
+        turn.end(at - from);
+        if let Some(end) = end {
+            return (at, end);
+        }
+    }
+    (at, SendEnd::Sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_caller_leaves_between_two_calls_that_send_and_nothing_is_sent_after_that() {
+        let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let sender = PoolSender::new(socket.as_fd()).unwrap();
+        let turn = SendTurn::new(&sender);
+        drop((socket, sender));
+        assert!(turn.begin().is_some());
+        assert_eq!(turn.leave(), None);
+        turn.end(7);
+        assert!(turn.begin().is_some());
+        turn.end(9);
+        peer.set_nonblocking(true).unwrap();
+        let is_open = || (&peer).read(&mut [0]).is_err();
+        assert!(is_open());
+        assert_eq!(turn.leave(), Some(9));
+        assert!(!is_open(), "a thread that hangs holds no socket");
+        assert!(turn.begin().is_none());
+    }
 }

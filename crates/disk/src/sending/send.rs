@@ -18,7 +18,7 @@ use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{Residency, WINDOW};
-use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd};
+use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd, SendTurn};
 use crate::sending::sink::Sink;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,8 @@ const REACH_MAX: u64 = 4;
 /// Windows tried in one call for a socket that did not take everything: as many as one send may touch, wherever in a
 /// window it begins.
 const REACH_MIN: u64 = 2;
+/// Limits of waits that a caller lets pass at most before it leaves a thread in the middle of a call that sends.
+const LEAVES_MAX: usize = 8;
 /// Bytes of one buffer at most.
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for `sendfile`.
@@ -93,7 +95,9 @@ impl Local {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk),
-    /// [`Error::Late`] ([`Sink::disk_limit`]), and [`Error::Overflow`].
+    /// [`Error::Late`] ([`Sink::disk_limit`]), and [`Error::Overflow`]. After these, but for [`Error::Socket`] and
+    /// [`Error::Held`], the caller may send what follows `*offset` itself, if the pool is for a disk: nothing else is
+    /// sent any more.
     pub async fn send<S: Sink>(
         &self,
         file: &Rc<OpenFile>,
@@ -305,12 +309,16 @@ impl<S: Sink> FileSending<'_, S> {
         let behind = self.window + 1..=last;
         jobs.extend(behind.map_while(|window| windows.claim(self.file, window).ok()));
         let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
-        let Some(stream) = &self.stream else {
+        let Some(stream) = self.stream.clone() else {
             return Ok(());
         };
         let (begun, counters) = (Instant::now(), &self.local.0.counters);
-        let part = stream.send(jobs, self.file, (*self.offset, until), self.access);
-        let (sent, end) = match self.within_limit(part).await? {
+        let from = *self.offset;
+        let turn = (self.access.pool)
+            .is_for_disk()
+            .then(|| SendTurn::new(&stream));
+        let part = stream.send(jobs, self.file, (from, until), turn.clone(), self.access);
+        let (sent, end) = match self.part_within_limit(part, turn.as_deref()).await? {
             Ok(part) => part,
             Err(overflow) => {
                 counters.overflowed(Operation::Send);
@@ -328,6 +336,34 @@ impl<S: Sink> FileSending<'_, S> {
             SendEnd::Unsupported => self.copy_until(until).await,
             SendEnd::Disk(errno) => Err(Error::system("sendfile()", errno)),
             SendEnd::Socket(errno) => Err(Error::Socket(errno.into())),
+            SendEnd::Left => Err(Error::Socket(ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Waits for a job that sends, as long as the sink permits; then has it send nothing more, and counts what it has
+    /// sent.
+    async fn part_within_limit<T>(
+        &mut self,
+        part: impl Future<Output = T>,
+        turn: Option<&SendTurn>,
+    ) -> Result<T, Error> {
+        let mut part = pin!(part);
+        let mut leaves = 0;
+        loop {
+            let late = match self.within_limit(part.as_mut()).await {
+                Ok(done) => return Ok(done),
+                Err(late) => late,
+            };
+            let Some(turn) = turn else { return Err(late) };
+            if let Some(sent) = turn.leave() {
+                *self.offset += sent;
+                return Err(late);
+            }
+            leaves += 1;
+            match late {
+                Error::Late(limit) if leaves >= LEAVES_MAX => return Err(Error::Held(limit)),
+                _ => {}
+            }
         }
     }
 

@@ -28,7 +28,9 @@ use crate::Response;
 use crate::files;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
+use crate::request::successor::{Rest, Successor};
 use crate::route::LocationId;
+use crate::transport::DiskLimit;
 
 /// Maximum bytes of a file that are read at once.
 pub const READ_LEN: u64 = 64 << 10;
@@ -150,9 +152,23 @@ pub struct Inside {
     /// The rest of a file that must be read before anything else.
     file: Option<FileRange<Rc<OpenFile>>>,
     reading: Option<Reading>,
+    /// What has the rest of a file that cannot be read.
+    instead: Instead,
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>>>>;
+
+/// The state of a file whose rest is to come from elsewhere.
+enum Instead {
+    /// There is no such place, or it was asked.
+    No,
+    /// It may be asked.
+    May(Successor, Box<Request>),
+    /// It is asked.
+    Asked(BodyError, Pin<Box<dyn Future<Output = Rest>>>),
+    /// It has it.
+    Comes(AnswerBody),
+}
 
 impl Inside {
     /// The bytes of the body of an answer to this request.
@@ -163,30 +179,63 @@ impl Inside {
             generation: Rc::clone(&request.generation),
             location: request.location,
             pool: files::pool(request).ok().cloned(),
+            limit: match &body {
+                Body::Once(Chunk::File(range)) => files::disk_limit_of(request, &range.file),
+                _ => files::disk_limit(request),
+            },
+        };
+        let successor = match &body {
+            Body::Once(Chunk::File(range)) => request.successor(&range.file),
+            _ => None,
         };
         Self {
             body,
             reader,
             file: None,
             reading: None,
+            instead: successor.map_or(Instead::No, |successor| {
+                Instead::May(successor, request.understudy())
+            }),
         }
     }
 
     /// The next bytes, never empty; `None` at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
+            if let Some(next) = ready!(self.poll_instead(cx)) {
+                return Poll::Ready(Some(next));
+            }
             if let Some(reading) = &mut self.reading {
                 let read = ready!(reading.as_mut().poll(cx));
                 self.reading = None;
-                return Poll::Ready(Some(read));
+                match (read, &mut self.file) {
+                    (Err(error), Some(rest)) => match self.instead.ask(error, rest) {
+                        Ok(asked) => {
+                            self.instead = asked;
+                            self.file = None;
+                            continue;
+                        }
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    },
+                    (read, rest) => {
+                        if let Some(range) = rest {
+                            next_part(range);
+                        }
+                        return Poll::Ready(Some(read));
+                    }
+                }
             }
             if let Some(range) = &mut self.file {
-                let part = next_part(range);
                 if range.len == 0 {
                     self.file = None;
+                    continue;
                 }
+                let part = part_of(range);
                 match self.reader.try_read(&part) {
-                    Some(read) => return Poll::Ready(Some(read)),
+                    Some(read) => {
+                        next_part(range);
+                        return Poll::Ready(Some(read));
+                    }
                     None => self.reading = Some(Box::pin(self.reader.clone().read(part))),
                 }
                 continue;
@@ -199,6 +248,29 @@ impl Inside {
                 Some(Ok(Chunk::File(range))) => self.file = Some(range),
             }
         }
+    }
+
+    /// The next bytes of the rest that comes from elsewhere; `None`: there is none.
+    fn poll_instead(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if let Instead::Asked(_, asked) = &mut self.instead {
+            let rest = ready!(asked.as_mut().poll(cx));
+            let before = std::mem::replace(&mut self.instead, Instead::No);
+            match (rest, before) {
+                (Some(body), _) => self.instead = Instead::Comes(body),
+                (None, Instead::Asked(error, _)) => return Poll::Ready(Some(Err(error))),
+                (None, _) => {}
+            }
+        }
+        while let Instead::Comes(body) = &mut self.instead {
+            match ready!(body.poll_next(cx)) {
+                None => self.instead = Instead::No,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(Chunk::Bytes(bytes))) if bytes.is_empty() => {}
+                Some(Ok(Chunk::Bytes(bytes))) => return Poll::Ready(Some(Ok(bytes))),
+                Some(Ok(Chunk::File(_))) => return Poll::Ready(Some(Err(BodyError::Truncated))),
+            }
+        }
+        Poll::Ready(None)
     }
 
     /// As [`Source::poll_ahead`].
@@ -245,16 +317,33 @@ impl Inside {
     }
 }
 
-/// Takes the next part to read from a range.
-fn next_part(range: &mut FileRange<Rc<OpenFile>>) -> FileRange<Rc<OpenFile>> {
-    let part = FileRange {
+impl Instead {
+    /// Asks for the rest of a file; the error where it cannot be asked for.
+    fn ask(&mut self, error: BodyError, rest: &FileRange<Rc<OpenFile>>) -> Result<Self, BodyError> {
+        match std::mem::replace(self, Self::No) {
+            Self::May(successor, request) => {
+                let asked = successor(request, rest.clone(), error.to_string());
+                Ok(Self::Asked(error, asked))
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// The next part to read of a range.
+fn part_of(range: &FileRange<Rc<OpenFile>>) -> FileRange<Rc<OpenFile>> {
+    FileRange {
         file: Rc::clone(&range.file),
         offset: range.offset,
         len: range.len.min(READ_LEN),
-    };
-    range.offset += part.len;
-    range.len -= part.len;
-    part
+    }
+}
+
+/// Goes on behind that part.
+fn next_part(range: &mut FileRange<Rc<OpenFile>>) {
+    let len = range.len.min(READ_LEN);
+    range.offset += len;
+    range.len -= len;
 }
 
 /// All that reading an answer's files needs, independent of the request, which may have ended.
@@ -264,6 +353,7 @@ struct Reader {
     generation: Rc<Generation>,
     location: LocationId,
     pool: Option<disk::Pool>,
+    limit: Option<DiskLimit>,
 }
 
 impl Reader {
@@ -281,14 +371,10 @@ impl Reader {
         let access = files::reading(location, pool);
         let disk = &self.loop_.disk;
         let read = disk.read(&part.file, part.offset, part.len as usize, &access);
-        let Some(limit) = location.settings.files.disk_timeout.on() else {
-            return whole(read.await, &part);
-        };
-        let limit = limit.duration();
         let read = tokio::select! {
             biased;
             read = read => read,
-            () = self.loop_.wire.wheel.sleep(limit) => Err(disk::Error::Late(limit)),
+            limit = DiskLimit::reached(self.limit.as_ref()) => Err(disk::Error::Late(limit)),
         };
         whole(read, &part)
     }

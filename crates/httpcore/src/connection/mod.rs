@@ -15,6 +15,7 @@ pub mod proxy_protocol;
 pub mod send;
 mod send_error;
 mod send_file;
+mod send_instead;
 mod send_rest;
 pub mod tls_handshake;
 mod zones;

@@ -385,7 +385,7 @@ fn is_without_answer(delivery: Delivery, error: &BodyError) -> bool {
 
 /// The next piece of a body. A response that an upstream sends for this client alone is given up when the client
 /// leaves.
-async fn next_piece(
+pub(super) async fn next_piece(
     request: &mut Request,
     delivery: Delivery,
     stream: &mut Body<Rc<OpenFile>>,
@@ -484,7 +484,8 @@ async fn send_chunk(
     Ok(())
 }
 
-async fn send_bytes(
+/// Sends bytes of a piece that was opened, or of a body without pieces.
+pub(super) async fn send_bytes(
     request: &mut Request,
     mut bytes: Bytes,
     delivery: Delivery,

@@ -12,10 +12,11 @@ use wire::rate::Allowed;
 
 use crate::files;
 use crate::request::Request;
-use crate::transport::FileWaits;
+use crate::transport::{DiskLimit, FileWaits};
 
 use super::send::{Delivery, TOGETHER_MAX, send_head};
 use super::send_error::Stop;
+use super::send_instead;
 
 /// Sends a file that is the whole body: a small one with the head, a large one after it from the page cache.
 pub(super) async fn send_whole_file(
@@ -24,13 +25,7 @@ pub(super) async fn send_whole_file(
     delivery: Delivery,
 ) -> Result<(), Stop> {
     if range.len <= TOGETHER_MAX && !range.file.has_copy() {
-        let bytes = read(
-            request,
-            &range,
-            usize::try_from(range.len).unwrap_or(usize::MAX),
-        )
-        .await?;
-        return send_head(request, delivery, &bytes).await;
+        return send_together(request, range, delivery).await;
     }
     let settings = &request.location().settings;
     // Full packets all the way cost a seventh less per byte of a large file.
@@ -44,6 +39,23 @@ pub(super) async fn send_whole_file(
         request.transport.cork(false);
     }
     Ok(())
+}
+
+/// Sends a small file with the head.
+async fn send_together(
+    request: &mut Request,
+    range: FileRange<Rc<OpenFile>>,
+    delivery: Delivery,
+) -> Result<(), Stop> {
+    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+    match read(request, &range, len).await {
+        Ok(bytes) => send_head(request, delivery, &bytes).await,
+        Err(Stop::Disk(error)) if send_instead::is_due(request, &range.file, &error) => {
+            send_head(request, delivery, &[]).await?;
+            Box::pin(send_instead::send_instead(request, range, delivery, error)).await
+        }
+        Err(stop) => Err(stop),
+    }
 }
 
 /// Sends as much of a file's copy in memory as the socket takes at once: usually all of it.
@@ -77,8 +89,13 @@ async fn read(
         Err(disk::WouldBlock) => {
             let access =
                 files::access(request, b"").map_err(|_| Stop::Body(BodyError::Truncated))?;
-            let read = || disk.read(&range.file, range.offset, len, &access);
-            files::within(request, read).await
+            let limit = files::disk_limit_of(request, &range.file);
+            let read = Box::pin(disk.read(&range.file, range.offset, len, &access));
+            tokio::select! {
+                biased;
+                read = read => read,
+                limit = DiskLimit::reached(limit.as_ref()) => Err(disk::Error::Late(limit)),
+            }
         }
     };
     let bytes = first.map_err(Stop::Disk)?;
@@ -90,11 +107,28 @@ async fn read(
     Ok(bytes)
 }
 
-/// Sends a range of a file without copying it to memory.
+/// Sends a range of a file without copying it to memory; the rest from elsewhere, where its disk fails and there is
+/// such a place.
 pub(super) async fn send_file(
     request: &mut Request,
-    range: FileRange<Rc<OpenFile>>,
+    mut range: FileRange<Rc<OpenFile>>,
     delivery: Delivery,
+) -> Result<(), Stop> {
+    let disk = files::disk_limit_of(request, &range.file);
+    match send_from_disk(request, &mut range, delivery, disk).await {
+        Err(Stop::Disk(error)) if send_instead::is_due(request, &range.file, &error) => {
+            Box::pin(send_instead::send_instead(request, range, delivery, error)).await
+        }
+        sent => sent,
+    }
+}
+
+/// Sends a range of a file, which is what is left of it afterwards. A wait for the disk has this limit.
+pub(super) async fn send_from_disk(
+    request: &mut Request,
+    range: &mut FileRange<Rc<OpenFile>>,
+    delivery: Delivery,
+    limit: Option<DiskLimit>,
 ) -> Result<(), Stop> {
     let generation = Rc::clone(&request.generation);
     let location = generation.settings.location(request.location);
@@ -105,19 +139,24 @@ pub(super) async fn send_file(
     let disk = request.client.loop_.disk.clone();
     let waits = FileWaits {
         client: delivery.timeout,
-        disk: files::disk_limit(request),
+        disk: limit,
     };
-    let (mut offset, end) = (range.offset, range.offset + range.len);
+    let end = range.offset + range.len;
     let begun = request.sent.get().bytes;
-    while offset < end {
-        let upto = end.min(offset.saturating_add(allowed(request, delivery, begun).await));
-        let (start, before) = (offset, request.transport.sent());
-        let part = (&mut offset, upto);
+    while range.len > 0 {
+        let upto = end.min(
+            range
+                .offset
+                .saturating_add(allowed(request, delivery, begun).await),
+        );
+        let (start, before) = (range.offset, request.transport.sent());
+        let part = (&mut range.offset, upto);
         let outcome = request
             .transport
             .send_file(&disk, &range.file, part, waits.clone(), &access)
             .await;
-        request.add_sent(offset - start);
+        range.len = end - range.offset;
+        request.add_sent(range.offset - start);
         // What the protocol has put around it.
         request.count(before, 0);
         outcome.map_err(Stop::Disk)?;

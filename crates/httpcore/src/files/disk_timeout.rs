@@ -3,9 +3,11 @@
 //! Not here: waits of the sending of a file, which has its own timer for each ([`crate::transport::FileWaits`]).
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use disk::OpenFile;
 use logs::Level;
 
 use crate::Failure;
@@ -20,7 +22,22 @@ pub fn disk_limit(request: &Request) -> Option<DiskLimit> {
     Some(DiskLimit {
         wheel: Rc::clone(&request.client.loop_.wire.wheel),
         after: limit.duration(),
+        disk: None,
     })
+}
+
+/// The same for a wait for this file: shorter where the request has a successor of it.
+#[must_use]
+pub fn disk_limit_of(request: &Request, file: &Rc<OpenFile>) -> Option<DiskLimit> {
+    let limit = disk_limit(request);
+    match file.disk_health() {
+        Some(health) if request.successor(file).is_some() => Some(DiskLimit {
+            wheel: Rc::clone(&request.client.loop_.wire.wheel),
+            after: limit.map_or(Duration::MAX, |limit| limit.after),
+            disk: Some(Arc::clone(health)),
+        }),
+        _ => limit,
+    }
 }
 
 /// Waits for the disk, as long as `disk_timeout` permits. A wait without a limit needs no more room than `begin` and what

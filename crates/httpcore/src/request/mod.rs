@@ -8,6 +8,7 @@ mod error_log;
 pub mod memo;
 mod parent;
 pub mod state;
+pub mod successor;
 pub mod whole;
 
 use std::cell::{Cell, OnceCell, RefCell};

@@ -7,7 +7,10 @@ use std::any::Any;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use disk::OpenFile;
+
 use super::Request;
+use super::successor::Successor;
 
 /// Number of values that a request has room for without a further allocation: as many as a request has that is passed
 /// on through a cache.
@@ -28,6 +31,12 @@ pub trait State: Any {
     /// Whether it is the record of another server's response, to which this request's response may be due.
     fn is_of_upstream(&self) -> bool {
         false
+    }
+
+    /// What has the rest of this file, where its disk fails while it is sent ([`Request::successor`]).
+    fn successor(&self, file: &Rc<OpenFile>) -> Option<Successor> {
+        let _ = file;
+        None
     }
 
     /// Called when an error page replaces the content; `is_own`: the built-in one.
@@ -156,6 +165,13 @@ impl States {
     fn any(&self, is: impl Fn(&dyn State) -> bool + Copy) -> bool {
         let mut values = self.places.iter().filter_map(OnceCell::get);
         values.any(|value| is(&**value)) || self.more.get().is_some_and(|more| more.any(is))
+    }
+
+    /// The first that `find` finds.
+    pub(super) fn find<T>(&self, find: impl Fn(&dyn State) -> Option<T> + Copy) -> Option<T> {
+        let mut values = self.places.iter().filter_map(OnceCell::get);
+        let found = values.find_map(|value| find(&**value));
+        found.or_else(|| self.more.get()?.find(find))
     }
 
     fn each(&self, work: impl Fn(&dyn State) + Copy) {

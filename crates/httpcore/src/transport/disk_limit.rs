@@ -2,9 +2,14 @@
 
 use std::future::pending;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use wire::Wheel;
+use disk::DiskHealth;
+use wire::{Wheel, loop_clock};
+
+/// Interval at which a wait looks whether the disk is out.
+const LOOK: Duration = Duration::from_millis(25);
 
 /// Limit of one wait for a disk.
 #[derive(Clone)]
@@ -13,6 +18,8 @@ pub struct DiskLimit {
     pub wheel: Rc<Wheel>,
     /// Maximum time.
     pub after: Duration,
+    /// The disk, where something else has what is waited for: no longer than its patience, nor for one that is out.
+    pub disk: Option<Arc<DiskHealth>>,
 }
 
 impl DiskLimit {
@@ -21,8 +28,26 @@ impl DiskLimit {
         let Some(limit) = limit else {
             return pending().await;
         };
-        limit.wheel.sleep(limit.after).await;
-        limit.after
+        match &limit.disk {
+            None => {
+                limit.wheel.sleep(limit.after).await;
+                limit.after
+            }
+            Some(disk) => limit.reached_at(disk).await,
+        }
+    }
+
+    async fn reached_at(&self, disk: &DiskHealth) -> Duration {
+        let begun_ms = loop_clock::monotonic_ms();
+        let most = self.after.min(disk.patience());
+        loop {
+            self.wheel.sleep(LOOK).await;
+            let waited_ms = loop_clock::monotonic_ms().saturating_sub(begun_ms);
+            let waited = Duration::from_millis(waited_ms);
+            if disk.is_out() || waited >= most {
+                return waited;
+            }
+        }
     }
 }
 

@@ -40,6 +40,7 @@ families! {
     CACHE_DISK_EVENTS Counter "freewheel_cache_disk_events" "" ["cache", "disk", "event"] "Calls that failed because of a cache's disk, jobs refused because it was out, probes begun.";
     CACHE_PAST_DISK Counter "freewheel_cache_past_disk" "" ["cache"] "Requests answered past the cache's disk, which was out, failed or took too long.";
     CACHE_HEDGES Counter "freewheel_cache_hedges" "" ["cache", "outcome"] "Reads of a cache's disk that were raced by the origin (proxy_cache_hedge), and those of them that the origin won.";
+    CACHE_TAKEOVERS Counter "freewheel_cache_takeovers" "" ["cache", "outcome"] "Responses whose disk failed in their middle, and whose rest the origin gave (origin) or could not give (refused).";
     CACHE_SNAPSHOT Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "Age of the saved index; missing if there is none.";
 }
 
@@ -93,6 +94,11 @@ fn show_cache(page: &mut Page, disks: &[Arc<Cache>]) {
     );
     for (outcome, count) in [("begun", begun), ("won", won)] {
         page.whole(&CACHE_HEDGES, &[name, outcome], count);
+    }
+    let outcomes = disks.iter().map(|cache| cache.counters.taken_over());
+    let (taken, refused) = outcomes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    for (outcome, count) in [("origin", taken), ("refused", refused)] {
+        page.whole(&CACHE_TAKEOVERS, &[name, outcome], count);
     }
     for cache in disks {
         show_disk(page, name, cache);

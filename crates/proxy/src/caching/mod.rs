@@ -10,7 +10,7 @@
 //!
 //! Not here: the directives (`settings::caching`, `settings::cache_path`); keys, entries, freshness and space (the
 //! crate `cache`). Invariant: a disk's error, or its silence, never fails a request that the origin can
-//! answer and that has got no byte yet.
+//! answer.
 
 pub mod cache_request;
 pub mod caches;

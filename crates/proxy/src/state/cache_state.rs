@@ -5,10 +5,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cache::Entry;
 use cache::store::Hit;
+use disk::OpenFile;
 use message::HeaderId;
 
 use httpcore::request::Request;
 use httpcore::request::state::State;
+use httpcore::request::successor::Successor;
 
 /// `$upstream_cache_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,8 @@ impl Status {
 pub struct CacheState {
     /// The stored entry that was used, where its head was not made anew (`$upstream_http_…`).
     pub entry: Option<Rc<Entry>>,
+    /// The file that the response is sent from, where it is one.
+    pub stored: Option<StoredFile>,
     /// `$upstream_cache_status`.
     pub status: Option<Status>,
     /// Whether it waits, or has waited, for what another request fetches (`$served_from`).
@@ -75,9 +79,27 @@ pub struct CacheState {
     pub etag: Option<Bytes>,
 }
 
+/// A stored entry whose body is sent from its file.
+#[derive(Debug, Clone)]
+pub struct StoredFile {
+    /// The entry.
+    pub entry: Rc<Entry>,
+    /// The file that holds it.
+    pub file: Rc<OpenFile>,
+    /// Where it begins in there, in bytes.
+    pub base: u64,
+    /// What has the rest of it, where its disk fails.
+    pub successor: Successor,
+}
+
 impl State for CacheState {
     fn is_for_stand_in(&self) -> bool {
         true
+    }
+
+    fn successor(&self, file: &Rc<OpenFile>) -> Option<Successor> {
+        let stored = self.stored.as_ref()?;
+        Rc::ptr_eq(&stored.file, file).then_some(stored.successor)
     }
 }
 

@@ -20,6 +20,8 @@ pub struct CacheCounters {
     by_status: [AtomicU64; STATUSES.len()],
     passed: AtomicU64,
     past_disk: AtomicU64,
+    taken_over: AtomicU64,
+    broken_off: AtomicU64,
     followed: AtomicU64,
 }
 
@@ -30,6 +32,8 @@ impl Default for CacheCounters {
             by_status: std::array::from_fn(|_| AtomicU64::new(0)),
             passed: AtomicU64::new(0),
             past_disk: AtomicU64::new(0),
+            taken_over: AtomicU64::new(0),
+            broken_off: AtomicU64::new(0),
             followed: AtomicU64::new(0),
         }
     }
@@ -59,6 +63,22 @@ impl CacheCounters {
     #[must_use]
     pub fn past_disk(&self) -> u64 {
         self.past_disk.load(Relaxed)
+    }
+
+    /// Counts a response whose disk failed in its middle; `is_taken_over`: the origin has given the rest.
+    pub fn take_over(&self, is_taken_over: bool) {
+        match is_taken_over {
+            true => &self.taken_over,
+            false => &self.broken_off,
+        }
+        .fetch_add(1, Relaxed);
+    }
+
+    /// Responses whose disk failed in their middle: those whose rest the origin has given, and those whose rest it has
+    /// not.
+    #[must_use]
+    pub fn taken_over(&self) -> (u64, u64) {
+        (self.taken_over.load(Relaxed), self.broken_off.load(Relaxed))
     }
 
     /// Responses with any status so far.

@@ -98,6 +98,24 @@ impl Cache {
         }
     }
 
+    /// Counts a response whose disk failed in its middle, and logs it at most once a minute. `rest`: what becomes of its
+    /// rest.
+    pub(crate) fn tell_taken_over(&self, rest: Result<(), &str>, why: &str) {
+        self.counters.take_over(rest.is_ok());
+        let (level, what) = match rest {
+            Ok(()) => (
+                Level::Warn,
+                "the origin gives the rest of an answer".to_owned(),
+            ),
+            Err(refusal) => (
+                Level::Error,
+                format!("the origin cannot give the rest of an answer ({refusal})"),
+            ),
+        };
+        self.disk_errors
+            .say(level, &self.zone.directory, &what, why);
+    }
+
     /// Counts a response that is passed on and not stored because the disk cannot take it; logs that at most once a
     /// minute.
     pub fn shed(&self, why: &str) {

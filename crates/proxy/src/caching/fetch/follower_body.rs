@@ -64,7 +64,8 @@ async fn body(
             _ => {}
         }
     }
-    let pool = files::pool(request).cloned();
+    // For its disk: the file may be kept open, and sent from later.
+    let pool = files::pool(request).map(|pool| pool.for_disk(&cache_request.cache.disk));
     let following = FollowedBody {
         follower,
         store: cache_request.store.clone(),

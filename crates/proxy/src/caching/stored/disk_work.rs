@@ -7,7 +7,6 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,6 @@ use message::{Body, RequestHead};
 use wire::Wheel;
 
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
-use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::verify;
 use httpcore::Failure;
 use httpcore::connection::TOGETHER_MAX;
@@ -30,7 +28,7 @@ use httpcore::transport::Transport;
 const CHECKED_FIRST_MAX: u64 = 1 << 20;
 /// Bytes of a body that are read before its response begins; of one that was verified already.
 const FIRST: u64 = 64 << 10;
-/// The same, while the disk is slow or fails.
+/// The same, while the disk is slow or fails, and of a part of another response.
 const FIRST_SICK: u64 = 1 << 20;
 /// Interval at which a request that waits looks whether the disk is out.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
@@ -137,8 +135,14 @@ pub(crate) fn body(
     if request.is_head() {
         return Quick::Done(Ok(kept(hit).unwrap_or_else(|| file_of(hit))));
     }
+    // A part of another response is sent as that one's body: nothing can go on with it once its bytes are handed over.
+    let is_part = request.is_subrequest();
+    let first = match is_part {
+        true => u64::MAX,
+        false => FIRST,
+    };
     if hit.known.is_verified
-        && let Some(body) = present(local(request), hit, is_at_once)
+        && let Some(body) = present(local(request), hit, is_at_once, first)
     {
         return Quick::Done(Ok(body));
     }
@@ -151,12 +155,16 @@ pub(crate) fn body(
     let means = Means::of(request, cache_request, &access);
     let hit = hit.clone();
     let len = hit.entry.body_len();
-    if !hit.known.is_verified && len > CHECKED_FIRST_MAX {
+    if (is_part || !hit.known.is_verified) && len > CHECKED_FIRST_MAX {
         let verified = verify::body(request, cache_request, hit, means.pool);
         return Quick::Wait(Box::pin(verified));
     }
-    let cache = Arc::clone(cache_request.cache);
-    Quick::Wait(Box::pin(read(means, cache, hit, is_at_once)))
+    let cache = cache_request.cache;
+    let first = match (is_part, cache.disk.state()) {
+        (false, DiskState::Well) => FIRST,
+        _ => FIRST_SICK,
+    };
+    Quick::Wait(Box::pin(read(means, hit, is_at_once, first)))
 }
 
 fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
@@ -185,8 +193,8 @@ pub(crate) fn is_kept(hit: &Hit) -> bool {
     hit.entry.body().is_empty() || hit.file.body().is_some() || hit.file.has_copy()
 }
 
-/// The body, if it is in memory, or its first part is; a small one as bytes where these are sent `at_once`.
-fn present(local: &Local, hit: &Hit, at_once: bool) -> Option<Body<Rc<OpenFile>>> {
+/// The body, if it is in memory, or its first bytes are; a small one as bytes where these are sent `at_once`.
+fn present(local: &Local, hit: &Hit, at_once: bool, first: u64) -> Option<Body<Rc<OpenFile>>> {
     if let Some(body) = kept(hit) {
         return Some(body);
     }
@@ -198,12 +206,12 @@ fn present(local: &Local, hit: &Hit, at_once: bool) -> Option<Body<Rc<OpenFile>>
         return Some(Body::bytes(bytes));
     }
     local
-        .is_present(&hit.file, start, len.min(FIRST))
+        .is_present(&hit.file, start, len.min(first))
         .then(|| file_of(hit))
 }
 
 /// Reads what has to be there before the head is sent.
-async fn read(means: Means, cache: Arc<Cache>, hit: Hit, at_once: bool) -> ReadBody {
+async fn read(means: Means, hit: Hit, at_once: bool, first: u64) -> ReadBody {
     let access = means.access();
     let (local, range) = (&means.local, hit.entry.body());
     let (start, len) = (hit.base + range.start, range.end - range.start);
@@ -212,7 +220,7 @@ async fn read(means: Means, cache: Arc<Cache>, hit: Hit, at_once: bool) -> ReadB
         let (store, whole) = (&means.store, 0..len);
         let verify = store.verify(local, &access, &hit, &mut checks, &whole);
         verify.await?;
-        if let Some(body) = present(local, &hit, at_once) {
+        if let Some(body) = present(local, &hit, at_once, first) {
             return Ok(body);
         }
     }
@@ -223,10 +231,6 @@ async fn read(means: Means, cache: Arc<Cache>, hit: Hit, at_once: bool) -> ReadB
             false => Err(EntryFault::Damaged("end").into()),
         };
     }
-    let first = match cache.disk.state() {
-        DiskState::Well => FIRST,
-        _ => FIRST_SICK,
-    };
     let (mut at, end) = (start, start + len.min(first));
     while at < end {
         let step = usize::try_from(end - at)

@@ -14,7 +14,7 @@ use message::{Body, HeaderId, ResponseFraming};
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::stored::age::with_age;
 use crate::caching::stored::disk_work::ReadBody;
-use crate::caching::stored::{disk_work, hot_entries};
+use crate::caching::stored::{disk_work, hot_entries, rest};
 use crate::response::response_head;
 use crate::response::response_head::Origin;
 use crate::settings::family::Family;
@@ -74,6 +74,7 @@ fn with_body(
 ) -> Outcome {
     let age = hit.known.lifetime.age(cache_request.now);
     let state = cache_state::of(request);
+    state.stored = rest::stored_file(hit, &body);
     state.status = Some(status);
     state.follows = false;
     state.age = Some(age);

@@ -1,10 +1,12 @@
-//! The body of an entry that is verified while it is sent, each part before its bytes go out.
+//! The body of an entry that is verified while it is sent, each part before its bytes go out. Where a part cannot be
+//! used, the origin gives the rest (`rest`).
 
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use cache::Store;
 use cache::store::{Checks, Hit, verify_blocks};
@@ -14,8 +16,10 @@ use message::{Body, BodyError, Chunk, FileRange, Source};
 use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::caches::open_cache::{Cache, store_settings};
 use crate::caching::stored::disk_work::ReadBody;
+use crate::caching::stored::rest;
 use httpcore::files;
 use httpcore::request::Request;
+use httpcore::request::successor::Rest;
 use httpcore::transport::DiskLimit;
 
 /// Bytes that are checked at once, then sent.
@@ -26,14 +30,31 @@ struct VerifiedBody {
     /// The verifier; while it works, it is in `checking`.
     verifier: Option<Box<Verifier>>,
     verifying: Option<Verifying>,
+    /// What the part that is verified is waited for, before the origin is asked.
+    patience: Option<Pin<Box<dyn Future<Output = Duration>>>>,
+    /// Of waits for the disk.
     limit: Option<DiskLimit>,
-    file: Rc<OpenFile>,
-    body_start: u64,
+    /// The same, where the origin may have the rest.
+    patient: DiskLimit,
+    hit: Hit,
     at: u64,
     end: u64,
+    rest: RestOfBody,
 }
 
-type Verifying = Pin<Box<dyn Future<Output = Option<Box<Verifier>>>>>;
+type Verifying = Pin<Box<dyn Future<Output = Result<Box<Verifier>, String>>>>;
+
+/// What the origin has to do with a body.
+enum RestOfBody {
+    /// It may be asked for the rest, with this stand-in of the request.
+    May(Box<Request>),
+    /// It is asked.
+    Asked(Pin<Box<dyn Future<Output = Rest>>>),
+    /// It gives it.
+    Comes(Body<Rc<OpenFile>>),
+    /// It was asked, and cannot give it.
+    Refused,
+}
 
 struct Verifier {
     cache: Arc<Cache>,
@@ -64,13 +85,16 @@ impl Verifier {
         (self, done)
     }
 
-    /// Checks a part that is due. None: it cannot be sent, which is logged.
+    /// Checks a part that is due.
+    ///
+    /// # Errors
+    /// It cannot be sent, which is logged with the reason.
     async fn check_in_time(
         self: Box<Self>,
         from: u64,
         to: u64,
         limit: Option<DiskLimit>,
-    ) -> Option<Box<Self>> {
+    ) -> Result<Box<Self>, String> {
         let cache = Arc::clone(&self.cache);
         let limit_reached = DiskLimit::reached(limit.as_ref());
         let (verifier, done) = tokio::select! {
@@ -78,11 +102,12 @@ impl Verifier {
             (verifier, done) = self.check(from, to) => (Some(verifier), done),
             limit = limit_reached => (None, Err(disk::Error::Late(limit).into())),
         };
-        match done {
-            Ok(()) => verifier,
-            Err(error) => {
-                cache.tell("an entry is cut off where it cannot be used", &error);
-                None
+        match (done, verifier) {
+            (Ok(()), Some(verifier)) => Ok(verifier),
+            (Ok(()), None) => Err(String::new()),
+            (Err(error), _) => {
+                cache.tell("an entry cannot be used to its end", &error);
+                Err(error.to_string())
             }
         }
     }
@@ -103,11 +128,11 @@ pub(super) fn body(
         checks: Checks::of(&hit),
         hit,
     });
-    let limit = files::disk_limit(request);
+    let (limit, understudy) = (files::disk_limit(request), request.understudy());
     async move {
         let first = verifier.hit.entry.body_len().min(WINDOW);
         let (verifier, done) = verifier.check(0, first).await;
-        done.map(|()| made(verifier, limit))
+        done.map(|()| made(verifier, limit, understudy))
     }
 }
 
@@ -124,53 +149,111 @@ pub(super) fn foreign_body(request: &Request, cache: &Arc<Cache>, hit: Hit) -> B
         checks: Checks::of(&hit),
         hit,
     });
-    made(verifier, files::disk_limit(request))
+    made(verifier, files::disk_limit(request), request.understudy())
 }
 
-fn made(verifier: Box<Verifier>, limit: Option<DiskLimit>) -> Body<Rc<OpenFile>> {
-    let range = verifier.hit.entry.body();
-    let body_start = verifier.hit.base + range.start;
+fn made(
+    verifier: Box<Verifier>,
+    limit: Option<DiskLimit>,
+    request: Box<Request>,
+) -> Body<Rc<OpenFile>> {
+    let hit = verifier.hit.clone();
     Body::Stream(Box::new(VerifiedBody {
-        file: Rc::clone(&verifier.hit.file),
+        patient: DiskLimit {
+            wheel: Rc::clone(&request.client.loop_.wire.wheel),
+            after: Duration::MAX,
+            disk: Some(Arc::clone(&verifier.cache.disk)),
+        },
+        end: hit.entry.body_len(),
+        hit,
         verifier: Some(verifier),
         verifying: None,
+        patience: None,
         limit,
-        body_start,
         at: 0,
-        end: range.end - range.start,
+        rest: RestOfBody::May(request),
     }))
 }
 
-impl Source<Rc<OpenFile>> for VerifiedBody {
-    fn poll_next(
+impl VerifiedBody {
+    /// The next part, verified.
+    ///
+    /// # Errors
+    /// The reason why it cannot be sent, or that it takes long.
+    fn poll_verified(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
-        if self.at >= self.end {
-            return Poll::Ready(None);
-        }
+    ) -> Poll<Result<FileRange<Rc<OpenFile>>, String>> {
         let to = (self.at + WINDOW).min(self.end);
         if let Some(verifier) = self.verifier.take() {
-            let limit = self.limit.clone();
+            let (limit, patient) = (self.limit.clone(), self.patient.clone());
             self.verifying = Some(Box::pin(verifier.check_in_time(self.at, to, limit)));
+            self.patience = Some(Box::pin(
+                async move { DiskLimit::reached(Some(&patient)).await },
+            ));
         }
         let Some(verifying) = &mut self.verifying else {
-            return Poll::Ready(Some(Err(BodyError::Truncated)));
+            return Poll::Ready(Err(String::new()));
         };
-        let verifier = ready!(verifying.as_mut().poll(cx));
-        self.verifying = None;
-        if verifier.is_none() {
-            self.end = self.at;
-            return Poll::Ready(Some(Err(BodyError::Logged)));
+        if let Poll::Ready(verified) = verifying.as_mut().poll(cx) {
+            (self.verifying, self.patience) = (None, None);
+            self.verifier = Some(verified?);
+            let start = self.hit.base + self.hit.entry.body().start;
+            let (offset, len) = (start + self.at, to - self.at);
+            self.at = to;
+            let file = Rc::clone(&self.hit.file);
+            return Poll::Ready(Ok(FileRange { file, offset, len }));
         }
-        self.verifier = verifier;
-        let (offset, len) = (self.body_start + self.at, to - self.at);
-        self.at = to;
-        Poll::Ready(Some(Ok(Chunk::File(FileRange {
-            file: Rc::clone(&self.file),
-            offset,
-            len,
-        }))))
+        let Some(patience) = &mut self.patience else {
+            return Poll::Pending;
+        };
+        let waited = ready!(patience.as_mut().poll(cx));
+        self.patience = None;
+        Poll::Ready(Err(disk::Error::Late(waited).to_string()))
+    }
+
+    /// Asks the origin for what is missing. False: that was done already.
+    fn ask(&mut self, why: &str) -> bool {
+        match std::mem::replace(&mut self.rest, RestOfBody::Refused) {
+            RestOfBody::May(request) => {
+                let missing = self.at..self.end;
+                let asked = rest::of_body(request, &self.hit, missing, why.to_owned());
+                self.rest = RestOfBody::Asked(asked);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+type Next = Option<Result<Chunk<Rc<OpenFile>>, BodyError>>;
+
+impl Source<Rc<OpenFile>> for VerifiedBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            if let RestOfBody::Asked(asked) = &mut self.rest {
+                self.rest = match ready!(asked.as_mut().poll(cx)) {
+                    Some(body) => RestOfBody::Comes(body),
+                    None => RestOfBody::Refused,
+                };
+            }
+            if let RestOfBody::Comes(body) = &mut self.rest {
+                return body.poll_next(cx);
+            }
+            if self.at >= self.end {
+                return Poll::Ready(None);
+            }
+            match ready!(self.poll_verified(cx)) {
+                Ok(range) => return Poll::Ready(Some(Ok(Chunk::File(range)))),
+                Err(why) if self.ask(&why) => {}
+                // It is slow, and nothing else has it.
+                Err(_) if self.verifying.is_some() => {}
+                Err(_) => {
+                    self.end = self.at;
+                    return Poll::Ready(Some(Err(BodyError::Logged)));
+                }
+            }
+        }
     }
 
     fn cut(&mut self, start: u64, end: u64) -> bool {

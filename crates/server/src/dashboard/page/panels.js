@@ -194,6 +194,7 @@ const PANELS = [
     lines: () => moved([
       {name: 'past a disk', values: sum(store.find('freewheel_cache_past_disk').map(perSecond))},
       ...each(store.find('freewheel_cache_hedges'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `races ${n}`),
+      ...each(store.find('freewheel_cache_takeovers'), ['outcome'], (g) => sum(g.map(perSecond)), (n) => `broken off, ${n}`),
     ]),
   },
   {

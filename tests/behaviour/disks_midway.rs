@@ -1,0 +1,323 @@
+//! Disks of caches that hang or fail in the middle of a response: the rest comes from the origin, no byte twice and none
+//! of another version; where the origin has another version, the response ends.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use crate::cache::cache;
+use crate::sick_disks::{evict, fault, metric};
+use blackbox::{Answer, Connection, Origin, PATIENCE, Received, Server, Site, is_nginx, until};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::path::PathBuf;
+
+/// Bytes of a large body: more than sockets hold.
+const LARGE: usize = 12 << 20;
+/// Bytes of one that lies in a segment.
+const SMALL: usize = 1000 << 10;
+/// Bytes that the client takes before the disk fails.
+const FIRST: usize = 100_000;
+/// Bytes that the client's socket holds, about.
+const RECEIVED: usize = 32 << 10;
+const DATE: &str = "Thu, 26 Nov 2020 10:00:00 GMT";
+
+/// The body at a path in a version: no two parts of it are the same, and it is text.
+fn content(path: &str, version: u8) -> Vec<u8> {
+    let len = match path.ends_with("/small") {
+        true => SMALL,
+        false => LARGE,
+    };
+    let mut body = Vec::with_capacity(len + 16);
+    let mut number = path.len();
+    while body.len() < len {
+        number += 1;
+        body.extend_from_slice(format!("{}{number:x} ", char::from(b'g' + version)).as_bytes());
+    }
+    body.truncate(len);
+    body
+}
+
+/// What an origin says of a path: its first part is the kind of its validator. Asked a second time, it has another
+/// version of what begins with `/new`.
+fn answer(request: &Received, is_again: bool) -> Answer {
+    let path = request.target();
+    let is_new = is_again && path.starts_with("/new");
+    let body = content(path, u8::from(is_new));
+    let kept = "Content-Type: text/html\r\nAccept-Ranges: bytes\r\nCache-Control: max-age=600\r\n";
+    let tag = format!("\"v{}\"", u8::from(is_new));
+    let validator = match path.split('/').nth(1) {
+        Some("date" | "newdate") if is_new => {
+            "Last-Modified: Fri, 27 Nov 2020 10:00:00 GMT\r\n".into()
+        }
+        Some("date" | "newdate") => format!("Last-Modified: {DATE}\r\n"),
+        Some("none") => String::new(),
+        _ => format!("ETag: {tag}\r\n"),
+    };
+    let headers = format!("{kept}{validator}");
+    let is_range = request.header("If-Range") == Some(&tag) && !path.starts_with("/whole");
+    let Some(range) = request.header("Range").filter(|_| is_range) else {
+        return Answer::with("200 OK", &headers, body);
+    };
+    let (start, end) = range["bytes=".len()..].split_once('-').expect("one range");
+    let (start, end): (usize, usize) = (start.parse().unwrap(), end.parse().unwrap());
+    let headers = format!(
+        "{headers}Content-Range: bytes {start}-{end}/{}\r\n",
+        body.len()
+    );
+    Answer::with("206 Partial Content", &headers, &body[start..=end])
+}
+
+fn origin() -> Origin {
+    let asked = std::sync::Mutex::new(std::collections::HashSet::new());
+    Origin::start(move |request| {
+        let is_first = asked.lock().unwrap().insert(request.target().to_owned());
+        answer(request, !is_first)
+    })
+}
+
+struct Setup {
+    origin: Origin,
+    server: Server,
+    faults: PathBuf,
+}
+
+/// A server with a cache in which these paths are stored, none of it in memory.
+fn setup(parameters: &str, more: &str, paths: &[&str]) -> Setup {
+    let origin = origin();
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_DISK", "%DIR%/faults");
+    let faults = site.path("faults");
+    let http = format!(
+        "proxy_cache_path %DIR%/one levels=1:2 keys_zone=one:1m {parameters}; \
+         add_header X-Cache $upstream_cache_status always; \
+         server {{ listen 127.0.0.1:%PORT% sndbuf=64k; http2 on; location / {{ proxy_cache one; {more} \
+         proxy_pass http://{}; }} location = /metrics {{ metrics; }} }}",
+        origin.address()
+    );
+    let server = Server::start_on(site, "", &http);
+    for path in paths {
+        assert_eq!(server.get(path).status, 200);
+        until("it is stored", PATIENCE, || {
+            let reply = server.request("HEAD", path, "");
+            (cache(&reply) == "HIT").then_some(())
+        });
+    }
+    evict(&server, &["one"]);
+    origin.take();
+    Setup {
+        origin,
+        server,
+        faults,
+    }
+}
+
+impl Setup {
+    /// Starts the server anew: nothing that is stored was verified.
+    fn restarted(mut self) -> Self {
+        self.server.restart();
+        self.server.wait_for("/one\": ", "its cache is open");
+        evict(&self.server, &["one"]);
+        self
+    }
+
+    fn fail(&self, kind: &str) {
+        fault(&self.server, &self.faults, "one", kind);
+        evict(&self.server, &["one"]);
+    }
+
+    /// Asks for a path, and stops after the first bytes of the body; those.
+    fn begin(&self, path: &str, headers: &str) -> (Connection, String, Vec<u8>) {
+        let mut client = self.server.connect();
+        setsockopt(client.stream(), sockopt::RcvBuf, &RECEIVED).expect("it is a socket");
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n"
+        ));
+        let head = client.until("\r\n\r\n");
+        assert!(head.contains("X-Cache: HIT"), "{path}: {head}");
+        let first = client.read(FIRST);
+        (client, head, first)
+    }
+
+    /// The body at a path whose disk fails in this way after its first bytes.
+    fn body(&self, path: &str, headers: &str, kind: &str) -> Vec<u8> {
+        let (mut client, _, mut body) = self.begin(path, headers);
+        self.fail(kind);
+        body.extend(client.rest());
+        body
+    }
+
+    fn takeovers(&self) -> (u64, u64) {
+        let count = |outcome: &str| {
+            let labels = format!("{{cache=\"one\",outcome=\"{outcome}\"}}");
+            metric(
+                &self.server,
+                &format!("freewheel_cache_takeovers_total{labels}"),
+            )
+        };
+        (count("origin"), count("refused"))
+    }
+
+    /// The disk is well again; the server has said that it was not.
+    fn end(&self) {
+        self.fail("");
+        self.server.forget_log();
+    }
+}
+
+#[track_caller]
+fn same(got: &[u8], wanted: &[u8]) {
+    let first = got.iter().zip(wanted).position(|(a, b)| a != b);
+    assert_eq!(
+        (got.len(), first),
+        (wanted.len(), None),
+        "bytes, and the first wrong one"
+    );
+}
+
+#[test]
+fn the_origin_gives_the_rest_of_a_hit_whose_disk_fails_or_hangs() {
+    if is_nginx() {
+        return;
+    }
+    for (kind, more) in [
+        ("fail 1", "sendfile on;"),
+        ("stall", "sendfile on;"),
+        ("fail 1", ""),
+    ] {
+        for path in ["/tag/1", "/whole/1", "/date/1"] {
+            let setup = setup("", more, &[path]);
+            same(&setup.body(path, "", kind), &content(path, 0));
+            let asked = setup.origin.take();
+            assert_eq!(asked.len(), 1, "{path}");
+            let (range, condition) = (asked[0].header("Range"), asked[0].header("If-Range"));
+            match path.starts_with("/date") {
+                true => assert_eq!((range, condition), (None, None)),
+                false => {
+                    let end = format!("-{}", LARGE - 1);
+                    assert!(
+                        range.is_some_and(|range| range.ends_with(&end)),
+                        "{range:?}"
+                    );
+                    assert_eq!(condition, Some("\"v0\""));
+                }
+            }
+            assert_eq!(setup.takeovers(), (1, 0));
+            let line = "the origin gives the rest of an answer: ";
+            setup.server.wait_for(line, "a line");
+            setup.end();
+        }
+    }
+}
+
+#[test]
+fn a_range_and_an_entry_that_is_verified_on_the_way_go_on_as_well() {
+    if is_nginx() {
+        return;
+    }
+    let setup = setup("", "sendfile on;", &["/tag/1", "/date/1"]);
+    let (from, to) = (1 << 20, 11 << 20);
+    for path in ["/tag/1", "/date/1"] {
+        let body = setup.body(path, &format!("Range: bytes={from}-{to}\r\n"), "fail 1");
+        same(&body, &content(path, 0)[from..=to]);
+        setup.fail("");
+    }
+    let setup = setup.restarted();
+    for path in ["/tag/1", "/date/1"] {
+        same(&setup.body(path, "", "fail 1"), &content(path, 0));
+        setup.fail("");
+    }
+    let (taken, refused) = setup.takeovers();
+    // A part that was verified and not yet sent is a case of its own.
+    assert!(taken >= 2 && refused == 0, "{taken} {refused}");
+    setup.end();
+}
+
+#[test]
+fn an_entry_in_a_segment_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    for kind in ["fail 1", "stall"] {
+        let more = "sendfile on;";
+        let setup = setup("max_size=64m store=segments", more, &["/tag/small"]);
+        same(
+            &setup.body("/tag/small", "", kind),
+            &content("/tag/small", 0),
+        );
+        assert_eq!(setup.takeovers(), (1, 0));
+        setup.end();
+    }
+}
+
+#[test]
+fn a_stream_of_http2_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    for kind in ["fail 1", "stall"] {
+        for path in ["/tag/1", "/date/1"] {
+            let setup = setup("", "", &[path]);
+            let mut client = setup.server.connect_http2();
+            client.consumes = false;
+            let stream = client.get(path);
+            client.read_until(stream, 60_000);
+            setup.fail(kind);
+            client.consumes = true;
+            client.catch_up(stream);
+            let reply = client.reply(stream);
+            assert!(reply.is_whole, "{path} {kind}: {:?}", reply.reset);
+            same(&reply.body, &content(path, 0));
+            assert_eq!(setup.takeovers(), (1, 0));
+            setup.end();
+        }
+    }
+}
+
+#[test]
+fn a_body_behind_a_filter_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    let more = "sub_filter 'nothing of this' 'that'; sub_filter_last_modified on;";
+    for kind in ["fail 1", "stall"] {
+        let setup = setup("", more, &["/date/1"]);
+        let (mut client, head, mut body) = setup.begin("/date/1", "TE: none\r\n");
+        assert!(head.contains("chunked"), "{head}");
+        setup.fail(kind);
+        body.extend(client.rest());
+        same(&unchunked(&body), &content("/date/1", 0));
+        assert_eq!(setup.takeovers(), (1, 0));
+        setup.end();
+    }
+}
+
+fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let line = bytes
+            .windows(2)
+            .position(|two| two == b"\r\n")
+            .expect("a chunk's head");
+        let len = std::str::from_utf8(&bytes[..line]).expect("digits");
+        let len = usize::from_str_radix(len, 16).expect("digits");
+        if len == 0 {
+            return body;
+        }
+        body.extend_from_slice(&bytes[line + 2..line + 2 + len]);
+        bytes = &bytes[line + 4 + len..];
+    }
+}
+
+#[test]
+fn where_the_origin_has_another_version_the_response_ends() {
+    if is_nginx() {
+        return;
+    }
+    for path in ["/new/1", "/newdate/1", "/none/1"] {
+        let setup = setup("", "sendfile on;", &[path]);
+        let body = setup.body(path, "", "fail 1");
+        assert!(body.len() >= FIRST && body.len() < LARGE, "{}", body.len());
+        same(&body, &content(path, 0)[..body.len()]);
+        assert_eq!(setup.takeovers(), (0, 1));
+        setup
+            .server
+            .wait_for("the origin cannot give the rest of an answer (", "a line");
+        setup.end();
+    }
+}
