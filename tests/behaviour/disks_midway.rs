@@ -1,6 +1,5 @@
 //! Disks of caches that hang or fail in the middle of a response: the rest comes from the origin, no byte twice and none
 //! of another version; where the origin has another version, the response ends.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use crate::cache::cache;
 use crate::sick_disks::{evict, fault, metric};
@@ -56,7 +55,8 @@ fn answer(request: &Received, is_again: bool) -> Answer {
         return Answer::with("200 OK", &headers, body);
     };
     let (start, end) = range["bytes=".len()..].split_once('-').expect("one range");
-    let (start, end): (usize, usize) = (start.parse().unwrap(), end.parse().unwrap());
+    let (start, end): (usize, usize) =
+        (start.parse().expect("digits"), end.parse().expect("digits"));
     let headers = format!(
         "{headers}Content-Range: bytes {start}-{end}/{}\r\n",
         body.len()
@@ -67,7 +67,10 @@ fn answer(request: &Received, is_again: bool) -> Answer {
 fn origin() -> Origin {
     let asked = std::sync::Mutex::new(std::collections::HashSet::new());
     Origin::start(move |request| {
-        let is_first = asked.lock().unwrap().insert(request.target().to_owned());
+        let is_first = asked
+            .lock()
+            .expect("no thread panics")
+            .insert(request.target().to_owned());
         answer(request, !is_first)
     })
 }
