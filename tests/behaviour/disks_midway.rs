@@ -290,6 +290,32 @@ fn a_body_behind_a_filter_goes_on() {
     }
 }
 
+#[test]
+fn a_response_that_follows_its_own_fetch_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    for kind in ["fail 1", "stall"] {
+        let setup = setup("", "", &[]);
+        let (path, mut client) = ("/tag/1", setup.server.connect());
+        setsockopt(client.stream(), sockopt::RcvBuf, &RECEIVED).expect("it is a socket");
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        assert!(client.until("\r\n\r\n").contains("X-Cache: MISS"));
+        let mut body = client.read(FIRST);
+        // The fetch goes on without its client, which has to read the file from here on.
+        until("it is stored", PATIENCE, || {
+            (cache(&setup.server.request("HEAD", path, "")) == "HIT").then_some(())
+        });
+        setup.fail(kind);
+        body.extend(client.rest());
+        same(&body, &content(path, 0));
+        assert_eq!(setup.takeovers(), (1, 0));
+        setup.end();
+    }
+}
+
 fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
