@@ -40,12 +40,12 @@ def environment(binary):
 
 
 class Ats(server.Program):
-    """Running inside the `with` block; `store` is a directory, made when it is not there, and kept."""
+    """Running inside the `with` block; `store` is a directory, made when it is not there, and kept. `before`: called in the new process."""
 
     SETTLE = 1
 
-    def __init__(self, binary, site, origin, store, size, workers=1, core=None, sync=3600):
-        self.name, self.binary, self.port, self.core = "ats", binary, server.free_port(), core
+    def __init__(self, binary, site, origin, store, size, workers=1, core=None, sync=3600, before=None):
+        self.name, self.binary, self.port, self.core, self.before = "ats", binary, server.free_port(), core, before
         self.dir = tempfile.mkdtemp(prefix="ats.", dir=site.path)
         os.chmod(self.dir, 0o755)
         os.makedirs(store, exist_ok=True)
@@ -64,12 +64,24 @@ class Ats(server.Program):
         for path in (self.dir, store, *(os.path.join(self.dir, part) for part in ("run", "log", "cache"))):
             shutil.chown(path, "nobody")
 
+    def also_at(self, store, size):
+        """A further place of its cache."""
+        os.makedirs(store, exist_ok=True)
+        shutil.chown(store, "nobody")
+        with open(os.path.join(self.dir, "etc/storage.config"), "a") as f:
+            f.write("%s %d\n" % (store, size))
+
+    def ram_cache(self, size):
+        """Bytes of it."""
+        with open(os.path.join(self.dir, "etc/records.config"), "a") as f:
+            f.write("CONFIG proxy.config.cache.ram_cache.size INT %d\n" % size)
+
     def write(self, name, text):
         with open(os.path.join(self.dir, name), "w") as f:
             f.write(text)
 
     def __enter__(self):
-        return self.start(["--run-root=" + os.path.join(self.dir, "runroot.yaml")], "said", environment=environment(self.binary))
+        return self.start(["--run-root=" + os.path.join(self.dir, "runroot.yaml")], "said", environment=environment(self.binary), before=self.before)
 
     def keep(self):
         """Waits until the directory of the cache is on the disk: it is written every `sync` seconds, and not at the end."""

@@ -15,7 +15,9 @@ SETTINGS = {"strict_limit": "0", "max_ratio_fine": "1000000"}
 
 
 class Disk:
-    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given."""
+    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given. `features`: as mkfs.ext4 -O takes them."""
+
+    features = ()
 
     def __init__(self, site, name, size, file=None, options="noatime"):
         self.path, self.size, self.options = os.path.join(site.path, name), size, options
@@ -32,12 +34,17 @@ class Disk:
         try:
             self.device = _said("losetup", "--find", "--show", "--direct-io=on", self.file)
             self.forget_settings()
-            _said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", self.device)
+            self.format()
             self.mount()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def format(self):
+        """An empty file system."""
+        features = [word for feature in self.features for word in ("-O", feature)]
+        _said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", *features, self.device)
 
     def mount(self):
         _said("mount", "-o", self.options, self.device, self.path)

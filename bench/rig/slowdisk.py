@@ -1,4 +1,4 @@
-"""A disk that stalls: a file served by FUSE (bench/src/slowdisk) below a loop device; to the server it is a disk like others."""
+"""A disk that stalls, fails or is gone: a file served by FUSE (bench/src/slowdisk) below a loop device; to the server it is a disk like others."""
 
 import os
 import subprocess
@@ -49,8 +49,16 @@ class SlowDisk(disk.Disk):
         """Every read and write waits."""
         self.tell("hold")
 
+    def fail(self, one_in):
+        """One read in so many fails."""
+        self.tell("fail %d" % one_in)
+
+    def gone(self):
+        """Every read and write fails."""
+        self.tell("gone")
+
     def go(self):
-        """Nothing waits."""
+        """Nothing waits, and nothing fails."""
         self.tell("go")
 
     def reads(self):

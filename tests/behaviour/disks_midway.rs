@@ -55,10 +55,8 @@ fn answer(request: &Received, is_again: bool) -> Answer {
         return Answer::with("200 OK", &headers, body);
     };
     let (start, end) = range["bytes=".len()..].split_once('-').expect("one range");
-    let (start, end): (usize, usize) = (
-        start.parse().expect("a number"),
-        end.parse().expect("a number"),
-    );
+    let (start, end): (usize, usize) =
+        (start.parse().expect("digits"), end.parse().expect("digits"));
     let headers = format!(
         "{headers}Content-Range: bytes {start}-{end}/{}\r\n",
         body.len()
@@ -71,7 +69,7 @@ fn origin() -> Origin {
     Origin::start(move |request| {
         let is_first = asked
             .lock()
-            .expect("nobody panics")
+            .expect("no thread panics")
             .insert(request.target().to_owned());
         answer(request, !is_first)
     })
@@ -287,6 +285,32 @@ fn a_body_behind_a_filter_goes_on() {
         setup.fail(kind);
         body.extend(client.rest());
         same(&unchunked(&body), &content("/date/1", 0));
+        assert_eq!(setup.takeovers(), (1, 0));
+        setup.end();
+    }
+}
+
+#[test]
+fn a_response_that_follows_its_own_fetch_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    for kind in ["fail 1", "stall"] {
+        let setup = setup("", "", &[]);
+        let (path, mut client) = ("/tag/1", setup.server.connect());
+        setsockopt(client.stream(), sockopt::RcvBuf, &RECEIVED).expect("it is a socket");
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        assert!(client.until("\r\n\r\n").contains("X-Cache: MISS"));
+        let mut body = client.read(FIRST);
+        // The fetch goes on without its client, which has to read the file from here on.
+        until("it is stored", PATIENCE, || {
+            (cache(&setup.server.request("HEAD", path, "")) == "HIT").then_some(())
+        });
+        setup.fail(kind);
+        body.extend(client.rest());
+        same(&body, &content(path, 0));
         assert_eq!(setup.takeovers(), (1, 0));
         setup.end();
     }

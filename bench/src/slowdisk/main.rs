@@ -1,13 +1,15 @@
-//! `slowdisk`: one file, served by FUSE's own protocol (linux/fuse.h, 7.31), whose reads wait when told to. A loop device over it with
-//! direct I/O is a disk that stalls.
+//! `slowdisk`: one file, served by FUSE's own protocol (linux/fuse.h, 7.31), whose reads wait or fail when told to. A loop device over it
+//! with direct I/O is a disk that stalls, fails or is gone.
 //!
 //! Not a file system: one regular file, mounted over a regular file. Invariant: the n-th read after `spikes` waits as long for everyone
 //! who names the same seed. Root only; ends when it is unmounted, or when standard input ends.
 //!
 //!     spikes SEED    from now on one read in a thousand waits, up to a second, as the seed says
 //!     hold           every read and write waits
-//!     go             nothing waits
-//!     counts         reads, waits
+//!     fail N         one read in N fails (EIO)
+//!     gone           every read and write fails (ENXIO)
+//!     go             nothing waits, and nothing fails
+//!     counts         reads, waits (failures, after `fail` and `gone`)
 //! Each is answered with a line once it holds.
 
 mod protocol;
@@ -34,6 +36,9 @@ enum Mood {
     Calm,
     Spikes(u64),
     Held,
+    /// One read in so many.
+    Fails(u64),
+    Gone,
 }
 
 struct Disk {
@@ -101,6 +106,8 @@ impl Disk {
         let mood = match command.split_once(' ').unwrap_or((command, "")) {
             ("spikes", seed) => Mood::Spikes(seed.parse().map_err(|_| format!("{seed}: no seed"))?),
             ("hold", "") => Mood::Held,
+            ("fail", of) => Mood::Fails(of.parse().map_err(|_| format!("{of}: no number"))?),
+            ("gone", "") => Mood::Gone,
             ("go", "") => Mood::Calm,
             ("counts", "") => return Ok(format!("{} {}", state.reads, state.waits)),
             _ => return Err(format!("{command}: not a command")),
@@ -135,7 +142,9 @@ impl Disk {
     fn carry_out<'a>(&self, call: Call<'_>, data: &'a mut [u8]) -> Reply<'a> {
         match call {
             Call::Read { offset, size } => {
-                self.wait(true);
+                if let Err(number) = self.wait(true) {
+                    return Reply::Error(number);
+                }
                 let data = &mut data[..size];
                 match self.backing.read_exact_at(data, offset) {
                     Ok(()) => Reply::Data(data),
@@ -143,7 +152,9 @@ impl Disk {
                 }
             }
             Call::Write { offset, data } => {
-                self.wait(false);
+                if let Err(number) = self.wait(false) {
+                    return Reply::Error(number);
+                }
                 match self.backing.write_all_at(data, offset) {
                     Ok(()) => Reply::Written(u32::try_from(data.len()).unwrap_or(0)),
                     Err(_) => Reply::Error(libc::EIO),
@@ -157,32 +168,43 @@ impl Disk {
         }
     }
 
+    /// Waits as long as the disk does; the number of its error, if it fails.
     #[expect(clippy::disallowed_methods, reason = "to wait is its purpose")]
-    fn wait(&self, is_read: bool) {
+    fn wait(&self, is_read: bool) -> Result<(), i32> {
         let Ok(mut state) = self.state.lock() else {
-            return;
+            return Ok(());
         };
         while state.mood == Mood::Held {
             let Ok(freed) = self.freed.wait(state) else {
-                return;
+                return Ok(());
             };
             state = freed;
         }
+        if state.mood == Mood::Gone {
+            state.waits += 1;
+            return Err(libc::ENXIO);
+        }
         if !is_read {
-            return;
+            return Ok(());
         }
         let drawn = mixed(state.reads);
         state.reads += 1;
-        let Mood::Spikes(seed) = state.mood else {
-            return;
+        let seed = match state.mood {
+            Mood::Spikes(seed) => seed,
+            Mood::Fails(of) if drawn.is_multiple_of(of.max(1)) => {
+                state.waits += 1;
+                return Err(libc::EIO);
+            }
+            _ => return Ok(()),
         };
         let drawn = mixed(seed ^ drawn);
         if !drawn.is_multiple_of(ONE_IN) {
-            return;
+            return Ok(());
         }
         state.waits += 1;
         drop(state);
         std::thread::sleep(WAIT_MAX.mul_f64((drawn >> 32) as f64 / f64::from(u32::MAX)));
+        Ok(())
     }
 }
 

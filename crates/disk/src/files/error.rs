@@ -33,7 +33,7 @@ pub enum Error {
     /// The disk took longer than the caller waits.
     #[error("the disk has not answered within {0:?}")]
     Late(std::time::Duration),
-    /// The disk took longer than the caller waits, and a thread that hangs on it may still send to the socket: nobody
+    /// The disk took longer than the caller waits, and a thread that hangs on it may still send to the socket: nothing
     /// else may go on with that.
     #[error("the disk has not answered within {0:?}, in the middle of a call that sends")]
     Held(std::time::Duration),

@@ -5,6 +5,6 @@ pub(crate) mod age;
 pub(crate) mod disk_work;
 pub(crate) mod foreign_cache;
 pub(crate) mod hot_entries;
-mod rest;
+pub(crate) mod rest;
 pub(crate) mod serve;
 mod verify;

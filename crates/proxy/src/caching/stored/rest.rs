@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::Entry;
 use cache::freshness::RequestControl;
 use cache::store::Hit;
 use disk::{DiskHealth, OpenFile};
@@ -96,11 +95,35 @@ async fn rest(
         Some(from) if from + range.len <= body.end - body.start => from..from + range.len,
         _ => return None,
     };
-    let rest = from_origin(&mut request, &stored.entry, missing).await;
+    let (head, len) = (stored.entry.head(), stored.entry.body_len());
+    let rest = from_origin(&mut request, head, len, missing).await;
+    told(cache.as_deref(), rest, &why)
+}
+
+/// Counts and logs what became of it.
+fn told(cache: Option<&Cache>, rest: Result<Body<Rc<OpenFile>>, &'static str>, why: &str) -> Rest {
     if let Some(cache) = cache {
-        cache.tell_taken_over(rest.as_ref().map(drop).map_err(|refusal| *refusal), &why);
+        let outcome = rest.as_ref().map(drop).map_err(|refusal| *refusal);
+        cache.tell_taken_over(outcome, why);
     }
     rest.ok()
+}
+
+/// The rest, from `at` on, of a body with this head that is being stored in `cache`.
+pub(crate) async fn of_fill(
+    mut request: Box<Request>,
+    cache: &Cache,
+    head: &ResponseHead,
+    at: u64,
+    why: &str,
+) -> Rest {
+    let rest = match head.framing {
+        ResponseFraming::Length(len) if at < len => {
+            from_origin(&mut request, head, len, at..len).await
+        }
+        _ => Err("its length is not known"),
+    };
+    told(Some(cache), rest, why)
 }
 
 /// The cache with this disk.
@@ -110,13 +133,14 @@ fn cache_of(request: &Request, disk: Option<&Arc<DiskHealth>>) -> Option<Arc<Cac
     found.map(Arc::clone)
 }
 
-/// Asks the origin for a part of an entry's body.
+/// Asks the origin for a part of a stored body of `len` bytes.
 ///
 /// # Errors
 /// Why it cannot be had.
 async fn from_origin(
     request: &mut Request,
-    entry: &Entry,
+    stored: &ResponseHead,
+    len: u64,
     missing: Range<u64>,
 ) -> Result<Body<Rc<OpenFile>>, &'static str> {
     if !matches!(request.method, Method::Get | Method::Head)
@@ -138,12 +162,13 @@ async fn from_origin(
     let Some(passing) = request.location().made.share::<PassSettings>() else {
         return Err("there is none");
     };
-    let validator = Validator::of(entry.head()).ok_or("the entry has no validator")?;
+    let validator = Validator::of(stored).ok_or("the entry has no validator")?;
     let wanted = Wanted {
-        entry,
+        stored,
+        len,
         validator,
         missing,
-        is_range: !passing.asks_for_ranges() && entry.head().status == 200,
+        is_range: !passing.asks_for_ranges() && stored.status == 200,
     };
     let variation = Variation {
         is_cacheable: true,
@@ -196,9 +221,11 @@ impl Validator {
     }
 }
 
-/// The part of an entry that the origin is asked for.
+/// The part of a stored response that the origin is asked for.
 struct Wanted<'a> {
-    entry: &'a Entry,
+    stored: &'a ResponseHead,
+    /// Of its whole body, in bytes.
+    len: u64,
     validator: Validator,
     missing: Range<u64>,
     /// Whether a range may be asked for.
@@ -227,12 +254,11 @@ impl Wanted<'_> {
     /// Why it is not the entry's version, or not the part that was asked for.
     fn skipped(&self, head: &ResponseHead) -> Result<u64, &'static str> {
         const ANOTHER: &str = "it has another version now";
-        let stored = self.entry.head();
+        let (stored, len) = (self.stored, self.len);
         let is_same = |id| stored.get(id) == head.get(id);
         if !is_same(HeaderId::ContentEncoding) || !is_same(HeaderId::ETag) {
             return Err(ANOTHER);
         }
-        let len = self.entry.body_len();
         let is_part = head.status == 206 && stored.status != 206;
         if is_part {
             let wanted = range::content_range(&self.missing, len);
