@@ -35,10 +35,6 @@ pub use test_client::TestClient;
 pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd};
 
 /// What a request came on, and its response goes out on.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and a box would cost each request an allocation"
-)]
 pub enum Transport {
     /// An HTTP/1 connection in the hands of its request.
     Http1(Http1),
