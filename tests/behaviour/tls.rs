@@ -42,6 +42,36 @@ fn a_name_chooses_certificate_and_server() {
     assert_eq!(seen.reply.text(), "a TLSv1.3 other.example on https");
 }
 
+/// Whether HTTP/2 is agreed on with the server of a name.
+fn is_http2(port: u16, name: &str) -> bool {
+    let client = TlsClient::with_protocol(b"h2");
+    let mut stream = client.connect(port, name).expect("it is a name");
+    let sent = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    sent.is_ok() && stream.read(&mut [0; 9]).is_ok() && stream.conn.alpn_protocol() == Some(b"h2")
+}
+
+#[test]
+fn http2_of_an_address_is_offered_by_all_its_servers_and_there_alone() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl http2; server_name a.example; {CERTIFICATE} return 200 a; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; listen 127.0.0.1:%PORT1% ssl default_server; server_name b.example;
+             ssl_certificate b.crt; ssl_certificate_key b.key; return 200 \"b $http2\"; }}
+         server {{ listen 127.0.0.1:%PORT1% ssl; server_name on.example; http2 on; return 200 c; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let ports = [server.site().port(0), server.site().port(1)];
+    assert!(is_http2(ports[0], "a.example"));
+    assert!(is_http2(ports[0], "b.example"));
+    assert!(!is_http2(ports[1], "b.example"));
+    // It shows the default server's certificate, and speaks what is its own.
+    assert!(is_http2(ports[1], "on.example"));
+    for port in ports {
+        let seen = TlsClient::new(None).get(port, "b.example", "/").unwrap();
+        assert_eq!(seen.reply.text(), "b ");
+    }
+}
+
 #[test]
 fn what_is_said_in_clear_is_answered_with_497() {
     let (site, ..) = site();

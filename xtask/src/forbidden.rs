@@ -22,15 +22,58 @@ const CALLS: &[&str] = &[
     "mlock",
 ];
 
-/// Tests that are about a call, or about the name that the program is started by, which is here a script's.
+/// Tests that are about a call, or about the file that the program is started from, which is here a script.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("", "process::ps_tells_the_master_from_its_worker"),
+    (
+        "",
+        "script::a_program_that_does_not_serve_leaves_the_old_one",
+    ),
     // They hold all pools and want a file meanwhile: without openat2, a pool opens every file.
     (
         "openat2",
         "auth_basic::a_password_that_is_being_checked_keeps_nobody_else",
     ),
     ("openat2", "compression::a_large_body_never_keeps_its_loop"),
+    (
+        "openat2",
+        "fills::who_revalidates_does_not_wait_for_the_disk",
+    ),
+    (
+        "openat2",
+        "rewrite::a_look_at_a_file_that_waits_keeps_nobody_else",
+    ),
+    (
+        "openat2",
+        "sick_disks::a_file_on_a_disk_that_hangs_is_503_before_the_head_and_closed_behind_it",
+    ),
+    // Faults of a disk are made in the pool's reads. Without cachestat a loop tries to read what is not in memory, too, and the
+    // kernel's own read-ahead, which has no fault, brings it.
+    (
+        "cachestat",
+        "sick_disks::a_cache_over_several_disks_spreads_its_keys_and_goes_on_without_one",
+    ),
+    (
+        "cachestat",
+        "sick_disks::a_disk_that_fails_at_some_reads_is_failing_and_no_answer_fails",
+    ),
+    (
+        "cachestat",
+        "sick_disks::a_disk_that_hangs_is_out_and_comes_back",
+    ),
+    (
+        "cachestat",
+        "sick_disks::a_slow_read_is_raced_by_the_origin_within_a_budget",
+    ),
+    // Copies of files lie in memfds.
+    (
+        "memfd_create",
+        "memory::copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops",
+    ),
+    (
+        "memfd_create",
+        "memory::over_the_budget_all_is_served_and_nothing_is_kept",
+    ),
     (
         "mlock",
         "process::the_program_is_kept_in_memory_as_far_as_it_may_be",

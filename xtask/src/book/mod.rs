@@ -2,7 +2,7 @@
 //!
 //! mdBook takes pages below one directory only, and shows a link to a file elsewhere as a link to nothing. So the pages are copied to
 //! `target/book/src` first, where links lead to their places in the book. Not here: the texts, nor the look of the book
-//! (`docs/book.toml`). Invariant: nothing is fetched; the check needs no mdBook.
+//! (`docs/book.toml`, `docs/book.css`). Invariant: nothing is fetched; the check needs no mdBook.
 
 mod links;
 mod pages;
@@ -182,9 +182,12 @@ impl Book {
         }
         let summary = self.summary(&mut BTreeSet::new());
         write(&target.join("src/SUMMARY.md"), summary.as_bytes())?;
-        let settings = std::fs::read(self.project.join("docs/book.toml"));
-        let settings = settings.map_err(|error| format!("docs/book.toml: {error}"))?;
-        write(&target.join("book.toml"), &settings)
+        for name in ["book.toml", "book.css"] {
+            let bytes = std::fs::read(self.project.join("docs").join(name));
+            let bytes = bytes.map_err(|error| format!("docs/{name}: {error}"))?;
+            write(&target.join(name), &bytes)?;
+        }
+        Ok(())
     }
 
     /// A page whose links lead to places of the book; files that are no pages are put into `shown`.

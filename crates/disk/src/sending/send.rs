@@ -185,7 +185,7 @@ impl<S: Sink> FileSending<'_, S> {
                 Residency::Absent if self.streams() => self.stream().await?,
                 Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
                 Residency::Absent => self.copy_bounded(until).await?,
-                Residency::Unprovable => self.copy_until(until).await?,
+                Residency::Unprovable => self.copy_at_once(until).await?,
             }
         }
         Ok(())
@@ -501,9 +501,9 @@ impl<S: Sink> FileSending<'_, S> {
         Ok(())
     }
 
-    /// Sends from a buffer what the socket takes at once: a read notices an evicted page where `sendfile` would wait
-    /// for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket, of which a
-    /// peer may have many (the streams of HTTP/2).
+    /// Sends from a buffer what the socket takes at once, if it is in memory: a read notices an evicted page where `sendfile`
+    /// would wait for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket, of
+    /// which a peer may have many (the streams of HTTP/2).
     async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
         let (len, sink) = (self.buffer_len(until).min(self.sink.room()), self.sink);
         if len == 0 {
@@ -513,7 +513,7 @@ impl<S: Sink> FileSending<'_, S> {
             (sink.try_write(bytes), bytes.len())
         });
         let (sent, all) = match sent {
-            // Evicted.
+            // Evicted, or only a pool may ask.
             Err(WouldBlock) => return self.copy_once(until).await,
             Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
             Ok((Ok(sent), all)) => (sent, all),
@@ -538,7 +538,7 @@ impl<S: Sink> FileSending<'_, S> {
         Ok(())
     }
 
-    /// Sends one buffer.
+    /// Sends one buffer, which is kept until the socket has taken it: to read it again could wait again.
     async fn copy_once(&mut self, until: u64) -> Result<(), Error> {
         let bytes = self.read(self.buffer_len(until)).await?;
         self.write(&bytes).await

@@ -307,7 +307,9 @@ impl Endpoint<'_> {
         let rejects = own.is_some_and(|tls| tls.rejects);
         let has_certificate = |tls: &&ServerTls| tls.handshakes.is_some();
         let tls = own.filter(has_certificate).or_else(|| tls_of(default));
-        let handshakes = tls.and_then(|tls| tls.handshakes.clone());
+        let of_address = self.settings.listens.entries()[self.entry].protocols;
+        let has_http2 = of_address.has_http2 || self.settings.server(server).http2.http2;
+        let handshakes = tls.and_then(|tls| tls.offering(has_http2));
         let offer = Offer {
             handshakes: handshakes.filter(|_| !rejects),
             named: tls.and_then(|tls| tls.named.clone()),

@@ -7,7 +7,7 @@
 mod kept;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use config::{Error, PathText, Placed, Scope, Template, TextPlace};
@@ -88,6 +88,8 @@ impl<'a> Making<'a> {
     ) -> Result<Option<ServerTls>, Error> {
         let made = ServerTls {
             handshakes: None,
+            offers_http2: has_http2,
+            of_other_addresses: OnceLock::new(),
             named: None,
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,

@@ -1,12 +1,13 @@
 //! TLS of one `server` block.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tls::configure;
 use tls::ocsp::AsksStatus;
 
 use super::acme::AcmeSlot;
 use super::directives::VerifyClient;
+use super::making::alpn;
 use super::named_certificates::NamedCertificates;
 
 /// TLS of one `server` block.
@@ -14,6 +15,10 @@ use super::named_certificates::NamedCertificates;
 pub struct ServerTls {
     /// What its handshakes use; `None`: it has no certificate, so those of the default server of the address are used.
     pub handshakes: Option<Arc<configure::Server>>,
+    /// Whether those offer HTTP/2.
+    pub offers_http2: bool,
+    /// The same for addresses where that is otherwise; made when it is first asked for.
+    pub of_other_addresses: OnceLock<Arc<configure::Server>>,
     /// The certificates that are read in each handshake, where their names have variables.
     pub named: Option<Arc<NamedCertificates>>,
     /// `ssl_reject_handshake`.
@@ -44,5 +49,17 @@ impl ServerTls {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.rejects || self.handshakes.is_some()
+    }
+
+    /// What a handshake uses that offers HTTP/2, or none that does. Whether one does depends on the address and on the server
+    /// that the client names, not on the server whose certificate it is.
+    #[must_use]
+    pub fn offering(&self, has_http2: bool) -> Option<Arc<configure::Server>> {
+        let handshakes = self.handshakes.as_ref()?;
+        if has_http2 == self.offers_http2 {
+            return Some(Arc::clone(handshakes));
+        }
+        let other = || Arc::new(handshakes.with_alpn(&alpn(has_http2)));
+        Some(Arc::clone(self.of_other_addresses.get_or_init(other)))
     }
 }

@@ -15,11 +15,10 @@ const PAGE: &str = "docs/differences.md";
 
 /// Directives that a difference is shown with; more are an ellipsis.
 const NAMES_MAX: usize = 3;
-/// Maximum length of what is said of a difference in two lines, with its place, in characters: a word that does not fit into the
-/// first of them leaves that room empty.
-const BRIEF_MAX: usize = 2 * COLUMNS - 40;
+/// Maximum length of the place of a difference's first line, in characters; a longer path loses its first directories.
+const PLACE_MAX: usize = 40;
 
-/// The page that is read once: the verdict, what stands in the way, what to do, and the differences, each in at most two lines.
+/// The page that is read once: the verdict, what stands in the way, what to do, and the differences, each with one sentence.
 #[must_use]
 pub(super) fn short(report: &Report) -> String {
     let mut out = String::new();
@@ -139,24 +138,42 @@ fn brief_differences(out: &mut String, report: &Report) {
     }
 }
 
-/// A difference in two lines: its bold words, or its first sentence where they are less than one.
+/// A difference in a sentence: its bold words, or its first sentence where they are less than one; and its first line.
 fn brief(difference: &Difference, root: &str) -> String {
     let directory = root.rsplit_once('/').map_or("", |(directory, _)| directory);
     let first = difference.first.strip_prefix(directory);
-    let first = first.map_or(&difference.first[..], |path| path.trim_start_matches('/'));
+    let first = first.and_then(|path| path.strip_prefix('/'));
+    let first = first.unwrap_or(&difference.first);
     let mut names: Vec<_> = difference.directives.iter().map(String::as_str).collect();
     if names.len() > NAMES_MAX {
         names.truncate(NAMES_MAX);
         names.push("…");
     }
-    let by = met_by(&names, first, difference.lines);
-    let lead = difference.lead.replace('`', "");
-    let text = match lead.ends_with('.') {
-        true => &lead[..],
-        false => sentence(&difference.text, difference.lead),
-    };
-    let room = BRIEF_MAX.saturating_sub(by.chars().count());
-    format!("{} {by}", cut(text.trim_end_matches('.'), room))
+    let by = met_by(&names, &end_of_path(first), difference.lines);
+    format!("{} {by}", told(difference).trim_end_matches('.'))
+}
+
+/// What is told of a difference.
+fn told(difference: &Difference) -> Cow<'_, str> {
+    match difference.lead.ends_with('.') {
+        true => Cow::Owned(difference.lead.replace('`', "")),
+        false => Cow::Borrowed(sentence(&difference.text, difference.lead)),
+    }
+}
+
+/// A path and its line, without the first directories where it is long; a longer name loses its first letters.
+fn end_of_path(path: &str) -> Cow<'_, str> {
+    let length = path.chars().count();
+    if length <= PLACE_MAX {
+        return Cow::Borrowed(path);
+    }
+    let room = PLACE_MAX - 2;
+    let start = path.char_indices().nth(length - room);
+    let end = start.map_or(path, |(start, _)| &path[start..]);
+    match end.split_once('/') {
+        Some((_, end)) => Cow::Owned(format!("…/{end}")),
+        None => Cow::Owned(format!("…{end}")),
+    }
 }
 
 /// The lines that meet a difference.
@@ -166,16 +183,6 @@ fn met_by(names: &[&str], first: &str, lines: usize) -> String {
         lines => format!(" and {} more", lines - 1),
     };
     format!("[{}: {first}{more}]", names.join(", "))
-}
-
-/// The text, or as many of its words as have room, in characters, and an ellipsis.
-fn cut(text: &str, room: usize) -> Cow<'_, str> {
-    let Some((end, _)) = text.char_indices().nth(room) else {
-        return Cow::Borrowed(text);
-    };
-    let end = text[..end].rfind(' ').unwrap_or(end);
-    let kept = text[..end].trim_end_matches([',', ':', ';', '(', ' ']);
-    Cow::Owned(format!("{kept} …"))
 }
 
 fn verdict(out: &mut String, report: &Report) {
@@ -326,38 +333,71 @@ fn wrapped(out: &mut String, mark: &str, text: &str) {
 mod tests {
     use super::*;
 
+    /// Maximum length of what is told of a difference on the page, in characters: two lines.
+    const SENTENCE_MAX: usize = 192;
+
     #[test]
-    fn what_has_no_room_ends_at_a_word() {
-        assert_eq!(cut("one two three", 13), "one two three");
-        assert_eq!(cut("one two, three", 12), "one two …");
-        assert_eq!(cut("onetwothree", 3), "one …");
-        assert_eq!(cut("ééé ééé", 5), "ééé …");
+    fn a_long_path_keeps_its_end() {
+        let kept = "sites-available/conf.d/10_loop.conf:100";
+        assert_eq!(end_of_path(kept), kept);
+        let long = "/tmp/a/directory/of/somebody/sites-available/example.org.conf:12";
+        assert_eq!(end_of_path(long), "…/sites-available/example.org.conf:12");
+        let name = format!("/etc/{}.conf:1", "é".repeat(60));
+        let end = format!("…{}.conf:1", "é".repeat(31));
+        assert_eq!(end_of_path(&name), end);
     }
 
     #[test]
-    fn a_difference_has_at_most_two_lines() {
+    fn a_place_is_told_from_the_directory_of_the_configuration() {
+        let place = |first: &str| {
+            let difference = difference("A lead.", "A lead.", first);
+            brief(&difference, "/etc/nginx/nginx.conf")
+        };
+        assert!(place("/etc/nginx/a.conf:1").contains(": a.conf:1 and"));
+        assert!(place("/etc/nginx-old/a.conf:1").contains(": /etc/nginx-old/a.conf:1 and"));
+    }
+
+    #[test]
+    fn a_difference_is_told_in_a_whole_sentence() {
         for (row, paragraph) in crate::migrate::paragraphs::all() {
-            let difference = Difference {
-                lead: row.lead,
-                text: paragraph.text,
-                section: paragraph.section,
-                link: String::new(),
-                directives: ["a_directive", "b_directive", "c_directive", "d"]
-                    .map(str::to_owned)
-                    .into(),
-                first: "/etc/nginx/sites-available/conf.d/10_loop.conf:100".to_owned(),
-                lines: 10,
-            };
+            let path =
+                "/home/somebody/projects/infrastructure/roles/web/sites-available/loop.conf:100";
+            let difference = difference(row.lead, &paragraph.text, path);
+            let sentence = told(&difference).into_owned();
+            let length = sentence.chars().count();
+            assert!(
+                length <= SENTENCE_MAX,
+                "{length} characters; end the sentence before its details: {sentence}"
+            );
             let mut out = String::new();
             wrapped(
                 &mut out,
                 "  - ",
                 &brief(&difference, "/etc/nginx/nginx.conf"),
             );
-            assert!(out.lines().count() <= 2, "{out}");
+            assert!(out.lines().count() <= 3, "{out}");
+            assert!(
+                out.lines().all(|line| line.chars().count() <= COLUMNS),
+                "{out}"
+            );
             let flat = out.split_whitespace().collect::<Vec<_>>().join(" ");
-            let by = "[a_directive, b_directive, c_directive, …: sites-available/conf.d/10_loop.conf:100 and 9 more]";
-            assert!(flat.ends_with(by), "{out}");
+            let by = "[a_directive, b_directive, c_directive, …: …/web/sites-available/loop.conf:100 and 9 more]";
+            let whole = format!("- {} {by}", sentence.trim_end_matches('.'));
+            assert_eq!(flat, whole);
+        }
+    }
+
+    fn difference(lead: &'static str, text: &str, first: &str) -> Difference {
+        Difference {
+            lead,
+            text: text.to_owned(),
+            section: "Processes",
+            link: String::new(),
+            directives: ["a_directive", "b_directive", "c_directive", "d"]
+                .map(str::to_owned)
+                .into(),
+            first: first.to_owned(),
+            lines: 10,
         }
     }
 }

@@ -87,7 +87,7 @@ rows! {
     Lines, "Connections of HTTP/2 have limits:":
         "http2" "listen=http2" "http2_max_concurrent_streams" "http2_recv_buffer_size" "http2_chunk_size"
         "http2_body_preread_size";
-    Lines, "Floods over HTTP/2 end a connection": "http2" "listen=http2";
+    Lines, "Floods over HTTP/2 end a connection.": "http2" "listen=http2";
     Lines, "CONNECT and WebSocket work over HTTP/2, too.": "http2" "listen=http2" "tunnel_pass";
     Lines, "Requests to servers over HTTP/2 share connections": "grpc_pass" "proxy_http_version=2";
     Lines, "Certificates by ACME": "acme_issuer" "acme_certificate" "acme_shared_zone";
@@ -207,7 +207,7 @@ rows! {
         "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";
     Lines, "A reload may change `max_size`, `min_free` and `inactive`":
         "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";
-    Lines, "`use_temp_path`, `loader_files` and `manager_threshold` have no effect:":
+    Lines, "`use_temp_path`, `loader_files` and `manager_threshold` have no effect.":
         "proxy_cache_path=use_temp_path" "fastcgi_cache_path=use_temp_path" "uwsgi_cache_path=use_temp_path"
         "scgi_cache_path=use_temp_path" "proxy_cache_path=loader_files" "fastcgi_cache_path=loader_files"
         "uwsgi_cache_path=loader_files" "scgi_cache_path=loader_files" "proxy_cache_path=manager_threshold"

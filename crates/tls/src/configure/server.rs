@@ -143,6 +143,24 @@ impl Server {
         })
     }
 
+    /// The same with other protocols above TLS: those of another address.
+    #[must_use]
+    pub fn with_alpn(&self, alpn: &[Vec<u8>]) -> Self {
+        let with = |config: &Arc<ServerConfig>| {
+            let mut config = ServerConfig::clone(config);
+            config.alpn_protocols = alpn.to_vec();
+            Arc::new(config)
+        };
+        Self {
+            config: with(&self.config),
+            chacha_first: self.chacha_first.as_ref().map(with),
+            sizes: self.sizes,
+            certificates: Arc::clone(&self.certificates),
+            trust: self.trust.clone(),
+            left_out: self.left_out.clone(),
+        }
+    }
+
     /// The certificates that it shows.
     #[must_use]
     pub fn certificates(&self) -> &Arc<Certificates> {

@@ -22,7 +22,7 @@ const fn known(id: u16, name: &'static str, others: &'static [&'static str]) -> 
     Known { id, name, others }
 }
 
-const KNOWN: [Known; 18] = [
+const KNOWN: [Known; 41] = [
     known(0x11ec, "X25519MLKEM768", &[]),
     known(0x11eb, "SecP256r1MLKEM768", &[]),
     known(0x11ed, "SecP384r1MLKEM1024", &[]),
@@ -41,6 +41,30 @@ const KNOWN: [Known; 18] = [
     known(257, "ffdhe3072", &[]),
     known(258, "ffdhe4096", &[]),
     known(259, "ffdhe6144", &[]),
+    known(260, "ffdhe8192", &[]),
+    // RFC 8422, 5.1.1, took these back; OpenSSL still reads their names.
+    known(1, "sect163k1", &["K-163"]),
+    known(2, "sect163r1", &[]),
+    known(3, "sect163r2", &["B-163"]),
+    known(4, "sect193r1", &[]),
+    known(5, "sect193r2", &[]),
+    known(6, "sect233k1", &["K-233"]),
+    known(7, "sect233r1", &["B-233"]),
+    known(8, "sect239k1", &[]),
+    known(9, "sect283k1", &["K-283"]),
+    known(10, "sect283r1", &["B-283"]),
+    known(11, "sect409k1", &["K-409"]),
+    known(12, "sect409r1", &["B-409"]),
+    known(13, "sect571k1", &["K-571"]),
+    known(14, "sect571r1", &["B-571"]),
+    known(15, "secp160k1", &[]),
+    known(16, "secp160r1", &[]),
+    known(17, "secp160r2", &[]),
+    known(18, "secp192k1", &[]),
+    known(19, "prime192v1", &["P-192", "secp192r1"]),
+    known(20, "secp224k1", &[]),
+    known(21, "secp224r1", &["P-224"]),
+    known(22, "secp256k1", &[]),
 ];
 /// A group with keys that quantum computers do not find, then the fast one, then the usual ones.
 const DEFAULT: [u16; 4] = [0x11ec, 29, 23, 24];
@@ -158,10 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn each_group_is_known_once() {
+        let names = KNOWN.iter().flat_map(|known| {
+            let others = known.others.iter().copied();
+            others.chain([known.name]).map(str::to_ascii_lowercase)
+        });
+        let names: Vec<_> = names.collect();
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        let numbers: std::collections::BTreeSet<_> = KNOWN.iter().map(|known| known.id).collect();
+        assert_eq!(numbers.len(), KNOWN.len());
+    }
+
+    #[test]
     fn what_is_not_offered_is_named() {
         let offer = read("X25519:secp521r1:X448").unwrap();
         assert_eq!(offer.left_out, ["secp521r1", "X448"]);
+        let offer = read("P-384:sect571r1:b-409:secp192r1").unwrap();
+        assert_eq!(offer.left_out, ["sect571r1", "sect409r1", "prime192v1"]);
         assert!(read("secp521r1").is_err());
+        assert!(read("sect571r1:secp256k1").is_err());
         assert!(read("X25519:foo").is_err());
     }
 }
