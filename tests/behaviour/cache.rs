@@ -1,7 +1,7 @@
 //! Caching what was proxied: what is stored, when it is used, and what the origin is asked.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use blackbox::{Answer, Origin, PATIENCE, Reply, Server, binary, is_nginx};
+use blackbox::{Answer, Origin, PATIENCE, Reply, Server, binary, is_nginx, text_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -77,8 +77,7 @@ pub fn until(server: &Server, path: &str, before: &[&str], last: &str) -> Reply 
 pub fn command<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> (i32, String) {
     let output = Command::new(binary()).arg("cache").args(words).output();
     let output = output.expect("the program runs");
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
+    let text = text_of(&[output.stdout, output.stderr].concat());
     (output.status.code().unwrap_or(-1), text)
 }
 
@@ -356,7 +355,6 @@ fn it_is_stored_when_it_was_asked_for_often_enough() {
 fn what_was_stored_is_there_after_a_restart() {
     let origin = counting("Cache-Control: max-age=60\r\n");
     let mut first = server(&origin, "location / { %PASS%; }");
-    let big = vec![b'b'; 3 << 20];
     first.get("/a");
     hit(&first, "/a");
     assert!(first.quit().success());
@@ -366,7 +364,6 @@ fn what_was_stored_is_there_after_a_restart() {
     let second = Server::start(&text);
     let reply = second.get("/a");
     assert_eq!((cache(&reply), reply.text().as_str()), ("HIT", "answer 1"));
-    drop(big);
 }
 
 #[test]

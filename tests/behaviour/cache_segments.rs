@@ -187,7 +187,7 @@ fn purges_and_commands_reach_into_segments() {
 }
 
 #[test]
-fn a_directory_of_files_is_converted_while_its_server_runs() {
+fn a_directory_is_converted_while_its_server_runs_and_back() {
     if is_nginx() {
         return;
     }
@@ -199,23 +199,48 @@ fn a_directory_of_files_is_converted_while_its_server_runs() {
         hit(&server, path);
     }
     let (code, text) = run(&server, &["convert", "%DIR%/cache"]);
-    assert!(code == 2 && text.contains("no segments"), "{text}");
-    server.quit();
-    let text = parameters(&origin, locations, "store=segments max_size=64m");
-    server.site().configure(&format!(
-        "daemon off; pid nginx.pid; error_log logs/error.log info; events {{}} http {{ {text} }}"
-    ));
-    server.restart();
+    assert!(code == 0 && text.contains("0 entries"), "{text}");
+    let restart_with = |server: &mut Server, store: &str| {
+        server.quit();
+        let text = parameters(&origin, locations, &format!("{store} max_size=64m"));
+        server.site().configure(&format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log info; events {{}} http {{ {text} }}"
+        ));
+        server.restart();
+    };
+    restart_with(&mut server, "store=segments");
     assert_eq!(hit(&server, "/2000").text(), body("/2000"));
     assert_eq!(entry_files(&server), 4);
     let (code, text) = run(&server, &["convert", "%DIR%/cache"]);
     assert!(code == 0 && text.contains("3 entries were moved"), "{text}");
     assert_eq!(entry_files(&server), 1);
     let asked = origin.received().len();
-    for path in paths {
-        assert_eq!(hit(&server, path).text(), body(path));
+    let expect_all = |server: &Server| {
+        for path in paths {
+            assert_eq!(hit(server, path).text(), body(path));
+        }
+        assert_eq!(origin.received().len(), asked);
+    };
+    expect_all(&server);
+    // And back: what lies in segments is found until then.
+    restart_with(&mut server, "store=files");
+    expect_all(&server);
+    assert_eq!(entry_files(&server), 1);
+    let (code, text) = run(&server, &["convert", "%DIR%/cache"]);
+    assert!(
+        code == 0 && text.contains("3 entries were moved into files"),
+        "{text}"
+    );
+    assert_eq!(entry_files(&server), 4);
+    expect_all(&server);
+    let segments = || sums(&server.site().path("cache/segments")).0;
+    let begun = Instant::now();
+    while segments() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "{} are left", segments());
+        std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(origin.received().len(), asked);
+    restart_with(&mut server, "store=files");
+    expect_all(&server);
 }
 
 #[test]

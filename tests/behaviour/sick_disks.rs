@@ -186,6 +186,38 @@ fn a_disk_that_fails_at_some_reads_is_failing_and_no_answer_fails() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_read_is_retired_and_used_again_once_it_can() {
+    if store().is_empty() {
+        return;
+    }
+    let origin = origin();
+    let (server, faults) = cold(&origin, "");
+    let retired = || {
+        metric(
+            &server,
+            "freewheel_cache_segments{cache=\"one\",state=\"retired\"}",
+        )
+    };
+    assert_eq!(retired(), 0);
+    fault(&server, &faults, "one", "fail 3");
+    until("it is retired", PATIENCE, || {
+        for number in 0..KEYS {
+            whole(&server, &format!("/one/{number}"));
+        }
+        (retired() == 1).then_some(())
+    });
+    // What was in it is stored elsewhere.
+    for number in 0..KEYS {
+        comes_back(&server, &format!("/one/{number}"));
+    }
+    fault(&server, &faults, "one", "");
+    until("it is used again", PATIENCE, || {
+        (retired() == 0).then_some(())
+    });
+    server.forget_log();
+}
+
+#[test]
 fn a_disk_that_refuses_writes_is_read_and_what_comes_is_passed_on() {
     if is_nginx() {
         return;

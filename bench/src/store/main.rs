@@ -8,17 +8,20 @@
 )]
 
 mod bench;
+mod damages;
 mod runs;
 
 use cache::store::StoreKind;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND] [--segments]
+usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND [--seconds N]] [--segments]
        store finds DIR [--entries N] [--size BYTES] [--rounds N] [--segments]
        store start DIR [--entries N]
        store index [--entries N] [--threads N] [--segments]
-  DIR is a cache directory, made if it is not there; --segments: small entries lie in segments";
+       store damages DIR [--entries N] [--size BYTES] [--count N] [--segments]
+  DIR is a cache directory, made if it is not there; --segments: small entries lie in segments. With --max-size, the bytes below DIR
+  are counted ten times a second.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         "finds" => runs::finds(&options),
         "start" => runs::start(&options),
         "index" => runs::index(&options),
+        "damages" => damages::damages(&options),
         _ => Err(USAGE.to_owned()),
     });
     outcome.map_or_else(
@@ -49,6 +53,7 @@ pub struct Options {
     rate: Option<u64>,
     rounds: u64,
     threads: u64,
+    count: u64,
     kind: StoreKind,
 }
 
@@ -74,13 +79,17 @@ impl Options {
         Ok(Self {
             what: words.first().ok_or(USAGE)?.clone(),
             dir: words.get(1).cloned().unwrap_or_default(),
-            entries: number("--entries")?.unwrap_or(20_000),
+            entries: match (number("--rate")?, number("--seconds")?) {
+                (Some(rate), Some(seconds)) => rate * seconds,
+                _ => number("--entries")?.unwrap_or(20_000),
+            },
             size: number("--size")?.unwrap_or(16 << 10),
             max_size: number("--max-size")?,
             at_once: number("--at-once")?.unwrap_or(32),
             rate: number("--rate")?,
             rounds: number("--rounds")?.unwrap_or(20),
             threads: number("--threads")?.unwrap_or(4),
+            count: number("--count")?.unwrap_or(10_000),
             kind: match flags.iter().any(|flag| flag == "--segments") {
                 true => StoreKind::Segments,
                 false => StoreKind::Files,

@@ -7,10 +7,11 @@ use cache::store::StoreKind;
 use cache::{Index, KeyState, KnownKey};
 use cache::{Key, Store};
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-fn key_text(number: u64) -> String {
+pub fn key_text(number: u64) -> String {
     format!("http://origin.example/objects/{number}")
 }
 
@@ -30,6 +31,9 @@ pub fn fills(options: &Options) -> Result<(), String> {
         let shared = body(0, options.size.max(8));
         let (begun, cpu_begun) = (Instant::now(), cpu());
         let sweeper = tokio::task::spawn_local(sweep_now_and_then(bench.clone(), store.clone()));
+        let sampler = options
+            .max_size
+            .map(|max| Sampler::start(&options.dir, max));
         let mut tasks = Vec::new();
         for _ in 0..options.at_once {
             let (bench, store, next, failed) =
@@ -66,8 +70,61 @@ pub fn fills(options: &Options) -> Result<(), String> {
             failed.get(),
             store.counters()
         );
-        Ok(())
+        sampler.map_or(Ok(()), Sampler::end)
     })
+}
+
+/// Counts the bytes below a directory ten times a second, as du(1) does.
+struct Sampler {
+    max: u64,
+    stop: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<(u64, u64, u64)>,
+}
+
+impl Sampler {
+    fn start(dir: &str, max: u64) -> Self {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let dir = std::path::PathBuf::from(dir);
+        let thread = std::thread::spawn(move || {
+            let (mut samples, mut largest, mut over) = (0, 0, 0);
+            while stopped.recv_timeout(Duration::from_millis(100)).is_err() {
+                let bytes = bytes_below(&dir);
+                (samples, largest) = (samples + 1, bytes.max(largest));
+                over += u64::from(bytes > max);
+            }
+            (samples, largest, over)
+        });
+        Self { max, stop, thread }
+    }
+
+    fn end(self) -> Result<(), String> {
+        let _ = self.stop.send(());
+        let sampled = self.thread.join().map_err(|_| "the sampler panicked")?;
+        let (samples, largest, over) = sampled;
+        println!(
+            "{samples} samples: at most {largest} of {} bytes, {over} over",
+            self.max
+        );
+        match over {
+            0 => Ok(()),
+            _ => Err("max_size was exceeded".to_owned()),
+        }
+    }
+}
+
+/// Blocks of all that lies below a directory, in bytes. (What goes meanwhile does not count.)
+fn bytes_below(dir: &std::path::Path) -> u64 {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    names
+        .map(|name| {
+            let meta = name.metadata();
+            let own = meta.as_ref().map_or(0, |meta| meta.blocks() * 512);
+            match meta.is_ok_and(|meta| meta.is_dir()) {
+                true => own + bytes_below(&name.path()),
+                false => own,
+            }
+        })
+        .sum()
 }
 
 /// As a worker does it, at the pace of nginx's `manager_` defaults.

@@ -74,6 +74,14 @@ impl Space {
         self.0.min_free.store(min_free, Relaxed);
     }
 
+    /// Raises `max_size` by so many bytes, if there is one.
+    pub(crate) fn raise_max(&self, bytes: u64) {
+        let blocks = bytes / self.0.block_bytes;
+        // Without a limit it is the largest number already.
+        let raised = |max: u64| Some(max.saturating_add(blocks));
+        let _ = self.0.max.fetch_update(Relaxed, Relaxed, raised);
+    }
+
     /// Is there a `min_free`, so that the free blocks of the file system matter?
     #[must_use]
     pub(crate) fn has_min_free(&self) -> bool {

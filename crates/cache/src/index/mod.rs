@@ -213,6 +213,20 @@ impl Index {
         Displaced { replaced, evicted }
     }
 
+    /// Replaces the record of the entry that lies at this place. None: it is there no more, and nothing was changed.
+    pub(crate) fn put_at(&self, from: &EntryExtent, known: &KnownKey) -> Option<KnownKey> {
+        let part = self.part(&known.key);
+        let windows = self.windows_of(&known.lifetime);
+        let mut shard = part.shard.lock();
+        let slot = shard.get(&known.key)?;
+        if !slot.is_stored() || slot.extent() != *from {
+            return None;
+        }
+        let replaced = shard.put(known, windows);
+        part.note_put(&shard, known);
+        replaced
+    }
+
     /// Counts one more key, after evicting one if the index is full.
     fn make_room(&self) -> Option<KnownKey> {
         let more = |keys| (keys < self.keys_max).then_some(keys + 1);

@@ -9,6 +9,7 @@
 
 mod contents;
 mod layout;
+mod retired;
 mod set;
 mod share;
 

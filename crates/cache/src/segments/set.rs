@@ -6,6 +6,7 @@ use crate::index::EntryExtent;
 use disk::{OpenFile, SegmentFile};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Sealed segments that are looked through for one without readers, before the oldest is emptied all the same.
 const PASSED_OVER_MAX: usize = 64;
@@ -13,7 +14,7 @@ const PASSED_OVER_MAX: usize = 64;
 const SPARSE_PERCENT: u64 = 10;
 
 /// Number of states.
-const STATES: usize = 5;
+const STATES: usize = 6;
 
 /// What a segment is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum SegmentState {
     Emptying,
     /// None of its entries is in the index. It is cleared when the last reader has left.
     Draining,
+    /// The same, of one that could not be read: it is cleared once it can be written and read again.
+    Retired,
 }
 
 /// The segments of a cache. Shared by all loops; its lock is held for well under a microsecond by readers.
@@ -37,13 +40,16 @@ pub(crate) struct Segments {
     pub directory: Vec<u8>,
     /// Length of each.
     pub bytes: u64,
-    set: Mutex<SegmentSet>,
+    /// Are they left from a time with segments (`store=files`)? None is filled, none is made, and one without entries is
+    /// removed.
+    pub is_leftover: bool,
+    pub(super) set: Mutex<SegmentSet>,
 }
 
 #[derive(Debug)]
-struct SegmentSet {
+pub(super) struct SegmentSet {
     /// By number; None: there is no file of this number.
-    segments: Vec<Option<Segment>>,
+    pub segments: Vec<Option<Segment>>,
     /// Numbers of files, by state.
     counts: [usize; STATES],
     /// Maximum number of files, and what it is for now.
@@ -69,6 +75,10 @@ pub(crate) struct Segment {
     pub is_dead_changed: bool,
     /// May its first page not be on the disk yet as it was written?
     pub is_unsynced: bool,
+    /// Reads of it that failed since it was begun.
+    pub read_errors: u32,
+    /// If it is retired: when it is tried again, and the pause before that.
+    pub proof: Option<(Instant, Duration)>,
 }
 
 /// A segment that a caller works on.
@@ -107,6 +117,8 @@ pub struct SegmentCounts {
     pub free: u64,
     /// Emptied ones that wait for their last readers.
     pub held: u64,
+    /// Ones that could not be read, and wait for a proof that they can.
+    pub retired: u64,
     /// Bytes of entries in the index.
     pub live_bytes: u64,
 }
@@ -126,22 +138,29 @@ impl Segment {
             dead,
             is_dead_changed: false,
             is_unsynced: false,
+            read_errors: 0,
+            proof: None,
         }
     }
 
-    fn is_read_from(&self) -> bool {
+    /// Is it full, without an entry in the index?
+    fn has_nothing(&self) -> bool {
+        self.state == SegmentState::Sealed && self.live_pages == 0
+    }
+
+    pub(super) fn is_read_from(&self) -> bool {
         use SegmentState::{Emptying, Filling, Sealed};
         matches!(self.state, Filling | Sealed | Emptying)
     }
 }
 
 impl SegmentSet {
-    fn all(&self) -> impl Iterator<Item = (u32, &Segment)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Segment)> {
         let numbered = self.segments.iter().enumerate();
         numbered.filter_map(|(number, segment)| Some((number as u32, segment.as_ref()?)))
     }
 
-    fn count(&self, state: SegmentState) -> usize {
+    pub(super) fn count(&self, state: SegmentState) -> usize {
         self.counts[state as usize]
     }
 
@@ -155,7 +174,7 @@ impl SegmentSet {
         self.files().saturating_sub(self.max_now)
     }
 
-    fn set_state(&mut self, number: u32, state: SegmentState) {
+    pub(super) fn set_state(&mut self, number: u32, state: SegmentState) {
         let place = self.segments.get_mut(number as usize);
         if let Some(segment) = place.and_then(Option::as_mut) {
             self.counts[segment.state as usize] -= 1;
@@ -164,7 +183,7 @@ impl SegmentSet {
         }
     }
 
-    fn get_mut(&mut self, number: u32) -> Option<&mut Segment> {
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Segment> {
         self.segments.get_mut(number as usize)?.as_mut()
     }
 
@@ -197,6 +216,7 @@ impl Segments {
         Self {
             directory,
             bytes,
+            is_leftover: false,
             set: Mutex::new(set),
         }
     }
@@ -271,6 +291,7 @@ impl Segments {
         let segment = set.get_mut(number)?;
         segment.sequence = sequence;
         segment.live_pages = 0;
+        segment.read_errors = 0;
         segment.dead = DeadMap::default();
         segment.is_dead_changed = false;
         Some(SegmentUse {
@@ -283,7 +304,7 @@ impl Segments {
     /// The number for another file. None: there are as many as may be.
     pub(crate) fn next_number(&self) -> Option<u32> {
         let set = self.set.lock();
-        if !set.can_make() {
+        if self.is_leftover || !set.can_make() {
             return None;
         }
         let hole = set.segments.iter().position(Option::is_none);
@@ -333,15 +354,21 @@ impl Segments {
         use SegmentState::{Draining, Free};
         let set = self.set.lock();
         let (draining, free) = (set.count(Draining), set.count(Free));
-        let is_short = free == 0 && !set.can_make();
+        let is_short = match self.is_leftover {
+            true => set.all().any(|(_, one)| one.has_nothing()),
+            false => free == 0 && !set.can_make(),
+        };
         let is_room = draining < DRAINING_MAX && !set.is_closed;
-        is_room && (is_short || set.surplus() > draining + free)
+        let is_due = is_short || set.surplus() > draining + free;
+        is_room && (is_due || set.unreadable().is_some())
     }
 
     /// Is there anything for the writer to do beside appending?
     pub(crate) fn is_upkeep_due(&self) -> bool {
-        let draining = self.set.lock().count(SegmentState::Draining);
-        draining > 0 || self.is_emptying_due()
+        let set = self.set.lock();
+        let is_left = set.count(SegmentState::Draining) + set.count(SegmentState::Retired) > 0;
+        drop(set);
+        is_left || self.is_emptying_due()
     }
 
     /// Has the map of a segment changed since it was written, or (if that is asked for) may one not be on the disk yet?
@@ -358,11 +385,13 @@ impl Segments {
         // Not while readers wait for the lock. Only the writer, which this is, takes one from among the sealed ones.
         sealed.sort_unstable();
         let unread = sealed.iter().take(PASSED_OVER_MAX).find(|one| !one.3);
-        let (_, sequence, number, _) = *unread.or(sealed.first())?;
+        let unread = unread.or(sealed.first()).map(|one| one.2);
         let bytes = self.bytes;
         let mut set = self.set.lock();
+        let number = set.unreadable().or(unread)?;
         set.set_state(number, SegmentState::Emptying);
         let segment = set.get_mut(number)?;
+        let sequence = segment.sequence;
         Some(SegmentUse {
             number,
             file: Arc::clone(&segment.file),
@@ -374,9 +403,11 @@ impl Segments {
     /// is read.
     fn sealed(&self) -> Vec<(bool, u64, u32, bool)> {
         let set = self.set.lock();
+        // Those that are left stay while there is room.
+        let has_all = !self.is_leftover || set.surplus() > 0;
         let sealed = set
             .all()
-            .filter(|(_, one)| one.state == SegmentState::Sealed);
+            .filter(|(_, one)| one.has_nothing() || has_all && one.state == SegmentState::Sealed);
         sealed
             .map(|(number, one)| {
                 let live = one.live_pages * PAGE * 100;
@@ -390,7 +421,10 @@ impl Segments {
     pub(crate) fn drained(&self) -> Vec<Drained> {
         use SegmentState::{Draining, Free};
         let set = self.set.lock();
-        let mut surplus = set.surplus();
+        let mut surplus = match self.is_leftover {
+            true => set.files(),
+            false => set.surplus(),
+        };
         if set.count(Draining) == 0 && (surplus == 0 || set.count(Free) == 0) {
             return Vec::new();
         }
@@ -504,7 +538,12 @@ impl Segments {
 
     /// Bytes that all files may have together.
     pub(crate) fn bytes_max(&self) -> u64 {
-        (self.set.lock().max as u64).saturating_mul(self.bytes)
+        let set = self.set.lock();
+        let files = match self.is_leftover {
+            true => set.files(),
+            false => set.max,
+        };
+        (files as u64).saturating_mul(self.bytes)
     }
 
     /// Bytes of all files.
@@ -519,6 +558,7 @@ impl Segments {
             all: set.files() as u64,
             free: set.count(SegmentState::Free) as u64,
             held: set.count(SegmentState::Draining) as u64,
+            retired: set.count(SegmentState::Retired) as u64,
             live_bytes: live * PAGE,
         }
     }

@@ -7,6 +7,9 @@ impl Store {
     /// Has every entry verified again when it is used next: its disk was out. Other tasks of the thread get their turn
     /// meanwhile.
     pub async fn distrust(&self) {
+        if let Some(segments) = &self.0.segments {
+            segments.set.forget_read_errors();
+        }
         let index = &self.0.index;
         let mut cursor = Cursor::default();
         loop {

@@ -4,6 +4,7 @@
 use super::publish_order::PublishTurn;
 use super::removal::{EpochGuard, PendingDelete, Removed};
 use super::room::PlannedPlace;
+use super::segments::AppendKind;
 use super::{FILE_MODE, Store};
 use crate::entry::{Description, EntryEncoder, Finished, PROLOGUE_BYTES};
 use crate::error::Error;
@@ -367,8 +368,8 @@ impl EntryWriter {
         parts.push(front);
         parts.extend(self.waiting.drain(..));
         parts.push(table);
-        let vary = self.vary.clone();
-        let stored = store.append(self.known, vary, parts, entry_len).await?;
+        let kind = AppendKind::New(self.vary.clone());
+        let stored = store.append(self.known, kind, parts, entry_len).await?;
         let known = stored.known;
         store.0.stored.fetch_add(1, Relaxed);
         // While it is this one's turn, no other gives the file a new entry.

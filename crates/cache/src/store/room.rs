@@ -26,7 +26,9 @@ impl Store {
     /// Maximum of bytes of a body of this length (0: not known) that are collected before they are written.
     #[must_use]
     pub fn collected_max(&self, expected: u64) -> usize {
-        let is_for_segment = self.0.segments.is_some() && (1..ENTRY_BYTES_MAX).contains(&expected);
+        let segments = self.0.segments.as_ref();
+        let is_for_segment = segments.is_some_and(|segments| segments.takes(expected))
+            && (1..ENTRY_BYTES_MAX).contains(&expected);
         match is_for_segment {
             true => ENTRY_BYTES_MAX as usize,
             false => WRITE_BYTES,

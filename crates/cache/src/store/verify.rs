@@ -65,6 +65,9 @@ impl Store {
             return Ok(());
         }
         let done = verify_blocks(local, access, hit, checks, range).await;
+        if let Err(error) = &done {
+            self.note_unread(&hit.known, error);
+        }
         if let Err(Error::Fault(_)) = done {
             self.drop_hit(local, hit).await?;
         } else if checks.is_done() {

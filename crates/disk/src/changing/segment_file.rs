@@ -26,6 +26,8 @@ use std::sync::Arc;
 
 /// Buffers of one pwritev(2); more are several calls.
 const PARTS_MAX: usize = 512;
+/// Bytes that a proof writes and reads at once.
+const PROOF_BYTES: u64 = 1 << 20;
 /// Names that [`names_in`] returns at most.
 const NAMES_MAX: usize = 1 << 17;
 
@@ -189,6 +191,29 @@ impl SegmentFile {
         call_times::timed_on(Operation::Fsync, self.fd.as_fd(), |()| 0, sync)
     }
 
+    /// Proves that all of it can be written and read: clears it, writes zeros, waits until they are on the disk, and
+    /// reads them from there. For a file that holds nothing that is wanted. **Waits.**
+    ///
+    /// # Errors
+    /// [`Error::System`] with the call that failed.
+    pub fn prove(&self) -> Result<(), Error> {
+        let (len, zeros) = (self.len(), Bytes::from(vec![0; PROOF_BYTES as usize]));
+        let parts = || (0..len).step_by(PROOF_BYTES as usize);
+        let part = |at| zeros.slice(..PROOF_BYTES.min(len - at) as usize);
+        self.clear(0, len)?;
+        for at in parts() {
+            self.write(at, &[part(at)])?;
+        }
+        self.sync()?;
+        let _ = rustix::fs::fadvise(&*self.fd, 0, None, Advice::DontNeed);
+        for at in parts() {
+            if self.read(at, part(at).len())? != part(at) {
+                return Err(Error::system("read()", Errno::IO));
+            }
+        }
+        Ok(())
+    }
+
     /// Does a view of it live, or a job that works on one?
     #[must_use]
     pub fn is_viewed(&self) -> bool {
@@ -323,6 +348,9 @@ mod tests {
             file.clear(0, LEN).unwrap();
             assert_eq!(file.read(4096, 6).unwrap(), [0; 6][..]);
             assert_eq!(file.read(LEN - 2, 6).unwrap().len(), 2);
+            file.write(4096, &parts).unwrap();
+            file.prove().unwrap();
+            assert_eq!(file.read(4096, 6).unwrap(), [0; 6][..]);
         });
     }
 

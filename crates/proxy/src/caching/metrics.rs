@@ -27,7 +27,7 @@ families! {
     CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space (shed) or the disk was behind (passed).";
     CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes waiting to be written.";
     CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "Failures of a cache's disk.";
-    CACHE_SEGMENTS Gauge "freewheel_cache_segments" "" ["cache", "state"] "Segments of a cache with store=segments: in use, free, or emptied and held by their last readers.";
+    CACHE_SEGMENTS Gauge "freewheel_cache_segments" "" ["cache", "state"] "Segments of a cache with store=segments: in use, free, emptied and held by their last readers, or retired since they could not be read.";
     CACHE_SEGMENTS_LIVE Gauge "freewheel_cache_segments_live_bytes" "bytes" ["cache"] "Bytes of the entries in a cache's segments.";
     CACHE_SEGMENTS_EMPTIED Counter "freewheel_cache_segments_emptied" "" ["cache"] "Segments that were emptied, to be filled again.";
     CACHE_READMITTED Counter "freewheel_cache_readmitted_bytes" "bytes" ["cache"] "Bytes of entries that were written again when their segment was emptied, because they had been used.";
@@ -181,10 +181,11 @@ fn show_segments(page: &mut Page, name: &str, stores: &[&Store]) {
     let states = [
         (
             "used",
-            sum(|all| all.counts.all - all.counts.free - all.counts.held),
+            sum(|all| all.counts.all - all.counts.free - all.counts.held - all.counts.retired),
         ),
         ("free", sum(|all| all.counts.free)),
         ("held", sum(|all| all.counts.held)),
+        ("retired", sum(|all| all.counts.retired)),
     ];
     for (state, count) in states {
         page.whole(&CACHE_SEGMENTS, &[name, state], count);

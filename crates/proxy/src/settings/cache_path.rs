@@ -41,7 +41,8 @@ blocks! {
         ///   files of 64 MiB that stay open (less where `max_size` is small), in `segments` below the directory, and are
         ///   evicted in the order of writing, except those that were used since. They take at most three quarters of
         ///   `max_size`, which has at least 16 MiB; without `max_size`, as much as the file system has beside `min_free`.
-        ///   A directory whose `store` is changed to `files` loses what lies in its segments.
+        ///   A directory whose `store` is changed to `files` keeps what lies in its segments; `freewheel cache convert` moves
+        ///   that.
         /// * `admission`: `all`, or `second_hit`: a response is stored only if its key was asked for before, as far as 8
         ///   bits for each key of the zone remember that.
         /// * `manager_files`, `manager_sleep`: maximum number of files deleted at once, and the pause after that.

@@ -27,6 +27,8 @@ pub(in crate::store) enum AppendKind {
     New(Bytes),
     /// It is moved from another segment.
     Moved(EntryExtent),
+    /// It is moved from the file that it had; with its names in `Vary`.
+    FromFile(EntryExtent, Bytes),
 }
 
 impl SegmentAppend {
@@ -38,7 +40,7 @@ impl SegmentAppend {
     /// Bytes that it takes in the segment's table, at most.
     pub(super) fn table_bytes(&self) -> u64 {
         let names = match &self.kind {
-            AppendKind::New(vary) => vary.len(),
+            AppendKind::New(vary) | AppendKind::FromFile(_, vary) => vary.len(),
             AppendKind::Moved(_) => crate::entry::VARY_BYTES_MAX,
         };
         let names = match self.known.varies.names {
@@ -56,7 +58,7 @@ impl SegmentAppend {
 
     pub(super) fn record(&self) -> JournalRecord {
         match &self.kind {
-            AppendKind::New(vary) => JournalRecord::Put {
+            AppendKind::New(vary) | AppendKind::FromFile(_, vary) => JournalRecord::Put {
                 known: self.known,
                 vary: vary.clone(),
             },
@@ -90,6 +92,18 @@ impl SegmentAppend {
                 }
                 self.stored(Displaced::default())
             }
+            AppendKind::FromFile(ref from, _) => {
+                let replaced = index.put_at(from, &self.known);
+                if replaced.is_none() {
+                    // The record that it is here is the last one.
+                    store.0.journal.gone(self.known.key, self.known.extent.file);
+                    set.leave(&self.known.extent);
+                }
+                self.stored(Displaced {
+                    replaced,
+                    evicted: None,
+                })
+            }
         }
     }
 
@@ -102,14 +116,14 @@ impl SegmentAppend {
 }
 
 impl Store {
-    /// Appends a new entry, whose body is complete, to the segments. Returns when the index knows it.
+    /// Appends an entry, whose body is complete, to the segments. Returns when the index knows it.
     ///
     /// # Errors
     /// [`Error::Disk`], [`Error::NoRoom`], [`Error::InUse`]: it is not stored.
     pub(in crate::store) async fn append(
         &self,
         known: KnownKey,
-        vary: Bytes,
+        kind: AppendKind,
         parts: Vec<Bytes>,
         len: u64,
     ) -> Result<Stored, Error> {
@@ -120,7 +134,7 @@ impl Store {
             known,
             parts,
             len,
-            kind: AppendKind::New(vary),
+            kind,
         };
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let appended = segments.queue.push(append, bytes).await;

@@ -8,7 +8,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::index::KnownKey;
 use crate::journal::{JournalRecord, Ticket};
-use crate::segments::{PAGE, SegmentState, SegmentUse};
+use crate::segments::{PAGE, SegmentUse};
 use crate::store::Store;
 use bytes::Bytes;
 use disk::{BatchStep, take_steps};
@@ -37,6 +37,7 @@ impl SegmentWriter {
             return false;
         };
         let Some(mut emptying) = self.emptying.take() else {
+            self.leave_unreadable(segments);
             if segments.set.is_emptying_due() {
                 self.emptying = begin(store, segments);
             }
@@ -107,14 +108,16 @@ fn begin(store: &Store, segments: &SegmentStore) -> Option<Emptying> {
     let of = segments.set.begin_emptying()?;
     let now = segments.now.load(Relaxed);
     let (mut leaving, mut used) = (Vec::new(), Vec::new());
-    // A segment that cannot be read has nothing that could be found.
-    for written in store.entries_of(&of).unwrap_or_default() {
+    let is_unreadable = segments.set.is_unreadable(of.number);
+    let may_stay = !is_unreadable && !segments.set.is_leftover;
+    let entries = store.entries_of(&of);
+    for written in entries.unwrap_or_else(|_| store.known_in_segment(of.number)) {
         let known = store.0.index.peek(&written.key);
         let Some(known) = known.filter(|known| known.extent == written.extent) else {
             continue;
         };
         let uses = known.uses.saturating_sub(written.uses);
-        match uses > 0 && known.lifetime.expires >= now {
+        match uses > 0 && known.lifetime.expires >= now && may_stay {
             true => used.push((uses, known)),
             false => leaving.push(known),
         }
@@ -201,5 +204,5 @@ fn end(segments: &SegmentStore, of: &SegmentUse) {
     let _ = of.file.write(0, &[nothing]);
     segments.set.set_unsynced(of.number);
     segments.emptied.fetch_add(1, Relaxed);
-    segments.set.set_state(of.number, SegmentState::Draining);
+    segments.set.end_emptying(of.number);
 }

@@ -14,7 +14,7 @@ mod upkeep;
 mod walk;
 mod writer;
 
-pub(super) use append::SegmentAppend;
+pub(super) use append::{AppendKind, SegmentAppend};
 pub use convert::Conversion;
 use emptying::Emptying;
 pub(super) use start::FoundSegments;
@@ -109,7 +109,7 @@ impl SegmentStore {
 
     /// Is an entry of this length stored in a segment, if it comes whole?
     pub(super) fn takes(&self, entry_len: u64) -> bool {
-        entry_len <= ENTRY_BYTES_MAX
+        entry_len <= ENTRY_BYTES_MAX && !self.set.is_leftover
     }
 
     /// Notes the present moment, as the caller's clock has it.

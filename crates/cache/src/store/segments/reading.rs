@@ -3,13 +3,13 @@
 use super::{SegmentStore, kept};
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
-use crate::index::{EntryExtent, KnownKey};
+use crate::index::{Cursor, EntryExtent, KnownKey, STEP_MAX};
 use crate::journal::entries_in;
 use crate::segments::{PAGE, SegmentSource, SegmentUse, each_entry, pages, table_of};
 use crate::store::Store;
 use crate::store::lookup::{HEAD_BYTES, read_up_to};
 use bytes::Bytes;
-use disk::{Access, BODY_MAX, Local, OpenFile};
+use disk::{Access, BODY_MAX, Errno, Local, OpenFile};
 use message::date::Seconds;
 use std::rc::Rc;
 
@@ -53,11 +53,41 @@ impl Store {
             let (file, base) = (Rc::new(source.view), source.base);
             return Ok(Some(OpenedInSegment { file, base, entry }));
         }
-        let Some((opened, is_piece)) = read_from(local, access, source, known).await? else {
+        let read = read_from(local, access, source, known).await;
+        let read = read.inspect_err(|error| self.note_unread(known, error));
+        let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
         kept::put(segments.id, known, &opened, is_piece);
         Ok(Some(opened))
+    }
+
+    /// Notes that an entry could not be read, if it is the disk that has no bytes there.
+    pub(in crate::store) fn note_unread(&self, known: &KnownKey, error: &Error) {
+        if let (Some(segments), Error::Disk(error)) = (&self.0.segments, error)
+            && known.extent.is_in_segment()
+            && error.errno() == Some(Errno::IO)
+        {
+            segments.set.note_read_error(&known.extent);
+        }
+    }
+
+    /// What the index knows in a segment, which cannot be read.
+    pub(super) fn known_in_segment(&self, number: u32) -> Vec<KnownKey> {
+        let Some(segments) = &self.0.segments else {
+            return Vec::new();
+        };
+        let (mut found, mut cursor) = (Vec::new(), Cursor::default());
+        loop {
+            let step = self.0.index.scan(&mut cursor, STEP_MAX);
+            if step.is_empty() {
+                return found;
+            }
+            let is_there = |known: &KnownKey| {
+                known.extent.is_in_segment() && segments.set.place(known.extent.offset).0 == number
+            };
+            found.extend(step.into_iter().filter(is_there));
+        }
     }
 
     /// The entries that were written to a segment, as they were known then, in the order of writing. **Waits.**

@@ -36,8 +36,7 @@ struct FoundFile {
 
 impl FoundSegments {
     /// Opens the segments of a directory, which this process owns. Entries of the index that are in none leave it; they
-    /// are returned as well. `None`: there are no segments in this cache, and those that there were are deleted. `room` is
-    /// what the file system has.
+    /// are returned as well. `None`: there are no segments. `room` is what the file system has.
     ///
     /// # Errors
     /// [`Error::Disk`].
@@ -59,8 +58,8 @@ impl FoundSegments {
         let (kind, max_bytes) = (settings.kind, settings.max_bytes);
         let most = max_bytes.unwrap_or(room.free_blocks.saturating_mul(room.block_bytes));
         let job = move || match kind {
-            StoreKind::Files => remove_all(&disk, &folder, &pool).map(|()| None),
-            StoreKind::Segments => look(&disk, folder, &pool, max_bytes, most).map(Some),
+            StoreKind::Files => look_for_leftovers(&disk, folder, &pool, max_bytes, most),
+            StoreKind::Segments => look(&disk, folder, &pool, (max_bytes, most), false).map(Some),
         };
         let found = settings.pool.run(Lane::Write, job).await;
         let found = found.map_err(disk::Error::from)??;
@@ -77,7 +76,7 @@ impl FoundSegments {
             }
             is_known
         });
-        let filling = filling.filter(|_| recovered.is_complete);
+        let filling = filling.filter(|_| recovered.is_complete && !set.is_leftover);
         let filling = match filling {
             Some(of) => resumed(index, &set, of, &settings.pool).await?,
             None => None,
@@ -154,8 +153,23 @@ async fn resumed(
         .map_err(disk::Error::from)?)
 }
 
-/// Deletes all segments; files that are none stay. **Waits.**
-fn remove_all(disk: &Disk, folder: &[u8], pool: &Pool) -> Result<(), disk::Error> {
+/// Opens the segments of a cache that had some before. None: there are none with entries. **Waits.**
+fn look_for_leftovers(
+    disk: &Disk,
+    folder: Vec<u8>,
+    pool: &Pool,
+    max_bytes: Option<u64>,
+    most: u64,
+) -> Result<Option<(Segments, Option<SegmentUse>)>, disk::Error> {
+    if !remove_clear(disk, &folder, pool)? {
+        return Ok(None);
+    }
+    look(disk, folder, pool, (max_bytes, most), true).map(Some)
+}
+
+/// Deletes the segments without entries. Returns whether there are others; files that are none stay. **Waits.**
+fn remove_clear(disk: &Disk, folder: &[u8], pool: &Pool) -> Result<bool, disk::Error> {
+    let mut has_others = false;
     for name in names_in(folder)? {
         let Some(number) = number_of(&name) else {
             continue;
@@ -165,11 +179,12 @@ fn remove_all(disk: &Disk, folder: &[u8], pool: &Pool) -> Result<(), disk::Error
         let Ok((len, first)) = first else { continue };
         // One that was emptied, or not used yet, begins with zeros.
         let is_clear = len.is_power_of_two() && first.iter().all(|byte| *byte == 0);
-        if is_clear || SegmentHeader::decode(&first).is_some() {
+        if is_clear {
             remove_waiting(&[folder, number.to_string().as_bytes()].concat())?;
         }
+        has_others |= SegmentHeader::decode(&first).is_some();
     }
-    Ok(())
+    Ok(has_others)
 }
 
 /// Opens all segments, and tells which was being filled. New ones are as long as a cache of `most` bytes needs them.
@@ -178,8 +193,8 @@ fn look(
     disk: &Disk,
     folder: Vec<u8>,
     pool: &Pool,
-    max_bytes: Option<u64>,
-    most: u64,
+    (max_bytes, most): (Option<u64>, u64),
+    is_leftover: bool,
 ) -> Result<(Segments, Option<SegmentUse>), disk::Error> {
     take_steps(&[BatchStep::Directory(
         folder[..folder.len() - 1].into(),
@@ -191,6 +206,9 @@ fn look(
             files.push(look_at(disk, &folder, number, pool)?);
         }
     }
+    if is_leftover {
+        files.retain(|one| one.header.is_some());
+    }
     let share = |bytes| match max_bytes {
         Some(max) => segments_share(max, bytes).map(|(count, _)| count as usize),
         None => Some(SEGMENTS_MAX),
@@ -201,7 +219,7 @@ fn look(
         .find_map(|one| Some(one.header.as_ref()?.0.bytes));
     let wished = segment_bytes_for(most);
     let bytes = has
-        .filter(|bytes| share(*bytes).is_some())
+        .filter(|bytes| is_leftover || share(*bytes).is_some())
         .unwrap_or(wished);
     let mut segments: Vec<Option<Segment>> = Vec::new();
     let mut open: Option<(u64, u32)> = None;
@@ -234,7 +252,8 @@ fn look(
         segments[place] = Some(segment);
     }
     let max = share(bytes).unwrap_or(1);
-    let set = Segments::new(folder, bytes, max, segments);
+    let mut set = Segments::new(folder, bytes, max, segments);
+    set.is_leftover = is_leftover;
     let filling = open.and_then(|(_, number)| {
         set.set_state(number, SegmentState::Filling);
         set.readable().into_iter().find(|one| one.number == number)

@@ -21,6 +21,7 @@ impl Store {
         };
         let mut writer = segments.writer.lock();
         self.clear_drained();
+        self.try_retired();
         let done = writer.append(self, items);
         let is_more = writer.advance(self);
         drop((writer, hold));
@@ -44,8 +45,26 @@ impl Store {
                     set.set_state(drained.number, SegmentState::Free);
                 }
                 // One that cannot be cleared is not used again.
-                Some(_) => set.remove(drained.number),
+                Some(done) => {
+                    set.remove(drained.number);
+                    if set.is_leftover && done.is_ok() {
+                        self.0.space.raise_max(set.bytes);
+                    }
+                }
             }
+        }
+    }
+
+    /// Tries a retired segment: one that can be written and read is clear then. **Waits.**
+    fn try_retired(&self) {
+        let Some(SegmentStore { set, .. }) = &self.0.segments else {
+            return;
+        };
+        if let Some((number, file)) = set.next_proof()
+            && let Some(Ok(())) =
+                file.alone(|| file.prove().and_then(|()| file.clear(0, set.bytes)))
+        {
+            set.set_state(number, SegmentState::Free);
         }
     }
 
@@ -123,6 +142,10 @@ impl Store {
         // Less than three are never left: the configuration's check is for new caches.
         let (count, bytes) = segments_share(max_bytes, set.bytes).unwrap_or((3, 3 * set.bytes));
         set.set_max(usize::try_from(count).unwrap_or(usize::MAX));
+        let bytes = match set.is_leftover {
+            true => set.bytes_made(),
+            false => bytes,
+        };
         Some(max_bytes.saturating_sub(bytes))
     }
 

@@ -184,6 +184,14 @@ impl SegmentWriter {
         may_leave
     }
 
+    /// Writes nothing more to a segment whose reads fail.
+    pub(super) fn leave_unreadable(&mut self, segments: &SegmentStore) {
+        let filling = self.filling.as_ref();
+        if filling.is_some_and(|filling| segments.set.is_unreadable(filling.of.number)) {
+            self.seal(segments);
+        }
+    }
+
     /// Seals the segment that is full, and begins the next.
     fn begin_next(&mut self, store: &Store) -> Result<(), Error> {
         let Some(segments) = &store.0.segments else {

@@ -470,17 +470,31 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
         let found = bench.body(&store, "k249").await;
         assert_eq!(found.unwrap().unwrap(), body_of(249, 90_000));
         drop(store);
-        // Files alone: what lay in segments is gone, and they are deleted.
+        // Files alone: what lies in segments stays, and is moved while the store is in use.
         let (store, _) = bench.open_with(bench.settings()).await;
-        assert_eq!(bench.segment_files().len(), 0);
-        assert!(bench.body(&store, "k249").await.is_none());
+        let found = bench.body(&store, "k249").await;
+        assert_eq!(found.unwrap().unwrap(), body_of(249, 90_000));
+        let (mut conversion, before) = (Conversion::default(), bench.entry_files() as u64);
+        while conversion.step(&store, &bench.local).await.unwrap() {}
+        assert!(conversion.moved > 20, "{}", conversion.moved);
+        assert_eq!(bench.entry_files() as u64 - before, conversion.moved);
+        let entry = bench.find(&store, "k249").await;
+        assert!(matches!(entry, LookupOutcome::Hit(hit) if !hit.known.extent.is_in_segment()));
+        until_empty(&store, &bench).await;
+        drop(store);
+        let (store, _) = bench.open_with(bench.settings()).await;
+        let found = bench.body(&store, "k249").await;
+        assert_eq!(found.unwrap().unwrap(), body_of(249, 90_000));
+        for number in 0..250 {
+            let key = Key::of(format!("k{number}").as_bytes());
+            let _ = store.purge(&bench.local, &key).await;
+        }
         bench.put_whole(&store, "file", b"file").await.unwrap();
         bench
             .put_whole(&store, "large", &body_of(1, 2 << 20))
             .await
             .unwrap();
         let mut conversion = Conversion::default();
-        assert!(conversion.step(&store, &bench.local).await.is_err());
         drop(store);
         let store = bench.segments().await;
         assert_eq!(bench.body(&store, "file").await.unwrap().unwrap(), b"file");
@@ -498,4 +512,77 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
             body_of(1, 2 << 20)
         );
     });
+}
+
+/// Sweeps until there is no segment.
+async fn until_empty(store: &Store, bench: &Bench) {
+    for _ in 0..10_000 {
+        if bench.segment_files().is_empty() {
+            return;
+        }
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    panic!("{:?}", store.segment_metrics());
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_retired_until_it_is_proven() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.segments().await;
+        for number in 0..70 {
+            let (key, body) = (format!("k{number}"), body_of(number, 90_000));
+            bench.put_whole(&store, &key, &body).await.unwrap();
+        }
+        // Without their views of the segments, which are not tried while they are read.
+        let bad = bench.hit(&store, "k0").await.known;
+        let good = bench.hit(&store, "k69").await.known;
+        let unread = |known| store.note_unread(known, &disk_fails());
+        let counts = || store.segment_metrics().unwrap().counts;
+        // Where all segments fail, it is the disk.
+        for known in [&bad, &good] {
+            (0..4).for_each(|_| unread(known));
+        }
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        assert_eq!(counts().retired, 0);
+        store.distrust().await;
+        (0..3).for_each(|_| unread(&bad));
+        until(&store, &bench, || counts().retired == 1).await;
+        assert!(bench.body(&store, "k0").await.is_none());
+        assert_eq!(
+            bench.body(&store, "k69").await.unwrap().unwrap(),
+            body_of(69, 90_000)
+        );
+        let place = |offset| offset / (4 << 20 >> 12);
+        assert_ne!(place(bad.extent.offset), place(good.extent.offset));
+        bench
+            .put_whole(&store, "k0", &body_of(0, 90_000))
+            .await
+            .unwrap();
+        let again = bench.hit(&store, "k0").await.known.extent;
+        assert_ne!(place(again.offset), place(bad.extent.offset));
+        until(&store, &bench, || counts().retired == 0).await;
+        assert_eq!(
+            bench.body(&store, "k0").await.unwrap().unwrap(),
+            body_of(0, 90_000)
+        );
+    });
+}
+
+fn disk_fails() -> Error {
+    let (call, errno) = ("read()", disk::Errno::IO);
+    Error::Disk(disk::Error::System { call, errno })
+}
+
+/// Sweeps until something is so.
+async fn until(store: &Store, bench: &Bench, is_so: impl Fn() -> bool) {
+    for _ in 0..2_000 {
+        if is_so() {
+            return;
+        }
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("{:?}", store.segment_metrics());
 }

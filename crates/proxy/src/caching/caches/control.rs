@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cache::store::{Checked, Conversion};
+use cache::store::{Checked, Conversion, StoreKind};
 use cache::{JOURNAL_FOLDER, Key, PurgeRule, Store};
 use disk::Local;
 use logs::Level;
@@ -44,7 +44,7 @@ pub enum Order {
     Purge(PurgeRule),
     /// To read an entry, and to delete it if it is damaged.
     Check(Key),
-    /// To move small entries that have files into segments.
+    /// To move small entries to where its store puts them: into segments, or into files of their own.
     Convert,
     /// To tell the state of its disk.
     Disk,
@@ -61,8 +61,8 @@ pub enum Answer {
     Whole,
     /// It was damaged, in this way, and is deleted.
     Dropped(String),
-    /// So many entries were moved.
-    Converted(u64),
+    /// So many entries were moved, into this.
+    Converted(u64, StoreKind),
     /// The state of its disk.
     Disk(DiskReport),
     /// It could not be done, for this reason.
@@ -120,7 +120,8 @@ impl Answer {
             Self::Absent => "absent\n".to_owned(),
             Self::Whole => "whole\n".to_owned(),
             Self::Dropped(why) => format!("dropped {why}\n"),
-            Self::Converted(count) => format!("converted {count}\n"),
+            Self::Converted(count, StoreKind::Segments) => format!("converted {count}\n"),
+            Self::Converted(count, StoreKind::Files) => format!("unconverted {count}\n"),
             Self::Disk(report) => format!("disk {}\n", report.text()),
             Self::Failed(why) => format!("failed {}\n", why.replace('\n', " ")),
         }
@@ -137,7 +138,8 @@ impl Answer {
             "absent" => Self::Absent,
             "whole" => Self::Whole,
             "dropped" => Self::Dropped(why.to_owned()),
-            "converted" => Self::Converted(why.parse().ok()?),
+            "converted" => Self::Converted(why.parse().ok()?, StoreKind::Segments),
+            "unconverted" => Self::Converted(why.parse().ok()?, StoreKind::Files),
             "disk" => Self::Disk(DiskReport::parse(why)?),
             "failed" => Self::Failed(why.to_owned()),
             _ => return None,
@@ -226,11 +228,14 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
             Checked::Whole => Answer::Whole,
             Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
         }),
-        Order::Convert => convert(local, cache, store).await.map(Answer::Converted),
+        Order::Convert => {
+            let moved = convert(local, cache, store).await;
+            moved.map(|count| Answer::Converted(count, store.settings().kind))
+        }
         Order::Disk => Ok(Answer::Disk(DiskReport::of(&cache.disk))),
     };
     let directory = cache.zone.directory.escape_ascii();
-    if let Ok(Answer::Purged(_) | Answer::Dropped(_) | Answer::Converted(_)) = &done {
+    if let Ok(Answer::Purged(_) | Answer::Dropped(_) | Answer::Converted(..)) = &done {
         let what = shown(&order);
         error_log(
             Level::Notice,
@@ -240,7 +245,7 @@ async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) ->
     done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
 }
 
-/// Moves small entries into segments, a few at a time, for as long as the cache is this process's.
+/// Moves small entries to where the store puts them, a few at a time, for as long as the cache is this process's.
 async fn convert(local: &Local, cache: &Cache, store: &Store) -> Result<u64, cache::Error> {
     let mut conversion = Conversion::default();
     while !cache.is_given_up() && conversion.step(store, local).await? {
@@ -258,7 +263,7 @@ fn shown(order: &Order) -> String {
         }
         Order::Purge(PurgeRule::Tag(text)) => format!("purged the tag \"{}\"", text.escape_ascii()),
         Order::Check(key) => format!("found the entry {} damaged; it is deleted", key.name()),
-        Order::Convert => "moved small entries into segments".to_owned(),
+        Order::Convert => "moved small entries".to_owned(),
         Order::Disk => "told the state of its disk".to_owned(),
     }
 }
@@ -295,7 +300,8 @@ mod tests {
             Answer::Purged(false),
             Answer::Absent,
             Answer::Whole,
-            Answer::Converted(7),
+            Answer::Converted(7, StoreKind::Segments),
+            Answer::Converted(8, StoreKind::Files),
             Answer::Dropped("damaged: head".to_owned()),
             Answer::Failed("no space".to_owned()),
         ];

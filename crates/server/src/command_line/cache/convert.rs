@@ -1,7 +1,9 @@
-//! `freewheel cache convert DIR`: the server that owns the directory moves small entries that have files into segments.
+//! `freewheel cache convert DIR`: the server that owns the directory moves small entries into segments, or, with
+//! `store=files`, out of them.
 
 use std::process::ExitCode;
 
+use cache::store::StoreKind;
 use proxy::caching::caches::control::{Answer, Order};
 
 use super::place::{Place, Which};
@@ -21,13 +23,17 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
 
 fn convert(place: &Place) -> Result<bool, String> {
     match place.order(&Order::Convert)? {
-        Some(Answer::Converted(count)) => {
-            println!("{count} entries were moved into segments");
+        Some(Answer::Converted(count, into)) => {
+            let into = match into {
+                StoreKind::Segments => "segments",
+                StoreKind::Files => "files of their own",
+            };
+            println!("{count} entries were moved into {into}");
             Ok(true)
         }
         Some(other) => Err(format!("the server answers {other:?}")),
         None => Err(format!(
-            "{}: no server runs that could do it: start it with \"store=segments\"",
+            "{}: no server runs that could do it",
             place.directory.display()
         )),
     }

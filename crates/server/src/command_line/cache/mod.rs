@@ -48,7 +48,7 @@ enum Command {
     Verify(verify::Wishes),
     /// Purges by key, by prefix or by tag
     Purge(purge::Wishes),
-    /// Moves small entries that have files of their own into segments
+    /// Moves small entries to where store= puts them: into segments, or out of them
     Convert(convert::Wishes),
     /// Tells the state of its disk, and the latest changes with their reasons
     Disk(disk::Wishes),

@@ -1,0 +1,90 @@
+//! Segments that cannot be read: which they are, and when they are tried again.
+
+use super::set::{Segment, SegmentSet, SegmentState, Segments};
+use crate::index::EntryExtent;
+use disk::SegmentFile;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Reads of a segment that may fail before it is retired, if they are more than half of all that failed: otherwise it is
+/// the disk that fails.
+const READ_ERRORS_MAX: u32 = 3;
+/// Pause before a retired segment is tried again; each try in vain doubles it.
+const PROOF_FIRST: Duration = Duration::from_secs(2);
+const PROOF_MAX: Duration = Duration::from_secs(600);
+
+impl SegmentSet {
+    /// Have reads of a segment failed because of itself?
+    fn is_unreadable(&self, one: &Segment) -> bool {
+        let all = self.all().map(|(_, one)| one.read_errors).sum::<u32>();
+        one.is_read_from() && one.read_errors >= READ_ERRORS_MAX && one.read_errors > all / 2
+    }
+
+    /// The full segment that is to be retired.
+    pub(super) fn unreadable(&self) -> Option<u32> {
+        let mut full = self
+            .all()
+            .filter(|(_, one)| one.state == SegmentState::Sealed);
+        Some(full.find(|(_, one)| self.is_unreadable(one))?.0)
+    }
+}
+
+impl Segments {
+    /// Notes that the entry at a place could not be read.
+    pub(crate) fn note_read_error(&self, extent: &EntryExtent) {
+        let (number, _) = self.place(extent.offset);
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            segment.read_errors = segment.read_errors.saturating_add(1);
+        }
+    }
+
+    /// Is a segment one whose reads fail?
+    pub(crate) fn is_unreadable(&self, number: u32) -> bool {
+        let set = self.set.lock();
+        let segment = set.segments.get(number as usize);
+        let segment = segment.and_then(Option::as_ref);
+        segment.is_some_and(|one| set.is_unreadable(one))
+    }
+
+    /// Forgets the reads that failed: the disk has come back.
+    pub(crate) fn forget_read_errors(&self) {
+        let set = &mut *self.set.lock();
+        let all = set.segments.iter_mut().flatten();
+        all.for_each(|segment| segment.read_errors = 0);
+    }
+
+    /// Notes that none of a segment's entries is in the index.
+    pub(crate) fn end_emptying(&self, number: u32) {
+        use SegmentState::{Draining, Retired};
+        let is_unreadable = self.is_unreadable(number);
+        let mut set = self.set.lock();
+        set.set_state(number, if is_unreadable { Retired } else { Draining });
+        if let Some(segment) = set.get_mut(number) {
+            let next = (Instant::now() + PROOF_FIRST, PROOF_FIRST);
+            segment.proof = is_unreadable.then_some(next);
+            // The errors of a retired one say nothing of others.
+            segment.read_errors = 0;
+        }
+    }
+
+    /// The retired segment that is to be tried now, if there is one.
+    pub(crate) fn next_proof(&self) -> Option<(u32, Arc<SegmentFile>)> {
+        let set = &mut *self.set.lock();
+        if set.count(SegmentState::Retired) == 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let mut numbered = set.segments.iter_mut().enumerate();
+        numbered.find_map(|(number, segment)| {
+            let segment = segment.as_mut()?;
+            let is_retired = segment.state == SegmentState::Retired && !segment.file.is_viewed();
+            let proof = segment.proof.as_mut().filter(|_| is_retired)?;
+            if proof.0 > now {
+                return None;
+            }
+            let pause = (proof.1 * 2).min(PROOF_MAX);
+            *proof = (now + pause, pause);
+            Some((number as u32, Arc::clone(&segment.file)))
+        })
+    }
+}
