@@ -1,6 +1,6 @@
 //! [`DiskHealth`]: the counters of one disk, which the threads of pools write, and its state, which anyone reads.
 
-use super::fault::Faults;
+use super::fault::{Fault, Faults};
 use super::machine::{DiskState, HealthMachine, Sample, TICK, Transition, Trouble, WriteState};
 use super::probe::Prober;
 use crate::metrics::call_times::CallWatch;
@@ -228,6 +228,12 @@ impl DiskHealth {
     #[must_use]
     pub fn history(&self) -> Vec<HealthChange> {
         self.history.lock().iter().cloned().collect()
+    }
+
+    /// Whether a fault is simulated ([`fault::set_file`](super::fault::set_file)): then nothing is read past it by the
+    /// kernel's readahead.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.fault.get() != Fault::None
     }
 
     /// Looks at what has happened since the last call, and begins a probe where one is due. To be called every

@@ -167,6 +167,7 @@ fn read_present(
 ) -> Result<(), WouldBlock> {
     if file.direct
         || !file.filesystem().reads_without_waiting()
+        || file.disk_health().is_some_and(|disk| disk.is_simulated())
         || !seems_present(file, offset, len)
     {
         return Err(WouldBlock);
