@@ -200,12 +200,7 @@ fn look(
         folder[..folder.len() - 1].into(),
         DIRECTORY_MODE,
     )])?;
-    let mut files = Vec::new();
-    for name in names_in(&folder)? {
-        if let Some(number) = number_of(&name) {
-            files.push(look_at(disk, &folder, number, pool)?);
-        }
-    }
+    let mut files = files_in(disk, &folder, pool)?;
     if is_leftover {
         files.retain(|one| one.header.is_some());
     }
@@ -261,6 +256,14 @@ fn look(
     // The newest only: another that has no table is read entry by entry.
     let newest = set.readable().first().map(|one| one.number);
     Ok((set, filling.filter(|one| Some(one.number) == newest)))
+}
+
+fn files_in(disk: &Disk, folder: &[u8], pool: &Pool) -> Result<Vec<FoundFile>, disk::Error> {
+    let names = names_in(folder)?;
+    let numbers = names.iter().filter_map(|name| number_of(name));
+    numbers
+        .map(|number| look_at(disk, folder, number, pool))
+        .collect()
 }
 
 fn look_at(disk: &Disk, folder: &[u8], number: u32, pool: &Pool) -> Result<FoundFile, disk::Error> {

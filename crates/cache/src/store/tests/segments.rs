@@ -449,13 +449,7 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
             .open_with(bench.segment_settings(Some(2 * MAX_SIZE_MIN)))
             .await;
         bench.walk(&store).await;
-        for number in 0..250 {
-            let key = format!("k{number}");
-            bench
-                .put_whole(&store, &key, &body_of(number, 90_000))
-                .await
-                .unwrap();
-        }
+        put_many(&bench, &store).await;
         assert!(bench.segment_files().len() > 3);
         // Less room, at run time: segments that are too many are removed.
         store.set_limits(Some(MAX_SIZE_MIN), 0, 600);
@@ -512,6 +506,17 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
             body_of(1, 2 << 20)
         );
     });
+}
+
+/// Fills more than three segments, with `k0` to `k249`.
+async fn put_many(bench: &Bench, store: &Store) {
+    for number in 0..250 {
+        let key = format!("k{number}");
+        bench
+            .put_whole(store, &key, &body_of(number, 90_000))
+            .await
+            .unwrap();
+    }
 }
 
 /// Sweeps until there is no segment.
