@@ -9,7 +9,7 @@
 //!     fail N         one read in N fails (EIO)
 //!     gone           every read and write fails (ENXIO)
 //!     go             nothing waits, and nothing fails
-//!     counts         reads, waits (failures, after `fail` and `gone`)
+//!     counts         reads, waits (failures behind fail and gone)
 //! Each is answered with a line once it holds.
 
 mod protocol;
