@@ -13,6 +13,8 @@ const LARGE: usize = 12 << 20;
 const SMALL: usize = 1000 << 10;
 /// Bytes that the client takes before the disk fails.
 const FIRST: usize = 100_000;
+/// Hits of which one is not the one that verifies.
+const TRIES: usize = 4;
 /// Bytes that the client's socket holds, about.
 const RECEIVED: usize = 32 << 10;
 const DATE: &str = "Thu, 26 Nov 2020 10:00:00 GMT";
@@ -239,10 +241,15 @@ fn an_entry_in_a_segment_goes_on() {
     for kind in ["fail 1", "stall"] {
         let more = "sendfile on;";
         let setup = setup("max_size=64m store=segments", more, &["/tag/small"]);
-        same(
-            &setup.body("/tag/small", "", kind),
-            &content("/tag/small", 0),
-        );
+        // A hit that verifies the entry has read all of it, and needs the disk no more.
+        for _ in 0..TRIES {
+            let body = setup.body("/tag/small", "", kind);
+            same(&body, &content("/tag/small", 0));
+            if setup.takeovers() != (0, 0) {
+                break;
+            }
+            setup.fail("");
+        }
         assert_eq!(setup.takeovers(), (1, 0));
         setup.end();
     }
