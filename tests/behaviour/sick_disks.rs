@@ -270,9 +270,9 @@ fn a_slow_read_is_raced_by_the_origin_within_a_budget() {
         };
         assert_eq!((count("begun"), count("won")), (asked, asked));
         assert_eq!(asked > 0, share == "100%");
-        // Nothing of a race is stored, and nothing is lost.
+        // Nothing is lost; the threads that read slowly are free again after a while.
         fault(&server, &faults, "two", "");
-        assert_eq!(cache(&whole(&server, "/two/1")), "HIT");
+        comes_back(&server, "/two/1");
         server.forget_log();
     }
 }
