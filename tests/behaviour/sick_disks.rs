@@ -364,14 +364,14 @@ fn a_cache_over_several_disks_spreads_its_keys_and_goes_on_without_one() {
     assert_eq!(sums, [MANY as u64, 60 << 20]);
     // After a start, all of it is known, and one disk hangs.
     server.restart();
-    server.wait_for(
-        &format!("d1\": {} entries known", before[0]),
-        "its caches are open",
-    );
+    for (number, count) in (1..).zip(&before) {
+        let known = format!("d{number}\": {count} entries known");
+        server.wait_for(&known, "its caches are open");
+    }
     let d2 = server.site().path("d2");
     std::fs::write(&faults, format!("{} stall\n", d2.display())).expect("it can be written");
-    evict(&server, &["d2"]);
     std::thread::sleep(Duration::from_millis(100));
+    evict(&server, &["d2"]);
     origin.take();
     let words: Vec<String> = (0..MANY).map(|number| get(&server, number)).collect();
     let missed = words.iter().filter(|word| *word == "MISS").count();
