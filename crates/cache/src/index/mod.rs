@@ -1,9 +1,10 @@
 //! The index: what is known of every key without asking the disk. One for each `keys_zone`, shared by all loops.
 //!
-//! It lies in memory, in shards with a lock each that is held for well under a microsecond, and takes at most 64 bytes
-//! for an entry in a segment and 72 for one with a file of its own: a slot of 60 ([`slot`]), two of buckets, less than
-//! one of tables of slabs, and 8 of links in the order of use, which is kept for the entries that are evicted by it. It
-//! is bounded: when it is full, the least recently used key is evicted, and no operation fails.
+//! It lies in memory, in shards with a lock each that is held for well under a microsecond (a few, where an entry in a
+//! segment is evicted from an index of millions), and takes at most 64 bytes for an entry in a segment and 72 for one
+//! with a file of its own: a slot of 60 ([`slot`]), two of buckets, less than one of tables of slabs, and 8 of links in
+//! the order of use, which is kept for the entries that are evicted by it. It is bounded: when it is full, the least
+//! recently used key is evicted, and no operation fails.
 //!
 //! Not here: files, and the space on the disk (`space`). A caller that gets an evicted key deletes its file. Invariant:
 //! a key is in the index once; the number of keys is at most [`Index::keys_max`].
@@ -61,6 +62,8 @@ pub struct Index {
 
 /// Looks at one slab each for a key that is not in an order of use, before one is evicted that may not be the oldest.
 const RIGHT_TRIES: usize = 8;
+/// Maximum of such looks in one call: each takes 1.5 us in an index of a million keys, and more in a larger one.
+const LOOKS_MAX: usize = 1000;
 
 #[derive(Debug)]
 struct LockedShard {
@@ -235,7 +238,8 @@ impl Index {
                 return None;
             }
             // The new key takes its place in the count.
-            if let Some(evicted) = self.take_oldest_before(u32::MAX, Among::All) {
+            let mut looks = LOOKS_MAX;
+            if let Some(evicted) = self.take_oldest_before(u32::MAX, Among::All, &mut looks) {
                 return Some(evicted);
             }
         }
@@ -325,17 +329,19 @@ impl Index {
     /// Removes the least recently used entry with a file of its own (to the second) for its space on the disk.
     #[must_use = "its file is to be deleted"]
     pub fn evict(&self) -> Option<KnownKey> {
-        let known = self.take_oldest_before(u32::MAX, Among::Files)?;
+        let known = self.take_oldest_before(u32::MAX, Among::Files, &mut 0)?;
         self.keys.fetch_sub(1, Relaxed);
         Some(known)
     }
 
-    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` (`STEP_MAX`).
+    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` (`STEP_MAX`). Fewer,
+    /// with [`Index::may_have_inactive`], where many of those in segments have been used again.
     #[must_use = "their files are to be deleted"]
     pub(crate) fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
-        let mut evicted = Vec::new();
+        let (mut evicted, mut looks) = (Vec::new(), LOOKS_MAX);
         while evicted.len() < max.min(STEP_MAX) {
-            let Some(known) = self.take_oldest_before(seconds(before), Among::All) else {
+            let known = self.take_oldest_before(seconds(before), Among::All, &mut looks);
+            let Some(known) = known else {
                 break;
             };
             self.keys.fetch_sub(1, Relaxed);
@@ -346,9 +352,16 @@ impl Index {
         evicted
     }
 
+    /// Whether another call of [`Index::evict_inactive`] may find something.
+    pub(crate) fn may_have_inactive(&self, before: Seconds) -> bool {
+        let mut oldest = self.shards.iter().flat_map(|part| &part.oldest);
+        oldest.any(|oldest| oldest.load(Relaxed) < seconds(before))
+    }
+
     /// Removes the oldest key that was last used before this second; the count still includes it. (Of keys that are in no
-    /// order of use, where many have been used again since that was looked at last, one that is nearly the oldest.)
-    fn take_oldest_before(&self, before: u32, among: Among) -> Option<KnownKey> {
+    /// order of use, where many have been used again since that was looked at last, one that is nearly the oldest; none
+    /// after so many `looks` at these.)
+    fn take_oldest_before(&self, before: u32, among: Among, looks: &mut usize) -> Option<KnownKey> {
         let kinds = match among {
             Among::All => 0..=OUT_OF_ORDER,
             Among::Files => 0..=0,
@@ -362,6 +375,9 @@ impl Index {
             let oldest = part.oldest[kind].load(Relaxed);
             if oldest >= before {
                 return None;
+            }
+            if kind == OUT_OF_ORDER {
+                *looks = looks.checked_sub(1)?;
             }
             let mut shard = part.shard.lock();
             let key = match kind {

@@ -193,11 +193,12 @@ fn keys_in_segments_that_were_used_again_are_not_inactive() {
     for number in (0..6_000).filter(|number| number % 3 > 0) {
         assert!(index.look_up(&key(number), 100).is_some());
     }
-    let step = || index.evict_inactive(100, 150);
-    let gone: Vec<_> =
-        std::iter::from_fn(|| Some(step()).filter(|gone| !gone.is_empty())).collect();
-    let all: Vec<_> = gone
-        .into_iter()
+    let more = || {
+        index
+            .may_have_inactive(100)
+            .then(|| index.evict_inactive(100, 150))
+    };
+    let all: Vec<_> = std::iter::from_fn(more)
         .flatten()
         .map(|known| known.extent.file % 3)
         .collect();
@@ -205,6 +206,30 @@ fn keys_in_segments_that_were_used_again_are_not_inactive() {
         (all.len(), all.iter().sum::<u32>(), index.len()),
         (2_000, 0, 4_000)
     );
+}
+
+#[test]
+fn a_call_looks_at_so_many_slabs_that_were_used_again_and_the_next_goes_on() {
+    const KEYS: u64 = 100_000;
+    let index = Index::new(2 * KEYS as usize);
+    for number in 0..KEYS {
+        index.put(&in_segment(number, 1));
+    }
+    for number in 1..KEYS {
+        assert!(index.look_up(&key(number), 100).is_some());
+    }
+    let (mut calls, mut gone) = (0, Vec::new());
+    while index.may_have_inactive(50) {
+        calls += 1;
+        gone.extend(index.evict_inactive(50, 100));
+    }
+    let slabs = KEYS as usize / slabs::SLOTS;
+    assert!(
+        (slabs / LOOKS_MAX..=slabs / LOOKS_MAX + 2).contains(&calls),
+        "{calls}"
+    );
+    assert_eq!((gone.len(), gone[0].key), (1, key(0)));
+    assert!(index.evict_inactive(50, 100).is_empty());
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Store {
             // Usually it is shorter now. If it is not, and there is no space, the next step makes some.
             let _ = self.count_journal();
         }
-        lost.map(|()| done >= files_max)
+        lost.map(|()| done >= files_max || self.0.index.may_have_inactive(before))
     }
 
     /// Compacts the journal. The new snapshot exists beside the old one for a moment, so it needs space.
