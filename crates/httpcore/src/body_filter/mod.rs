@@ -28,7 +28,7 @@ use crate::Response;
 use crate::files;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
-use crate::request::successor::{Rest, Successor};
+use crate::request::successor::Takeover;
 use crate::route::LocationId;
 use crate::transport::DiskLimit;
 
@@ -153,22 +153,14 @@ pub struct Inside {
     file: Option<FileRange<Rc<OpenFile>>>,
     reading: Option<Reading>,
     /// What has the rest of a file that cannot be read.
-    instead: Instead,
+    takeover: Takeover<FileRange<Rc<OpenFile>>>,
+    /// Why that was asked.
+    failed: Option<BodyError>,
+    /// Of waits for the disk, where nothing else has what is waited for.
+    limit: Option<DiskLimit>,
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>>>>;
-
-/// The state of a file whose rest is to come from elsewhere.
-enum Instead {
-    /// There is no such place, or it was asked.
-    No,
-    /// It may be asked.
-    May(Successor, Box<Request>),
-    /// It is asked.
-    Asked(BodyError, Pin<Box<dyn Future<Output = Rest>>>),
-    /// It has it.
-    Comes(AnswerBody),
-}
 
 impl Inside {
     /// The bytes of the body of an answer to this request.
@@ -188,39 +180,39 @@ impl Inside {
             Body::Once(Chunk::File(range)) => request.successor(&range.file),
             _ => None,
         };
+        let takeover = successor.map_or(Takeover::No, |successor| {
+            let stand_in = request.stand_in();
+            Takeover::by(move |missing, why| successor(stand_in, missing, why))
+        });
         Self {
             body,
             reader,
             file: None,
             reading: None,
-            instead: successor.map_or(Instead::No, |successor| {
-                Instead::May(successor, request.understudy())
-            }),
+            takeover,
+            failed: None,
+            limit: files::disk_limit(request),
         }
     }
 
     /// The next bytes, never empty; `None` at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
-            if let Some(next) = ready!(self.poll_instead(cx)) {
+            if let Some(next) = ready!(self.poll_elsewhere(cx)) {
                 return Poll::Ready(Some(next));
             }
             if let Some(reading) = &mut self.reading {
                 let read = ready!(reading.as_mut().poll(cx));
                 self.reading = None;
                 match (read, &mut self.file) {
-                    (Err(error), Some(rest)) => match self.instead.ask(error, rest) {
-                        Ok(asked) => {
-                            self.instead = asked;
-                            self.file = None;
-                            continue;
-                        }
-                        Err(error) => return Poll::Ready(Some(Err(error))),
-                    },
+                    (Err(error), Some(rest))
+                        if self.takeover.ask(rest.clone(), error.to_string()) =>
+                    {
+                        self.failed = Some(error);
+                        continue;
+                    }
                     (read, rest) => {
-                        if let Some(range) = rest {
-                            next_part(range);
-                        }
+                        rest.iter_mut().for_each(next_part);
                         return Poll::Ready(Some(read));
                     }
                 }
@@ -251,25 +243,29 @@ impl Inside {
     }
 
     /// The next bytes of the rest that comes from elsewhere; `None`: there is none.
-    fn poll_instead(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        if let Instead::Asked(_, asked) = &mut self.instead {
-            let rest = ready!(asked.as_mut().poll(cx));
-            let before = std::mem::replace(&mut self.instead, Instead::No);
-            match (rest, before) {
-                (Some(body), _) => self.instead = Instead::Comes(body),
-                (None, Instead::Asked(error, _)) => return Poll::Ready(Some(Err(error))),
-                (None, _) => {}
-            }
-        }
-        while let Instead::Comes(body) = &mut self.instead {
-            match ready!(body.poll_next(cx)) {
-                None => self.instead = Instead::No,
+    fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        while let Some(next) = ready!(self.takeover.poll_next(cx)) {
+            (self.file, self.failed) = (None, None);
+            match next {
+                None => break,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(Chunk::Bytes(bytes))) if bytes.is_empty() => {}
                 Some(Ok(Chunk::Bytes(bytes))) => return Poll::Ready(Some(Ok(bytes))),
                 Some(Ok(Chunk::File(_))) => return Poll::Ready(Some(Err(BodyError::Truncated))),
             }
         }
+        let Some(error) = self.failed.take() else {
+            return Poll::Ready(None);
+        };
+        let disk = self
+            .file
+            .as_ref()
+            .and_then(|range| range.file.disk_health());
+        if !is_late(&error) || disk.is_some_and(|disk| disk.is_out()) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        // It is slow, and nothing else has it.
+        self.reader.limit = self.limit.take();
         Poll::Ready(None)
     }
 
@@ -313,19 +309,6 @@ impl Inside {
         match &mut self.body {
             Body::Stream(source) => source.trailers(),
             _ => Vec::new(),
-        }
-    }
-}
-
-impl Instead {
-    /// Asks for the rest of a file; the error where it cannot be asked for.
-    fn ask(&mut self, error: BodyError, rest: &FileRange<Rc<OpenFile>>) -> Result<Self, BodyError> {
-        match std::mem::replace(self, Self::No) {
-            Self::May(successor, request) => {
-                let asked = successor(request, rest.clone(), error.to_string());
-                Ok(Self::Asked(error, asked))
-            }
-            _ => Err(error),
         }
     }
 }
@@ -390,6 +373,15 @@ fn whole(
         true => Ok(bytes),
         false => Err(BodyError::Truncated),
     }
+}
+
+/// Whether a read has failed since its disk is slow.
+fn is_late(error: &BodyError) -> bool {
+    let BodyError::Io(error) = error else {
+        return false;
+    };
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(disk::Error::Late(_)))
 }
 
 /// A body behind a filter.

@@ -33,7 +33,7 @@ pub(super) async fn send_instead(
     let Some(successor) = request.successor(&range.file) else {
         return Err(Stop::Disk(error));
     };
-    let rest = successor(request.understudy(), range.clone(), error.to_string()).await;
+    let rest = successor(request.stand_in(), range.clone(), error.to_string()).await;
     let Some(mut body) = rest else {
         let is_out = range.file.disk_health().is_some_and(|disk| disk.is_out());
         if is_out || !matches!(error, disk::Error::Late(_)) {

@@ -3,7 +3,6 @@
 //! Not here: waits of the sending of a file, which has its own timer for each ([`crate::transport::FileWaits`]).
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,9 +31,8 @@ pub fn disk_limit_of(request: &Request, file: &Rc<OpenFile>) -> Option<DiskLimit
     let limit = disk_limit(request);
     match file.disk_health() {
         Some(health) if request.successor(file).is_some() => Some(DiskLimit {
-            wheel: Rc::clone(&request.client.loop_.wire.wheel),
             after: limit.map_or(Duration::MAX, |limit| limit.after),
-            disk: Some(Arc::clone(health)),
+            ..DiskLimit::of_disk(&request.client.loop_.wire.wheel, health)
         }),
         _ => limit,
     }

@@ -71,15 +71,22 @@ impl Request {
         child
     }
 
-    /// Stands in for this request while its body is made, which may outlive the borrow. It has the same variables, and
-    /// this head as its response's.
-    pub fn stand_in(&self, whole: Rc<Whole>, head: Box<Response>) -> Box<Self> {
+    /// Stands in for this request where something is asked for that may outlive the borrow. It has the state that the
+    /// modules share with it.
+    #[must_use]
+    pub fn stand_in(&self) -> Box<Self> {
         let mut stand_in = self.twin();
+        self.share_states(&mut stand_in);
+        stand_in
+    }
+
+    /// Stands in for this request while its page is made. It has the same variables, and this head as its response's.
+    pub fn page_stand_in(&self, whole: Rc<Whole>, head: Box<Response>) -> Box<Self> {
+        let mut stand_in = self.stand_in();
         stand_in.moment = self.moment;
         stand_in.head_length = self.head_length;
         stand_in.transport = self.transport.stand_in();
         stand_in.charset_hint = self.charset_hint;
-        self.share_states(&mut stand_in);
         stand_in.response = Some(head);
         let is_value = self.is_value();
         if let Some(parent) = &mut stand_in.parent {

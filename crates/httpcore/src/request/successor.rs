@@ -8,9 +8,10 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use disk::OpenFile;
-use message::{Body, FileRange};
+use message::{Body, BodyError, Chunk, FileRange};
 
 use super::Request;
 
@@ -28,12 +29,67 @@ impl Request {
     pub fn successor(&self, file: &Rc<OpenFile>) -> Option<Successor> {
         self.states.find(|state| state.successor(file))
     }
+}
 
-    /// Stands in for this request where a module asks for the rest of its body, which may outlive the borrow.
+/// What asks for the rest, once.
+type Ask<M> = Box<dyn FnOnce(M, String) -> Pin<Box<dyn Future<Output = Rest>>>>;
+
+/// The rest of a body from elsewhere, in the place of a source that may fail. `M` says what of it is missing.
+pub enum Takeover<M> {
+    /// There is no such place, or it cannot give it.
+    No,
+    /// It may be asked.
+    May(Ask<M>),
+    /// It is asked.
+    Asked(Pin<Box<dyn Future<Output = Rest>>>),
+    /// It gives it.
+    Comes(Body<Rc<OpenFile>>),
+}
+
+/// The next piece of a body, or its end.
+pub type NextChunk = Option<Result<Chunk<Rc<OpenFile>>, BodyError>>;
+
+impl<M> Takeover<M> {
+    /// A place that may be asked.
+    pub fn by(
+        ask: impl FnOnce(M, String) -> Pin<Box<dyn Future<Output = Rest>>> + 'static,
+    ) -> Self {
+        Self::May(Box::new(ask))
+    }
+
+    /// Whether it may be asked.
     #[must_use]
-    pub fn understudy(&self) -> Box<Self> {
-        let mut understudy = self.twin();
-        self.share_states(&mut understudy);
-        understudy
+    pub fn may_be_asked(&self) -> bool {
+        matches!(self, Self::May(_))
+    }
+
+    /// Asks for what is missing, for this reason. False: there is nothing to ask, or it was asked before.
+    pub fn ask(&mut self, missing: M, why: String) -> bool {
+        match std::mem::replace(self, Self::No) {
+            Self::May(ask) => {
+                *self = Self::Asked(ask(missing, why));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The next piece from elsewhere. None: nothing comes from there, since it was not asked, has refused, or is at its
+    /// end, which it has told.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextChunk>> {
+        if let Self::Asked(asked) = self {
+            *self = match ready!(asked.as_mut().poll(cx)) {
+                Some(body) => Self::Comes(body),
+                None => Self::No,
+            };
+        }
+        let Self::Comes(body) = self else {
+            return Poll::Ready(None);
+        };
+        let next = ready!(body.poll_next(cx));
+        if next.is_none() {
+            *self = Self::No;
+        }
+        Poll::Ready(Some(next))
     }
 }

@@ -23,6 +23,16 @@ pub struct DiskLimit {
 }
 
 impl DiskLimit {
+    /// The limit of a wait for a disk whose part something else can take: its patience.
+    #[must_use]
+    pub fn of_disk(wheel: &Rc<Wheel>, disk: &Arc<DiskHealth>) -> Self {
+        Self {
+            wheel: Rc::clone(wheel),
+            after: Duration::MAX,
+            disk: Some(Arc::clone(disk)),
+        }
+    }
+
     /// Waits until the limit of a wait that begins now; for ever where there is none.
     pub async fn reached(limit: Option<&Self>) -> Duration {
         let Some(limit) = limit else {

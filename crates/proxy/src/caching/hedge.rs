@@ -7,19 +7,20 @@
 //! Invariants: the loser is dropped, and leaves nothing at the request; what the origin says in a race is not stored,
 //! and no other request follows it.
 
+use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use message::{Framing, HeaderId, Method};
 
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::fetch_alone;
-use crate::caching::stored::disk_work::{DiskWait, DiskWork, LOOK, Quick, Waited, millis};
+use crate::caching::stored::disk_work::{self, DiskWork, Quick};
 use crate::state::cache_state::{CacheState, Status};
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::transport::DiskLimit;
 
 /// The end of a race.
 pub(crate) enum Raced<T> {
@@ -50,28 +51,25 @@ async fn wait<T>(
     cache_request: &CacheRequest<'_>,
     mut work: DiskWork<T>,
 ) -> Raced<T> {
-    let wait = DiskWait::begin(request, cache_request);
-    let hedge_after = millis(cache_request.cache.disk.hedge_after());
-    let mut may_hedge = may_hedge(request, cache_request);
-    let mut waited = 0;
-    loop {
-        let step = match may_hedge {
-            true => Duration::from_millis(hedge_after.saturating_sub(waited)).max(LOOK),
-            false => LOOK,
-        };
-        match wait.step(&mut work, step).await {
-            Waited::Done(done) => return Raced::Disk(done),
-            Waited::Longer(ms) => waited = ms,
-            Waited::Past => return Raced::Past,
+    let limit = disk_work::patience(request, cache_request);
+    let mut past = pin!(DiskLimit::reached(Some(&limit)));
+    if may_hedge(request, cache_request) {
+        tokio::select! {
+            biased;
+            done = &mut work => return Raced::Disk(done),
+            _ = &mut past => return Raced::Past,
+            () = limit.wheel.sleep(cache_request.cache.disk.hedge_after()) => {}
         }
-        if may_hedge && waited >= hedge_after {
-            may_hedge = false;
-            if may_begin(cache_request)
-                && let Some(raced) = Box::pin(hedge(request, cache_request, &mut work)).await
-            {
-                return raced;
-            }
+        if may_begin(cache_request)
+            && let Some(raced) = Box::pin(hedge(request, cache_request, &mut work)).await
+        {
+            return raced;
         }
+    }
+    tokio::select! {
+        biased;
+        done = work => Raced::Disk(done),
+        _ = past => Raced::Past,
     }
 }
 

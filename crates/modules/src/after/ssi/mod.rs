@@ -88,7 +88,11 @@ pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: 
     let head = Box::new(response.with_body(Body::Empty));
     let (is_silent, value_max) = (settings.ssi_silent_errors, settings.ssi_value_length.0);
     steps.push(move |request, body| {
-        let page = Page::new(request.stand_in(Rc::clone(&whole), head), whole, is_silent);
+        let page = Page::new(
+            request.page_stand_in(Rc::clone(&whole), head),
+            whole,
+            is_silent,
+        );
         let value_max = usize::try_from(value_max).unwrap_or(usize::MAX);
         Body::Stream(Box::new(Composed::new(request, page, body, value_max)))
     });

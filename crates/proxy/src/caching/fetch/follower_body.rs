@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cache::Store;
@@ -14,12 +13,12 @@ use disk::{Access, Local, OpenFile, Pool};
 use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
 
 use crate::caching::cache_request::{CacheRequest, local};
-use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::rest;
 use crate::response::response_head::{self, Origin};
 use httpcore::files;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::request::successor::Takeover;
 use httpcore::transport::DiskLimit;
 
 /// A follower and its means of reading.
@@ -34,18 +33,9 @@ struct FollowedBody {
     first: Option<Bytes>,
     /// Of waits for the disk.
     limit: Option<DiskLimit>,
-    /// What the origin is asked by for what the disk does not give; once.
-    successor: Option<Box<Successor>>,
-    /// What it has given.
-    instead: Option<Body<Rc<OpenFile>>>,
-}
-
-/// See [`rest::of_fill`].
-struct Successor {
-    request: Box<Request>,
-    cache: Arc<Cache>,
-    head: Arc<ResponseHead>,
-    /// How long the disk is waited for before the origin is asked.
+    /// The origin, where the disk does not give what is missing from this byte on.
+    takeover: Takeover<u64>,
+    /// Of waits for the disk, while the origin may be asked.
     patience: DiskLimit,
 }
 
@@ -91,17 +81,8 @@ async fn body(
         file: None,
         first,
         limit: files::disk_limit(request),
-        successor: Some(Box::new(Successor {
-            request: request.understudy(),
-            cache: Arc::clone(cache_request.cache),
-            head: Arc::clone(head),
-            patience: DiskLimit {
-                wheel: Rc::clone(&request.client.loop_.wire.wheel),
-                after: Duration::MAX,
-                disk: Some(Arc::clone(&cache_request.cache.disk)),
-            },
-        })),
-        instead: None,
+        takeover: rest::of_fill(request, cache_request.cache, head),
+        patience: DiskLimit::of_disk(&request.client.loop_.wire.wheel, &cache_request.cache.disk),
     };
     Body::unfold(following, next)
 }
@@ -121,54 +102,50 @@ async fn next(
     if let Some(bytes) = following.first.take() {
         return Ok(Some((Chunk::Bytes(bytes), following)));
     }
-    if let Some(body) = &mut following.instead {
-        let next = body.next().await.transpose()?;
-        return Ok(next.map(|chunk| (chunk, following)));
+    let mut failed = None;
+    loop {
+        if let Some(next) = poll_fn(|context| following.takeover.poll_next(context)).await {
+            return Ok(next.transpose()?.map(|chunk| (chunk, following)));
+        }
+        // The origin has refused. A disk that is slow, and not out, is waited for as any other.
+        if let Some(error) = failed.take()
+            && !following.may_wait_for(&error)
+        {
+            return Err(of_read(error));
+        }
+        let range = match following.follower.next().await {
+            NextPiece::Bytes(bytes) => return Ok(Some((Chunk::Bytes(bytes), following))),
+            NextPiece::End => return Ok(None),
+            NextPiece::Written(range) => range,
+            NextPiece::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
+            // The fill has logged the reason.
+            NextPiece::Broken | NextPiece::Alone | NextPiece::Flush => {
+                return Err(BodyError::Logged);
+            }
+        };
+        let start = range.start;
+        match Box::pin(following.read(range)).await {
+            Ok(bytes) => return Ok(Some((Chunk::Bytes(bytes), following))),
+            Err(error) if following.takeover.ask(start, error.to_string()) => failed = Some(error),
+            Err(error) => return Err(of_read(error)),
+        }
     }
-    let bytes = match following.follower.next().await {
-        NextPiece::Bytes(bytes) => bytes,
-        NextPiece::End => return Ok(None),
-        NextPiece::Written(range) => match Box::pin(following.read_or_ask(range)).await? {
-            Some(bytes) => bytes,
-            None => return Box::pin(next(following)).await,
-        },
-        NextPiece::Broken if following.follower.is_spoilt() => return Err(BodyError::Invalid),
-        // The fill has logged the reason.
-        NextPiece::Broken | NextPiece::Alone | NextPiece::Flush => return Err(BodyError::Logged),
-    };
-    Ok(Some((Chunk::Bytes(bytes), following)))
 }
 
 impl FollowedBody {
-    /// Reads from the file what has left the memory window; None: the origin gives what comes from here on.
-    async fn read_or_ask(&mut self, range: Range<u64>) -> Result<Option<Bytes>, BodyError> {
-        let patience = self.successor.as_ref().map(|asked| asked.patience.clone());
-        let limit = patience.or_else(|| self.limit.clone());
-        let error = match self.read(range.clone(), limit).await {
-            Ok(bytes) => return Ok(Some(bytes)),
-            Err(error) => error,
-        };
+    /// Whether the disk may yet give what it did not give in time.
+    fn may_wait_for(&self, error: &cache::Error) -> bool {
         let is_late = matches!(error, cache::Error::Disk(disk::Error::Late(_)));
-        if let Some(asked) = self.successor.take() {
-            let why = error.to_string();
-            let rest = rest::of_fill(asked.request, &asked.cache, &asked.head, range.start, &why);
-            self.instead = rest.await;
-            if self.instead.is_some() {
-                return Ok(None);
-            }
-            if is_late && !asked.cache.disk.is_out() {
-                let again = self.read(range, self.limit.clone()).await;
-                return again.map(Some).map_err(failed);
-            }
-        }
-        Err(failed(error))
+        let disk = self.patience.disk.as_ref();
+        is_late && !disk.is_some_and(|disk| disk.is_out())
     }
 
-    async fn read(
-        &mut self,
-        range: Range<u64>,
-        limit: Option<DiskLimit>,
-    ) -> Result<Bytes, cache::Error> {
+    /// Reads from the file what has left the memory window.
+    async fn read(&mut self, range: Range<u64>) -> Result<Bytes, cache::Error> {
+        let limit = match self.takeover.may_be_asked() {
+            true => Some(self.patience.clone()),
+            false => self.limit.clone(),
+        };
         let access = Access {
             noatime: true,
             ..Access::new(&self.pool)
@@ -191,6 +168,6 @@ impl FollowedBody {
     }
 }
 
-fn failed(error: cache::Error) -> BodyError {
+fn of_read(error: cache::Error) -> BodyError {
     BodyError::Io(std::io::Error::other(error))
 }

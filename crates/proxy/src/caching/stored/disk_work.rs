@@ -7,22 +7,20 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cache::store::{Checks, Hit, LookupOutcome};
 use cache::{EntryFault, Error, Key, Store};
-use disk::{Access, AioMode, DiskHealth, DiskState, Local, OpenFile, Pool, READ_MAX};
+use disk::{Access, AioMode, DiskState, Local, OpenFile, Pool, READ_MAX};
 use message::date::Seconds;
 use message::{Body, RequestHead};
-use wire::Wheel;
 
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
 use crate::caching::stored::verify;
 use httpcore::Failure;
 use httpcore::connection::TOGETHER_MAX;
 use httpcore::request::Request;
-use httpcore::transport::Transport;
+use httpcore::transport::{DiskLimit, Transport};
 
 /// Maximum size of a body that is checked before its response begins, in bytes; of a longer one, the first part is.
 const CHECKED_FIRST_MAX: u64 = 1 << 20;
@@ -30,9 +28,6 @@ const CHECKED_FIRST_MAX: u64 = 1 << 20;
 const FIRST: u64 = 64 << 10;
 /// The same, while the disk is slow or fails, and of a part of another response.
 const FIRST_SICK: u64 = 1 << 20;
-/// Interval at which a request that waits looks whether the disk is out.
-pub(crate) const LOOK: Duration = Duration::from_millis(25);
-
 /// Work for a disk, which owns what it needs.
 pub(crate) type DiskWork<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -244,72 +239,30 @@ async fn read(means: Means, hit: Hit, at_once: bool, first: u64) -> ReadBody {
     Ok(file_of(&hit))
 }
 
-/// How long a request has waited for work at a cache's disk.
-pub(crate) struct DiskWait<'a> {
-    disk: &'a DiskHealth,
-    wheel: Rc<Wheel>,
-    begun_ms: u64,
-    patience_ms: u64,
-}
-
-/// What came of a step of a wait.
-pub(crate) enum Waited<T> {
-    Done(T),
-    /// Not done yet; the milliseconds since the wait began.
-    Longer(u64),
-    /// It took longer than a request waits, or the disk is out.
-    Past,
-}
-
-impl<'a> DiskWait<'a> {
-    /// Begins to wait.
-    pub(crate) fn begin(request: &Request, cache_request: &'a CacheRequest<'_>) -> Self {
-        let disk = &*cache_request.cache.disk;
-        Self {
-            disk,
-            wheel: Rc::clone(&request.client.loop_.wire.wheel),
-            begun_ms: wire::loop_clock::monotonic_ms(),
-            patience_ms: millis(disk.patience()),
-        }
-    }
-
-    /// Waits for work for so long.
-    pub(crate) async fn step<T>(&self, work: &mut DiskWork<T>, time: Duration) -> Waited<T> {
-        tokio::select! {
-            biased;
-            done = work => return Waited::Done(done),
-            () = self.wheel.sleep(time) => {}
-        }
-        let waited = wire::loop_clock::monotonic_ms() - self.begun_ms;
-        match self.disk.is_out() || waited >= self.patience_ms {
-            true => Waited::Past,
-            false => Waited::Longer(waited),
-        }
-    }
-}
-
-/// A duration in milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Waits for work as long as a request may. None: it took too long, or the disk is out.
 pub(crate) async fn wait<T>(
     request: &Request,
     cache_request: &CacheRequest<'_>,
     quick: Quick<T>,
 ) -> Option<T> {
-    let mut work = match quick {
+    let work = match quick {
         Quick::Done(done) => return Some(done),
         Quick::Past => return None,
         Quick::Wait(work) => work,
     };
-    let wait = DiskWait::begin(request, cache_request);
-    loop {
-        match wait.step(&mut work, LOOK).await {
-            Waited::Done(done) => return Some(done),
-            Waited::Longer(_) => {}
-            Waited::Past => return None,
+    let limit = patience(request, cache_request);
+    // Boxed, as every wait for a pool.
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            _ = DiskLimit::reached(Some(&limit)) => None,
         }
-    }
+    })
+    .await
+}
+
+/// The limit of a request's wait for its cache's disk.
+pub(crate) fn patience(request: &Request, cache_request: &CacheRequest<'_>) -> DiskLimit {
+    DiskLimit::of_disk(&request.client.loop_.wire.wheel, &cache_request.cache.disk)
 }

@@ -30,7 +30,7 @@ use crate::state::cache_state::{CacheState, StoredFile};
 use crate::upstream_request::request;
 use crate::upstream_request::variation::Variation;
 use httpcore::request::Request;
-use httpcore::request::successor::Rest;
+use httpcore::request::successor::{Rest, Takeover};
 
 /// Maximum of interim heads that the origin may send before its response.
 const INTERIM_MAX: usize = 16;
@@ -54,20 +54,18 @@ fn of_hit(hit: &Hit) -> StoredFile {
     }
 }
 
-/// The rest of a hit's body, of which these bytes are missing.
-pub(super) fn of_body(
-    request: Box<Request>,
-    hit: &Hit,
-    missing: Range<u64>,
-    why: String,
-) -> Pin<Box<dyn Future<Output = Rest>>> {
+/// The origin for a hit's body, of which some bytes are missing.
+pub(super) fn of_body(request: &Request, hit: &Hit) -> Takeover<Range<u64>> {
+    let (stand_in, stored) = (request.stand_in(), of_hit(hit));
     let start = hit.base + hit.entry.body().start;
-    let range = FileRange {
-        file: Rc::clone(&hit.file),
-        offset: start + missing.start,
-        len: missing.end - missing.start,
-    };
-    Box::pin(rest(request, of_hit(hit), range, why))
+    Takeover::by(move |missing: Range<u64>, why| {
+        let range = FileRange {
+            file: Rc::clone(&stored.file),
+            offset: start + missing.start,
+            len: missing.end - missing.start,
+        };
+        Box::pin(rest(stand_in, stored, range, why))
+    })
 }
 
 fn successor(
@@ -109,21 +107,25 @@ fn told(cache: Option<&Cache>, rest: Result<Body<Rc<OpenFile>>, &'static str>, w
     rest.ok()
 }
 
-/// The rest, from `at` on, of a body with this head that is being stored in `cache`.
-pub(crate) async fn of_fill(
-    mut request: Box<Request>,
-    cache: &Cache,
-    head: &ResponseHead,
-    at: u64,
-    why: &str,
-) -> Rest {
-    let rest = match head.framing {
-        ResponseFraming::Length(len) if at < len => {
-            from_origin(&mut request, head, len, at..len).await
-        }
-        _ => Err("its length is not known"),
-    };
-    told(Some(cache), rest, why)
+/// The origin for a body with this head that is being stored in `cache`, and of which all is missing from a byte on.
+pub(crate) fn of_fill(
+    request: &Request,
+    cache: &Arc<Cache>,
+    head: &Arc<ResponseHead>,
+) -> Takeover<u64> {
+    let mut stand_in = request.stand_in();
+    let (cache, head) = (Arc::clone(cache), Arc::clone(head));
+    Takeover::by(move |at, why| {
+        Box::pin(async move {
+            let rest = match head.framing {
+                ResponseFraming::Length(len) if at < len => {
+                    from_origin(&mut stand_in, &head, len, at..len).await
+                }
+                _ => Err("its length is not known"),
+            };
+            told(Some(&cache), rest, &why)
+        })
+    })
 }
 
 /// The cache with this disk.

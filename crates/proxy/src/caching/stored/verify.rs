@@ -2,6 +2,7 @@
 //! used, the origin gives the rest (`rest`).
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::caching::stored::disk_work::ReadBody;
 use crate::caching::stored::rest;
 use httpcore::files;
 use httpcore::request::Request;
-use httpcore::request::successor::Rest;
+use httpcore::request::successor::{NextChunk, Takeover};
 use httpcore::transport::DiskLimit;
 
 /// Bytes that are checked at once, then sent.
@@ -39,22 +40,11 @@ struct VerifiedBody {
     hit: Hit,
     at: u64,
     end: u64,
-    rest: RestOfBody,
+    /// The origin, for what is missing.
+    takeover: Takeover<Range<u64>>,
 }
 
 type Verifying = Pin<Box<dyn Future<Output = Result<Box<Verifier>, String>>>>;
-
-/// What the origin has to do with a body.
-enum RestOfBody {
-    /// It may be asked for the rest, with this stand-in of the request.
-    May(Box<Request>),
-    /// It is asked.
-    Asked(Pin<Box<dyn Future<Output = Rest>>>),
-    /// It gives it.
-    Comes(Body<Rc<OpenFile>>),
-    /// It was asked, and cannot give it.
-    Refused,
-}
 
 struct Verifier {
     cache: Arc<Cache>,
@@ -128,11 +118,11 @@ pub(super) fn body(
         checks: Checks::of(&hit),
         hit,
     });
-    let (limit, understudy) = (files::disk_limit(request), request.understudy());
+    let body = VerifiedBody::of(request, &verifier);
     async move {
         let first = verifier.hit.entry.body_len().min(WINDOW);
         let (verifier, done) = verifier.check(0, first).await;
-        done.map(|()| made(verifier, limit, understudy))
+        done.map(|()| body.by(verifier))
     }
 }
 
@@ -149,33 +139,32 @@ pub(super) fn foreign_body(request: &Request, cache: &Arc<Cache>, hit: Hit) -> B
         checks: Checks::of(&hit),
         hit,
     });
-    made(verifier, files::disk_limit(request), request.understudy())
-}
-
-fn made(
-    verifier: Box<Verifier>,
-    limit: Option<DiskLimit>,
-    request: Box<Request>,
-) -> Body<Rc<OpenFile>> {
-    let hit = verifier.hit.clone();
-    Body::Stream(Box::new(VerifiedBody {
-        patient: DiskLimit {
-            wheel: Rc::clone(&request.client.loop_.wire.wheel),
-            after: Duration::MAX,
-            disk: Some(Arc::clone(&verifier.cache.disk)),
-        },
-        end: hit.entry.body_len(),
-        hit,
-        verifier: Some(verifier),
-        verifying: None,
-        patience: None,
-        limit,
-        at: 0,
-        rest: RestOfBody::May(request),
-    }))
+    VerifiedBody::of(request, &verifier).by(verifier)
 }
 
 impl VerifiedBody {
+    /// A body that nothing verifies yet.
+    fn of(request: &Request, verifier: &Verifier) -> Box<Self> {
+        let hit = verifier.hit.clone();
+        let wheel = &request.client.loop_.wire.wheel;
+        Box::new(Self {
+            verifier: None,
+            verifying: None,
+            patience: None,
+            limit: files::disk_limit(request),
+            patient: DiskLimit::of_disk(wheel, &verifier.cache.disk),
+            at: 0,
+            end: hit.entry.body_len(),
+            takeover: rest::of_body(request, &hit),
+            hit,
+        })
+    }
+
+    fn by(mut self: Box<Self>, verifier: Box<Verifier>) -> Body<Rc<OpenFile>> {
+        self.verifier = Some(verifier);
+        Body::Stream(self)
+    }
+
     /// The next part, verified.
     ///
     /// # Errors
@@ -211,41 +200,23 @@ impl VerifiedBody {
         self.patience = None;
         Poll::Ready(Err(disk::Error::Late(waited).to_string()))
     }
-
-    /// Asks the origin for what is missing. False: that was done already.
-    fn ask(&mut self, why: &str) -> bool {
-        match std::mem::replace(&mut self.rest, RestOfBody::Refused) {
-            RestOfBody::May(request) => {
-                let missing = self.at..self.end;
-                let asked = rest::of_body(request, &self.hit, missing, why.to_owned());
-                self.rest = RestOfBody::Asked(asked);
-                true
-            }
-            _ => false,
-        }
-    }
 }
 
-type Next = Option<Result<Chunk<Rc<OpenFile>>, BodyError>>;
-
 impl Source<Rc<OpenFile>> for VerifiedBody {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextChunk> {
         loop {
-            if let RestOfBody::Asked(asked) = &mut self.rest {
-                self.rest = match ready!(asked.as_mut().poll(cx)) {
-                    Some(body) => RestOfBody::Comes(body),
-                    None => RestOfBody::Refused,
-                };
-            }
-            if let RestOfBody::Comes(body) = &mut self.rest {
-                return body.poll_next(cx);
+            if let Some(next) = ready!(self.takeover.poll_next(cx)) {
+                if next.is_none() {
+                    self.at = self.end;
+                }
+                return Poll::Ready(next);
             }
             if self.at >= self.end {
                 return Poll::Ready(None);
             }
             match ready!(self.poll_verified(cx)) {
                 Ok(range) => return Poll::Ready(Some(Ok(Chunk::File(range)))),
-                Err(why) if self.ask(&why) => {}
+                Err(why) if self.takeover.ask(self.at..self.end, why.clone()) => {}
                 // It is slow, and nothing else has it.
                 Err(_) if self.verifying.is_some() => {}
                 Err(_) => {
