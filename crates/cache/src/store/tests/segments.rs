@@ -150,13 +150,7 @@ fn what_is_in_segments_is_found_without_a_journal() {
         let bench = Bench::new();
         let store = bench.segments().await;
         // More than one segment: one is sealed, and has its table, the other is not.
-        for number in 0..60 {
-            let key = format!("k{number}");
-            bench
-                .put_whole(&store, &key, &body_of(number, 90_000))
-                .await
-                .unwrap();
-        }
+        put_many(&bench, &store, 60).await;
         bench.put_whole(&store, "k0", b"newer").await.unwrap();
         store.purge(&bench.local, &Key::of(b"k7")).await.unwrap();
         store.close(&bench.local).await.unwrap();
@@ -449,7 +443,7 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
             .open_with(bench.segment_settings(Some(2 * MAX_SIZE_MIN)))
             .await;
         bench.walk(&store).await;
-        put_many(&bench, &store).await;
+        put_many(&bench, &store, 250).await;
         assert!(bench.segment_files().len() > 3);
         // Less room, at run time: segments that are too many are removed.
         store.set_limits(Some(MAX_SIZE_MIN), 0, 600);
@@ -508,9 +502,9 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
     });
 }
 
-/// Fills more than three segments, with `k0` to `k249`.
-async fn put_many(bench: &Bench, store: &Store) {
-    for number in 0..250 {
+/// Stores so many entries of 90 KB: `k0`, `k1` …
+async fn put_many(bench: &Bench, store: &Store, count: usize) {
+    for number in 0..count {
         let key = format!("k{number}");
         bench
             .put_whole(store, &key, &body_of(number, 90_000))
@@ -536,10 +530,7 @@ fn a_segment_that_cannot_be_read_is_retired_until_it_is_proven() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.segments().await;
-        for number in 0..70 {
-            let (key, body) = (format!("k{number}"), body_of(number, 90_000));
-            bench.put_whole(&store, &key, &body).await.unwrap();
-        }
+        put_many(&bench, &store, 70).await;
         // Without their views of the segments, which are not tried while they are read.
         let bad = bench.hit(&store, "k0").await.known;
         let good = bench.hit(&store, "k69").await.known;
