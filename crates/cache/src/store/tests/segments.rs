@@ -230,13 +230,7 @@ fn a_segment_that_is_read_is_not_written_again() {
         let body = body_of(1, 200_000);
         bench.put_whole(&store, "held", &body).await.unwrap();
         let hit = bench.hit(&store, "held").await;
-        for number in 0..200 {
-            let key = format!("k{number}");
-            bench
-                .put_whole(&store, &key, &body_of(number, 90_000))
-                .await
-                .unwrap();
-        }
+        put_many(&bench, &store, 200).await;
         let counts = store.segment_metrics().unwrap().counts;
         assert!(store.segment_metrics().unwrap().emptied > 1, "{counts:?}");
         assert_eq!(bench.read(&store, &hit).await.unwrap(), body);
