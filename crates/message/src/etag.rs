@@ -107,14 +107,27 @@ impl TagText {
 
     fn push_hex(&mut self, number: u64) {
         let digits = (64 - number.leading_zeros()).div_ceil(4).max(1) as usize;
-        for (index, place) in self.bytes[self.len..self.len + digits]
-            .iter_mut()
-            .enumerate()
-        {
-            *place = b"0123456789abcdef"[(number >> (4 * (digits - 1 - index)) & 15) as usize];
-        }
+        let text = hex(number << (64 - 4 * digits));
+        // All 16, a length that the compiler knows; what follows writes over those that are too many.
+        self.bytes[self.len..self.len + 16].copy_from_slice(&text);
         self.len += digits;
     }
+}
+
+/// The 16 hex digits of a number, eight at a time: each byte of a word becomes a digit.
+fn hex(number: u64) -> [u8; 16] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let spread = |half: u64| {
+        let mut word = half;
+        word = (word | word << 16) & 0x0000_ffff_0000_ffff;
+        word = (word | word << 8) & 0x00ff_00ff_00ff_00ff;
+        word = (word | word << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+        let letters = ((word + 6 * ONES) >> 4) & ONES;
+        word + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)
+    };
+    let halves = [number >> 32, number & 0xffff_ffff];
+    let [high, low] = halves.map(|half| u128::from(spread(half)));
+    (high << 64 | low).to_be_bytes()
 }
 
 /// Whether `tag` is in the list of an `If-Match` (strong) or `If-None-Match` (`weakly`). `*` matches anything, even no
@@ -177,6 +190,20 @@ mod tests {
                 .to_bytes()[..],
             b"W/\"-8000000000000000-ffffffffffffffff\""
         );
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_in_hex() {
+        for bits in 0..64 {
+            for number in [
+                1 << bits,
+                0x1234_5678_9abc_def0_u64 >> bits,
+                u64::MAX >> bits,
+            ] {
+                let tag = ETag::of_file(7, number).to_bytes();
+                assert_eq!(tag, format!("\"7-{number:x}\"").into_bytes());
+            }
+        }
     }
 
     #[test]

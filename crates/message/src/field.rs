@@ -192,14 +192,24 @@ static WORDS: [(NameWords, NameWords); NAMES.len()] = {
     words
 };
 
-fn words_of(name: &[u8]) -> NameWords {
-    let mut bytes = [0; LONGEST];
-    bytes[..name.len()].copy_from_slice(name);
-    let mut words = [0; LONGEST / 8];
-    for (word, eight) in words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u64::from_le_bytes(*eight);
+/// The eight bytes of a name from `at` on, as in [`WORDS`]: zeros behind its end.
+fn word_at(name: &[u8], at: usize) -> u64 {
+    let rest = name.get(at..).unwrap_or_default();
+    if let Some(eight) = rest.first_chunk() {
+        return u64::from_le_bytes(*eight);
     }
-    words
+    // Reads that overlap, in the place of a copy of so many bytes, which would be a call.
+    if let Some(eight) = name.last_chunk() {
+        let surplus = 8 - rest.len() as u32;
+        let word = u64::from_le_bytes(*eight);
+        return word.checked_shr(8 * surplus).unwrap_or(0);
+    }
+    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
+        let [first, last] = [first, last].map(|four| u64::from(u32::from_le_bytes(*four)));
+        return first | last << (8 * (rest.len() - 4));
+    }
+    let bytes = rest.iter().rev();
+    bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 impl HeaderId {
@@ -208,7 +218,6 @@ impl HeaderId {
         if name.is_empty() || name.len() > LONGEST {
             return HeaderId::Other;
         }
-        let words = words_of(name);
         let mut slot = slot_of(name);
         loop {
             let index = TABLE[slot] as usize;
@@ -216,8 +225,8 @@ impl HeaderId {
                 return HeaderId::Other;
             }
             let (known, counts) = &WORDS[index];
-            let differs = |at: usize| (words[at] ^ known[at]) & counts[at];
-            if NAMES[index].len() == name.len() && differs(0) | differs(1) | differs(2) == 0 {
+            let differs = |at: usize| (word_at(name, 8 * at) ^ known[at]) & counts[at] != 0;
+            if NAMES[index].len() == name.len() && !(0..name.len().div_ceil(8)).any(differs) {
                 return IDS[index];
             }
             slot = (slot + 1) % SLOTS;

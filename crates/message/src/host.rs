@@ -20,42 +20,41 @@ pub struct InvalidHost;
 /// # Errors
 /// [`InvalidHost`]: not a host and port by RFC 3986, 3.2.2 and 3.2.3.
 pub fn parse(text: &[u8]) -> Result<Host<'_>, InvalidHost> {
-    let (name, behind) = if text.first() == Some(&b'[') {
-        let end = text.iter().position(|c| *c == b']').ok_or(InvalidHost)? + 1;
-        (&text[..end], &text[end..])
-    } else {
-        text.split_at(text.iter().position(|c| *c == b':').unwrap_or(text.len()))
+    let inner = match text {
+        [b'[', inner @ ..] => Some(inner),
+        _ => None,
     };
+    let allowed = if inner.is_some() { IN_LITERAL } else { IN_NAME };
+    let scanned = inner.unwrap_or(text);
+    let (mut seen, mut before, mut len) = (0, 0, 0);
+    for c in scanned {
+        let kind = BYTES[*c as usize];
+        if kind & allowed == 0 {
+            break;
+        }
+        if kind & before & DOT != 0 {
+            return Err(InvalidHost);
+        }
+        seen |= kind;
+        before = kind;
+        len += 1;
+    }
+    let (mut name, mut behind) = scanned.split_at(len);
+    if inner.is_some() {
+        behind = behind.strip_prefix(b"]").ok_or(InvalidHost)?;
+        if !is_address(name) {
+            return Err(InvalidHost);
+        }
+        name = &text[..text.len() - behind.len()];
+    } else if before & DOT != 0 {
+        name = &name[..len - 1];
+    }
     let port = match behind {
         [] => None,
         [b':', digits @ ..] => parse_port(digits)?,
         _ => return Err(InvalidHost),
     };
-    let inner = name
-        .strip_prefix(b"[")
-        .and_then(|inner| inner.strip_suffix(b"]"));
-    let is_literal = inner.is_some();
-    let allowed = if is_literal { IN_LITERAL } else { IN_NAME };
-    let (mut seen, mut before) = (0, 0);
-    for c in inner.unwrap_or(name) {
-        let kind = BYTES[*c as usize];
-        if kind & allowed == 0 || kind & before & DOT != 0 {
-            return Err(InvalidHost);
-        }
-        seen |= kind;
-        before = kind;
-    }
-    if inner.is_some_and(|inner| !is_address(inner))
-        || (seen & ESCAPE != 0 && !escapes_are_whole(name))
-    {
-        return Err(InvalidHost);
-    }
-    let name = if is_literal {
-        name
-    } else {
-        name.strip_suffix(b".").unwrap_or(name)
-    };
-    if name.is_empty() {
+    if name.is_empty() || (seen & ESCAPE != 0 && !escapes_are_whole(name)) {
         return Err(InvalidHost);
     }
     let name = if seen & UPPER == 0 {

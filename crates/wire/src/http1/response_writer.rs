@@ -159,6 +159,9 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Writes a line whose value is digits or our own date and so needs no check.
+///
+/// Inlined, since the lengths of names are known where it is called: no calls of memcpy(3).
+#[inline(always)]
 fn safe_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(value);
