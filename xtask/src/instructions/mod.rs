@@ -20,15 +20,39 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// What is asked for. A `*` is another number in each request, so that it is in no cache.
-const CASES: &[(&str, &str)] = &[
-    ("return", "/here"),
-    ("file of 1 KiB", "/1k.bin"),
-    ("file of 16 KiB", "/16k.bin"),
-    ("cache hit of 1 KiB", "/cached/1024"),
-    ("proxying 1 KiB", "/proxied/1024"),
-    ("fill of 1 KiB", "/filled/*/1024"),
+/// A request that is counted.
+struct Case {
+    name: &'static str,
+    /// A `*` is another number in each request, so that it is in no cache.
+    path: &'static str,
+    /// Does it have the time of the file, so that it is answered with 304?
+    is_conditional: bool,
+}
+
+const CASES: &[Case] = &[
+    Case::new("return", "/here"),
+    Case::new("file of 1 KiB", "/1k.bin"),
+    Case::new("file of 16 KiB", "/16k.bin"),
+    Case {
+        name: "304",
+        path: "/1k.bin",
+        is_conditional: true,
+    },
+    Case::new("cache hit of 1 KiB", "/cached/1024"),
+    Case::new("proxying 1 KiB", "/proxied/1024"),
+    Case::new("fill of 1 KiB", "/filled/*/1024"),
 ];
+
+impl Case {
+    const fn new(name: &'static str, path: &'static str) -> Self {
+        Self {
+            name,
+            path,
+            is_conditional: false,
+        }
+    }
+}
+
 /// Of each case, before it is counted: so that what is learned is known.
 const WARM: usize = 200;
 /// Of each case; the least counts, so that a timer that ends meanwhile, or an answer that comes in two parts, does not.
@@ -167,8 +191,8 @@ fn cost_of_figures(with: &Path, without: &Path) -> Result<(), String> {
 }
 
 /// The cases with this text in their name.
-fn cases(only: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    CASES.iter().filter(move |(what, _)| what.contains(only))
+fn cases(only: &str) -> impl Iterator<Item = &'static Case> {
+    CASES.iter().filter(move |case| case.name.contains(only))
 }
 
 /// The count of each case with this text in its name. Where it is too many, or nothing is recorded, it is counted more often.
@@ -179,25 +203,22 @@ fn count(
 ) -> Result<Vec<(&'static str, u64)>, String> {
     let origin = origin::start()?;
     let mut server = server::Server::start(binary, origin)?;
-    let mut found = Vec::new();
-    for (what, path) in cases(only) {
-        server.ask(path, WARM)?;
-        found.push((*what, path));
+    for case in cases(only) {
+        server.ask(case, WARM)?;
     }
     let steps = steps::Steps::of(server.pid(), server.loop_thread()?)?;
-    found
-        .into_iter()
-        .map(|(what, path)| {
-            let enough = recorded.get(what).copied().unwrap_or(0);
+    cases(only)
+        .map(|case| {
+            let enough = recorded.get(case.name).copied().unwrap_or(0);
             let mut least = u64::MAX;
             for turn in 0..COUNTED_MAX {
                 if turn >= COUNTED && !is_too_many(least, enough) {
                     break;
                 }
                 thread::sleep(APART);
-                least = least.min(steps.count_during(|| server.ask(path, 1))?);
+                least = least.min(steps.count_during(|| server.ask(case, 1))?);
             }
-            Ok((what, least))
+            Ok((case.name, least))
         })
         .collect()
 }
@@ -206,22 +227,22 @@ fn count(
 fn by_function(binary: &Path, only: &str) -> Result<(), String> {
     let origin = origin::start()?;
     let mut server = server::Server::start(binary, origin)?;
-    for (_, path) in cases(only) {
-        server.ask(path, WARM)?;
+    for case in cases(only) {
+        server.ask(case, WARM)?;
     }
     let functions = functions::Functions::of(binary, server.pid())?;
     let steps = steps::Steps::of(server.pid(), server.loop_thread()?)?;
-    for (what, path) in cases(only) {
+    for case in cases(only) {
         let mut least = (u64::MAX, Default::default());
         for _ in 0..COUNTED {
             thread::sleep(APART);
-            let count = steps.count_during(|| server.ask(path, 1))?;
+            let count = steps.count_during(|| server.ask(case, 1))?;
             let addresses = steps.take_addresses();
             if count < least.0 {
                 least = (count, addresses);
             }
         }
-        functions.print(what, &least.1);
+        functions.print(case.name, &least.1);
     }
     Ok(())
 }
@@ -304,7 +325,7 @@ mod tests {
     #[test]
     fn the_record_in_the_project_is_of_all_cases() {
         let recorded = recorded(include_str!("recorded.txt")).unwrap();
-        assert!(CASES.iter().all(|(what, _)| recorded.contains_key(what)));
+        assert!(CASES.iter().all(|case| recorded.contains_key(case.name)));
         assert_eq!(recorded.len(), CASES.len());
     }
 }

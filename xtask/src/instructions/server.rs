@@ -1,12 +1,13 @@
 //! The server that is counted, with one loop, and kept connections to it: one of HTTP/1, one of HTTP/2.
 
+use super::Case;
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long it may take to start.
 const START: Duration = Duration::from_secs(20);
@@ -14,6 +15,10 @@ const START: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long files must have been as they are, and what was asked for must have come to rest.
 const SETTLED: Duration = Duration::from_millis(300);
+
+/// When the files were changed, in seconds since 1970, and the condition that has it answered with 304.
+const CHANGED: u64 = 1_000_000_000;
+const CONDITION: &str = "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n";
 
 /// Directory of the cache in which each request is a fill.
 const FILLED: &str = "filled";
@@ -77,18 +82,22 @@ impl Server {
 
     /// So many requests, one after the other; each must be answered as it should be. A `*` in the path is another number in each:
     /// a fill, which is waited for until its file is there.
-    pub fn ask(&mut self, path: &str, times: usize) -> Result<(), String> {
+    pub fn ask(&mut self, case: &Case, times: usize) -> Result<(), String> {
+        let (condition, expected) = match case.is_conditional {
+            true => (CONDITION, "304"),
+            false => ("", "200"),
+        };
         for _ in 0..times {
-            let is_fill = path.contains('*');
+            let is_fill = case.path.contains('*');
             self.filled += usize::from(is_fill);
-            let path = path.replace('*', &format!("{:08}", self.filled));
+            let path = case.path.replace('*', &format!("{:08}", self.filled));
             let request = format!(
-                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: xtask\r\nAccept: */*\r\n\r\n"
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: xtask\r\nAccept: */*\r\n{condition}\r\n"
             );
             let status = self
                 .exchange(&request)
                 .map_err(|error| format!("{path}: {error}"))?;
-            if status != "200" {
+            if status != expected {
                 return Err(format!("{path}: answered with {status}"));
             }
             if is_fill {
@@ -189,7 +198,9 @@ fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io
         std::fs::create_dir(directory.join(name))?;
     }
     for (name, size) in [("html/1k.bin", 1024), ("html/16k.bin", 16_384)] {
-        std::fs::write(directory.join(name), vec![b'x'; size])?;
+        let mut file = std::fs::File::create(directory.join(name))?;
+        file.write_all(&vec![b'x'; size])?;
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(CHANGED))?;
     }
     let text = format!(
         "daemon off;\nmaster_process off;\nworker_processes 1; stall_threshold 0;\npid logs/nginx.pid;\nevents {{ worker_connections 64; }}\n\
