@@ -29,10 +29,11 @@ def run(args, address, seconds, groups):
     return finish(start(args, address, seconds, groups))
 
 
-def start(args, address, seconds, groups, flags=None):
-    """The same, running beside what the caller does. `flags`: what it speaks, where that is not what the options say."""
+def start(args, address, seconds, groups, flags=None, gives_way=False):
+    """The same, running beside what the caller does. `flags`: what it speaks, where that is not what the options say.
+    `gives_way`: another load on the same core is what is measured, and must not wait for this one (nice(1))."""
     found, address = (flags, address) if flags is not None else over.command(address)
-    command = ["taskset", "-c", str(args.load_core), args.load, *found, "run", address, str(seconds), *groups]
+    command = ["nice", "-n", "19"] * gives_way + ["taskset", "-c", str(args.load_core), args.load, *found, "run", address, str(seconds), *groups]
     return subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_before)
 
 
