@@ -48,7 +48,11 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
     let Ok(stream) = Stream::from_accepted(socket, peer.is_some()) else {
         return Box::pin(async {});
     };
-    let local = stream.local_addr().ok().flatten();
+    // As nginx: only behind a wildcard does the kernel know more than the listener.
+    let local = match listener.address.is_wildcard() {
+        true => stream.local_addr().ok().flatten(),
+        false => listener.address.inet(),
+    };
     let link = Link {
         wire: wire::Connection::new(stream, &loop_.wire),
         place: loop_.idle.place(),

@@ -37,6 +37,8 @@ pub const FLOOD_FACTOR: u64 = 8;
 pub const FLOOD_BASE: u64 = 1 << 20;
 /// Maximum number of requests that run in one turn of the loop; the rest of the input waits.
 pub const REQUESTS_PER_TURN_MAX: u32 = 32;
+/// The same where many connections have opened requests.
+pub const REQUESTS_PER_TURN_MIN: u32 = 4;
 
 /// A count that starts anew with each period.
 #[derive(Clone, Copy, Debug, Default)]

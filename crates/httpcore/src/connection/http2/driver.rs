@@ -25,6 +25,9 @@ use super::request::{self, Opened};
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
+/// Requests of all connections of a loop that are opened and do not run yet, from which on each connection opens few in a
+/// turn: others must not wait for hundreds of streams of each that are opened at once.
+const OPENED_MAX: u32 = 512;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
 /// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
@@ -158,8 +161,11 @@ impl<'a> Driver<'a> {
     /// Reads until there is nothing more, or the turn is over. `Some`: the connection is over.
     fn read<R: Responder>(&mut self, context: &mut Context<'_>) -> Option<Finish> {
         let now_ms = loop_clock::monotonic_ms();
-        self.connection
-            .with_session(|session| session.begin_turn(now_ms));
+        let opened = self.client.http.opened_requests.get();
+        self.connection.with_session(|session| {
+            session.begin_turn(now_ms);
+            session.limit_requests(OPENED_MAX.saturating_sub(opened));
+        });
         if std::mem::take(&mut self.has_paused) {
             let bytes = std::mem::take(&mut self.unread);
             let generation = self.take_events(&bytes, now_ms);

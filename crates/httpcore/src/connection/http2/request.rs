@@ -11,6 +11,7 @@ use wire::http2::StreamKey;
 use crate::client::Client;
 use crate::connection::answer::{self, Counted, Started};
 use crate::connection::{finish, panic_guard, zones};
+use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::responder::Responder;
@@ -41,6 +42,24 @@ struct Beginning {
     client: Rc<Client>,
     generation: Rc<Generation>,
     opened: Opened,
+    waiting: WaitingToRun,
+}
+
+/// Counts a request as opened until its task runs.
+struct WaitingToRun(Rc<HttpLoop>);
+
+impl WaitingToRun {
+    fn begin(http: &Rc<HttpLoop>) -> Self {
+        http.opened_requests.set(http.opened_requests.get() + 1);
+        Self(Rc::clone(http))
+    }
+}
+
+impl Drop for WaitingToRun {
+    fn drop(&mut self) {
+        let opened = &self.0.opened_requests;
+        opened.set(opened.get().saturating_sub(1));
+    }
 }
 
 /// Answers a request. A panic ends only its stream, with one line that names the client.
@@ -55,6 +74,7 @@ pub(super) fn begin<R: Responder>(
         client: Rc::clone(client),
         generation: Rc::clone(generation),
         opened,
+        waiting: WaitingToRun::begin(&client.http),
     });
     let named = Rc::clone(client);
     let running = async move {
@@ -84,7 +104,9 @@ async fn answer<R: Responder>(beginning: Box<Beginning>) {
         client,
         generation,
         opened,
+        waiting,
     } = *beginning;
+    drop(waiting);
     // The worker waits for it, also where the connection has ended.
     let errand = client.loop_.begin_errand();
     let counters = client.loop_.figures.of::<Http2Counters>();

@@ -168,7 +168,7 @@ impl Session {
         };
         let request = request_head::decode(&mut self.decoder, block, &context, choose);
         let request = request.map_err(broken)?;
-        self.requests_in_turn += 1;
+        self.requests_left = self.requests_left.saturating_sub(1);
         let mut stream = self.new_stream(id, Side::Head);
         stream.remote = if is_end { Side::Ended } else { Side::Body };
         stream.head = memory_of(request.head());

@@ -22,7 +22,7 @@ use self::output::Output;
 use super::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use super::frame::FrameHeader;
 use super::hpack::{Decoder, Encoder};
-use super::limits::{Counters, REQUESTS_PER_TURN_MAX};
+use super::limits::{Counters, REQUESTS_PER_TURN_MAX, REQUESTS_PER_TURN_MIN};
 use super::priority::{Priority, SLOTS_MAX, Scheduler};
 use super::settings::{OwnSettings, PeerSettings};
 use super::streams::{Closed, Stream, StreamKey, Streams};
@@ -124,7 +124,7 @@ impl ResetCause {
 pub enum Event<'a> {
     /// More bytes are needed; those that were not used must be given again.
     Partial,
-    /// [`REQUESTS_PER_TURN_MAX`] requests were opened in this turn: the rest waits for [`Session::begin_turn`].
+    /// As many requests were opened as may be in this turn: the rest waits for [`Session::begin_turn`].
     TurnEnds,
     /// A request; whether it has no body.
     Request(StreamKey, Box<RequestHead>, bool),
@@ -234,7 +234,8 @@ pub struct Session {
     last_peer: u32,
     /// The next stream that we open.
     next_own: u32,
-    requests_in_turn: u32,
+    /// Number of requests that may still be opened in this turn.
+    requests_left: u32,
     /// Number of reads from the socket, modulo 2^32.
     reads: u32,
     goaway: GoAway,
@@ -304,7 +305,7 @@ impl Session {
             data: None,
             last_peer: 0,
             next_own: 1,
-            requests_in_turn: 0,
+            requests_left: REQUESTS_PER_TURN_MAX,
             reads: 0,
             goaway: GoAway::Unsent,
             peer_goaway: None,
@@ -317,7 +318,12 @@ impl Session {
     /// Begins a turn of the loop: as many requests may be opened again.
     pub fn begin_turn(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        self.requests_in_turn = 0;
+        self.requests_left = REQUESTS_PER_TURN_MAX;
+    }
+
+    /// Lets fewer requests be opened in this turn, but [`REQUESTS_PER_TURN_MIN`] at least.
+    pub fn limit_requests(&mut self, most: u32) {
+        self.requests_left = most.clamp(REQUESTS_PER_TURN_MIN, REQUESTS_PER_TURN_MAX);
     }
 
     /// Notes that bytes were read from the socket.
@@ -344,7 +350,7 @@ impl Session {
                 return (used, Event::Reset(key, ResetCause::Unprocessed));
             }
             let rest = &input[used..];
-            if self.requests_in_turn >= REQUESTS_PER_TURN_MAX && !rest.is_empty() {
+            if self.requests_left == 0 && !rest.is_empty() {
                 return (used, Event::TurnEnds);
             }
             let (taken, outcome) = self.step(rest, choose);
