@@ -411,3 +411,19 @@ pub(crate) struct OpenedFile {
     pub body: Option<Bytes>,
     pub direct: bool,
 }
+
+/// Counts a file as being sent while it lives.
+pub(crate) struct SendingCount<'a>(&'a OpenFile);
+
+impl<'a> SendingCount<'a> {
+    pub(crate) fn new(file: &'a OpenFile) -> Self {
+        file.sendings.update(|sendings| sendings + 1);
+        Self(file)
+    }
+}
+
+impl Drop for SendingCount<'_> {
+    fn drop(&mut self) {
+        self.0.sendings.update(|sendings| sendings - 1);
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Not here: what is done with a window that is (`sending`).
 
+pub(crate) mod ahead_limit;
 pub(crate) mod cached;
 pub(crate) mod eviction_pressure;
 pub(crate) mod fill;

@@ -16,6 +16,7 @@ use crate::files::open_file::{Handle, Meta, OpenFile};
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
+use crate::residency::ahead_limit::AheadLimit;
 use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
 use crate::residency::fill::{FillError, FillResult, WindowFill};
@@ -58,6 +59,7 @@ pub(crate) struct Windows {
     fills: [Mutex<HashMap<WindowKey, Arc<WindowFill>>>; SHARDS],
     pub mappings: Mappings,
     pub pressure: EvictionPressure,
+    pub ahead: AheadLimit,
     /// /proc/self/pagemap, if `PAGEMAP_SCAN` works on it.
     pub pagemap: Option<OwnedFd>,
     /// /dev/null: a window is "sent" there to bring it into memory without a copy.
@@ -80,6 +82,7 @@ impl Windows {
             fills: Default::default(),
             mappings: Mappings::new(faults_around),
             pressure: EvictionPressure::new(),
+            ahead: AheadLimit::new(),
             pagemap,
             null,
         })

@@ -12,10 +12,11 @@
 use crate::access::{Access, AioMode};
 use crate::files::error::{Error, WouldBlock};
 use crate::files::memfd_copies::MemfdCopy;
-use crate::files::open_file::OpenFile;
+use crate::files::open_file::{OpenFile, SendingCount};
 use crate::local::Local;
 use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
+use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{Residency, WINDOW};
 use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd, SendTurn};
@@ -33,8 +34,6 @@ use std::time::Instant;
 
 /// Fills of one window before it is read into a buffer instead: by then it has been evicted twice.
 const FILLS_MAX: u32 = 3;
-/// Windows filled ahead at most, whatever `read_ahead` says.
-const AHEAD_MAX: u64 = 16;
 /// Windows proven and sent in one call at most: 2 MiB.
 const REACH_MAX: u64 = 4;
 /// Windows tried in one call for a socket that did not take everything: as many as one send may touch, wherever in a
@@ -46,22 +45,6 @@ const LEAVES_MAX: usize = 8;
 const BUFFER_MAX: usize = 128 << 10;
 /// Bytes of a buffer that stands in for `sendfile`.
 const BUFFER_STRAIGHT: usize = 64 << 10;
-
-/// Counts a file as being sent while it lives.
-struct SendingCount<'a>(&'a OpenFile);
-
-impl<'a> SendingCount<'a> {
-    fn new(file: &'a OpenFile) -> Self {
-        file.sendings.update(|sendings| sendings + 1);
-        Self(file)
-    }
-}
-
-impl Drop for SendingCount<'_> {
-    fn drop(&mut self) {
-        self.0.sendings.update(|sendings| sendings - 1);
-    }
-}
 
 /// A range that is being sent.
 struct FileSending<'a, S> {
@@ -76,6 +59,7 @@ struct FileSending<'a, S> {
     /// The current window, and how often it was filled for this range.
     window: u64,
     fills: u32,
+    state: WindowState,
     /// The fills of windows before this one have been requested.
     ahead: u64,
     /// Windows filled ahead.
@@ -139,6 +123,7 @@ impl Local {
             straight,
             window: u64::MAX,
             fills: 0,
+            state: WindowState::Found,
             ahead: 0,
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
@@ -167,7 +152,7 @@ impl<S: Sink> FileSending<'_, S> {
             let window = *self.offset / WINDOW;
             let until = self.end.min((window + 1) * WINDOW);
             if window != self.window {
-                (self.window, self.fills) = (window, 0);
+                self.begin_window(window);
             }
             if self.straight
                 && let Some(until) = self.proven_at_once()
@@ -183,12 +168,30 @@ impl<S: Sink> FileSending<'_, S> {
                     self.copy_at_once(until).await?;
                 }
                 Residency::Absent if self.streams() => self.stream().await?,
-                Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
+                Residency::Absent if self.may_fill() => self.fill().await?,
                 Residency::Absent => self.copy_bounded(until).await?,
                 Residency::Unprovable => self.copy_at_once(until).await?,
             }
         }
         Ok(())
+    }
+
+    fn begin_window(&mut self, window: u64) {
+        let limit = &self.local.disk().windows.ahead;
+        self.state = self.state.next(limit, window < self.ahead);
+        (self.window, self.fills) = (window, 0);
+    }
+
+    /// May a window be filled that is not in memory, or does it go through a buffer?
+    fn may_fill(&self) -> bool {
+        let ahead = self.local.disk().windows.ahead.windows();
+        self.fills < FILLS_MAX && (self.straight || ahead.is_some())
+    }
+
+    /// Windows to fill ahead now.
+    fn depth(&self) -> u64 {
+        let limit = self.local.disk().windows.ahead.windows();
+        self.depth.min(limit.unwrap_or(0))
     }
 
     /// The end of several windows that are all in memory, if the socket is fast enough for them.
@@ -418,7 +421,8 @@ impl<S: Sink> FileSending<'_, S> {
     /// Has the pool fill the window, and waits for it.
     async fn fill(&mut self) -> Result<(), Error> {
         self.fills += 1;
-        let last = self.last_window().min(self.window + self.depth);
+        self.state = self.state.filled(&self.local.disk().windows.ahead);
+        let last = self.last_window().min(self.window + self.depth());
         let fill = self
             .local
             .disk()
@@ -456,11 +460,11 @@ impl<S: Sink> FileSending<'_, S> {
 
     /// Has the pool fill the next windows, once each, without waiting: several at a time, so that requests stay large.
     fn fill_ahead(&mut self) {
-        let from = self.ahead.max(self.window + 1);
-        let target = self.last_window().min(self.window + self.depth);
+        let (from, depth) = (self.ahead.max(self.window + 1), self.depth());
+        let target = self.last_window().min(self.window + depth);
         if self.access.mode == AioMode::Inline
             || from > target
-            || from > self.window + self.depth.div_ceil(2)
+            || from > self.window + depth.div_ceil(2)
         {
             return;
         }
@@ -491,13 +495,18 @@ impl<S: Sink> FileSending<'_, S> {
 
     /// Sends one buffer, within the bound on the buffers of the whole process.
     async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
-        let len = self.buffer_len(until);
+        // Each is a request to the disk: large ones.
+        let len =
+            usize::try_from(until - *self.offset).map_or(BUFFER_MAX, |left| left.min(BUFFER_MAX));
         let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
         let permit = self.local.disk().buffers.acquire_many(kib).await;
         let _charge = charge(Holder::Buffers, len);
         let bytes = self.read(len).await?;
         self.write(&bytes).await?;
         drop(permit);
+        if *self.offset == until {
+            self.local.disk().windows.ahead.note_used();
+        }
         Ok(())
     }
 
