@@ -434,7 +434,7 @@ fn who_keeps_a_loop_is_named() {
         "connection *2, content, request: \"GET /slow?ms=60 HTTP/1.1\"",
         "a stall",
     );
-    assert!(server.error_log().contains("[warn]"));
+    server.wait_for("[warn]", "a warning");
     let json = server.get("/json").text();
     assert!(
         json.contains(

@@ -170,7 +170,7 @@ fn a_refused_reload_leaves_the_error_log_where_it_is() {
         "the refusal",
     );
     server.quit();
-    assert!(server.error_log().contains("gracefully shutting down"));
+    server.wait_for("gracefully shutting down", "QUIT");
     assert_eq!(server.read("logs/other.log"), "");
     server.forget_log();
 }
