@@ -33,6 +33,10 @@ use std::time::Instant;
 
 /// Bytes of a window: the unit in which files are proven, filled and sent.
 pub const WINDOW: u64 = 512 << 10;
+/// Windows requested from a disk at once: as many as it takes in one request (1 MiB without large folios). So many are also
+/// read and sent in one job, unless `read_ahead` wants more; with all threads at work they stay few enough not to evict
+/// each other.
+pub(crate) const PART_WINDOWS: u64 = 2;
 /// Bytes read between two checks that the kernel's readahead is still ahead.
 pub(crate) const STEP: u64 = 64 << 10;
 const SHARDS: usize = 16;
@@ -285,11 +289,12 @@ pub(crate) fn will_need(file: &Handle, from: u64, until: u64) {
 pub(crate) fn run(jobs: Vec<FillJob>, handle: &Handle, of: MappingUse) {
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop.
     let _ = fadvise(handle, 0, None, Advice::Random);
-    // One call per window, since the kernel cuts each at the device's largest request or its readahead; all of them
-    // before the first wait.
-    for job in &jobs {
-        let start = job.window.1 * WINDOW;
-        will_need(handle, start, start + WINDOW);
+    // One call for as many adjacent windows as a disk takes in one request, since the kernel cuts each at the device's
+    // largest request or its readahead; all of them before the first wait.
+    let adjacent = jobs.chunk_by(|a, b| a.window.1 + 1 == b.window.1);
+    for part in adjacent.flat_map(|jobs| jobs.chunks(PART_WINDOWS as usize)) {
+        let (first, last) = (part[0].window.1, part[part.len() - 1].window.1);
+        will_need(handle, first * WINDOW, (last + 1) * WINDOW);
     }
     for job in jobs {
         job.run(handle, of);

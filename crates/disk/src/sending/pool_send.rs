@@ -29,10 +29,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Instant;
 
-/// Windows read and sent in one job, unless `read_ahead` wants more. As many as a disk takes in one request (1 MiB
-/// without large folios); with all threads at work they stay few enough not to evict each other.
-pub(crate) const PART_WINDOWS: u64 = 2;
-
 /// A duplicate of a request's socket for the pool's threads; made when the request first has to wait for the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSender(Arc<OwnedFd>);

@@ -13,13 +13,14 @@ use crate::access::{Access, AioMode};
 use crate::files::error::{Error, WouldBlock};
 use crate::files::memfd_copies::MemfdCopy;
 use crate::files::open_file::{OpenFile, SendingCount};
+use crate::files::residency_memo::now_ns;
 use crate::local::Local;
 use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
 use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
-use crate::residency::window::{Residency, WINDOW};
-use crate::sending::pool_send::{PART_WINDOWS, PoolSender, SendEnd, SendTurn};
+use crate::residency::window::{PART_WINDOWS, Residency, WINDOW};
+use crate::sending::pool_send::{PoolSender, SendEnd, SendTurn};
 use crate::sending::sink::Sink;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,6 +61,9 @@ struct FileSending<'a, S> {
     window: u64,
     fills: u32,
     state: WindowState,
+    /// Windows before this one were filled for this range where they had to be, last at this time.
+    filled: u64,
+    filled_ns: u64,
     /// The fills of windows before this one have been requested.
     ahead: u64,
     /// Windows filled ahead.
@@ -124,6 +128,8 @@ impl Local {
             window: u64::MAX,
             fills: 0,
             state: WindowState::Found,
+            filled: 0,
+            filled_ns: 0,
             ahead: 0,
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
@@ -168,7 +174,7 @@ impl<S: Sink> FileSending<'_, S> {
                     self.copy_at_once(until).await?;
                 }
                 Residency::Absent if self.streams() => self.stream().await?,
-                Residency::Absent if self.may_fill() => self.fill().await?,
+                Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
                 Residency::Absent => self.copy_bounded(until).await?,
                 Residency::Unprovable => self.copy_at_once(until).await?,
             }
@@ -178,20 +184,18 @@ impl<S: Sink> FileSending<'_, S> {
 
     fn begin_window(&mut self, window: u64) {
         let limit = &self.local.disk().windows.ahead;
-        self.state = self.state.next(limit, window < self.ahead);
+        self.state = self.state.next(limit, window < self.filled);
         (self.window, self.fills) = (window, 0);
-    }
-
-    /// May a window be filled that is not in memory, or does it go through a buffer?
-    fn may_fill(&self) -> bool {
-        let ahead = self.local.disk().windows.ahead.windows();
-        self.fills < FILLS_MAX && (self.straight || ahead.is_some())
     }
 
     /// Windows to fill ahead now.
     fn depth(&self) -> u64 {
-        let limit = self.local.disk().windows.ahead.windows();
-        self.depth.min(limit.unwrap_or(0))
+        self.depth.min(self.local.disk().windows.ahead.windows())
+    }
+
+    /// Notes that windows before this one are filled for this request from now on.
+    fn note_filled(&mut self, end: u64) {
+        (self.filled, self.filled_ns) = (self.filled.max(end), now_ns());
     }
 
     /// The end of several windows that are all in memory, if the socket is fast enough for them.
@@ -421,8 +425,10 @@ impl<S: Sink> FileSending<'_, S> {
     /// Has the pool fill the window, and waits for it.
     async fn fill(&mut self) -> Result<(), Error> {
         self.fills += 1;
-        self.state = self.state.filled(&self.local.disk().windows.ahead);
+        let ago_ns = now_ns().saturating_sub(self.filled_ns);
+        self.state = self.state.filled(&self.local.disk().windows.ahead, ago_ns);
         let last = self.last_window().min(self.window + self.depth());
+        self.note_filled(last + 1);
         let fill = self
             .local
             .disk()
@@ -477,6 +483,7 @@ impl<S: Sink> FileSending<'_, S> {
                 .residency(self.file, start, stop - start)
                 == Residency::Absent
             {
+                self.note_filled(target + 1);
                 // Its result, an overflow included, shows when this window is reached.
                 let _ = self
                     .local
@@ -495,18 +502,13 @@ impl<S: Sink> FileSending<'_, S> {
 
     /// Sends one buffer, within the bound on the buffers of the whole process.
     async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
-        // Each is a request to the disk: large ones.
-        let len =
-            usize::try_from(until - *self.offset).map_or(BUFFER_MAX, |left| left.min(BUFFER_MAX));
+        let len = self.buffer_len(until);
         let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
         let permit = self.local.disk().buffers.acquire_many(kib).await;
         let _charge = charge(Holder::Buffers, len);
         let bytes = self.read(len).await?;
         self.write(&bytes).await?;
         drop(permit);
-        if *self.offset == until {
-            self.local.disk().windows.ahead.note_used();
-        }
         Ok(())
     }
 
