@@ -6,8 +6,7 @@
 //! * A window that was evicted twice before a slow socket took it, and a file without a proof, are read into a bounded
 //!   buffer and sent from there. So is a window that is proven, but likely to be evicted at any moment.
 //!
-//! Invariant: a loop calls `sendfile` only for a range that was proven since the task last waited (except with
-//! [`AioMode::Inline`]).
+//! Invariant: a loop calls `sendfile` only for what was proven since the task last waited ([`AioMode::Inline`] apart).
 
 use crate::access::{Access, AioMode};
 use crate::files::error::{Error, WouldBlock};
