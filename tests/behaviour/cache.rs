@@ -514,7 +514,7 @@ fn a_disk_that_fails_fails_nobody() {
         return;
     }
     let origin = counting("Cache-Control: max-age=60\r\n");
-    let server = server(&origin, "location / { %PASS%; }");
+    let mut server = server(&origin, "location / { %PASS%; }");
     server.get("/a");
     hit(&server, "/a");
     // The server may just be making something in it.
@@ -525,6 +525,8 @@ fn a_disk_that_fails_fails_nobody() {
     if !store().is_empty() {
         // What is open stays so.
         hit(&server, "/b");
+        // It ends with a look at a directory that is not there.
+        server.quit();
         server.forget_log();
         return;
     }
@@ -535,6 +537,7 @@ fn a_disk_that_fails_fails_nobody() {
         .matches("No such file or directory")
         .count();
     assert_eq!(told, 1);
+    server.quit();
     server.forget_log();
 }
 
