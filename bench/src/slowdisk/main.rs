@@ -167,9 +167,9 @@ impl Disk {
                     return Reply::Error(number);
                 }
                 let data = &mut data[..size];
-                match self.backing.read_exact_at(data, offset) {
+                match self.read(offset, data) {
                     Ok(()) => Reply::Data(data),
-                    Err(_) => Reply::Error(libc::EIO),
+                    Err(number) => Reply::Error(number),
                 }
             }
             Call::Write { offset, data } => {
@@ -199,6 +199,19 @@ impl Disk {
             Call::Nothing => Reply::Done,
             Call::Other => Reply::Error(libc::ENOSYS),
         }
+    }
+
+    /// The number of the error, if there is one.
+    fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), i32> {
+        let state = self.state.lock().map_err(|_| libc::EIO)?;
+        // What is lost when the power fails is never read by what ran then: it holds the lock until it is over.
+        let held = match (state.unsynced.is_some(), state.mood) {
+            (true, Mood::Gone) => return Err(libc::ENXIO),
+            (is_forgetful, _) => is_forgetful.then_some(state),
+        };
+        let done = self.backing.read_exact_at(data, offset);
+        drop(held);
+        done.map_err(|_| libc::EIO)
     }
 
     /// The number of the error, if there is one.

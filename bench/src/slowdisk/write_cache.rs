@@ -4,6 +4,7 @@
 
 use crate::mixed;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,10 +20,10 @@ impl WriteCache {
     /// To be called before so many bytes are written at this place.
     pub fn keep(&mut self, backing: &File, offset: u64, bytes: usize) -> io::Result<()> {
         for number in offset / BLOCK..(offset + bytes as u64).div_ceil(BLOCK) {
-            if !self.0.contains_key(&number) {
+            if let Entry::Vacant(vacant) = self.0.entry(number) {
                 let mut before = vec![0; BLOCK as usize].into_boxed_slice();
                 backing.read_exact_at(&mut before, number * BLOCK)?;
-                self.0.insert(number, before);
+                vacant.insert(before);
             }
         }
         Ok(())
