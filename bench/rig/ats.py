@@ -73,8 +73,12 @@ class Ats(server.Program):
 
     def ram_cache(self, size):
         """Bytes of it."""
+        self.record("proxy.config.cache.ram_cache.size INT %d" % size)
+
+    def record(self, text):
+        """A further setting: name, type and value."""
         with open(os.path.join(self.dir, "etc/records.config"), "a") as f:
-            f.write("CONFIG proxy.config.cache.ram_cache.size INT %d\n" % size)
+            f.write("CONFIG %s\n" % text)
 
     def write(self, name, text):
         with open(os.path.join(self.dir, name), "w") as f:

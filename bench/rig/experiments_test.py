@@ -22,7 +22,7 @@ class Experiments(unittest.TestCase):
     def test_each_says_what_it_is_and_has_a_quick_mode(self):
         for name in experiments.ALL:
             self.assertTrue(20 < len(experiments.about(name)) < 250, name)
-            self.assertRegex(text(name), r"options\.parse\(.+(rounds|seconds|entries|kills)=", name)
+            self.assertRegex(text(name), r"options\.parse\(.+(rounds|seconds|entries|kills|objects)=", name)
 
     def test_options_go_to_those_that_have_them(self):
         for name in experiments.ALL:

@@ -53,7 +53,7 @@ def finish(process):
 def group(name, connections, targets, fresh=False, order="random", rate=None, seed=None, exact=False, check=False, count=None, within=None):
     """Text of a group."""
     text = "name=%s,connections=%d,targets=%s,order=%s" % (name, connections, targets, order)
-    text += "".join(",%s=%g" % (key, value) for key, value in (("rate", rate), ("seed", seed), ("count", count)) if value is not None)
+    text += "".join(",%s=%s" % (key, value) for key, value in (("rate", rate), ("seed", seed), ("count", count)) if value is not None)
     text += ",within=" + within if within else ""
     return text + "".join("," + word for word, is_set in (("fresh", fresh), ("exact", exact), ("check", check)) if is_set)
 

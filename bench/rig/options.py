@@ -130,3 +130,12 @@ def contenders(args):
     """(name, binary) of those to be measured."""
     both = [("nginx", args.nginx), ("freewheel", args.freewheel)]
     return [(name, path) for name, path in both if args.only in (None, name)]
+
+
+# Kinds of caches: their names, and the words of proxy_cache_path that make them.
+CACHES = {"nginx": {"nginx": ""}, "freewheel": {"freewheel files": "", "freewheel segments": " store=segments"}}
+
+
+def caches(args):
+    """(name, binary, words of proxy_cache_path) of each kind of cache of those to be measured."""
+    return [(kind, binary, words) for name, binary in contenders(args) for kind, words in CACHES[name].items()]

@@ -39,7 +39,7 @@ class Origin:
             return answer.read().decode()
 
     def counts(self):
-        """requests, connections, not_modified, cut, held_ms, held_by_large_ms, keys, most (requests for one key) since the last reset."""
+        """requests, bytes (of bodies), connections, not_modified, cut, held_ms, held_by_large_ms, keys, most (requests for one key) since the last reset."""
         return json.loads(self.ask("/_counts"))
 
     def count(self, path):

@@ -119,6 +119,11 @@ def restart(figures):
     return made
 
 
+def hitratio(figures):
+    return [Row("%s, %s" % (what, of), server, [100 * one[of]], "%", MORE, also="" if "held" in one else "computed")
+            for what, found in figures["shares"].items() for of in ("requests", "bytes") for server, one in found.items()]
+
+
 def lost(figures):
     made = []
     for both, runs in figures.items():
@@ -168,7 +173,7 @@ def large(figures):
 
 
 ROWS = {"hot": hot, "cached": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
-        "fairness": fairness, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
+        "fairness": fairness, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 

@@ -57,6 +57,10 @@ class Site:
         os.chmod(path, 0o644)
         return path
 
+    def remove(self, name):
+        """Removes a directory of it."""
+        shutil.rmtree(os.path.join(self.path, name))
+
     def targets(self, name, lines):
         """A list of request targets for the load."""
         path = os.path.join(self.path, name)

@@ -57,6 +57,14 @@ class SlowDisk(disk.Disk):
         """Every read and write fails."""
         self.tell("gone")
 
+    def forgetful(self):
+        """From now on it has a cache of writes, which a sync empties."""
+        self.tell("forgetful")
+
+    def cut(self, seed):
+        """The power fails: about every second block of that cache is lost (seed 0: all), and every read and write fails. Number of blocks lost."""
+        return int(self.tell("cut %d" % seed))
+
     def go(self):
         """Nothing waits, and nothing fails."""
         self.tell("go")

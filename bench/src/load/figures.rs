@@ -73,9 +73,11 @@ impl Figures {
         slice.max = slice.max.max(latency);
     }
 
-    /// A request without a complete answer.
-    pub fn failure(&mut self, kind: &'static str) {
-        *self.failures.entry(kind).or_default() += 1;
+    /// A request without a complete answer; how many of this kind there have been.
+    pub fn failure(&mut self, kind: &'static str) -> u64 {
+        let count = self.failures.entry(kind).or_default();
+        *count += 1;
+        *count
     }
 
     /// A kept connection that the server had closed before the request: not lost, it was sent again over a new one (RFC 9110, 9.2.2).

@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 const SPIN: Duration = Duration::from_micros(2500);
 /// Requests by chance of one run.
 const ARRIVALS_MAX: u64 = 20_000_000;
+/// Wrong answers of a group that are told one by one.
+const WRONG_SHOWN: u64 = 10;
 /// How long the requests of `once` may take.
 const ONCE_MAX: Duration = Duration::from_secs(60);
 
@@ -133,7 +135,9 @@ pub async fn once(
                     let took = start.elapsed();
                     figures.answer(a.status, a.bytes, a.first - start, took, took);
                 }
-                Ok(Err(failure)) => figures.failure(failure.name()),
+                Ok(Err(failure)) => {
+                    figures.failure(failure.name());
+                }
                 Err(_) => figures.left_open(start.elapsed()),
             }
         }
@@ -177,7 +181,10 @@ async fn client(shared: Rc<Shared>, index: usize) {
                 shared.start.elapsed(),
             ),
             Err(failure) => {
-                shared.figures.borrow_mut().failure(failure.name());
+                let count = shared.figures.borrow_mut().failure(failure.name());
+                if failure == Failure::Wrong && count <= WRONG_SHOWN {
+                    eprintln!("wrong: {target} at {:?}", shared.start.elapsed());
+                }
                 // A server that refuses is asked again soon, not in a loop that starves everyone else.
                 sleep_until(Instant::now() + Duration::from_millis(10)).await;
             }

@@ -121,6 +121,7 @@ async fn answer(
     let place = content::place(request.path, version);
     let size = if is_cut { wanted.size / 2 } else { wanted.size };
     body(stream, origin, &wanted, &head, place, size).await?;
+    origin.counts.borrow_mut().body(size);
     if wanted.is_chunked && !is_cut {
         send(stream, b"0\r\n\r\n", b"").await?;
     }

@@ -13,6 +13,7 @@ const LARGE: u64 = 256 << 10;
 #[derive(Default)]
 pub struct Counts {
     requests: u64,
+    bytes: u64,
     connections: u64,
     not_modified: u64,
     cut: u64,
@@ -53,6 +54,11 @@ impl Counts {
         }
     }
 
+    /// So many bytes of its body were sent.
+    pub fn body(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
     /// It was answered by half.
     pub fn cut(&mut self) {
         self.cut += 1;
@@ -66,7 +72,7 @@ impl Counts {
     /// For the scripts.
     pub fn report(&self) -> Value {
         json!({
-            "requests": self.requests, "connections": self.connections, "not_modified": self.not_modified, "cut": self.cut,
+            "requests": self.requests, "bytes": self.bytes, "connections": self.connections, "not_modified": self.not_modified, "cut": self.cut,
             "held_ms": self.held.as_secs_f64() * 1000.0,
             "held_by_large_ms": self.held_by_large.as_secs_f64() * 1000.0,
             "keys": self.by_path.len(), "most": self.by_path.values().max().copied().unwrap_or(0),

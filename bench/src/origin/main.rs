@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! /SIZE[,OPTION…]/KEY    the answer
-//! /_counts               all counts as JSON: requests, connections, not_modified, cut, held_ms, held_by_large_ms, keys, most (requests for one key)
+//! /_counts               all counts as JSON: requests, bytes (of bodies), connections, not_modified, cut, held_ms, held_by_large_ms, keys, most (requests for one key)
 //! /_count/PATH           requests for /PATH
 //! /_reset                forgets the counts
 //! ```

@@ -8,11 +8,15 @@
 //!     hold           every read and write waits
 //!     fail N         one read in N fails (EIO)
 //!     gone           every read and write fails (ENXIO)
+//!     forgetful      from now on the disk has a cache of writes, which a sync empties
+//!     cut SEED       the power fails: of the blocks in that cache a part is lost, as the seed says (0: all), and every read and write fails; answered
+//!                    with their number
 //!     go             nothing waits, and nothing fails
 //!     counts         reads, waits (failures behind fail and gone)
 //! Each is answered with a line once it holds.
 
 mod protocol;
+mod write_cache;
 
 use protocol::{Call, Reply};
 use std::fs::File;
@@ -21,6 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use write_cache::WriteCache;
 
 /// Calls that may wait at once.
 const THREADS: usize = 96;
@@ -52,6 +57,8 @@ struct State {
     mood: Mood,
     reads: u64,
     waits: u64,
+    /// None: what is written stays.
+    unsynced: Option<WriteCache>,
 }
 
 fn main() -> ExitCode {
@@ -85,6 +92,7 @@ fn run(point: &str, backing: &str) -> Result<(), String> {
             mood: Mood::Calm,
             reads: 0,
             waits: 0,
+            unsynced: None,
         }),
         freed: Condvar::new(),
     });
@@ -103,18 +111,31 @@ fn run(point: &str, backing: &str) -> Result<(), String> {
 impl Disk {
     fn obey(&self, command: &str) -> Result<String, String> {
         let mut state = self.state.lock().map_err(|error| error.to_string())?;
+        let mut lost = None;
         let mood = match command.split_once(' ').unwrap_or((command, "")) {
             ("spikes", seed) => Mood::Spikes(seed.parse().map_err(|_| format!("{seed}: no seed"))?),
             ("hold", "") => Mood::Held,
             ("fail", of) => Mood::Fails(of.parse().map_err(|_| format!("{of}: no number"))?),
             ("gone", "") => Mood::Gone,
             ("go", "") => Mood::Calm,
+            ("forgetful", "") => {
+                state.unsynced.get_or_insert_default();
+                Mood::Calm
+            }
+            ("cut", seed) => {
+                let seed = seed.parse().map_err(|_| format!("{seed}: no seed"))?;
+                if let Some(unsynced) = &mut state.unsynced {
+                    let done = unsynced.lose(&self.backing, seed);
+                    lost = Some(done.map_err(|error| error.to_string())?);
+                }
+                Mood::Gone
+            }
             ("counts", "") => return Ok(format!("{} {}", state.reads, state.waits)),
             _ => return Err(format!("{command}: not a command")),
         };
         (state.mood, state.reads, state.waits) = (mood, 0, 0);
         self.freed.notify_all();
-        Ok("done".to_owned())
+        Ok(lost.map_or("done".to_owned(), |lost| lost.to_string()))
     }
 
     /// Answers calls until the file is unmounted.
@@ -146,19 +167,31 @@ impl Disk {
                     return Reply::Error(number);
                 }
                 let data = &mut data[..size];
-                match self.backing.read_exact_at(data, offset) {
+                match self.read(offset, data) {
                     Ok(()) => Reply::Data(data),
-                    Err(_) => Reply::Error(libc::EIO),
+                    Err(number) => Reply::Error(number),
                 }
             }
             Call::Write { offset, data } => {
                 if let Err(number) = self.wait(false) {
                     return Reply::Error(number);
                 }
-                match self.backing.write_all_at(data, offset) {
+                match self.write(offset, data) {
                     Ok(()) => Reply::Written(u32::try_from(data.len()).unwrap_or(0)),
-                    Err(_) => Reply::Error(libc::EIO),
+                    Err(number) => Reply::Error(number),
                 }
+            }
+            Call::Sync => {
+                if let Err(number) = self.wait(false) {
+                    return Reply::Error(number);
+                }
+                if let Ok(mut state) = self.state.lock()
+                    && state.mood != Mood::Gone
+                    && let Some(unsynced) = &mut state.unsynced
+                {
+                    unsynced.sync();
+                }
+                Reply::Done
             }
             Call::Attributes => Reply::Attributes(self.backing.metadata().map_or(0, |m| m.len())),
             Call::Init => Reply::Init,
@@ -166,6 +199,37 @@ impl Disk {
             Call::Nothing => Reply::Done,
             Call::Other => Reply::Error(libc::ENOSYS),
         }
+    }
+
+    /// The number of the error, if there is one.
+    fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), i32> {
+        let state = self.state.lock().map_err(|_| libc::EIO)?;
+        // What is lost when the power fails is never read by what ran then: it holds the lock until it is over.
+        let held = match (state.unsynced.is_some(), state.mood) {
+            (true, Mood::Gone) => return Err(libc::ENXIO),
+            (is_forgetful, _) => is_forgetful.then_some(state),
+        };
+        let done = self.backing.read_exact_at(data, offset);
+        drop(held);
+        done.map_err(|_| libc::EIO)
+    }
+
+    /// The number of the error, if there is one.
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), i32> {
+        let mut state = self.state.lock().map_err(|_| libc::EIO)?;
+        let State { mood, unsynced, .. } = &mut *state;
+        if let Some(unsynced) = unsynced {
+            // The power may have failed since this write began to wait; it holds the lock until it is over.
+            let kept = match mood {
+                Mood::Gone => return Err(libc::ENXIO),
+                _ => unsynced.keep(&self.backing, offset, data.len()),
+            };
+            let done = kept.and_then(|()| self.backing.write_all_at(data, offset));
+            return done.map_err(|_| libc::EIO);
+        }
+        drop(state);
+        let done = self.backing.write_all_at(data, offset);
+        done.map_err(|_| libc::EIO)
     }
 
     /// Waits as long as the disk does; the number of its error, if it fails.

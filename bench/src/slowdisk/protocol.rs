@@ -27,7 +27,9 @@ pub enum Call<'a> {
         offset: u64,
         data: &'a [u8],
     },
-    /// Flush, release, sync: nothing to do.
+    /// What was written is to stay.
+    Sync,
+    /// Flush, release: nothing to do.
     Nothing,
     Other,
 }
@@ -87,8 +89,9 @@ pub fn read(message: &[u8]) -> Option<(u64, Call<'_>)> {
             offset: long(IN_HEAD + 8)?,
             data: message.get(IN_HEAD + 40..)?,
         },
-        // RELEASE, FSYNC, FLUSH, DESTROY
-        18 | 20 | 25 | 38 => Call::Nothing,
+        20 => Call::Sync,
+        // RELEASE, FLUSH, DESTROY
+        18 | 25 | 38 => Call::Nothing,
         26 => Call::Init,
         _ => Call::Other,
     };

@@ -10,6 +10,11 @@ use message::HeaderId;
 use rustix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Of the index: room for 33 million keys.
+const ZONE_BYTES: u64 = 4 << 30;
+/// The tag of entries that have one.
+const TAG: &[u8] = b"tagged";
+
 /// See the module.
 pub struct Bench {
     pub local: Local,
@@ -48,7 +53,7 @@ impl Bench {
             settings: StoreSettings {
                 directory: dir.as_bytes().to_vec(),
                 levels: Levels::parse("1:2").ok_or("levels")?,
-                zone_bytes: 256 << 20,
+                zone_bytes: ZONE_BYTES,
                 max_bytes,
                 min_free_bytes: 0,
                 inactive: 86_400,
@@ -70,6 +75,17 @@ impl Bench {
         store: &Store,
         key_text: &[u8],
         body: Bytes,
+    ) -> Result<KnownKey, Error> {
+        self.fill_with(store, key_text, body, false).await
+    }
+
+    /// The same, with a tag or without.
+    pub async fn fill_with(
+        &self,
+        store: &Store,
+        key_text: &[u8],
+        body: Bytes,
+        is_tagged: bool,
     ) -> Result<KnownKey, Error> {
         let (main, now) = (Key::of(key_text), now());
         let description = Description {
@@ -98,7 +114,8 @@ impl Bench {
             (b"ETag", b"\"0123456789abcdef\"", HeaderId::Other),
         ];
         let expected = body.len() as u64;
-        let lines = lines.into_iter();
+        let tag: (&[u8], &[u8], HeaderId) = (b"Surrogate-Key", TAG, HeaderId::Other);
+        let lines = lines.into_iter().chain(is_tagged.then_some(tag));
         let mut writing = store
             .begin(
                 &self.local,

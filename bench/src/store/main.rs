@@ -17,10 +17,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: store fills DIR [--entries N] [--size BYTES] [--max-size BYTES] [--at-once N] [--rate PER_SECOND [--seconds N]] [--segments]
        store finds DIR [--entries N] [--size BYTES] [--rounds N] [--segments]
-       store start DIR [--entries N]
+       store start DIR [--entries N] [--size BYTES] [--at-once N] [--tagged N] [--segments]
        store index [--entries N] [--threads N] [--segments]
        store damages DIR [--entries N] [--size BYTES] [--count N] [--segments]
-  DIR is a cache directory, made if it is not there; --segments: small entries lie in segments. With --max-size, the bytes below DIR
+  DIR is a cache directory, made if it is not there; --segments: small entries lie in segments; --tagged: so many entries have the tag \"tagged\". With --max-size, the bytes below DIR
   are counted ten times a second.";
 
 fn main() -> ExitCode {
@@ -54,6 +54,7 @@ pub struct Options {
     rounds: u64,
     threads: u64,
     count: u64,
+    tagged: u64,
     kind: StoreKind,
 }
 
@@ -90,6 +91,7 @@ impl Options {
             rounds: number("--rounds")?.unwrap_or(20),
             threads: number("--threads")?.unwrap_or(4),
             count: number("--count")?.unwrap_or(10_000),
+            tagged: number("--tagged")?.unwrap_or(0),
             kind: match flags.iter().any(|flag| flag == "--segments") {
                 true => StoreKind::Segments,
                 false => StoreKind::Files,

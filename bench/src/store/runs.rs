@@ -171,22 +171,44 @@ pub fn finds(options: &Options) -> Result<(), String> {
     })
 }
 
+/// Fills what is missing, many at once; the first `--tagged` entries get a tag.
+async fn fill_up(
+    options: &Options,
+    bench: &Rc<Bench>,
+    store: &Store,
+    known: u64,
+) -> Result<(), String> {
+    let next = Rc::new(Cell::new(known));
+    let tasks: Vec<_> = (0..options.at_once)
+        .map(|_| {
+            let (bench, store, next) = (Rc::clone(bench), store.clone(), Rc::clone(&next));
+            let (entries, size, tagged) = (options.entries, options.size.max(8), options.tagged);
+            tokio::task::spawn_local(async move {
+                while next.get() < entries {
+                    let number = next.replace(next.get() + 1);
+                    let (text, body) = (key_text(number), body(number, size));
+                    let filled = bench.fill_with(&store, text.as_bytes(), body, number < tagged);
+                    filled.await.map_err(|error| error.to_string())?;
+                }
+                Ok::<(), String>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
 /// A start with so many entries: from opening to the first hit. The first run fills the directory.
 pub fn start(options: &Options) -> Result<(), String> {
     block_on(async {
-        let bench = Bench::new(&options.dir, options.kind, None)?;
+        let bench = Rc::new(Bench::new(&options.dir, options.kind, None)?);
         let begun = Instant::now();
         let store = bench.open().await?;
         let opened = begun.elapsed();
         let known = store.index().len() as u64;
-        for number in known..options.entries {
-            let body = body(number, options.size.max(8));
-            let text = key_text(number);
-            bench
-                .fill(&store, text.as_bytes(), body)
-                .await
-                .map_err(|error| error.to_string())?;
-        }
+        fill_up(options, &bench, &store, known).await?;
         if known > 0 {
             let text = key_text(known / 2);
             let hit = bench

@@ -82,6 +82,19 @@ impl Space {
         let _ = self.0.max.fetch_update(Relaxed, Relaxed, raised);
     }
 
+    /// Lowers `max_size` by so many bytes, if `spare` bytes stay free below it. False: it stays as it is.
+    pub(crate) fn lower_max(&self, bytes: u64, spare: u64) -> bool {
+        // Reservations hold the lock while they compare.
+        let count = self.0.count.lock();
+        let needed = count.used + self.blocks(bytes) + self.blocks(spare);
+        let max = self.0.max.load(Relaxed);
+        let may_be = max != u64::MAX && needed <= max;
+        if may_be {
+            self.0.max.store(max - self.blocks(bytes), Relaxed);
+        }
+        may_be
+    }
+
     /// Is there a `min_free`, so that the free blocks of the file system matter?
     #[must_use]
     pub(crate) fn has_min_free(&self) -> bool {

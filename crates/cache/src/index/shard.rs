@@ -12,6 +12,8 @@ use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+/// The order of use is kept within a second, too, while one in so many of the entries came within that second.
+const TURNOVER_SHARE: usize = 16;
 /// A key is put into a free slot of a slab of the other kind if these are one in so many of all slots: otherwise the
 /// shard grows.
 const FREE_SHARE: usize = 16;
@@ -26,6 +28,11 @@ pub(super) struct Shard {
     /// The ends of the order of use.
     newest: u32,
     oldest: u32,
+    /// Number of slots in it.
+    linked: usize,
+    /// The last second in which one was put into it, and how many were in that second.
+    second: u32,
+    put_in_second: usize,
     windows: Arc<StaleWindows>,
 }
 
@@ -61,6 +68,9 @@ impl Shard {
             free: [none; 2],
             newest: NONE,
             oldest: NONE,
+            linked: 0,
+            second: 0,
+            put_in_second: 0,
             windows,
         }
     }
@@ -158,15 +168,20 @@ impl Shard {
     /// The record of a key, counted as used at `now`.
     pub(super) fn touch(&mut self, key: &Key, now: u32) -> Option<KnownKey> {
         let number = self.find(key)?;
-        // Within a second the order does not matter, and most uses of a hot key fall into the same one.
         let slot = self.slot(number);
-        if slot.used < now && slot.has_file() {
+        if slot.has_file() && (slot.used < now || self.is_order_fine(now)) {
             self.unlink(number);
             self.link_behind(number, self.newest);
         }
         let slot = self.slabs.slot_mut(number);
         slot.count(now);
         Some(slot.unpack(&self.windows))
+    }
+
+    /// Does the order within the second matter, too? Seldom, and most uses of a hot key fall into the same one. It does
+    /// where much of the shard is put in within a second: what is used again would leave as early as what is not.
+    fn is_order_fine(&self, now: u32) -> bool {
+        self.second == now && self.put_in_second * TURNOVER_SHARE > self.linked
     }
 
     /// Overwrites the record of a key, or takes a new slot for it. `windows` is the number of its lifetime's windows.
@@ -229,7 +244,7 @@ impl Shard {
         let slots = 0..self.slots() as u32;
         let mut numbers: Vec<u32> = slots.filter(|slot| self.slot(*slot).has_file()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);
-        (self.newest, self.oldest) = (NONE, NONE);
+        (self.newest, self.oldest, self.linked) = (NONE, NONE, 0);
         for number in numbers {
             self.link_behind(number, self.newest);
         }
@@ -280,6 +295,10 @@ impl Shard {
         if !self.slot(number).has_file() {
             return self.slabs.note_used(number, used.min(u32::MAX - 1));
         }
+        if self.second != used {
+            (self.second, self.put_in_second) = (used, 0);
+        }
+        self.put_in_second += 1;
         let mut older = self.newest;
         for _ in 0..ORDER_STEPS_MAX {
             if older == NONE || self.slot(older).used <= used {
@@ -302,9 +321,11 @@ impl Shard {
             self.slabs.links_mut(newer).older = number;
         }
         *self.slabs.links_mut(number) = Links { newer, older };
+        self.linked += 1;
     }
 
     fn unlink(&mut self, number: u32) {
+        self.linked -= 1;
         let Links { newer, older } = self.slabs.links(number);
         if older == NONE {
             self.oldest = newer;

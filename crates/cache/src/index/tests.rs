@@ -165,6 +165,21 @@ fn a_full_index_evicts_the_least_recently_used_key() {
 }
 
 #[test]
+fn what_is_used_again_stays_even_where_all_comes_within_a_second() {
+    const NOW: Seconds = 7;
+    const USED_AGAIN: u64 = 20;
+    let index = Index::new(640);
+    for number in 0..5_000 {
+        index.put(&stored(number, NOW));
+        let again = number % USED_AGAIN;
+        assert!(
+            index.look_up(&key(again), NOW).is_some(),
+            "{again} of {number}"
+        );
+    }
+}
+
+#[test]
 fn a_full_index_evicts_the_oldest_of_any_kind() {
     let index = Index::new(300);
     let kinds = [in_segment, stored, |number, now| {

@@ -9,6 +9,7 @@
 
 mod contents;
 mod layout;
+mod number;
 mod retired;
 mod set;
 mod share;

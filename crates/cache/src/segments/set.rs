@@ -53,14 +53,16 @@ pub(super) struct SegmentSet {
     /// Numbers of files, by state.
     counts: [usize; STATES],
     /// Maximum number of files, and what it is for now.
-    max: usize,
-    max_now: usize,
+    pub(super) max: usize,
+    pub(super) max_now: usize,
+    /// Files whose bytes are not the room of all else: more than `max` until those that are too many are removed.
+    pub(super) paid: usize,
     /// The number of the segment that was begun last, in the order of writing.
     sequence: u64,
     /// Could the file system not take another one?
-    is_full: bool,
+    pub(super) is_full: bool,
     /// Do they belong to another process now?
-    is_closed: bool,
+    pub(super) is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -165,7 +167,7 @@ impl SegmentSet {
     }
 
     /// Number of files.
-    fn files(&self) -> usize {
+    pub(super) fn files(&self) -> usize {
         self.counts.iter().sum()
     }
 
@@ -210,6 +212,7 @@ impl Segments {
             counts,
             max,
             max_now: max,
+            paid: max,
             is_full: false,
             is_closed: false,
         };
@@ -328,22 +331,6 @@ impl Segments {
         self.set.lock().is_full = is_full;
     }
 
-    /// Sets the maximum number of files.
-    pub(crate) fn set_max(&self, max: usize) {
-        let mut set = self.set.lock();
-        (set.max, set.max_now) = (max, max);
-    }
-
-    /// Takes one file less than there are, or (once there is room again) as many as may be: for a file system that other
-    /// programs fill.
-    pub(crate) fn set_short(&self, is_short: bool) {
-        let mut set = self.set.lock();
-        set.max_now = match is_short {
-            true => set.files().saturating_sub(1).max(1),
-            false => set.max,
-        };
-    }
-
     pub(crate) fn set_state(&self, number: u32, state: SegmentState) {
         self.set.lock().set_state(number, state);
     }
@@ -367,8 +354,9 @@ impl Segments {
     pub(crate) fn is_upkeep_due(&self) -> bool {
         let set = self.set.lock();
         let is_left = set.count(SegmentState::Draining) + set.count(SegmentState::Retired) > 0;
+        let is_surplus = set.surplus() > 0 && set.count(SegmentState::Free) > 0;
         drop(set);
-        is_left || self.is_emptying_due()
+        is_left || is_surplus || self.is_emptying_due()
     }
 
     /// Has the map of a segment changed since it was written, or (if that is asked for) may one not be on the disk yet?
@@ -541,7 +529,7 @@ impl Segments {
         let set = self.set.lock();
         let files = match self.is_leftover {
             true => set.files(),
-            false => set.max,
+            false => set.paid,
         };
         (files as u64).saturating_mul(self.bytes)
     }

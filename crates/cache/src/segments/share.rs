@@ -3,10 +3,11 @@
 use super::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 /// The segments' share of `max_size`, in quarters; the rest is for entries with files of their own, their directories
-/// and the journal.
+/// and the journal (of which segments may have what is not used).
 const SHARE_QUARTERS: u64 = 3;
-/// Number of segments that a small cache has, at least, before they are as long as they may be.
-const SEGMENTS_WISHED: u64 = 4;
+/// Number of segments that a small cache has, at least, before they are as long as they may be: one of them is empty, and
+/// what is left over between them is wasted.
+const SEGMENTS_WISHED: u64 = 16;
 /// Minimum number of segments: one that is filled, one that is read, one that is empty.
 const SEGMENTS_MIN: u64 = 3;
 /// The smallest `max_size` of a cache with segments, in bytes.
@@ -43,9 +44,10 @@ mod tests {
         for (max, bytes, count) in [
             (16 << 20, 4 << 20, 3),
             (24 << 20, 4 << 20, 4),
-            (64 << 20, 8 << 20, 6),
-            (400 << 20, 64 << 20, 4),
-            (1 << 30, 64 << 20, 12),
+            (64 << 20, 4 << 20, 12),
+            (400 << 20, 16 << 20, 18),
+            (1 << 30, 32 << 20, 24),
+            (2 << 30, 64 << 20, 24),
         ] {
             assert_eq!(segment_bytes_for(max), bytes, "{max}");
             let share = segments_share(max, bytes);

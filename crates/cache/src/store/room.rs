@@ -52,6 +52,7 @@ impl Store {
             Ok(()) => Removed::default(),
             Err(_) if self.purges_pending() > 0 => Removed::default(),
             Err(NoRoom(lacking)) => {
+                self.note_lack();
                 // An excess over the limits that a start found is left to a sweep.
                 let victims = self.victims(lacking.min(self.0.space.blocks(bytes)));
                 let blocks = victims.known.iter();
@@ -85,12 +86,20 @@ impl Store {
             let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
                 return Ok(());
             };
+            self.note_lack();
             let victims = self.victims(lacking);
             evicted += victims.known.len();
             if victims.known.is_empty() || evicted > EVICT_MAX {
                 return Err(NoRoom(lacking).into());
             }
             Box::pin(self.delete(local, victims)).await?;
+        }
+    }
+
+    /// Notes that a file found no room, which the segments may have.
+    fn note_lack(&self) {
+        if let Some(segments) = &self.0.segments {
+            segments.note_lack();
         }
     }
 

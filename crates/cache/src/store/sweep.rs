@@ -27,6 +27,7 @@ impl Store {
         if let Some(segments) = &self.0.segments {
             segments.note_now(now);
         }
+        self.balance_segments(now);
         self.poke_segments();
         self.write_dead_maps(false).await?;
         if self.0.space.has_min_free() {

@@ -39,10 +39,10 @@ blocks! {
         ///   `min_free`: space kept free on its file system.
         /// * `store`: `files` (a file for each entry), or `segments`: entries that come whole and have at most 1 MiB lie in
         ///   files of 64 MiB that stay open (less where `max_size` is small), in `segments` below the directory, and are
-        ///   evicted in the order of writing, except those that were used since. They take at most three quarters of
-        ///   `max_size`, which has at least 16 MiB; without `max_size`, as much as the file system has beside `min_free`.
-        ///   A directory whose `store` is changed to `files` keeps what lies in its segments; `freewheel cache convert` moves
-        ///   that.
+        ///   evicted in the order of writing, except those that were used since. They take three quarters of
+        ///   `max_size`, which has at least 16 MiB, and what other files leave; without `max_size`, as much as the file
+        ///   system has beside `min_free`. A directory whose `store` is changed to `files` keeps what lies in its segments;
+        ///   `freewheel cache convert` moves that.
         /// * `admission`: `all`, or `second_hit`: a response is stored only if its key was asked for before, as far as 8
         ///   bits for each key of the zone remember that.
         /// * `manager_files`, `manager_sleep`: maximum number of files deleted at once, and the pause after that.

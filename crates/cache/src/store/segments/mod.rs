@@ -5,6 +5,7 @@
 //! holds is read with the entry's key and tag compared, since a place may have got another entry meanwhile.
 
 mod append;
+mod balance;
 mod convert;
 mod emptying;
 mod kept;
@@ -29,7 +30,7 @@ use disk::{BatchLimits, BatchQueue};
 use message::date::Seconds;
 use parking_lot::Mutex;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Maximum of entries that one write takes, and of their bytes.
 const BATCH_ENTRIES_MAX: usize = 64;
@@ -49,6 +50,10 @@ pub(super) struct SegmentStore {
     writer: Mutex<SegmentWriter>,
     /// The latest moment that a caller has named.
     now: AtomicI64,
+    /// Has a file, or the journal, found no room since a sweep looked?
+    has_lacked: AtomicBool,
+    /// When a sweep saw that last, in seconds since 1970.
+    lacked_at: AtomicI64,
     emptied: AtomicU64,
     readmitted: AtomicU64,
     readmitted_bytes: AtomicU64,
@@ -100,6 +105,8 @@ impl SegmentStore {
             queue: BatchQueue::new(pool, limits, work),
             writer: Mutex::new(SegmentWriter::new(found.filling)),
             now: AtomicI64::new(0),
+            has_lacked: AtomicBool::new(false),
+            lacked_at: AtomicI64::new(0),
             emptied: AtomicU64::new(0),
             readmitted: AtomicU64::new(0),
             readmitted_bytes: AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use super::{Appended, SegmentAppend, SegmentStore};
 use crate::error::Error;
-use crate::segments::{SegmentState, segments_share};
+use crate::segments::SegmentState;
 use crate::store::Store;
 use disk::Lane;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Store {
                 // One that cannot be cleared is not used again.
                 Some(done) => {
                     set.remove(drained.number);
-                    if set.is_leftover && done.is_ok() {
+                    if done.is_ok() && (set.is_leftover || set.give_back()) {
                         self.0.space.raise_max(set.bytes);
                     }
                 }
@@ -135,16 +135,16 @@ impl Store {
     /// Sets the number of segments for another `max_size`. Those that are too many are emptied and removed. Returns what
     /// is left for all else.
     pub(in crate::store) fn limit_segments(&self, max_bytes: Option<u64>) -> Option<u64> {
-        let Some(SegmentStore { set, .. }) = &self.0.segments else {
+        let Some(segments) = &self.0.segments else {
             return max_bytes;
         };
-        let max_bytes = max_bytes?;
-        // Less than three are never left: the configuration's check is for new caches.
-        let (count, bytes) = segments_share(max_bytes, set.bytes).unwrap_or((3, 3 * set.bytes));
+        let (set, space, max_bytes) = (&segments.set, &self.0.space, max_bytes?);
+        let of_files = space.used().saturating_mul(space.block_bytes());
+        let count = segments.number_for(max_bytes, of_files);
         set.set_max(usize::try_from(count).unwrap_or(usize::MAX));
         let bytes = match set.is_leftover {
             true => set.bytes_made(),
-            false => bytes,
+            false => count * set.bytes,
         };
         Some(max_bytes.saturating_sub(bytes))
     }

@@ -1,5 +1,7 @@
 //! A store whose small entries lie in segments.
 
+mod room;
+
 use super::*;
 use crate::segments::MAX_SIZE_MIN;
 use crate::store::Renewal;

@@ -1,0 +1,60 @@
+//! How much of `max_size` the segments have: their share, and what the files leave. They give it back when files need it.
+//!
+//! Not here: which segment is emptied then, and when it is removed. Invariant: the room of the segments and that of all
+//! else are together `max_size`.
+
+use super::SegmentStore;
+use crate::segments::segments_share;
+use crate::store::Store;
+use message::date::Seconds;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What the segments leave to all else beyond what that takes: one in so many bytes of `max_size`.
+const SPARE_SHARE: u64 = 16;
+/// Seconds after files have lacked room in which the segments take none of it.
+const PAUSE: Seconds = 60;
+
+impl SegmentStore {
+    /// Notes that a file, or the journal, found no room.
+    pub(in crate::store) fn note_lack(&self) {
+        self.has_lacked.store(true, Relaxed);
+    }
+
+    /// The number of segments for this `max_size`, beside files of so many bytes: those that are there may stay, as far as
+    /// they leave some room.
+    pub(super) fn number_for(&self, max_bytes: u64, of_files: u64) -> u64 {
+        // Less than three are never left: the configuration's check is for new caches.
+        let (share, _) = segments_share(max_bytes, self.set.bytes).unwrap_or((3, 0));
+        let has = self.set.bytes_made();
+        let needed = has.saturating_add(of_files);
+        match needed.saturating_add(max_bytes / SPARE_SHARE) <= max_bytes {
+            true => share.max(has / self.set.bytes),
+            false => share,
+        }
+    }
+}
+
+impl Store {
+    /// Takes room for one more segment from what files do not use, or gives that of one back, if files lacked some. To be
+    /// called about once a second.
+    pub(in crate::store) fn balance_segments(&self, now: Seconds) {
+        let (Some(segments), Some(max_bytes)) = (&self.0.segments, self.max_bytes()) else {
+            return;
+        };
+        let set = &segments.set;
+        if set.is_leftover {
+            return;
+        }
+        if segments.has_lacked.swap(false, Relaxed) {
+            segments.lacked_at.store(now, Relaxed);
+            let share = segments_share(max_bytes, set.bytes);
+            set.lower_max(share.map_or(usize::MAX, |(count, _)| count as usize));
+            return;
+        }
+        let since = now.saturating_sub(segments.lacked_at.load(Relaxed));
+        let spare = max_bytes / SPARE_SHARE;
+        if since >= PAUSE && set.wants_more() && self.0.space.lower_max(set.bytes, spare) {
+            set.raise_max();
+        }
+    }
+}
