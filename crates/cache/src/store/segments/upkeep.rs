@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::segments::{SegmentState, segments_share};
 use crate::store::Store;
 use disk::Lane;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Tries to have a job in a pool that is full, and the time between two.
@@ -36,6 +37,8 @@ impl Store {
         for drained in set.drained() {
             // A process that had the directory before may still be sending from it.
             let cleared = drained.file.alone(|| match drained.is_surplus {
+                // Its room is the device's.
+                true if set.device.is_some() => Ok(()),
                 true => disk::remove_waiting(&set.path(drained.number)),
                 false => drained.file.clear(0, set.bytes),
             });
@@ -83,6 +86,7 @@ impl Store {
     /// Gives up a segment if so many blocks are lacking and no file is left to give way; or takes it back.
     pub(in crate::store) fn give_segments(&self, lacking: u64) {
         if let Some(segments) = &self.0.segments
+            && segments.set.device.is_none()
             && self.0.space.has_min_free()
         {
             segments.set.set_short(lacking > 0);
@@ -135,9 +139,16 @@ impl Store {
     /// Sets the number of segments for another `max_size`. Those that are too many are emptied and removed. Returns what
     /// is left for all else.
     pub(in crate::store) fn limit_segments(&self, max_bytes: Option<u64>) -> Option<u64> {
-        let Some(SegmentStore { set, .. }) = &self.0.segments else {
+        let Some(SegmentStore {
+            set, files_bytes, ..
+        }) = &self.0.segments
+        else {
             return max_bytes;
         };
+        if let Some(device) = &set.device {
+            set.set_max(device.count_for(max_bytes));
+            return Some(files_bytes.load(Relaxed));
+        }
         let max_bytes = max_bytes?;
         // Less than three are never left: the configuration's check is for new caches.
         let (count, bytes) = segments_share(max_bytes, set.bytes).unwrap_or((3, 3 * set.bytes));
