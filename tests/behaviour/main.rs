@@ -10,6 +10,7 @@ mod browsers;
 mod buffering;
 mod cache;
 mod cache_command;
+mod cache_devices;
 mod cache_segments;
 mod cached_upgrades;
 mod charset;

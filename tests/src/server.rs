@@ -212,6 +212,18 @@ impl Server {
             started.unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr));
     }
 
+    /// Kills the program, with all its processes, and starts it again on the same directory.
+    ///
+    /// # Panics
+    /// It does not start again.
+    pub fn restart_killed(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_file(self.site.path("nginx.pid"));
+        let started = self.site.spawn();
+        self.child =
+            started.unwrap_or_else(|refused| panic!("{}: {}", refused.status, refused.stderr));
+    }
+
     /// Ends by a signal: the exit status.
     ///
     /// # Panics

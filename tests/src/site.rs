@@ -6,7 +6,7 @@ use crate::port::Port;
 use crate::server::{Server, TICK, text_of};
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -92,6 +92,20 @@ impl Site {
         let value = self.fill(value);
         self.environment.push((name, value));
         self
+    }
+
+    /// Makes a file of zeros that stands for a block device. None, with a word: its file system has no direct I/O.
+    pub fn device(&self, name: &str, bytes: u64) -> Option<PathBuf> {
+        let path = self.path(name);
+        let file = File::create(&path).expect("a fresh directory is writable");
+        file.set_len(bytes).expect("it may be long");
+        let mut direct = File::options();
+        direct.read(true).custom_flags(libc::O_DIRECT);
+        if direct.open(&path).is_err() {
+            println!("skipped: no O_DIRECT in {}", path.display());
+            return None;
+        }
+        Some(path)
     }
 
     /// Path of a name below the directory.

@@ -58,6 +58,7 @@ impl Bench {
                 min_free_bytes: 0,
                 inactive: 86_400,
                 kind,
+                device: None,
                 pool: pool.clone(),
             },
             pool,

@@ -47,6 +47,9 @@ pub enum Error {
     /// The journal was written by another version of this program.
     #[error("the journal is of another version ({0}, this program has {1})")]
     JournalVersion(u32, u32),
+    /// The device beside the directory is not one for it.
+    #[error("its device is not used: {0}")]
+    Device(String),
     /// Another process owns the cache directory (its lock is taken).
     #[error("the cache directory is in use by another process")]
     InUse,

@@ -42,6 +42,7 @@ pub use journal::FOLDER as JOURNAL_FOLDER;
 pub use key::{KEY_BYTES, Key, LEVELS_MAX, Levels};
 pub use lifetime::{AGE_MAX, Lifetime, Reuse};
 pub use purge::{FetchMoment, PurgeRule, tags_of};
+pub use segments::device;
 pub use segments::{MAX_SIZE_MIN, SEGMENTS_FOLDER, SegmentCounts};
 pub use store::Store;
 pub use vary::variant;

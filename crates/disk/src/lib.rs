@@ -93,6 +93,7 @@ mod tests;
 
 pub use access::{Access, AioMode};
 pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile, take_steps};
+pub use changing::device::{Device, DeviceUse, DirectFile, open_device};
 pub use changing::group_commit::GroupCommit;
 pub use changing::move_file::{PutOptions, PutOutcome};
 pub use changing::replace::ReplaceOptions;
@@ -103,7 +104,7 @@ pub use changing::write::{Create, Output};
 pub use disk::{Disk, POOLS_MAX, PreparedDisk, Probe};
 pub use files::error::{Error, STEPS_MAX, WouldBlock, message as errno_text};
 pub use files::mount::{Filesystem, MOUNTS_MAX};
-pub use files::open_file::{FileKind, Meta, OpenFile};
+pub use files::open_file::{DIRECT_ALIGNMENT, FileKind, Meta, OpenFile};
 pub use health::disk_health::{DiskHealth, HealthChange};
 pub use health::machine::{DiskState, WriteState};
 pub use keeping::open_file_cache::{OpenFileCache, OpenFileCacheSettings};

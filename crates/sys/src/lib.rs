@@ -15,6 +15,7 @@ mod mapping;
 mod memory;
 mod page_cache;
 pub mod process;
+mod range_lock;
 mod sched;
 mod tcp;
 mod title;
@@ -38,6 +39,7 @@ pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idl
 pub use page_cache::{
     CacheStat, all_present, begin_writeback, cachestat, first_absent, pread_into, pread_nowait,
 };
+pub use range_lock::{RangeLock, lock_range};
 pub use sched::{SchedAttributes, set_idle_io};
 pub use tcp::{TcpInfo, tcp_info};
 pub use title::{prepare_title, set_title};

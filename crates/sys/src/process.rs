@@ -89,6 +89,40 @@ pub fn take_inherited_listeners(numbers: &[RawFd]) -> Vec<OwnedFd> {
     taken
 }
 
+/// Whether [`take_inherited_devices`] was called.
+static ARE_DEVICES_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Takes over block devices (or files in their places), opened with O_DIRECT, that this process was started with, by
+/// their numbers, and marks them close-on-exec. All other numbers are left out. To be called before this program has
+/// such descriptors of its own; a second call returns nothing.
+#[must_use]
+pub fn take_inherited_devices(numbers: &[RawFd]) -> Vec<OwnedFd> {
+    if ARE_DEVICES_TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut seen = HashSet::new();
+    let mut taken = Vec::new();
+    for &number in numbers {
+        if number <= libc::STDERR_FILENO || !seen.insert(number) || !is_direct(number) {
+            continue;
+        }
+        // SAFETY: the descriptor is open and one for direct I/O, of which this program has made none yet, so that it has
+        // no owner; each number is taken once, in the first call of this function.
+        let device = unsafe { OwnedFd::from_raw_fd(number) };
+        if rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::CLOEXEC).is_ok() {
+            taken.push(device);
+        }
+    }
+    taken
+}
+
+/// Whether a number is an open descriptor for direct I/O (open(2), O_DIRECT).
+fn is_direct(number: RawFd) -> bool {
+    // SAFETY: the kernel checks the number; the call takes no pointer.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
 /// Whether a number is an open descriptor of a listening socket (socket(7), SO_ACCEPTCONN).
 fn is_listening(number: RawFd) -> bool {
     let mut value: i32 = 0;

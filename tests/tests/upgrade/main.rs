@@ -310,3 +310,59 @@ fn caches_change_hands() {
         until("the end of the old master", || !is_running(old));
     }
 }
+
+#[test]
+fn a_cache_on_a_device_goes_over_to_the_new_program_and_back() {
+    let site = Site::new();
+    if site.device("device", 20 << 20).is_none() {
+        return;
+    }
+    let origin = Origin::start(|_| {
+        Answer::with(
+            "200 OK",
+            "Cache-Control: max-age=600\r\n",
+            "stored".repeat(2000),
+        )
+    });
+    let address = origin.address();
+    let daemon = Daemon::start_at(
+        site,
+        &format!(
+            "worker_processes 2; pid nginx.pid; error_log logs/error.log info; events {{ }}
+             http {{ proxy_cache_path %DIR%/device files=%DIR%/cache keys_zone=c:1m;
+             server {{ listen 127.0.0.1:%PORT%; add_header X-Cache $upstream_cache_status;
+             location = / {{ return 200 $pid; }}
+             location / {{ proxy_cache c; proxy_pass http://{address}; }} }} }}"
+        ),
+    );
+    let hits = || {
+        until("a hit", || {
+            let mut stream = TcpStream::connect(("127.0.0.1", daemon.0.port(0))).unwrap();
+            stream.write_all(b"GET /a HTTP/1.0\r\n\r\n").unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            assert!(text.ends_with("stored"), "{text}");
+            text.contains("X-Cache: HIT")
+        });
+    };
+    hits();
+    let asked = origin.received().len();
+    let (old, new) = daemon.upgrade();
+    kill(old, Signal::SIGWINCH).unwrap();
+    daemon.wait_for_log("1 entries known", 2);
+    hits();
+    // Back.
+    kill(old, Signal::SIGHUP).unwrap();
+    daemon.wait_for_log("start worker process ", 3);
+    kill(new, Signal::SIGQUIT).unwrap();
+    until("the end of the new master", || !is_running(new));
+    daemon.wait_for_log("1 entries known", 3);
+    hits();
+    let (old, new) = daemon.upgrade();
+    kill(old, Signal::SIGQUIT).unwrap();
+    until("the end of the old master", || !is_running(old));
+    daemon.wait_for_log("1 entries known", 4);
+    hits();
+    assert!(is_running(new));
+    assert_eq!(origin.received().len(), asked, "nothing was lost");
+}

@@ -8,6 +8,7 @@ use crate::error::{EntryFault, Error};
 use crate::index::KnownKey;
 use crate::key::{Key, Levels};
 use crate::purge::{PurgeRule, RULE_TEXT_MAX};
+use crate::segments::device::DeviceHeader;
 use crate::segments::{PAGE, SegmentHeader, pages};
 use disk::{Local, Lock, Pool};
 
@@ -59,6 +60,38 @@ pub fn place_in_segment(first_page: &[u8], known: &KnownKey) -> Option<(u32, u64
     let (offset, all) = (known.extent.offset, pages(header.bytes));
     let place = (offset / all, u64::from(offset % all) * PAGE);
     known.extent.is_in_segment().then_some(place)
+}
+
+/// The entries that the journal knows on a device, with their places on it and the bytes of their pages, in the order of
+/// these places.
+#[must_use]
+pub fn entries_on_device(journal: &JournalView, header: &DeviceHeader) -> Vec<PlacedEntry> {
+    let stored = journal.stored();
+    let mut found: Vec<_> = stored
+        .iter()
+        .filter_map(|known| place_on_device(header, known))
+        .collect();
+    found.sort_unstable_by_key(|entry| entry.at);
+    found
+}
+
+/// Where an entry that the journal knows lies on a device. None: it has a file of its own.
+#[must_use]
+pub fn place_on_device(header: &DeviceHeader, known: &KnownKey) -> Option<PlacedEntry> {
+    let all = pages(header.segment_bytes);
+    let (number, page) = (known.extent.offset / all, known.extent.offset % all);
+    (known.extent.is_in_segment() && number < header.segments).then(|| PlacedEntry {
+        key: known.key,
+        tag: known.extent.file,
+        at: header.segment_at(number) + u64::from(page) * PAGE,
+        len: u64::from(known.extent.blocks) * PAGE,
+    })
+}
+
+/// The key and the tag of the entry that begins with these bytes; None: none does.
+#[must_use]
+pub fn entry_names(front: &[u8]) -> Option<(Key, u32)> {
+    Entry::names_in(front)
 }
 
 /// The length of the entry that begins with these bytes; None: none does.

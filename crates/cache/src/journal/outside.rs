@@ -7,7 +7,7 @@ use super::files::{JournalFiles, boot_id, recover};
 use super::{FOLDER, Journal, JournalRecord, Recovered};
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::index::{Index, KeyState, KnownKey};
+use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
 use crate::key::{Key, Levels};
 use crate::purge::{PurgeRule, PurgeRules, is_before};
 use disk::{Errno, Local, Pool};
@@ -66,6 +66,19 @@ impl JournalView {
     pub fn known(&self, key: &Key) -> Option<KnownKey> {
         let known = self.index.peek(key);
         known.filter(|known| known.state == KeyState::Stored)
+    }
+
+    /// The stored entries that it knows.
+    pub(crate) fn stored(&self) -> Vec<KnownKey> {
+        let (mut found, mut cursor) = (Vec::new(), Cursor::default());
+        loop {
+            let step = self.index.scan(&mut cursor, STEP_MAX);
+            if step.is_empty() {
+                return found;
+            }
+            let is_stored = |known: &KnownKey| known.state == KeyState::Stored;
+            found.extend(step.into_iter().filter(is_stored));
+        }
     }
 
     /// Whether it names every entry. If not, a walk goes through the directory after the next start, or goes on now.

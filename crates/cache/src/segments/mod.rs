@@ -1,4 +1,5 @@
-//! Segments: files of a fixed length that stay open and hold the small entries of a cache, one behind the other.
+//! Segments: files of a fixed length that stay open and hold the small entries of a cache, one behind the other; or
+//! parts of a device ([`device`]).
 //!
 //! A segment is filled from its beginning to its end, then its entries are found in it until it is emptied; it is
 //! cleared before it is filled again. [`Segments`] knows the state of each.
@@ -8,6 +9,7 @@
 //! `max_size`.
 
 mod contents;
+pub mod device;
 mod layout;
 mod number;
 mod retired;
@@ -16,6 +18,7 @@ mod share;
 
 pub use contents::{PlacedEntry, entries_in_segment};
 pub(crate) use contents::{each_entry, table_of};
+pub(crate) use device::DeviceSegments;
 pub(crate) use layout::{
     DeadMap, ENTRY_BYTES_MAX, PAGE, SegmentHeader, TRAILER_BYTES, Trailer, pages,
 };
@@ -26,7 +29,7 @@ pub(crate) use share::{segment_bytes_for, segments_share};
 
 /// The directory of the segments, below the cache directory.
 pub const SEGMENTS_FOLDER: &str = "segments";
-/// Maximum of segments of one cache: 4 TiB of 64 MiB each. Each has a descriptor.
+/// Maximum of segments of one cache: 4 TiB of 64 MiB each. Each has a descriptor, but on a device.
 pub(crate) const SEGMENTS_MAX: usize = 1 << 16;
 /// Maximum of emptied segments that wait for their readers; while there are as many, none is emptied.
 pub(crate) const DRAINING_MAX: usize = 64;

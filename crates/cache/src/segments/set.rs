@@ -1,5 +1,6 @@
 //! The state of each segment of a cache: which are free, which is being filled, which are read.
 
+use super::device::DeviceSegments;
 use super::layout::{DeadMap, PAGE, SegmentHeader};
 use super::{DRAINING_MAX, SEGMENTS_MAX};
 use crate::index::EntryExtent;
@@ -43,6 +44,8 @@ pub(crate) struct Segments {
     /// Are they left from a time with segments (`store=files`)? None is filled, none is made, and one without entries is
     /// removed.
     pub is_leftover: bool,
+    /// The device that they lie on; None: they are files of the directory.
+    pub device: Option<DeviceSegments>,
     pub(super) set: Mutex<SegmentSet>,
 }
 
@@ -95,9 +98,11 @@ pub(crate) struct SegmentUse {
 #[derive(Debug)]
 pub(crate) struct SegmentSource {
     pub file: Arc<SegmentFile>,
-    /// The segment's file, which is not cleared while this lives.
-    pub view: OpenFile,
     /// Where the entry begins in it, in bytes.
+    pub at: u64,
+    /// The file of the segment, which is not cleared while this lives.
+    pub view: OpenFile,
+    /// Where the entry begins in that, in bytes.
     pub base: u64,
 }
 
@@ -220,6 +225,7 @@ impl Segments {
             directory,
             bytes,
             is_leftover: false,
+            device: None,
             set: Mutex::new(set),
         }
     }
@@ -246,8 +252,9 @@ impl Segments {
         let segment = set.segments.get(number as usize)?.as_ref()?;
         segment.is_read_from().then(|| SegmentSource {
             file: Arc::clone(&segment.file),
+            at: u64::from(page) * PAGE,
             view: segment.file.view(),
-            base: u64::from(page) * PAGE,
+            base: segment.file.view_base() + u64::from(page) * PAGE,
         })
     }
 

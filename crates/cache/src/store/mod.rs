@@ -51,6 +51,7 @@ use parking_lot::Mutex;
 use publish_order::PublishOrder;
 use removal::{Epochs, PendingDelete};
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -93,8 +94,21 @@ pub struct StoreSettings {
     pub inactive: Seconds,
     /// `store`.
     pub kind: StoreKind,
+    /// The device that the segments lie on; None: they are files of the directory.
+    pub device: Option<DeviceSettings>,
     /// The pool that does the work on files.
     pub pool: Pool,
+}
+
+/// A device for segments. The directory beside it has the journal, and the entries that have files of their own.
+#[derive(Clone, Debug)]
+pub struct DeviceSettings {
+    /// Its name, for messages and commands: an absolute path.
+    pub path: Vec<u8>,
+    /// It, opened for reading and writing, with O_DIRECT.
+    pub descriptor: Arc<OwnedFd>,
+    /// Maximum of bytes of the directory (`files_size`); `max_bytes` is the device's.
+    pub files_bytes: u64,
 }
 
 /// Totals since the start, for metrics.
@@ -174,10 +188,10 @@ impl Store {
         });
         space.set_free(room.free_blocks);
         let index = Index::of_zone(settings.zone_bytes);
-        let (journal, recovered) =
+        let (journal, mut recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
-        let (found, lost) =
-            segments::FoundSegments::find(local, &settings, &index, &recovered, &room).await?;
+        let (found, lost) = segments::find(local, &settings, &index, &recovered, &room).await?;
+        recovered.is_complete &= found.as_ref().is_none_or(|found| !found.is_unknown);
         lost.iter()
             .for_each(|known| journal.gone(known.key, known.extent.file));
         // Far from the tags of the previous start.
@@ -185,7 +199,7 @@ impl Store {
         let group = GroupCommit::new(pool);
         let store = Self(Arc::new_cyclic(|weak| StoreInner {
             segments: found
-                .map(|found| segments::SegmentStore::new(found, weak.clone(), &settings.pool)),
+                .map(|found| segments::SegmentStore::new(found, weak.clone(), &settings)),
             disk: Arc::clone(local.disk()),
             group,
             inactive: AtomicI64::new(settings.inactive),

@@ -58,7 +58,9 @@ impl Store {
 
     /// Bytes that the journal may grow by until it is counted again; 0 without `max_size`.
     fn journal_ahead(&self) -> u64 {
-        let max = self.0.settings.max_bytes;
+        let settings = &self.0.settings;
+        let beside = settings.device.as_ref().map(|device| device.files_bytes);
+        let max = beside.or(settings.max_bytes);
         max.map_or(0, |max| (max / JOURNAL_SHARE).min(JOURNAL_AHEAD))
     }
 

@@ -39,6 +39,7 @@ impl Bench {
             min_free_bytes: 0,
             inactive: 1 << 40,
             kind: cache::store::StoreKind::Files,
+            device: None,
             pool: pool.clone(),
         };
         change(&mut settings);

@@ -1,6 +1,7 @@
 //! Everything that changes the disk: always a job in a pool's write lane.
 
 pub(crate) mod batch;
+pub(crate) mod device;
 pub(crate) mod group_commit;
 pub(crate) mod move_file;
 pub(crate) mod replace;

@@ -1,16 +1,21 @@
-//! A file of a fixed length that stays open: jobs of a pool write it at any place, loops read and send parts of it.
+//! A file of a fixed length that stays open: jobs of a pool write it at any place, loops read and send parts of it. It
+//! may be a part of a device instead (`device`), which is read and written past the page cache.
 //!
 //! Bytes that `sendfile` has put into a socket are the file's own pages: writing over them changes what is on its way
 //! to a client. So a part is cleared before it is written again ([`SegmentFile::clear`]): that takes the pages out of
-//! the file, and the sockets keep them.
+//! the file, and the sockets keep them. A part of a device has no pages: what was read from it lies in buffers that are
+//! the reader's own, so there is nothing to clear.
 //!
 //! Not here: what lies in the file. Invariant: nothing is cleared by this module while a view of the file lives; the
 //! caller asks ([`SegmentFile::is_viewed`]).
 
+use crate::changing::device::{DevicePart, PartLock};
 use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::mount::Mount;
-use crate::files::open_file::{FileKind, Handle, Meta, OpenFile, SharedFd, Viewers};
+use crate::files::open_file::{
+    DIRECT_ALIGNMENT, FileKind, Handle, Meta, OpenFile, SharedFd, Viewers,
+};
 use crate::files::pread::read_fully;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
@@ -40,6 +45,8 @@ pub struct SegmentFile {
     /// Shared by the handles of all views.
     viewers: Arc<Viewers>,
     pool: Pool,
+    /// Where it lies on a device; None: it is a file.
+    part: Option<Arc<DevicePart>>,
 }
 
 impl SegmentFile {
@@ -72,7 +79,32 @@ impl SegmentFile {
             meta,
             viewers: Arc::default(),
             pool: pool.clone(),
+            part: None,
         })
+    }
+
+    /// A part of a device.
+    pub(super) fn of_part(part: DevicePart) -> Self {
+        let device = &part.device;
+        let meta = Meta {
+            len: part.len,
+            ..device.meta
+        };
+        Self {
+            fd: Arc::clone(&device.fd),
+            mount: None,
+            meta,
+            viewers: Arc::default(),
+            pool: device.pool.clone(),
+            part: Some(Arc::new(part)),
+        }
+    }
+
+    /// Where its bytes begin in the file that [`SegmentFile::view`] returns: all but those of a device's part's first
+    /// [`DIRECT_ALIGNMENT`] bytes, which no view has.
+    #[must_use]
+    pub fn view_base(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.base)
     }
 
     /// Its length in bytes.
@@ -85,11 +117,15 @@ impl SegmentFile {
         self.meta.len
     }
 
-    /// Gives the file this length, with all its blocks, where the file system can do that. **Waits.**
+    /// Gives the file this length, with all its blocks, where the file system can do that. (A part of a device has its
+    /// length.) **Waits.**
     ///
     /// # Errors
     /// [`Error::System`] with `fallocate()` (ENOSPC) or `ftruncate()`.
     pub fn allocate(&mut self, len: u64) -> Result<(), Error> {
+        if self.part.is_some() {
+            return Ok(());
+        }
         if self.meta.len > len {
             self.truncate(len)?;
         }
@@ -102,14 +138,18 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Writes all parts, one behind the other, from `offset` on. **Waits.**
+    /// Writes all parts, one behind the other, from `offset` on; on a device, whole multiples of [`DIRECT_ALIGNMENT`] at
+    /// one. **Waits.**
     ///
     /// # Errors
     /// [`Error::System`] with `pwrite()`; a part may have been written.
     pub fn write(&self, offset: u64, parts: &[Bytes]) -> Result<(), Error> {
         let bytes = |(): &()| parts.iter().map(|part| part.len() as u64).sum();
         call_times::timed_on(Operation::Write, self.fd.as_fd(), bytes, || {
-            self.write_parts(offset, parts)
+            match &self.part {
+                Some(part) => part.write(offset, parts),
+                None => self.write_parts(offset, parts),
+            }
         })
     }
 
@@ -141,16 +181,23 @@ impl SegmentFile {
     pub fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         let bytes = |bytes: &Bytes| bytes.len() as u64;
         call_times::timed_on(Operation::Read, self.fd.as_fd(), bytes, || {
-            read_fully(self.fd.as_fd(), offset, len)
+            match &self.part {
+                Some(part) => part.read(offset, len),
+                None => read_fully(self.fd.as_fd(), offset, len),
+            }
         })
     }
 
     /// Takes the pages of a part out of the file, which reads as zeros from then on; its blocks stay the file's. What a
-    /// socket holds of them stays as it was. **Waits.**
+    /// socket holds of them stays as it was. On a device nothing is done, and the bytes stay what they are: no socket
+    /// holds any of its pages. **Waits.**
     ///
     /// # Errors
     /// [`Error::System`] with `fallocate()` or `ftruncate()`.
     pub fn clear(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if self.part.is_some() {
+            return Ok(());
+        }
         let cleared = call_times::timed(Operation::Other, || self.clear_part(offset, len));
         cleared.map_err(|errno| Error::system("fallocate()", errno))
     }
@@ -177,6 +224,10 @@ impl SegmentFile {
 
     /// Begins to write what is dirty to the disk, so that it does not pile up. **Waits** if the disk's queue is full.
     pub fn begin_writeback(&self) {
+        if self.part.is_some() {
+            // Nothing is dirty.
+            return;
+        }
         // Without it the kernel writes when it finds it right.
         let _ = sys::begin_writeback(self.fd.as_fd(), 0, self.meta.len);
     }
@@ -198,8 +249,13 @@ impl SegmentFile {
     /// [`Error::System`] with the call that failed.
     pub fn prove(&self) -> Result<(), Error> {
         let (len, zeros) = (self.len(), Bytes::from(vec![0; PROOF_BYTES as usize]));
-        let parts = || (0..len).step_by(PROOF_BYTES as usize);
-        let part = |at| zeros.slice(..PROOF_BYTES.min(len - at) as usize);
+        // The first ones of a device's part lie elsewhere.
+        let first = DIRECT_ALIGNMENT.min(len);
+        let parts = || std::iter::once(0).chain((first..len).step_by(PROOF_BYTES as usize));
+        let part = |at: u64| match at {
+            0 => zeros.slice(..first as usize),
+            _ => zeros.slice(..PROOF_BYTES.min(len - at) as usize),
+        };
         self.clear(0, len)?;
         for at in parts() {
             self.write(at, &[part(at)])?;
@@ -225,6 +281,9 @@ impl SegmentFile {
     pub fn view(&self) -> OpenFile {
         let viewer = Some(Arc::clone(&self.viewers));
         let handle = Handle::shared(&self.fd, self.mount.clone(), viewer);
+        if let Some(part) = &self.part {
+            return OpenFile::of_device(handle, part.device.meta);
+        }
         OpenFile::of_shared(handle, self.meta, None)
     }
 
@@ -241,6 +300,11 @@ impl SegmentFile {
 
     /// Tells other processes that this one reads the file, until this value and its last view are gone. **Waits.**
     pub fn lock_for_reading(&self) {
+        if let Some(part) = &self.part {
+            let lock = PartLock::shared(part);
+            lock.map(|lock| self.viewers.lock.set(Box::new(lock)));
+            return;
+        }
         let path = format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // The views have a lock of their own: pieces keep the descriptor open, too.
@@ -250,12 +314,23 @@ impl SegmentFile {
         if let Ok(fd) = opened
             && rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared).is_ok()
         {
-            let _ = self.viewers.lock.set(SharedFd::new(fd, &self.pool));
+            let _ = self
+                .viewers
+                .lock
+                .set(Box::new(SharedFd::new(fd, &self.pool)));
         }
     }
 
     /// Runs work unless another process reads the file ([`SegmentFile::lock_for_reading`]). **Waits.**
     pub fn alone<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        if let Some(part) = &self.part {
+            if part.lock(sys::RangeLock::Exclusive) == Err(Errno::WOULDBLOCK) {
+                return None;
+            }
+            let done = work();
+            let _ = part.lock(sys::RangeLock::Free);
+            return Some(done);
+        }
         let locked = rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingLockExclusive);
         if locked == Err(Errno::WOULDBLOCK) {
             return None;

@@ -19,6 +19,9 @@ use std::sync::{Arc, OnceLock};
 /// just before the `close`.)
 pub(crate) const INLINE_CLOSE_MAX: u64 = 1 << 20;
 
+/// What offsets and lengths of direct reads and writes of a device are multiples of, in bytes.
+pub const DIRECT_ALIGNMENT: u64 = 4096;
+
 /// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -106,9 +109,14 @@ pub(crate) struct Handle {
 /// Shared by the handles that a file's bytes are read by.
 #[derive(Debug, Default)]
 pub(crate) struct Viewers {
-    /// A lock on the file, held as long as one of them lives.
-    pub lock: OnceLock<SharedFd>,
+    /// A lock on what they read, held as long as one of them lives.
+    pub lock: OnceLock<Box<dyn ViewLock>>,
 }
+
+/// What keeps a lock while it lives.
+pub(crate) trait ViewLock: std::fmt::Debug + Send + Sync {}
+
+impl ViewLock for SharedFd {}
 
 #[derive(Debug)]
 enum HandleFd {
@@ -229,6 +237,8 @@ pub struct OpenFile {
     meta: Meta,
     /// Was it opened with O_DIRECT?
     pub(crate) direct: bool,
+    /// Is it a part of a device, all of whose reads are direct ones of a pool?
+    pub(crate) is_on_device: bool,
     /// Has FADV_RANDOM been set?
     pub(crate) random: Cell<bool>,
     /// Sends of it that are under way.
@@ -254,6 +264,7 @@ impl OpenFile {
             handle: Arc::new(handle),
             meta: found.meta,
             direct: found.direct,
+            is_on_device: false,
             random: Cell::new(false),
             sendings: Cell::new(0),
             no_cachestat: Cell::new(false),
@@ -274,6 +285,7 @@ impl OpenFile {
             handle: Arc::new(handle),
             meta,
             direct: false,
+            is_on_device: false,
             random: Cell::new(true),
             sendings: Cell::new(0),
             no_cachestat: Cell::new(false),
@@ -287,6 +299,24 @@ impl OpenFile {
         }
     }
 
+    /// A device that many parts share, from which all reads are direct ones.
+    pub(crate) fn of_device(handle: Handle, meta: Meta) -> OpenFile {
+        let file = Self::of_shared(handle, meta, None);
+        OpenFile {
+            direct: true,
+            is_on_device: true,
+            ..file
+        }
+    }
+
+    /// What a direct read's offset, length and address are multiples of, in bytes; `wished` is what the caller wants.
+    pub(crate) fn alignment(&self, wished: u64) -> u64 {
+        match self.is_on_device {
+            true => wished.max(DIRECT_ALIGNMENT),
+            false => wished,
+        }
+    }
+
     /// The same file with a new, greater length: for a file that only grows and does not change before its end.
     #[must_use]
     pub fn grown(&self, len: u64) -> OpenFile {
@@ -294,6 +324,7 @@ impl OpenFile {
             handle: Arc::clone(&self.handle),
             meta: Meta { len, ..self.meta },
             direct: self.direct,
+            is_on_device: self.is_on_device,
             random: self.random.clone(),
             sendings: Cell::new(0),
             no_cachestat: self.no_cachestat.clone(),

@@ -9,9 +9,10 @@ use crate::metrics::{Histogram, Times};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Changes of state that are remembered.
@@ -72,6 +73,8 @@ pub struct HealthCounts {
 #[derive(Debug)]
 pub struct DiskHealth {
     directory: PathBuf,
+    /// The device beside the directory.
+    device: OnceLock<Arc<OwnedFd>>,
     state: AtomicU8,
     writing: AtomicU8,
     is_watched: AtomicBool,
@@ -118,6 +121,7 @@ impl DiskHealth {
         let machine = HealthMachine::default();
         Arc::new(Self {
             directory: directory.to_owned(),
+            device: OnceLock::new(),
             state: AtomicU8::new(DiskState::Well as u8),
             writing: AtomicU8::new(WriteState::Allowed as u8),
             is_watched: AtomicBool::new(false),
@@ -149,6 +153,13 @@ impl DiskHealth {
             prober: Prober::default(),
             fault: Faults::of(directory),
         })
+    }
+
+    /// Has probes ask this device, too, which was opened with O_DIRECT and has a page for them
+    /// ([`PROBED_AT`](crate::health::PROBED_AT)).
+    pub fn set_device(&self, device: Arc<OwnedFd>) {
+        // A second one would be the same.
+        let _ = self.device.set(device);
     }
 
     /// Begins to judge it (once what takes long by its nature, a start, is done).
@@ -252,7 +263,8 @@ impl DiskHealth {
         self.usual_ns.store(nanos(usual), Relaxed);
         self.slow_ns.store(nanos(slow), Relaxed);
         if wants_probe {
-            self.prober.begin(&self.directory, &self.fault);
+            self.prober
+                .begin(&self.directory, self.device.get(), &self.fault);
         }
         Some(self.change(transition?))
     }

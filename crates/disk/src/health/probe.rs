@@ -1,7 +1,8 @@
 //! Probes: whether a disk answers, found out by a thread that may hang.
 //!
 //! A probe writes a file of its own, past the kernel's cache where the file system can do that, and reads it back. Where
-//! it cannot be written, it is read. Invariants: one probe of a disk at a time, apart from those that hang; of these
+//! it cannot be written, it is read. A disk that is a device beside a directory is asked after that: it has a page for
+//! probes ([`PROBED_AT`]). Invariants: one probe of a disk at a time, apart from those that hang; of these
 //! there are at most [`HUNG_MAX`].
 
 use super::fault::{Fault, Faults};
@@ -21,6 +22,8 @@ pub const HUNG_MAX: u64 = 2;
 pub const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// Bytes that a probe writes and reads: a page, which is a multiple of every disk's sector.
 const BYTES: usize = 4096;
+/// Where a device has the page that probes write and read, in bytes.
+pub const PROBED_AT: u64 = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Prober {
@@ -64,7 +67,12 @@ impl Prober {
     }
 
     /// Begins a probe, unless one runs or too many hang.
-    pub(super) fn begin(&self, directory: &Path, faults: &Arc<Faults>) {
+    pub(super) fn begin(
+        &self,
+        directory: &Path,
+        device: Option<&Arc<OwnedFd>>,
+        faults: &Arc<Faults>,
+    ) {
         let mut running = self.running.lock();
         if running.is_some() || self.hanging() >= HUNG_MAX {
             return;
@@ -76,8 +84,9 @@ impl Prober {
             Arc::clone(&slot),
             Arc::clone(faults),
         );
+        let device = device.map(Arc::clone);
         let run = move || {
-            let end = match run(&path, &faults) {
+            let end = match run(&path, device.as_deref(), &faults) {
                 Ok(writing) => ProbeEnd::Read(writing),
                 Err(errno) => ProbeEnd::Failed(errno),
             };
@@ -118,14 +127,18 @@ impl Prober {
 }
 
 /// Reads, and says whether it could write. **Waits.**
-fn run(path: &Path, faults: &Faults) -> Result<WriteState, Errno> {
+fn run(path: &Path, device: Option<&OwnedFd>, faults: &Faults) -> Result<WriteState, Errno> {
     faults.wait();
     let written = match faults.get() {
         // Every read fails.
         Fault::Fail(1) => return Err(Errno::IO),
         Fault::ReadOnly => Err(Errno::ROFS),
         Fault::Full => Err(Errno::NOSPC),
-        _ => open(path, OFlags::RDWR | OFlags::CREATE).and_then(|file| write(&file)),
+        _ => {
+            let written =
+                open(path, OFlags::RDWR | OFlags::CREATE).and_then(|file| write(&file, 0));
+            written.and_then(|()| device.map_or(Ok(()), |device| write(device, PROBED_AT)))
+        }
     };
     let writing = match written.map_err(|errno| (errno, Trouble::of(errno))) {
         Ok(()) => WriteState::Allowed,
@@ -133,7 +146,10 @@ fn run(path: &Path, faults: &Faults) -> Result<WriteState, Errno> {
         Err((_, Some(Trouble::ReadOnly))) => WriteState::ReadOnly,
         Err((errno, _)) => return Err(errno),
     };
-    match open(path, OFlags::RDONLY).and_then(|file| read(&file)) {
+    if let Some(device) = device {
+        read(device, PROBED_AT)?;
+    }
+    match open(path, OFlags::RDONLY).and_then(|file| read(&file, 0)) {
         // It was never written; the directory has answered at least.
         Err(Errno::NOENT) if writing != WriteState::Allowed => Ok(writing),
         Err(errno) => Err(errno),
@@ -159,14 +175,14 @@ fn buffer() -> (Vec<u8>, usize) {
     (buffer, at)
 }
 
-fn write(file: &OwnedFd) -> Result<(), Errno> {
+fn write(file: &OwnedFd, offset: u64) -> Result<(), Errno> {
     let (buffer, at) = buffer();
-    rustix::io::pwrite(file, &buffer[at..at + BYTES], 0)?;
+    rustix::io::pwrite(file, &buffer[at..at + BYTES], offset)?;
     rustix::fs::fdatasync(file)
 }
 
-fn read(file: &OwnedFd) -> Result<(), Errno> {
+fn read(file: &OwnedFd, offset: u64) -> Result<(), Errno> {
     let (mut buffer, at) = buffer();
     #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
-    rustix::io::pread(file, &mut buffer[at..at + BYTES], 0).map(drop)
+    rustix::io::pread(file, &mut buffer[at..at + BYTES], offset).map(drop)
 }

@@ -64,13 +64,15 @@ impl Local {
         let len = len.min(READ_MAX);
         let bytes = match self.try_read(file, offset, len) {
             Ok(answer) => answer?,
-            Err(WouldBlock) if access.mode == AioMode::Inline => read_waiting(
-                &file.handle,
-                offset,
-                len,
-                file.direct,
-                access.directio_alignment,
-            )?,
+            Err(WouldBlock) if access.mode == AioMode::Inline && !file.is_on_device => {
+                read_waiting(
+                    &file.handle,
+                    offset,
+                    len,
+                    file.direct,
+                    access.directio_alignment,
+                )?
+            }
             Err(WouldBlock) => Box::pin(self.read_in_pool(file, offset, len, access)).await?,
         };
         if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {
@@ -119,8 +121,8 @@ impl Local {
         len: usize,
         access: &Access<'_>,
     ) -> Result<Bytes, Error> {
-        let (handle, direct, alignment) =
-            (file.handle.clone(), file.direct, access.directio_alignment);
+        let (handle, direct) = (file.handle.clone(), file.direct);
+        let alignment = file.alignment(access.directio_alignment);
         let begun = Instant::now();
         let pool = access.waiting_pool()?;
         // Its disk may be out: then nothing is queued behind threads that hang.
@@ -220,7 +222,7 @@ pub(crate) fn read_waiting(
 
 /// Reads with O_DIRECT: offset and length are multiples of the alignment (512 bytes to 1 MiB), and so is the buffer's
 /// address, which is aligned to a page at least.
-fn read_direct(
+pub(crate) fn read_direct(
     file: BorrowedFd<'_>,
     offset: u64,
     len: usize,

@@ -59,9 +59,9 @@ impl Local {
             handle: file.handle.clone(),
             len: file.meta().len,
             direct: file.direct,
-            alignment: access.directio_alignment,
+            alignment: file.alignment(access.directio_alignment),
         };
-        if access.mode == AioMode::Inline {
+        if access.mode == AioMode::Inline && !file.is_on_device {
             return Ok(work(&reader));
         }
         let begun = Instant::now();

@@ -23,6 +23,11 @@ use httpcore::settings::files::Aio;
 pub const ZONES_MAX: usize = 1024;
 /// The smallest `keys_zone`: two pages, as nginx has it.
 const ZONE_BYTES_MIN: u64 = 8192;
+/// Bytes of the directory beside a device, by default and at least, without the journal; and those of the journal for a
+/// key, with the one that is being written anew.
+const FILES_BYTES_DEFAULT: u64 = 1 << 30;
+const FILES_BYTES_MIN: u64 = 16 << 20;
+const JOURNAL_BYTES_OF_KEY: u64 = 256;
 /// The contexts in which a cache may be named.
 const LEVELS: [&str; 3] = ["http", "server", "location"];
 
@@ -57,10 +62,19 @@ blocks! {
         /// that is added or removed moves its own share only. `max_size` and the keys are split evenly. Each has a thread
         /// pool of its own, an index and a journal; the keys of one that is out go to the others meanwhile.
         ///
+        /// A block device, a partition or a file of a fixed length may be named in place of the directory (not in nginx), with
+        /// `files=directory` (one for each device, with `,` between them): small entries lie in segments on the device
+        /// itself, without a file system (`store=segments` is implied), read and written past the kernel's page cache by the
+        /// thread pool; those that are used often are kept in memory, within `memory_budget`. That directory has the
+        /// journal, and the entries that are larger than 1 MiB or come without a length and have more than 256 KiB;
+        /// `files_size` is the limit of its bytes (1 GiB and 256 bytes for each key by default), `max_size` that of the
+        /// device's (all of it by default, at most 4 TiB). A device that holds anything else is refused, a blank one (zeros in
+        /// its first and last MiB) is taken; `freewheel cache format` empties one.
+        ///
         /// The directory is created at startup and belongs to the worker's user. Its content is known at once after a
         /// restart (its folder `.freewheel` has a journal). Its disk is accessed by the thread pool that the locations
         /// with this cache name in `aio`, or else by the pool `default`.
-        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [store=files|segments] [admission=all|second_hit] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
+        "proxy_cache_path": [HTTP] 2.., syntax "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] [min_free=size] [store=files|segments] [files=path] [files_size=size] [admission=all|second_hit] [manager_files=number] [manager_sleep=time] [manager_threshold=time] [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] [purger_threshold=time]";
     }
 }
 
@@ -77,6 +91,18 @@ pub fn paths(path: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = behind;
         Some(first.strip_suffix(b"/").unwrap_or(first))
     })
+}
+
+/// What the arguments of a `proxy_cache_path` name: the directories, and the devices, if these are named in their places.
+#[must_use]
+pub fn places(args: &[Word]) -> (Vec<&[u8]>, Vec<&[u8]>) {
+    let path = args.first().map_or(&b""[..], |word| &word.bytes()[..]);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let mut words = args.iter().skip(1);
+    match words.find_map(|word| word.bytes().strip_prefix(b"files=")) {
+        None => (paths(path).collect(), Vec::new()),
+        Some(files) => (paths(files).collect(), paths(path).collect()),
+    }
 }
 
 /// The pace of background work.
@@ -97,6 +123,10 @@ pub struct Zone {
     pub name: Bytes,
     /// Its directory: absolute, no slash at the end.
     pub directory: Bytes,
+    /// The device that its small entries lie on, beside the directory: an absolute path.
+    pub device: Option<Bytes>,
+    /// `files_size`; with a device only.
+    pub files_bytes: u64,
     /// `levels`.
     pub levels: Levels,
     /// Bytes of `keys_zone`.
@@ -145,6 +175,15 @@ impl Zones {
             if self.0.iter().any(|other| other.directory == part.directory) {
                 let directory = String::from_utf8_lossy(&part.directory);
                 return fail(format!("the same path name \"{directory}\" used twice"));
+            }
+            if let Some(device) = &part.device
+                && self
+                    .0
+                    .iter()
+                    .any(|other| other.device.as_ref() == Some(device))
+            {
+                let device = String::from_utf8_lossy(device);
+                return fail(format!("the same path name \"{device}\" used twice"));
             }
             if self.0.len() == ZONES_MAX {
                 return fail(format!("too many caches, there may be {ZONES_MAX}"));
@@ -310,6 +349,8 @@ impl Zone {
         let mut zone = Self {
             name: Bytes::new(),
             directory: Bytes::copy_from_slice(directory.as_os_str().as_bytes()),
+            device: None,
+            files_bytes: 0,
             levels: Levels::default(),
             zone_bytes: 0,
             max_bytes: None,
@@ -329,8 +370,45 @@ impl Zone {
             let sentence = format!("\"{}\" must have \"keys_zone\" parameter", name.display());
             return Err(Problem::new(sentence));
         }
+        zone.set_device(args, prefix)?;
         zone.check_store()?;
         Ok(zone)
+    }
+
+    /// With `files=`, the path is a device's, and the directory that.
+    fn set_device(&mut self, args: &[Word], prefix: &Path) -> Result<(), Problem> {
+        let (directories, devices) = places(args);
+        let fail = |sentence: &str| Err(Problem::new(sentence.to_owned()));
+        if devices.is_empty() {
+            return match self.files_bytes {
+                0 => Ok(()),
+                _ => fail("\"files_size\" is for a device: name a directory by \"files\""),
+            };
+        }
+        if args.iter().any(|word| word.bytes()[..] == *b"store=files") {
+            return fail("\"files\" is for a device, which has \"store=segments\"");
+        }
+        if directories.len() != devices.len() || directories.iter().any(|path| path.is_empty()) {
+            return fail("\"files\" must name a directory for each device");
+        }
+        self.store = StoreKind::Segments;
+        self.disks = devices.len();
+        let joined = directories.join(&b","[..]);
+        let all = prefix.join(std::ffi::OsStr::from_bytes(&joined));
+        let directory = Bytes::copy_from_slice(all.as_os_str().as_bytes());
+        self.device = Some(std::mem::replace(&mut self.directory, directory));
+        let journal = self.keys_max() as u64 * JOURNAL_BYTES_OF_KEY;
+        let least = FILES_BYTES_MIN * self.disks as u64 + journal;
+        if self.files_bytes == 0 {
+            self.files_bytes = FILES_BYTES_DEFAULT + journal;
+        }
+        if self.files_bytes < least {
+            let least = least.div_ceil(1 << 20);
+            return fail(&format!(
+                "\"files_size\" must be at least {least}m, for the journal"
+            ));
+        }
+        Ok(())
     }
 
     fn check_store(&self) -> Result<(), Problem> {
@@ -349,22 +427,30 @@ impl Zone {
     /// Its parts: one for each directory of its path.
     fn split(self, prefix: &Path) -> Vec<Self> {
         let whole = self.directory.clone();
-        let paths: Vec<_> = paths(&whole).collect();
-        let disks = paths.len();
+        let devices = self.device.clone().unwrap_or_default();
+        let all: Vec<_> = paths(&whole).collect();
+        let disks = all.len();
         if disks == 1 {
             return vec![self];
         }
+        let joined = |path: &[u8]| {
+            let path = prefix.join(std::ffi::OsStr::from_bytes(path));
+            Bytes::copy_from_slice(path.as_os_str().as_bytes())
+        };
+        let mut devices = paths(&devices);
         let part = |path: &[u8]| {
-            let directory = prefix.join(std::ffi::OsStr::from_bytes(path));
+            let device = devices.next().filter(|path| !path.is_empty());
             Self {
-                directory: Bytes::copy_from_slice(directory.as_os_str().as_bytes()),
+                directory: joined(path),
+                device: device.map(joined),
+                files_bytes: self.files_bytes / disks as u64,
                 zone_bytes: (self.zone_bytes / disks as u64).max(ZONE_BYTES_MIN),
                 max_bytes: self.max_bytes.map(|bytes| bytes / disks as u64),
                 disks,
                 ..self.clone()
             }
         };
-        paths.into_iter().map(part).collect()
+        all.into_iter().map(part).collect()
     }
 
     fn set(&mut self, word: &Word) -> Result<(), Problem> {
@@ -397,6 +483,11 @@ impl Zone {
             }
             b"max_size=" => self.max_bytes = Some(parse_offset(value).ok_or_else(invalid)?),
             b"min_free=" => self.min_free_bytes = parse_offset(value).ok_or_else(invalid)?,
+            b"files=" => {}
+            b"files_size=" => {
+                let size = parse_offset(value).filter(|size| *size > 0);
+                self.files_bytes = size.ok_or_else(invalid)?;
+            }
             b"store=" => {
                 self.store = match value {
                     b"files" => StoreKind::Files,

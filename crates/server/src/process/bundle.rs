@@ -52,6 +52,8 @@ pub(crate) struct Bundle {
     pub error_log: Option<PathBuf>,
     /// Logs that the master opened, by path.
     pub logs: Vec<(PathBuf, Arc<OwnedFd>)>,
+    /// The block devices of caches, by path.
+    pub devices: Vec<(PathBuf, Arc<OwnedFd>)>,
 }
 
 impl Bundle {
@@ -110,9 +112,11 @@ impl Bundle {
                 .collect(),
             error_log: self.error_log.as_deref().map(raw),
             logs: raws(self.logs.iter().map(|(path, _)| path)),
+            devices: raws(self.devices.iter().map(|(path, _)| path)),
         };
         let sockets = self.sockets.iter().flat_map(|(_, sockets)| sockets);
-        let logs = self.logs.iter().map(|(_, log)| log);
+        let logs = self.logs.iter().chain(&self.devices);
+        let logs = logs.map(|(_, file)| file);
         let body = postcard::to_stdvec(&body).expect("no type of the body refuses a value");
         (body, sockets.chain(logs).map(|fd| fd.as_fd()).collect())
     }
@@ -133,6 +137,9 @@ impl Bundle {
         let logs = body.logs.into_iter();
         let logs = logs.map(|log| Some((path(log), descriptors.next()?)));
         let logs = logs.collect::<Option<Vec<_>>>()?;
+        let devices = body.devices.into_iter();
+        let devices = devices.map(|device| Some((path(device), descriptors.next()?)));
+        let devices = devices.collect::<Option<Vec<_>>>()?;
         let hosts = body.hosts.into_iter();
         let named = body.named.into_iter();
         let files = body.files.into_iter();
@@ -175,6 +182,7 @@ impl Bundle {
             sockets,
             error_log: body.error_log.map(path),
             logs,
+            devices,
         })
     }
 }
@@ -200,6 +208,7 @@ struct Body<'a> {
     sockets: Vec<(PackedAddress<'a>, usize)>,
     error_log: Option<&'a Raw>,
     logs: Vec<&'a Raw>,
+    devices: Vec<&'a Raw>,
 }
 
 /// An address; that of the Internet as text, which has its scope.
@@ -301,10 +310,11 @@ mod tests {
                 (Address::Unix("/tmp/s".into()), vec![Arc::clone(&socket)]),
             ],
             error_log: Some("/srv/e".into()),
-            logs: vec![("/srv/error.log".into(), socket)],
+            logs: vec![("/srv/error.log".into(), Arc::clone(&socket))],
+            devices: vec![("/dev/sdz".into(), socket)],
         };
         let (body, descriptors) = bundle.pack();
-        assert_eq!(descriptors.len(), 4);
+        assert_eq!(descriptors.len(), 5);
         let owned: Vec<OwnedFd> = descriptors
             .iter()
             .map(|fd| fd.try_clone_to_owned().unwrap())
@@ -338,6 +348,7 @@ mod tests {
         assert_eq!(shape(&back), shape(&bundle));
         assert_eq!(back.error_log, bundle.error_log);
         assert_eq!(back.logs[0].0, bundle.logs[0].0);
+        assert_eq!(back.devices[0].0, bundle.devices[0].0);
         assert!(Bundle::unpack(&body[..body.len() - 1], Vec::new()).is_none());
         assert!(Bundle::unpack(&body, Vec::new()).is_none());
     }

@@ -113,6 +113,7 @@ impl Master {
             account: current.account.clone(),
             sockets: current.sockets.clone(),
             logs: current.logs.clone(),
+            devices: current.devices.clone(),
             made: Made::default(),
         }
     }

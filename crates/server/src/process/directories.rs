@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use config::{Directive, Tree, default_paths};
-use proxy::settings::cache_path::paths;
+use proxy::settings::cache_path::places;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use super::privileges::Account;
@@ -122,7 +122,7 @@ fn collect(directives: &[Directive], prefix: &Path, found: &mut Vec<PathBuf>) {
             let path = word.bytes();
             let path = path.strip_suffix(b"/").unwrap_or(path);
             let paths: Vec<&[u8]> = match is_cache {
-                true => paths(path).collect(),
+                true => places(&directive.args).0,
                 false => vec![path],
             };
             let all = paths.into_iter();
@@ -153,7 +153,8 @@ pub(crate) fn make(paths: &[PathBuf], owner: Option<&Account>) -> Result<Made, S
         if is_block_device(path) {
             let path = path.display();
             return Err(format!(
-                "\"{path}\" is a block device, not a directory: make a file system on it, and name a directory there"
+                "\"{path}\" is a block device, not a directory: name a directory for the cache's journal and large entries beside it \
+                 (\"files=directory\"), or make a file system on it, and name a directory there"
             ));
         }
         match owner {

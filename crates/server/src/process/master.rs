@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::acme::AcmeThreads;
 use super::bundle::Bundle;
 use super::certificate_watch::CertificateWatch;
+use super::devices::Devices;
 use super::directories::Made;
 use super::frame::{Frame, Reader};
 use super::load::Kept;
@@ -46,6 +47,8 @@ pub(crate) struct Candidate {
     pub sockets: Sockets,
     /// The destinations of error log lines, and the open files.
     pub logs: (Wanted, Opened),
+    /// The block devices of its caches.
+    pub devices: Devices,
     /// Directories that are removed if it is not served.
     pub made: Made,
 }
@@ -124,6 +127,7 @@ impl Candidate {
                 .collect(),
             error_log: options.error_log.clone(),
             logs: self.logs.1.clone(),
+            devices: self.devices.0.clone(),
         }
     }
 }

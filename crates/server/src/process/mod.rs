@@ -13,6 +13,7 @@
 mod acme;
 pub(crate) mod bundle;
 pub(crate) mod certificate_watch;
+pub(crate) mod devices;
 pub(crate) mod directives;
 pub(crate) mod directories;
 pub(crate) mod frame;

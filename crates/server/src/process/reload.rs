@@ -13,7 +13,7 @@ use super::sockets::CannotBind;
 use super::start::Options;
 use super::supervise::Stage;
 use super::worker::word;
-use super::{directories, notify};
+use super::{devices, directories, notify};
 use crate::process::start;
 use crate::settings::circumstances::Circumstances;
 
@@ -80,6 +80,8 @@ impl Master {
             &directories::named(&loaded.tree, &options.origin.prefix),
             account.as_ref(),
         )?;
+        let devices = devices::named(&loaded.tree, &options.origin.prefix);
+        let devices = self.current.devices.next(&devices)?;
         let sockets = self
             .current
             .sockets
@@ -96,6 +98,7 @@ impl Master {
             account,
             sockets,
             logs,
+            devices,
             made,
         })
     }

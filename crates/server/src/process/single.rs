@@ -129,7 +129,7 @@ fn apply(
     let settings = settings.ok_or("there is nothing to serve")?;
     settings.equip(logs).map_err(|error| error.to_string())?;
     define_pools(&candidate.kept.main.processes, disk);
-    caches.equip(settings)?;
+    caches.equip(settings, &bundle.devices)?;
     server
         .apply(&worker::plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;

@@ -25,7 +25,7 @@ use super::signals::Signals;
 use super::sockets::CannotBind;
 use super::source::Files;
 use super::upgrade::Inherited;
-use super::{directories, single};
+use super::{devices, directories, single};
 use crate::process::load;
 use crate::process::log_files;
 use crate::settings::circumstances::Circumstances;
@@ -219,6 +219,7 @@ pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
             account.as_ref(),
         )
         .map_err(emerg)?;
+        devices::test(&devices::named(&loaded.tree, &options.origin.prefix)).map_err(emerg)?;
         for entry in loaded.settings.listens.sockets() {
             bind::test(&entry.address, &entry.options).map_err(|error| {
                 let told = emerg(&error);
@@ -295,7 +296,7 @@ pub(crate) fn serve(options: Options) -> ExitCode {
 }
 
 fn start(options: Options) -> Result<ExitCode, Told> {
-    let inherited = Inherited::take();
+    let mut inherited = Inherited::take();
     let is_upgrade = inherited.is_upgrade();
     options.open_first_log();
     let loaded = options.load(Purpose::Start)?;
@@ -308,6 +309,8 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     let pid = loaded.main.processes.pid.resolve(&options.origin.prefix);
     pid::test(&pid).map_err(emerg)?;
     let mut made = directories::make(&directories, account.as_ref()).map_err(emerg)?;
+    let devices = devices::named(&loaded.tree, &options.origin.prefix);
+    let devices = inherited.devices().next(&devices).map_err(emerg)?;
     // What bind(2) refuses is told on stderr and in the log, as by nginx.
     log_files::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
@@ -352,6 +355,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
         account,
         sockets,
         logs: (wanted, opened),
+        devices,
         made,
     };
     let master = Master::new(options, first, signals, ready, predecessor);

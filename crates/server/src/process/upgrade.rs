@@ -1,8 +1,8 @@
 //! Replacing the program while it serves, as nginx does it ("Upgrading Executable on the Fly"): USR2 starts the program's
 //! file again with the listening sockets, beside this master, which then leaves (QUIT) or stays (HUP).
 //!
-//! The two programs share nothing but the sockets, by their numbers in the variable [`VARIABLE`], and the names of the
-//! pid file. So each of them may be an nginx.
+//! The two programs share nothing but the sockets, by their numbers in the variable [`VARIABLE`], the devices of caches in
+//! the same way ([`DEVICES_VARIABLE`]), and the names of the pid file. So each of them may be an nginx.
 //!
 //! Not here: the order of the signals ([`super::master`]), and what becomes of the caches: their owner gives them up
 //! when it is told to leave. Invariant: whatever becomes of either process, the other one serves on, and the pid file
@@ -24,11 +24,14 @@ use logs::process_log::{Level, error_log};
 use nix::unistd::{Pid, getppid};
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use super::devices::Devices;
 use super::master::{Master, Purpose};
 use super::pid;
 use super::sockets::Sockets;
 use super::supervise::{Stage, note_end};
 
+/// The variable with the numbers of block devices, in the same form. nginx has none.
+const DEVICES_VARIABLE: &str = "FREEWHEEL_DEVICES";
 /// nginx's variable with the numbers of the sockets, each followed by a semicolon.
 const VARIABLE: &str = "NGINX";
 /// How long connections to sockets that no other process has are still accepted after new ones go elsewhere: the time
@@ -44,6 +47,8 @@ pub(crate) struct Inherited {
     text: Option<OsString>,
     /// What is wrong with it, in nginx's words.
     problem: Option<String>,
+    /// The block devices of caches.
+    devices: Vec<OwnedFd>,
 }
 
 impl Inherited {
@@ -58,7 +63,14 @@ impl Inherited {
             sockets: sys::process::take_inherited_listeners(&numbers),
             text: Some(text),
             problem,
+            devices: inherited_devices(),
         }
+    }
+
+    /// The block devices.
+    #[must_use]
+    pub(crate) fn devices(&mut self) -> Devices {
+        Devices::adopt(std::mem::take(&mut self.devices))
     }
 
     /// Whether this program was started by one that it is to replace.
@@ -87,6 +99,12 @@ impl Inherited {
         };
         (Sockets::adopt(self.sockets), Some(predecessor))
     }
+}
+
+fn inherited_devices() -> Vec<OwnedFd> {
+    let text = std::env::var_os(DEVICES_VARIABLE).unwrap_or_default();
+    let (numbers, _) = numbers(text.as_bytes());
+    sys::process::take_inherited_devices(&numbers)
 }
 
 /// The numbers in the variable, and what is wrong with it.
@@ -151,23 +169,26 @@ impl StartCommand {
         }
     }
 
-    /// Starts the program with these sockets. Only for a process with one thread: another one could start a process
+    /// Starts the program with these sockets and devices. Only for a process with one thread: another one could start a process
     /// that inherits them, too.
-    fn start(&self, sockets: &[&Arc<OwnedFd>]) -> io::Result<Child> {
-        let mut value = String::new();
-        for socket in sockets {
-            value.push_str(&socket.as_raw_fd().to_string());
-            value.push(';');
-        }
+    fn start(&self, sockets: &[&Arc<OwnedFd>], devices: &Devices) -> io::Result<Child> {
+        let listed = |all: &[&Arc<OwnedFd>]| -> String {
+            let numbers = all.iter().map(|fd| fd.as_raw_fd());
+            numbers.map(|number| format!("{number};")).collect()
+        };
+        let devices: Vec<_> = devices.0.iter().map(|(_, device)| device).collect();
         let mut command = Command::new(&self.program);
         if let Some((name, rest)) = self.arguments.split_first() {
             command.arg0(name).args(rest);
         }
-        command.env(VARIABLE, value);
+        command.env(VARIABLE, listed(sockets));
+        command.env_remove(DEVICES_VARIABLE);
+        if !devices.is_empty() {
+            command.env(DEVICES_VARIABLE, listed(&devices));
+        }
         let mark = |flags: FdFlags| -> io::Result<()> {
-            sockets
-                .iter()
-                .try_for_each(|socket| Ok(fcntl_setfd(socket, flags)?))
+            let mut all = sockets.iter().chain(&devices);
+            all.try_for_each(|fd| Ok(fcntl_setfd(fd, flags)?))
         };
         let started = mark(FdFlags::empty()).and_then(|()| command.spawn());
         mark(FdFlags::CLOEXEC)?;
@@ -224,7 +245,7 @@ impl Master {
             return;
         }
         let sockets: Vec<_> = self.current.sockets.all().collect();
-        match self.command.start(&sockets) {
+        match self.command.start(&sockets, &self.current.devices) {
             Ok(child) => {
                 let process = child.id();
                 error_log(

@@ -373,7 +373,7 @@ impl Worker {
                     define_pools(&main.processes, disk);
                 }
                 if let Some(caches) = &self.caches {
-                    caches.equip(&settings)?;
+                    caches.equip(&settings, &bundle.devices)?;
                 }
                 let plan = plan(&bundle, &main, &settings);
                 let server = self.server.as_mut().ok_or("a worker without loops")?;

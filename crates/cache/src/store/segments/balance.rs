@@ -42,7 +42,8 @@ impl Store {
             return;
         };
         let set = &segments.set;
-        if set.is_leftover {
+        // A device is no room that files could have.
+        if set.is_leftover || set.device.is_some() {
             return;
         }
         if segments.has_lacked.swap(false, Relaxed) {

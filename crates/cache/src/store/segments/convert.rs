@@ -195,7 +195,7 @@ impl Store {
             return Ok(None);
         };
         let most = u64::from(known.extent.blocks) * PAGE;
-        let bytes = source.file.read(source.base, most as usize)?;
+        let bytes = source.file.read(source.at, most as usize)?;
         let len = Entry::len_in(&bytes).unwrap_or(0).min(bytes.len() as u64);
         Ok(Some(bytes.slice(..len as usize)))
     }

@@ -1,8 +1,8 @@
 //! Entries in segments that a loop has found lately: their decoded heads, and the bytes of small ones. What a place in
 //! the index says is enough to know that such an entry is still the same, so a hit asks the kernel for nothing.
 //!
-//! Invariants: at most [`PLACES`] entries of at most [`BYTES_MAX`] bytes a loop, within their share of the memory budget,
-//! and none while memory is scarce.
+//! Invariants: at most [`PLACES`] entries of at most [`BYTES_MAX`] bytes a loop, within their share of the memory budget
+//! (of devices [`PLACES_OF_DEVICES`], within that share), and none while memory is scarce.
 
 use super::reading::OpenedInSegment;
 use crate::entry::Entry;
@@ -16,10 +16,50 @@ use std::rc::Rc;
 
 /// Maximum of entries that one loop keeps; a power of two.
 const PLACES: usize = 1024;
-/// Maximum of bytes that one loop keeps.
+/// The same of devices, behind whose entries there is no page cache; a power of two.
+const PLACES_OF_DEVICES: usize = 16_384;
+/// Maximum of bytes that one loop keeps; of devices, all of its share of the budget.
 const BYTES_MAX: u64 = 8 << 20;
 /// Approximate bytes of a decoded head.
 const HEAD_BYTES: usize = 1024;
+
+/// The store of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// Its number.
+    pub store: u64,
+    /// Do its segments lie on a device?
+    pub is_on_device: bool,
+}
+
+impl Owner {
+    fn places(self) -> usize {
+        match self.is_on_device {
+            true => PLACES_OF_DEVICES,
+            false => PLACES,
+        }
+    }
+
+    fn bytes_max(self) -> u64 {
+        match self.is_on_device {
+            true => entries_of_a_loop(),
+            false => entries_of_a_loop().min(BYTES_MAX),
+        }
+    }
+
+    fn place_of(self, key: &Key) -> usize {
+        // Other bytes than those that choose the index's shard.
+        usize::from(u16::from_le_bytes([key.0[8], key.0[9]])) % self.places()
+    }
+
+    /// Does work with what a loop keeps of such stores.
+    fn with<R>(self, work: impl FnOnce(&mut KeptEntries) -> R) -> R {
+        KEPT.with_borrow_mut(|[files, devices]| match self.is_on_device {
+            true => work(devices),
+            false => work(files),
+        })
+    }
+}
 
 struct KeptEntry {
     /// The number of the store that it is in.
@@ -39,51 +79,47 @@ struct KeptEntries {
 }
 
 thread_local! {
-    static KEPT: RefCell<KeptEntries> = RefCell::default();
+    /// Of files, and of devices.
+    static KEPT: RefCell<[KeptEntries; 2]> = RefCell::default();
 }
 
 /// What is kept of an entry: its decoded head, and the file of its bytes if it is small.
 pub(super) type Kept = (Rc<Entry>, Option<Rc<OpenFile>>);
 
-fn place_of(key: &Key) -> usize {
-    // Other bytes than those that choose the index's shard.
-    usize::from(u16::from_le_bytes([key.0[8], key.0[9]])) % PLACES
-}
-
 /// The entry that lies at this place.
-pub(super) fn get(store: u64, known: &KnownKey) -> Option<Kept> {
-    KEPT.with_borrow_mut(|kept| {
+pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
+    owner.with(|kept| {
         if level() >= MemoryLevel::Buffers {
             *kept = KeptEntries::default();
         }
-        let one = kept.places.get(place_of(&known.key))?.as_ref()?;
-        let is_it = one.store == store && one.key == known.key && one.extent == known.extent;
+        let one = kept.places.get(owner.place_of(&known.key))?.as_ref()?;
+        let is_it = one.store == owner.store && one.key == known.key && one.extent == known.extent;
         is_it.then(|| (Rc::clone(&one.entry), one.piece.clone()))
     })
 }
 
 /// Keeps an entry that was opened.
-pub(super) fn put(store: u64, known: &KnownKey, opened: &OpenedInSegment, is_piece: bool) {
+pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_piece: bool) {
     if level() >= MemoryLevel::Buffers {
         return;
     }
     let piece = is_piece.then(|| Rc::clone(&opened.file));
     let len = piece.as_ref().map_or(0, |piece| piece.meta().len);
     let bytes = HEAD_BYTES + usize::try_from(len).unwrap_or(usize::MAX);
-    KEPT.with_borrow_mut(|kept| {
+    owner.with(|kept| {
         if kept.places.is_empty() {
-            kept.places.resize_with(PLACES, || None);
+            kept.places.resize_with(owner.places(), || None);
         }
-        let place = place_of(&known.key);
+        let place = owner.place_of(&known.key);
         if let Some(old) = kept.places[place].take() {
             kept.bytes -= old.charge.bytes();
         }
-        if (kept.bytes + bytes) as u64 > entries_of_a_loop().min(BYTES_MAX) {
+        if (kept.bytes + bytes) as u64 > owner.bytes_max() {
             return;
         }
         kept.bytes += bytes;
         kept.places[place] = Some(KeptEntry {
-            store,
+            store: owner.store,
             key: known.key,
             extent: known.extent,
             entry: Rc::clone(&opened.entry),

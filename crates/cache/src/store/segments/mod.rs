@@ -9,6 +9,7 @@ mod balance;
 mod convert;
 mod emptying;
 mod kept;
+mod on_device;
 mod reading;
 mod start;
 mod upkeep;
@@ -18,15 +19,16 @@ mod writer;
 pub(super) use append::{AppendKind, SegmentAppend};
 pub use convert::Conversion;
 use emptying::Emptying;
-pub(super) use start::FoundSegments;
+use start::FoundSegments;
 pub(super) use walk::SegmentsWalk;
 use writer::{Filling, SegmentWriter};
 
-use super::{Store, StoreInner};
+use super::{Store, StoreInner, StoreSettings};
 use crate::error::Error;
-use crate::index::{Displaced, KnownKey};
+use crate::index::{Displaced, Index, KnownKey};
+use crate::journal::Recovered;
 use crate::segments::{ENTRY_BYTES_MAX, SegmentCounts, Segments};
-use disk::{BatchLimits, BatchQueue};
+use disk::{BatchLimits, BatchQueue, FreeSpace, Local};
 use message::date::Seconds;
 use parking_lot::Mutex;
 use std::sync::Weak;
@@ -58,6 +60,8 @@ pub(super) struct SegmentStore {
     readmitted: AtomicU64,
     readmitted_bytes: AtomicU64,
     failed: AtomicU64,
+    /// On a device: maximum of bytes of the directory beside it.
+    files_bytes: AtomicU64,
 }
 
 /// An entry that is stored: what the index knows of it, and what had to give way.
@@ -86,9 +90,28 @@ pub struct SegmentMetrics {
     pub failed: u64,
 }
 
+/// Opens the segments of a directory, or of the device beside it ([`FoundSegments::find`]).
+pub(super) async fn find(
+    local: &Local,
+    settings: &StoreSettings,
+    index: &Index,
+    recovered: &Recovered,
+    room: &FreeSpace,
+) -> Result<(Option<FoundSegments>, Vec<KnownKey>), Error> {
+    match &settings.device {
+        Some(device) => on_device::find(local, settings, device, index, recovered).await,
+        None => FoundSegments::find(local, settings, index, recovered, room).await,
+    }
+}
+
 impl SegmentStore {
     /// What a start found, for the store that is being made.
-    pub(super) fn new(found: FoundSegments, store: Weak<StoreInner>, pool: &disk::Pool) -> Self {
+    pub(super) fn new(
+        found: FoundSegments,
+        store: Weak<StoreInner>,
+        settings: &StoreSettings,
+    ) -> Self {
+        let device = settings.device.as_ref();
         let limits = BatchLimits {
             items: BATCH_ENTRIES_MAX,
             bytes: BATCH_BYTES_MAX,
@@ -102,7 +125,7 @@ impl SegmentStore {
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),
             set: found.set,
-            queue: BatchQueue::new(pool, limits, work),
+            queue: BatchQueue::new(&settings.pool, limits, work),
             writer: Mutex::new(SegmentWriter::new(found.filling)),
             now: AtomicI64::new(0),
             has_lacked: AtomicBool::new(false),
@@ -111,6 +134,7 @@ impl SegmentStore {
             readmitted: AtomicU64::new(0),
             readmitted_bytes: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            files_bytes: AtomicU64::new(device.map_or(0, |device| device.files_bytes)),
         }
     }
 
@@ -148,6 +172,14 @@ impl Store {
     #[must_use]
     pub fn segment_metrics(&self) -> Option<SegmentMetrics> {
         Some(self.0.segments.as_ref()?.metrics())
+    }
+
+    /// Sets the maximum of bytes of the directory beside a device, to be obeyed with the next limits
+    /// ([`Store::set_limits`]).
+    pub fn set_files_bytes(&self, bytes: u64) {
+        if let Some(segments) = &self.0.segments {
+            segments.files_bytes.store(bytes, Relaxed);
+        }
     }
 
     /// Frees the place of an entry that is out of the index.

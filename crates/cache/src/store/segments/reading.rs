@@ -41,7 +41,7 @@ impl Store {
         let Some(segments) = &self.0.segments else {
             return Ok(None);
         };
-        let kept = kept::get(segments.id, known);
+        let kept = kept::get(owner_of(segments), known);
         if let Some((entry, Some(file))) = kept {
             let base = 0;
             return Ok(Some(OpenedInSegment { file, base, entry }));
@@ -58,7 +58,7 @@ impl Store {
         let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
-        kept::put(segments.id, known, &opened, is_piece);
+        kept::put(owner_of(segments), known, &opened, is_piece);
         Ok(Some(opened))
     }
 
@@ -93,7 +93,7 @@ impl Store {
     /// The entries that were written to a segment, as they were known then, in the order of writing. **Waits.**
     ///
     /// # Errors
-    /// [`Error::Disk`].
+    /// [`Error::Disk`]; [`Error::Fault`]: it lies on a device and has no table.
     pub(in crate::store) fn entries_of(&self, of: &SegmentUse) -> Result<Vec<KnownKey>, Error> {
         if let Some(table) = table_of(&of.header, |at, len| of.file.read(at, len))? {
             let all = pages(of.header.bytes);
@@ -101,6 +101,11 @@ impl Store {
             let mut entries = entries_in(&self.0.index, &table);
             entries.retain(is_inside);
             return Ok(entries);
+        }
+        let segments = self.0.segments.as_ref();
+        if segments.is_some_and(|segments| segments.set.device.is_some()) {
+            // It was not cleared: behind the last entry may be some of what it held before.
+            return Err(EntryFault::Incomplete.into());
         }
         let mut entries = Vec::new();
         let read = |at, len| of.file.read(at, len);
@@ -139,13 +144,21 @@ impl SegmentStore {
         let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).ok()?;
         let mut wanted = HEAD_BYTES.min(most);
         loop {
-            let head = source.file.read(source.base, wanted).ok()?;
+            let head = source.file.read(source.at, wanted).ok()?;
             match decode(&head, known) {
                 Ok(found) => return Some(found),
                 Err(EntryFault::Needs(more)) if more > wanted && more <= most => wanted = more,
                 Err(_) => return None,
             }
         }
+    }
+}
+
+/// Whose entries these are, for what loops keep.
+fn owner_of(segments: &SegmentStore) -> kept::Owner {
+    kept::Owner {
+        store: segments.id,
+        is_on_device: segments.set.device.is_some(),
     }
 }
 

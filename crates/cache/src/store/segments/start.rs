@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub(in crate::store) struct FoundSegments {
     pub set: Segments,
     pub filling: Option<Filling>,
+    /// Does the journal not know what is in them?
+    pub is_unknown: bool,
 }
 
 /// A file in the directory.
@@ -66,6 +68,17 @@ impl FoundSegments {
         let Some((set, filling)) = found else {
             return Ok((None, forget_all_but(index, |_| false)));
         };
+        Self::of(set, filling, settings, index, recovered).await
+    }
+
+    /// The segments of a set, whose entries the index knows; the one that was being filled, if there is one.
+    pub(super) async fn of(
+        set: Segments,
+        filling: Option<SegmentUse>,
+        settings: &StoreSettings,
+        index: &Index,
+        recovered: &Recovered,
+    ) -> Result<(Option<Self>, Vec<KnownKey>), Error> {
         let lost = forget_all_but(index, |known| {
             let is_there = set.source(&known.extent).is_some();
             let (_, page) = set.place(known.extent.offset);
@@ -89,12 +102,20 @@ impl FoundSegments {
                 set.set_state(one.number, SegmentState::Sealed);
             }
         }
-        Ok((Some(Self { set, filling }), lost))
+        let is_unknown = false;
+        Ok((
+            Some(Self {
+                set,
+                filling,
+                is_unknown,
+            }),
+            lost,
+        ))
     }
 }
 
 /// Removes the entries in segments that are not as they should be from the index.
-fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> Vec<KnownKey> {
+pub(super) fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> Vec<KnownKey> {
     let mut lost = Vec::new();
     each_in_segment(index, |known| {
         if !is_right(known) {

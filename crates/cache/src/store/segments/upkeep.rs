@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::segments::SegmentState;
 use crate::store::Store;
 use disk::Lane;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Tries to have a job in a pool that is full, and the time between two.
@@ -36,6 +37,8 @@ impl Store {
         for drained in set.drained() {
             // A process that had the directory before may still be sending from it.
             let cleared = drained.file.alone(|| match drained.is_surplus {
+                // Its room is the device's.
+                true if set.device.is_some() => Ok(()),
                 true => disk::remove_waiting(&set.path(drained.number)),
                 false => drained.file.clear(0, set.bytes),
             });
@@ -83,6 +86,7 @@ impl Store {
     /// Gives up a segment if so many blocks are lacking and no file is left to give way; or takes it back.
     pub(in crate::store) fn give_segments(&self, lacking: u64) {
         if let Some(segments) = &self.0.segments
+            && segments.set.device.is_none()
             && self.0.space.has_min_free()
         {
             segments.set.set_short(lacking > 0);
@@ -138,7 +142,12 @@ impl Store {
         let Some(segments) = &self.0.segments else {
             return max_bytes;
         };
-        let (set, space, max_bytes) = (&segments.set, &self.0.space, max_bytes?);
+        let (set, space) = (&segments.set, &self.0.space);
+        if let Some(device) = &set.device {
+            set.set_max(device.count_for(max_bytes));
+            return Some(segments.files_bytes.load(Relaxed));
+        }
+        let max_bytes = max_bytes?;
         let of_files = space.used().saturating_mul(space.block_bytes());
         let count = segments.number_for(max_bytes, of_files);
         set.set_max(usize::try_from(count).unwrap_or(usize::MAX));

@@ -253,12 +253,17 @@ impl SegmentWriter {
     }
 }
 
-/// Makes another file. False: there are as many as may be, or the file system is full.
+/// Makes another file, or takes another part of the device. False: there are as many as may be, or the file system is
+/// full.
 fn make_file(store: &Store, segments: &SegmentStore) -> Result<bool, Error> {
     let (set, space) = (&segments.set, &store.0.space);
     let Some(number) = set.next_number() else {
         return Ok(false);
     };
+    if let Some(device) = &set.device {
+        set.add(number, device.part(number));
+        return Ok(true);
+    }
     if !space.has_free(space.blocks(set.bytes)) {
         set.set_full(true);
         return Ok(false);

@@ -1,5 +1,6 @@
 //! A store on a real directory.
 
+mod device;
 mod faults;
 mod fills;
 mod handover;
@@ -71,6 +72,7 @@ impl Bench {
             min_free_bytes: 0,
             inactive: 600,
             kind: StoreKind::Files,
+            device: None,
             pool: self.pool.clone(),
         }
     }

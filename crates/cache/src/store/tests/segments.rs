@@ -26,7 +26,12 @@ impl Bench {
     }
 
     /// Stores a body of a known length.
-    async fn put_whole(&self, store: &Store, key: &str, body: &[u8]) -> Result<KnownKey, Error> {
+    pub(super) async fn put_whole(
+        &self,
+        store: &Store,
+        key: &str,
+        body: &[u8],
+    ) -> Result<KnownKey, Error> {
         self.put_with(store, key, body, &[]).await
     }
 
@@ -59,7 +64,7 @@ impl Bench {
         writing.finish(&self.local).await
     }
 
-    async fn hit(&self, store: &Store, key: &str) -> Hit {
+    pub(super) async fn hit(&self, store: &Store, key: &str) -> Hit {
         match self.find(store, key).await {
             LookupOutcome::Hit(hit) => hit,
             other => panic!("{key}: {other:?}"),
@@ -82,7 +87,7 @@ impl Bench {
 }
 
 /// A body that differs from all others at each place.
-fn body_of(number: usize, len: usize) -> Vec<u8> {
+pub(super) fn body_of(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + number * 7) as u8).collect()
 }
 
@@ -503,7 +508,7 @@ fn other_kinds_and_limits_of_a_directory_are_obeyed() {
 }
 
 /// Stores so many entries of 90 KB: `k0`, `k1` …
-async fn put_many(bench: &Bench, store: &Store, count: usize) {
+pub(super) async fn put_many(bench: &Bench, store: &Store, count: usize) {
     for number in 0..count {
         let key = format!("k{number}");
         bench

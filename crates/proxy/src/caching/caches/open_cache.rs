@@ -3,6 +3,7 @@
 //! Not here: which caches there are (`registry`), and keeping them in order (`cache_manager`).
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cache::store::StoreSettings;
+use cache::store::{DeviceSettings, StoreSettings};
 use cache::{Admission, Key, KnownKey};
 use cache::{Fills, Store};
 use disk::{Disk, DiskHealth, Overflow, Pool, WriteState};
@@ -45,6 +46,8 @@ pub struct Cache {
     admission: OnceLock<Admission>,
     /// The health of its disk.
     pub disk: Arc<DiskHealth>,
+    /// Its device, if it has one: opened by the master.
+    device: Option<Arc<OwnedFd>>,
     /// How many reads may be raced by the origin.
     pub(crate) hedges: HedgeBudget,
     /// The pool for its disk: its own, where its cache has several disks, else that of the first location that used it.
@@ -63,8 +66,11 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(zone: &Zone, disk: &Disk) -> Self {
+    pub(crate) fn new(zone: &Zone, disk: &Disk, device: Option<Arc<OwnedFd>>) -> Self {
         let health = DiskHealth::new(Path::new(OsStr::from_bytes(&zone.directory)));
+        if let Some(device) = &device {
+            health.set_device(Arc::clone(device));
+        }
         let own = own_pool(zone, disk).map(|pool| pool.for_disk(&health));
         Self {
             zone: zone.clone(),
@@ -74,6 +80,7 @@ impl Cache {
             is_second_hit: AtomicBool::new(zone.is_second_hit),
             admission: OnceLock::new(),
             disk: health,
+            device,
             hedges: HedgeBudget::default(),
             pool: own.map_or_else(OnceLock::new, OnceLock::from),
             seed: placing::seed(&zone.directory),
@@ -265,8 +272,15 @@ impl Cache {
                 "cache \"{name}\" had previously another \"store\", which takes a restart to change"
             ));
         }
+        if zone.device != self.zone.device {
+            let name = String::from_utf8_lossy(&zone.name);
+            return Err(format!(
+                "cache \"{name}\" had previously another device, which takes a restart to change"
+            ));
+        }
         self.is_second_hit.store(zone.is_second_hit, Relaxed);
         if let Some(store) = self.store() {
+            store.set_files_bytes(zone.files_bytes);
             store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
         }
         Ok(())
@@ -278,11 +292,11 @@ impl Cache {
 pub fn store_settings(cache: &Cache, disk: &Disk) -> StoreSettings {
     let zone = &cache.zone;
     if let Some(own) = cache.own_pool() {
-        return settings_with(zone, own.clone());
+        return settings_with(cache, own.clone());
     }
     let pool = zone.pool.as_ref().and_then(|name| disk.pool(name));
     let pool = pool.unwrap_or_else(|| disk.default_pool());
-    settings_with(zone, pool.for_disk(&cache.disk))
+    settings_with(cache, pool.for_disk(&cache.disk))
 }
 
 /// What the names of pools of single disks begin with.
@@ -302,7 +316,9 @@ fn own_pool(zone: &Zone, disk: &Disk) -> Option<Pool> {
     Some(disk.define_pool(&name, threads, like.max_queue()))
 }
 
-fn settings_with(zone: &Zone, pool: Pool) -> StoreSettings {
+fn settings_with(cache: &Cache, pool: Pool) -> StoreSettings {
+    let zone = &cache.zone;
+    let named = zone.device.as_ref().zip(cache.device.as_ref());
     StoreSettings {
         directory: zone.directory.to_vec(),
         levels: zone.levels,
@@ -311,6 +327,11 @@ fn settings_with(zone: &Zone, pool: Pool) -> StoreSettings {
         min_free_bytes: zone.min_free_bytes,
         inactive: zone.inactive,
         kind: zone.store,
+        device: named.map(|(path, descriptor)| DeviceSettings {
+            path: path.to_vec(),
+            descriptor: Arc::clone(descriptor),
+            files_bytes: zone.files_bytes,
+        }),
         pool,
     }
 }

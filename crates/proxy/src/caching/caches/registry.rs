@@ -3,6 +3,9 @@
 //! Not here: keeping them in order (`cache_manager`). Invariant: a process opens a directory once; a cache lives as
 //! long as a configuration names it.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::caching::caches::cache_manager::CacheManager;
 use crate::caching::caches::open_cache::Cache;
-use crate::settings::cache_path::Zones;
+use crate::settings::cache_path::{Zone, Zones};
 use httpcore::settings::{Location, Settings};
 
 slots::slotted!(config::made::WHOLE: Caches);
@@ -53,6 +56,21 @@ pub(crate) fn find_for<'a>(
     location.made.get_or_init(found).0.as_deref()
 }
 
+/// The device of a cache that has one.
+fn device_of(
+    zone: &Zone,
+    devices: &[(PathBuf, Arc<OwnedFd>)],
+) -> Result<Option<Arc<OwnedFd>>, String> {
+    let Some(path) = &zone.device else {
+        return Ok(None);
+    };
+    let is_it = |(name, _): &&(PathBuf, _)| name.as_os_str().as_bytes() == &path[..];
+    match devices.iter().find(is_it) {
+        Some((_, device)) => Ok(Some(Arc::clone(device))),
+        None => Err(format!("\"{}\" was not opened", path.escape_ascii())),
+    }
+}
+
 /// The caches of a worker.
 #[derive(Debug)]
 pub struct Registry {
@@ -73,11 +91,15 @@ impl Registry {
     }
 
     /// Gives a configuration its caches: those that are open already, and new ones, whose opening begins now. To be
-    /// called once its pools are defined.
+    /// called once its pools are defined. `devices`: those that its caches name, opened by the master.
     ///
     /// # Errors
-    /// Levels of a cache that were changed; the cache manager's thread cannot be started.
-    pub fn equip(&self, settings: &Settings) -> Result<(), String> {
+    /// Levels of a cache that were changed; a device that was not opened; the cache manager's thread cannot be started.
+    pub fn equip(
+        &self,
+        settings: &Settings,
+        devices: &[(PathBuf, Arc<OwnedFd>)],
+    ) -> Result<(), String> {
         let mut known = self.caches.lock();
         known.retain(|cache| cache.strong_count() > 0);
         let mut all = Vec::new();
@@ -87,7 +109,7 @@ impl Registry {
             all.push(match open {
                 Some(cache) => cache.adjust(zone).map(|()| cache)?,
                 None => {
-                    let cache = Arc::new(Cache::new(zone, &self.disk));
+                    let cache = Arc::new(Cache::new(zone, &self.disk, device_of(zone, devices)?));
                     known.push(Arc::downgrade(&cache));
                     self.manager()?.keep(&cache);
                     cache

@@ -1,7 +1,7 @@
 //! Walking a cache's directory, one name at a time, and reading entries from their files and segments.
 //!
-//! Invariant: memory does not grow with the directory, but for the entries of one segment (some MiB at most); a file
-//! that vanishes meanwhile is no error.
+//! Invariant: memory does not grow with the directory, but for the entries of one segment (some MiB at most), and those on
+//! a device (less than 200 bytes each); a file that vanishes meanwhile is no error.
 #![expect(
     clippy::disallowed_methods,
     reason = "a command: no loop runs in this process"
@@ -16,8 +16,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use cache::inspect::{Place as FilePlace, entries_in_segment};
+use cache::inspect::{
+    Place as FilePlace, PlacedEntry, entries_in_segment, entries_on_device, entry_len, entry_names,
+};
 use cache::{ChecksumTable, Entry, EntryFault, Levels};
+
+use super::place::Place;
 
 /// Maximum depth of directories; deeper ones are not a cache's.
 const DEPTH_MAX: usize = 16;
@@ -37,6 +41,9 @@ pub(super) struct Files {
     open: Vec<ReadDir>,
     /// Entries of the segment that is being read.
     inside: VecDeque<Found>,
+    /// The device beside the directory, and the entries on it that the journal knows.
+    device: PathBuf,
+    on_device: VecDeque<PlacedEntry>,
 }
 
 /// Where an entry lies.
@@ -140,16 +147,43 @@ impl From<io::Error> for Unread {
 }
 
 impl Files {
-    /// The files below `root`.
+    /// The files below a directory, then what is on the device beside it, if there is one.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub(super) fn below(root: &Path) -> io::Result<Self> {
+    /// A sentence: the directory, the device or the journal cannot be read.
+    pub(super) fn below(place: &Place) -> Result<Self, String> {
+        let root = &place.directory;
+        let open = std::fs::read_dir(root).map_err(|error| error.to_string())?;
+        let (device, on_device) = match place.device()? {
+            None => (PathBuf::new(), Vec::new()),
+            Some((path, header)) => (path, entries_on_device(&place.journal(None)?, &header)),
+        };
         Ok(Self {
-            root: root.to_owned(),
-            open: vec![std::fs::read_dir(root)?],
+            root: root.clone(),
+            open: vec![open],
             inside: VecDeque::new(),
+            device,
+            on_device: on_device.into(),
         })
+    }
+
+    /// The next entry on the device.
+    fn next_on_device(&mut self) -> Option<<Self as Iterator>::Item> {
+        while let Some(placed) = self.on_device.pop_front() {
+            match on_device(&self.device, &placed) {
+                Ok(Some(at)) => {
+                    return Some(Ok(Found {
+                        relative: PathBuf::from(at.shown()),
+                        at,
+                        place: FilePlace::Entry(placed.key, Levels::default()),
+                    }));
+                }
+                // It has another place by now.
+                Ok(None) => {}
+                Err(error) => return Some(Err((self.device.clone(), error))),
+            }
+        }
+        None
     }
 
     /// Reads what is in a segment.
@@ -172,6 +206,17 @@ impl Files {
     }
 }
 
+/// The place of an entry on a device, with its length. None: another one lies there.
+pub(super) fn on_device(device: &Path, placed: &PlacedEntry) -> io::Result<Option<Located>> {
+    let front = read_at(&open(device, 0)?, placed.at, HEAD_BYTES)?;
+    let is_it = entry_names(&front) == Some((placed.key, placed.tag));
+    let len = entry_len(&front).filter(|len| is_it && *len <= placed.len);
+    Ok(len.map(|len| Located {
+        path: device.to_owned(),
+        span: Some((placed.at, len)),
+    }))
+}
+
 /// Reads as many bytes, or fewer at the end of the file.
 pub(super) fn read_at(file: &File, at: u64, len: usize) -> io::Result<Bytes> {
     let mut bytes = vec![0; len];
@@ -188,7 +233,10 @@ impl Iterator for Files {
             if let Some(found) = self.inside.pop_front() {
                 return Some(Ok(found));
             }
-            let name = match self.open.last_mut()?.next() {
+            let Some(inner) = self.open.last_mut() else {
+                return self.next_on_device();
+            };
+            let name = match inner.next() {
                 None => {
                     self.open.pop();
                     continue;

@@ -153,9 +153,9 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
     let wanted = places.iter().filter(|_| wishes.journal);
     let journals = wanted.map(|place| place.journal(None));
     let journals = journals.collect::<Result<Vec<_>, _>>()?;
-    let walks = places.iter().map(|place| Files::below(&place.directory));
+    let walks = places.iter().map(Files::below);
     let walks = walks.collect::<Result<Vec<_>, _>>();
-    let walks = walks.map_err(|error| error.to_string())?;
+    let walks = walks?;
     let mut list = List {
         wishes,
         regex,

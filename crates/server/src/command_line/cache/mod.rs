@@ -1,8 +1,8 @@
-//! `freewheel cache ls|show|why|verify|purge|convert|disk`: what is in a cache's directory, whether a server runs or not.
+//! `freewheel cache ls|show|why|verify|purge|convert|format|disk`: what is in a cache's directory, whether a server runs or not.
 //!
 //! * [`place`]: the directory, and the process that owns it. * [`files`]: walking it, reading entries. * [`request`]: what
 //!   a cache is asked for a request. * `text`: figures for readers. The commands: [`list`], [`show`], [`why`], [`verify`], [`purge`],
-//!   [`convert`], [`disk`].
+//!   [`convert`], [`format`], [`disk`].
 //!
 //! Not here: the format of entries and of the journal ([`cache`]). Invariant: a directory that a server owns is changed
 //! by that server only, which is asked over its control socket; one without an owner is changed under its lock.
@@ -10,6 +10,7 @@
 mod convert;
 mod disk;
 mod files;
+mod format;
 mod list;
 mod place;
 mod purge;
@@ -50,6 +51,8 @@ enum Command {
     Purge(purge::Wishes),
     /// Moves small entries to where store= puts them: into segments, or out of them
     Convert(convert::Wishes),
+    /// Makes a block device one for a cache
+    Format(format::Wishes),
     /// Tells the state of its disk, and the latest changes with their reasons
     Disk(disk::Wishes),
 }
@@ -68,6 +71,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
         Command::Verify(wishes) => verify::run(wishes, modules),
         Command::Purge(wishes) => purge::run(wishes, modules),
         Command::Convert(wishes) => convert::run(wishes, modules),
+        Command::Format(wishes) => format::run(wishes),
         Command::Disk(wishes) => disk::run(wishes, modules),
     };
     done.unwrap_or_else(|sentence| {

@@ -4,7 +4,9 @@
     reason = "a command: no loop runs in this process"
 )]
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -12,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cache::inspect::{JournalView, entry_len, place_in_segment};
+use cache::device::{DEVICE_FILE, DeviceContents, DeviceHeader, look};
+use cache::inspect::{JournalView, entry_len, place_in_segment, place_on_device};
 use cache::{JOURNAL_FOLDER, Key, Levels, SEGMENTS_FOLDER};
-use disk::{Disk, Local, Pool};
+use disk::{DeviceUse, DirectFile, Disk, Local, Pool, open_device};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use proxy::caching::caches::control::{Answer, Order};
 use proxy::settings::cache_path::{Zone, Zones};
@@ -183,8 +186,43 @@ impl Place {
         self.file_of(key).map(Located::whole).or_else(in_segment)
     }
 
+    /// The device beside the directory, if it has one: the file to be opened, and its header.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be read, or is no cache's.
+    pub(super) fn device(&self) -> Result<Option<(PathBuf, DeviceHeader)>, String> {
+        let named = self.directory.join(JOURNAL_FOLDER).join(DEVICE_FILE);
+        let text = match std::fs::read(&named) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| format!("{}: {}", named.display(), told(&error)))?,
+        };
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let (identity, path) = (lines.next().unwrap_or_default(), lines.next());
+        let path = Path::new(OsStr::from_bytes(path.unwrap_or_default()));
+        let fail = |why: &str| format!("the cache's device {}: {why}", path.display());
+        let found = std::fs::canonicalize(path).map_err(|error| fail(&told(&error)))?;
+        let opened = open_device(&found, DeviceUse::Reading);
+        let opened = opened.map_err(|errno| fail(&told(&errno.into())))?;
+        match look(&DirectFile::new(opened.as_fd())) {
+            Err(error) => Err(fail(&error.to_string())),
+            Ok(DeviceContents::Segments(header)) if header.name().as_bytes() == identity => {
+                Ok(Some((found, header)))
+            }
+            Ok(_) => Err(fail("it is another device now")),
+        }
+    }
+
+    /// The entry of a key that the journal knows on the device.
+    fn on_device(&self, key: &Key, path: PathBuf, header: &DeviceHeader) -> Option<Located> {
+        let known = self.journal(Some(&[*key])).ok()?.known(key)?;
+        files::on_device(&path, &place_on_device(header, &known)?).ok()?
+    }
+
     /// The entry of a key that the journal knows in a segment.
     fn in_segment(&self, key: &Key) -> Option<Located> {
+        if let Ok(Some((path, header))) = self.device() {
+            return self.on_device(key, path, &header);
+        }
         let folder = self.directory.join(SEGMENTS_FOLDER);
         let known = self.journal(Some(&[*key])).ok()?.known(key)?;
         let read = |path: &Path, at, len| {

@@ -91,7 +91,7 @@ fn verify(place: &Place, wishes: &Wishes) -> Result<bool, String> {
     }
     // The kernel or a container may forbid it; --rate works everywhere.
     let _ = sys::set_idle_io();
-    let walk = Files::below(&place.directory).map_err(|error| error.to_string())?;
+    let walk = Files::below(place)?;
     let mut verify = Verify {
         wishes,
         place,

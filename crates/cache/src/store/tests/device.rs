@@ -1,0 +1,268 @@
+//! A store whose segments lie on a device: here a file of a fixed length, opened as a device is.
+
+use super::segments::{body_of, put_many};
+use super::*;
+use crate::segments::device::{DeviceContents, look};
+use crate::store::DeviceSettings;
+use disk::{DeviceUse, DirectFile, open_device};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Three segments of 4 MiB.
+const DEVICE_BYTES: u64 = 16 << 20;
+
+/// A file in the place of a device, and what stays open of it as in a master.
+struct Board {
+    dir: tempfile::TempDir,
+    descriptor: Arc<OwnedFd>,
+}
+
+impl Board {
+    /// None: the file system has no direct I/O, which is said.
+    fn new() -> Option<Self> {
+        // Not in /tmp, which may be in memory.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("device");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(DEVICE_BYTES).unwrap();
+        match open_device(&path, DeviceUse::Alone) {
+            Err(Errno::INVAL) => {
+                println!("skipped: no O_DIRECT in {}", path.display());
+                None
+            }
+            opened => Some(Self {
+                dir,
+                descriptor: Arc::new(opened.unwrap()),
+            }),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("device")
+    }
+
+    fn settings(&self, bench: &Bench) -> StoreSettings {
+        StoreSettings {
+            kind: StoreKind::Segments,
+            device: Some(DeviceSettings {
+                path: self.path().as_os_str().as_bytes().to_vec(),
+                descriptor: Arc::clone(&self.descriptor),
+                files_bytes: 64 << 20,
+            }),
+            ..bench.settings()
+        }
+    }
+
+    /// The store, walked if that is due.
+    async fn open(&self, bench: &Bench) -> Store {
+        let (store, _) = bench.open_with(self.settings(bench)).await;
+        if store.is_cold() {
+            bench.walk(&store).await;
+        }
+        store
+    }
+
+    async fn refusal(&self, bench: &Bench) -> String {
+        loop {
+            match Store::open(&bench.local, self.settings(bench)).await {
+                Err(Error::InUse) => tokio::task::yield_now().await,
+                Err(Error::Device(sentence)) => return sentence,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn contents(&self) -> DeviceContents {
+        look(&DirectFile::new(self.descriptor.as_fd())).unwrap()
+    }
+}
+
+#[test]
+fn entries_lie_on_the_device_and_are_found_after_a_kill_and_after_a_close() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        assert_eq!(board.contents(), DeviceContents::Blank);
+        let store = board.open(&bench).await;
+        assert!(matches!(board.contents(), DeviceContents::Segments(_)));
+        let bodies: Vec<_> = [0, 1, 4000, 4096, 60_000, 69_000, 300_000, 900_000]
+            .into_iter()
+            .enumerate()
+            .map(|(number, len)| (format!("k{number}"), body_of(number, len)))
+            .collect();
+        for (key, body) in &bodies {
+            let known = bench.put_whole(&store, key, body).await.unwrap();
+            assert!(known.extent.is_in_segment(), "{key}");
+        }
+        let large = body_of(9, 1 << 20);
+        bench.put_whole(&store, "large", &large).await.unwrap();
+        assert_eq!(all_files(bench.dir.path()).len(), 1, "what is large");
+        let expect = async |store: &Store| {
+            // The second time, small ones are in memory.
+            for (key, body) in bodies.iter().chain(&bodies) {
+                let found = bench.body(store, key).await.unwrap().unwrap();
+                assert_eq!(&found, body, "{key}");
+            }
+            let found = bench.body(store, "large").await.unwrap().unwrap();
+            assert_eq!(found, large);
+        };
+        expect(&store).await;
+        drop(store);
+        let (store, recovered) = bench.open_with(board.settings(&bench)).await;
+        assert!(recovered.is_complete);
+        expect(&store).await;
+        bench.put_whole(&store, "more", b"more").await.unwrap();
+        store.close(&bench.local).await.unwrap();
+        drop(store);
+        let store = board.open(&bench).await;
+        expect(&store).await;
+        assert_eq!(bench.body(&store, "more").await.unwrap().unwrap(), b"more");
+        let counts = store.segment_metrics().unwrap().counts;
+        assert_eq!(counts.all, 1, "it was filled further");
+        assert!(!bench.dir.path().join("segments").exists());
+    });
+}
+
+#[test]
+fn segments_are_filled_again_and_what_they_held_before_does_not_come_back() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let mut store = board.open(&bench).await;
+        let key = |number: usize| format!("k{number}");
+        for number in 0..600 {
+            let body = body_of(number, 40_000 + 500 * (number % 50));
+            bench.put_whole(&store, &key(number), &body).await.unwrap();
+            if number % 151 == 150 {
+                // A kill.
+                drop(store);
+                store = board.open(&bench).await;
+            }
+        }
+        let expect = async |store: &Store, why: &str| {
+            let mut found = 0;
+            for number in 0..600 {
+                let Some(body) = bench.body(store, &key(number)).await else {
+                    continue;
+                };
+                let right = body_of(number, 40_000 + 500 * (number % 50));
+                assert_eq!(body.unwrap(), right, "{number} {why}");
+                found += 1;
+            }
+            found
+        };
+        let found = expect(&store, "after wrapping").await;
+        assert!((60..300).contains(&found), "{found}");
+        let newest = bench.body(&store, &key(599)).await;
+        assert!(newest.is_some(), "the last one is there");
+        store.purge(&bench.local, &Key::of(b"k450")).await.unwrap();
+        store.close(&bench.local).await.unwrap();
+        drop(store);
+        // Without the journal, the tables of full segments say what is in them, and nothing else does.
+        std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();
+        let store = board.open(&bench).await;
+        let left = expect(&store, "without a journal").await;
+        assert!((60..=found).contains(&left), "{left} of {found}");
+        assert!(bench.body(&store, "k450").await.is_none(), "it was purged");
+        bench.put_whole(&store, "new", b"new").await.unwrap();
+        assert_eq!(bench.body(&store, "new").await.unwrap().unwrap(), b"new");
+    });
+}
+
+#[test]
+fn a_segment_that_is_read_is_not_filled_again() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let store = board.open(&bench).await;
+        let body = body_of(1, 300_000);
+        bench.put_whole(&store, "read", &body).await.unwrap();
+        let hit = bench.hit(&store, "read").await;
+        for number in 0..100 {
+            let key = format!("other{number}");
+            // While it is read, the others may be all that there is.
+            let _ = bench
+                .put_whole(&store, &key, &body_of(number, 200_000))
+                .await;
+        }
+        assert_eq!(bench.read(&store, &hit).await.unwrap(), body);
+    });
+}
+
+#[test]
+fn a_device_with_something_else_is_refused_and_stays_as_it_is() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let mut other = vec![0; DEVICE_BYTES as usize];
+        other[0x438..0x43a].copy_from_slice(b"\x53\xef");
+        std::fs::write(board.path(), &other).unwrap();
+        let sentence = board.refusal(&bench).await;
+        assert!(sentence.contains("ext4"), "{sentence}");
+        assert!(std::fs::read(board.path()).unwrap() == other, "unchanged");
+        other[0x438..0x43a].copy_from_slice(&[0; 2]);
+        *other.last_mut().unwrap() = 1;
+        std::fs::write(board.path(), &other).unwrap();
+        let sentence = board.refusal(&bench).await;
+        assert!(sentence.contains("not of this program"), "{sentence}");
+        assert!(std::fs::read(board.path()).unwrap() == other, "unchanged");
+        crate::segments::device::format(&DirectFile::new(board.descriptor.as_fd())).unwrap();
+        let store = board.open(&bench).await;
+        bench.put_whole(&store, "a", b"body").await.unwrap();
+    });
+}
+
+#[test]
+fn a_directory_belongs_to_its_device() {
+    block_on(async {
+        let (bench, other) = (Bench::new(), Bench::new());
+        let (Some(board), Some(next)) = (Board::new(), Board::new()) else {
+            return;
+        };
+        let store = board.open(&bench).await;
+        put_many(&bench, &store, 60).await;
+        store.close(&bench.local).await.unwrap();
+        drop(store);
+        let store = next.open(&other).await;
+        put_many(&other, &store, 3).await;
+        drop(store);
+        let sentence = next.refusal(&bench).await;
+        assert!(
+            sentence.contains("belongs to another directory"),
+            "{sentence}"
+        );
+        // One that is blank takes the place of one that is gone.
+        crate::segments::device::format(&DirectFile::new(next.descriptor.as_fd())).unwrap();
+        let store = next.open(&bench).await;
+        assert!(bench.body(&store, "k3").await.is_none());
+        bench.put_whole(&store, "a", b"body").await.unwrap();
+        assert_eq!(bench.body(&store, "a").await.unwrap().unwrap(), b"body");
+    });
+}
+
+#[test]
+fn limits_of_device_and_directory_are_obeyed() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let mut settings = board.settings(&bench);
+        settings.device.as_mut().unwrap().files_bytes = 4 << 20;
+        let (store, _) = bench.open_with(settings).await;
+        assert_eq!(store.max_bytes(), Some((3 + 1) * (4 << 20)));
+        for number in 0..8 {
+            let (key, body) = (format!("l{number}"), body_of(number, 1_100_000));
+            bench.put_whole(&store, &key, &body).await.unwrap();
+            assert!(du(bench.dir.path()) <= 4 << 20);
+        }
+        assert!(bench.body(&store, "l0").await.is_none(), "it gave way");
+        assert!(bench.body(&store, "l7").await.is_some());
+        store.set_files_bytes(8 << 20);
+        store.set_limits(None, 0, 600);
+        assert_eq!(store.max_bytes(), Some((3 + 2) * (4 << 20)));
+    });
+}
