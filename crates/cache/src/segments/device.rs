@@ -10,7 +10,7 @@
 //! All numbers are little-endian. A device that begins with anything else is refused, unless its first and its last MiB
 //! are zeros: that one is blank, and is given a header.
 //!
-//! Not here: what is in a segment (`layout`). Invariant: a device with other contents is written to by [`format`] only.
+//! Not here: what is in a segment (`layout`). Invariant: a device with other contents is written to by [`format()`] only.
 
 use super::SEGMENTS_MAX;
 use super::layout::{DeadMap, PAGE, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentHeader};
