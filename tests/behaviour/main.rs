@@ -40,6 +40,7 @@ mod headers_more;
 mod host;
 mod http2;
 mod http2_floods;
+mod http2_smuggling;
 mod in_segments;
 mod json_logs;
 mod large;

@@ -114,6 +114,19 @@ impl Http2Client {
         key.id()
     }
 
+    /// Sends a request's head of these fields as they are, in literals; returns its stream.
+    pub fn begin_raw(&mut self, fields: &[(&[u8], &[u8])], is_whole: bool) -> u32 {
+        let key = self.session.open(b"GET", is_whole, |out| {
+            for (name, value) in fields {
+                literal(out, name, value);
+            }
+        });
+        let key = key.expect("a stream may be opened");
+        self.keys.insert(key.id(), key);
+        self.flush();
+        key.id()
+    }
+
     /// Opens a tunnel to an address; returns its stream.
     pub fn connect(&mut self, authority: &str) -> u32 {
         let key = self.session.open(b"CONNECT", false, |out| {
@@ -149,7 +162,7 @@ impl Http2Client {
 
     /// Sends trailers, which end a request.
     pub fn trailers(&mut self, stream: u32, name: &str, value: &str) {
-        let write = |out: &mut Vec<u8>| encode::field(out, name.as_bytes(), value.as_bytes());
+        let write = |out: &mut Vec<u8>| literal(out, name.as_bytes(), value.as_bytes());
         let sent = self.session.trailers(self.keys[&stream], write);
         sent.expect("the stream is open");
         self.flush();
@@ -277,4 +290,13 @@ impl Http2Client {
         self.flush();
         true
     }
+}
+
+/// Appends a field without a look at it (RFC 7541, 6.2.2).
+fn literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    const LENGTH_MAX: usize = 126;
+    assert!(name.len() <= LENGTH_MAX, "the length takes one byte");
+    out.extend([0, name.len() as u8]);
+    out.extend_from_slice(name);
+    encode::string(out, value);
 }

@@ -147,6 +147,26 @@ fn bodies_and_connect() {
     assert!(text.contains(asked), "{text}");
     assert_eq!(head.text(head.connect_protocol), b"websocket");
     assert_eq!(head.framing, Framing::None);
+    let mut own_key = socket.to_vec();
+    own_key.push(("sec-websocket-key", "own"));
+    let head = head_of(&own_key, false);
+    let keys: Vec<_> = head.get_all(b"sec-websocket-key").collect();
+    assert_eq!(keys, [b"own"], "a key does not stand twice");
+    for (protocol, is_valid) in [
+        ("webtransport", true),
+        ("IRC/6.9", true),
+        ("websocket, h2c", false),
+        ("a b", false),
+        ("a/b/c", false),
+        ("a/", false),
+        ("/a", false),
+    ] {
+        let mut fields = socket;
+        fields[1].1 = protocol;
+        let outcome = decode_with(&fields, &context(false));
+        let is_refused = matches!(outcome, DecodedRequest::Refused(_, Reason::Protocol));
+        assert_eq!(is_refused, !is_valid, "{protocol}");
+    }
     let connect = [(":method", "CONNECT"), (":authority", "h:443")];
     assert_eq!(refused(&connect).0.status, 405);
     let mut allowed = context(false);
@@ -157,6 +177,13 @@ fn bodies_and_connect() {
     assert_eq!(head.line(), b"CONNECT h:443 HTTP/2.0");
     assert_eq!((head.uri(), head.port), (&b"/"[..], Some(443)));
     assert_eq!(head.text(head.authority), b"h:443");
+    for (fields, length) in [(&socket[..], "0"), (&socket, "5"), (&connect, "5")] {
+        let mut fields = fields.to_vec();
+        fields.push(("content-length", length));
+        let outcome = decode_with(&fields, &allowed);
+        let is_refused = matches!(outcome, DecodedRequest::Refused(_, Reason::ContentLength));
+        assert!(is_refused, "{fields:?}");
+    }
     for fields in [
         &[(":method", "CONNECT"), (":authority", "h")][..],
         &[(":method", "CONNECT")],

@@ -91,6 +91,7 @@ reasons! {
     PseudoMissing PROTOCOL_ERROR "sent no :method, :scheme or :path header"
     PseudoEmpty PROTOCOL_ERROR "sent an empty pseudo-header"
     PseudoConnect PROTOCOL_ERROR "sent pseudo-headers that CONNECT must not have"
+    Protocol PROTOCOL_ERROR "sent an invalid :protocol header"
     Scheme PROTOCOL_ERROR "sent an invalid :scheme header"
     Status PROTOCOL_ERROR "sent an invalid :status header"
     Method PROTOCOL_ERROR "sent an invalid method"

@@ -17,6 +17,7 @@ use super::{Priority, Reason};
 use crate::http1::head_buffers::joined;
 use crate::http1::line;
 use crate::http1::request_parser::{Choose, HeadLimits, HeadRefusal, is_unique, parse_length};
+use crate::http1::request_writer::is_token;
 
 /// Capacity in bytes that a thread keeps of each buffer that heads are decoded into.
 const SCRATCH_KEPT: usize = 16 * 1024;
@@ -288,7 +289,10 @@ impl<'a> RequestAssembly<'a> {
         self.head.method_text = Span::new(0, method_text.len());
         match (self.head.method, self.pseudo(Pseudo::Protocol)) {
             (Method::Connect, None) => self.connect_line()?,
-            (Method::Connect, Some(_)) => {
+            (Method::Connect, Some(protocol)) => {
+                if !is_protocol(protocol.of(lines)) {
+                    return Err(Reason::Protocol);
+                }
                 self.head.method = Method::Get;
                 self.head.method_text = Span::new(0, UPGRADING.len());
                 self.request_line(lines)?;
@@ -378,11 +382,12 @@ impl<'a> RequestAssembly<'a> {
             let name = protocol.of(&scratch.lines).to_vec();
             self.ask_for_upgrade(&mut scratch.lines, &name);
         }
+        let is_tunnel = self.head.method == Method::Connect || protocol.is_some();
         match (self.head.framing, self.context.is_end) {
+            // What follows is the tunnel's: a server would take the first of it for a body (RFC 9110, 9.3.6).
+            (Framing::Length(_), _) if is_tunnel => return Err(Reason::ContentLength),
             (Framing::Length(1..), true) => return Err(Reason::LengthDiffers),
-            (Framing::None, false) if self.head.method != Method::Connect && protocol.is_none() => {
-                self.head.framing = Framing::Chunked;
-            }
+            (Framing::None, false) if !is_tunnel => self.head.framing = Framing::Chunked,
             _ => {}
         }
         if self.head.method == Method::Trace {
@@ -402,10 +407,22 @@ impl<'a> RequestAssembly<'a> {
     fn ask_for_upgrade(&mut self, lines: &mut Vec<u8>, protocol: &[u8]) {
         self.append(lines, b"upgrade", protocol, HeaderId::Upgrade);
         self.append(lines, b"connection", b"upgrade", HeaderId::Connection);
-        if protocol.eq_ignore_ascii_case(b"websocket") {
+        let is_missing = !self.has_field(lines, WEBSOCKET_KEY.0);
+        if is_missing && protocol.eq_ignore_ascii_case(b"websocket") {
             let id = HeaderId::find(WEBSOCKET_KEY.0);
             self.append(lines, WEBSOCKET_KEY.0, WEBSOCKET_KEY.1, id);
         }
+    }
+
+    /// Whether the client sent a field of this name, which must not stand twice.
+    #[cold]
+    fn has_field(&self, lines: &[u8], name: &[u8]) -> bool {
+        let fields_at = self.fields_at.unwrap_or_default();
+        let mut fields = self.head.fields.iter();
+        fields.any(|field| {
+            let start = field.name.start as usize + fields_at - self.line_len;
+            lines[start..start + field.name.len as usize] == *name
+        })
     }
 
     /// Compares `:authority` with Host, or writes it as Host.
@@ -529,6 +546,12 @@ pub(super) fn check_connection_field(
         HeaderId::Te if !is_first || !value.eq_ignore_ascii_case(b"trailers") => Err(Reason::Te),
         _ => Ok(()),
     }
+}
+
+/// One protocol (RFC 8441, 4; RFC 9110, 7.8), not a list: a server could choose another one of it than the client was told of.
+fn is_protocol(text: &[u8]) -> bool {
+    let mut parts = text.splitn(2, |c| *c == b'/');
+    parts.all(is_token)
 }
 
 /// RFC 3986, 3.1.
