@@ -147,6 +147,41 @@ fn bodies_and_connect() {
     assert!(text.contains(asked), "{text}");
     assert_eq!(head.text(head.connect_protocol), b"websocket");
     assert_eq!(head.framing, Framing::None);
+    let connect = [(":method", "CONNECT"), (":authority", "h:443")];
+    assert_eq!(refused(&connect).0.status, 405);
+    let mut allowed = context(false);
+    allowed.limits.allow_connect = true;
+    let DecodedRequest::Head(head, _) = decode_with(&connect, &allowed) else {
+        panic!()
+    };
+    assert_eq!(head.line(), b"CONNECT h:443 HTTP/2.0");
+    assert_eq!((head.uri(), head.port), (&b"/"[..], Some(443)));
+    assert_eq!(head.text(head.authority), b"h:443");
+    for fields in [
+        &[(":method", "CONNECT"), (":authority", "h")][..],
+        &[(":method", "CONNECT")],
+        &[
+            (":method", "CONNECT"),
+            (":authority", "h:1"),
+            (":path", "/"),
+        ],
+    ] {
+        let outcome = decode_with(fields, &allowed);
+        assert!(matches!(outcome, DecodedRequest::Refused(..)), "{fields:?}");
+    }
+}
+
+/// One protocol, one key, and no length of what is the tunnel's.
+#[test]
+fn websocket() {
+    let socket = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":path", "/chat"),
+        (":authority", "h"),
+        ("sec-websocket-version", "13"),
+    ];
     let mut own_key = socket.to_vec();
     own_key.push(("sec-websocket-key", "own"));
     let head = head_of(&own_key, false);
@@ -168,33 +203,14 @@ fn bodies_and_connect() {
         assert_eq!(is_refused, !is_valid, "{protocol}");
     }
     let connect = [(":method", "CONNECT"), (":authority", "h:443")];
-    assert_eq!(refused(&connect).0.status, 405);
     let mut allowed = context(false);
     allowed.limits.allow_connect = true;
-    let DecodedRequest::Head(head, _) = decode_with(&connect, &allowed) else {
-        panic!()
-    };
-    assert_eq!(head.line(), b"CONNECT h:443 HTTP/2.0");
-    assert_eq!((head.uri(), head.port), (&b"/"[..], Some(443)));
-    assert_eq!(head.text(head.authority), b"h:443");
     for (fields, length) in [(&socket[..], "0"), (&socket, "5"), (&connect, "5")] {
         let mut fields = fields.to_vec();
         fields.push(("content-length", length));
         let outcome = decode_with(&fields, &allowed);
         let is_refused = matches!(outcome, DecodedRequest::Refused(_, Reason::ContentLength));
         assert!(is_refused, "{fields:?}");
-    }
-    for fields in [
-        &[(":method", "CONNECT"), (":authority", "h")][..],
-        &[(":method", "CONNECT")],
-        &[
-            (":method", "CONNECT"),
-            (":authority", "h:1"),
-            (":path", "/"),
-        ],
-    ] {
-        let outcome = decode_with(fields, &allowed);
-        assert!(matches!(outcome, DecodedRequest::Refused(..)), "{fields:?}");
     }
 }
 

@@ -548,7 +548,7 @@ pub(super) fn check_connection_field(
     }
 }
 
-/// One protocol (RFC 8441, 4; RFC 9110, 7.8), not a list: a server could choose another one of it than the client was told of.
+/// Whether it is one protocol (RFC 8441, 4; RFC 9110, 7.8). Of a list, a server could choose any.
 fn is_protocol(text: &[u8]) -> bool {
     let mut parts = text.splitn(2, |c| *c == b'/');
     parts.all(is_token)
