@@ -347,21 +347,23 @@ fn a_cache_on_a_device_goes_over_to_the_new_program_and_back() {
     };
     hits();
     let asked = origin.received().len();
+    // The line of a start says more behind it.
+    let taken_over = "1 entries known\n";
     let (old, new) = daemon.upgrade();
     kill(old, Signal::SIGWINCH).unwrap();
-    daemon.wait_for_log("1 entries known", 2);
+    daemon.wait_for_log(taken_over, 1);
     hits();
     // Back.
     kill(old, Signal::SIGHUP).unwrap();
     daemon.wait_for_log("start worker process ", 3);
     kill(new, Signal::SIGQUIT).unwrap();
     until("the end of the new master", || !is_running(new));
-    daemon.wait_for_log("1 entries known", 3);
+    daemon.wait_for_log(taken_over, 2);
     hits();
     let (old, new) = daemon.upgrade();
     kill(old, Signal::SIGQUIT).unwrap();
     until("the end of the old master", || !is_running(old));
-    daemon.wait_for_log("1 entries known", 4);
+    daemon.wait_for_log(taken_over, 3);
     hits();
     assert!(is_running(new));
     assert_eq!(origin.received().len(), asked, "nothing was lost");
