@@ -277,6 +277,12 @@ impl Segments {
         }
     }
 
+    /// Does the index have entries in a segment?
+    pub(crate) fn has_live(&self, number: u32) -> bool {
+        let mut set = self.set.lock();
+        set.get_mut(number).is_some_and(|one| one.live_pages > 0)
+    }
+
     /// Is the entry at a place one that is not to be found again?
     pub(crate) fn is_dead(&self, offset: u32) -> bool {
         let (number, page) = self.place(offset);

@@ -28,6 +28,8 @@ pub(super) struct Emptying {
     leaving: Vec<KnownKey>,
     /// Entries that are to be written again, the most used first.
     staying: VecDeque<KnownKey>,
+    /// Was the index looked through for entries that the segment does not tell of?
+    is_looked_through: bool,
 }
 
 impl SegmentWriter {
@@ -60,6 +62,11 @@ impl SegmentWriter {
             self.emptying = Some(emptying);
             self.readmit(store, batch);
             return true;
+        } else if !emptying.is_looked_through && segments.set.has_live(emptying.of.number) {
+            // After a crash of the machine, the journal may know more than the segment's table, which may be that of an
+            // earlier use. Whatever stays in the index would be found in what is written here next.
+            emptying.is_looked_through = true;
+            emptying.leaving = store.known_in_segment(emptying.of.number);
         } else {
             end(segments, &emptying.of);
             store.clear_drained();
@@ -138,6 +145,7 @@ fn begin(store: &Store, segments: &SegmentStore) -> Option<Emptying> {
         of,
         leaving,
         staying,
+        is_looked_through: false,
     })
 }
 
