@@ -150,6 +150,11 @@ impl Segment {
         }
     }
 
+    fn forget_pages(&mut self, extent: &EntryExtent) {
+        let pages = u64::from(extent.blocks);
+        self.live_pages = self.live_pages.saturating_sub(pages);
+    }
+
     /// Is it full, without an entry in the index?
     fn has_nothing(&self) -> bool {
         self.state == SegmentState::Sealed && self.live_pages == 0
@@ -266,12 +271,19 @@ impl Segments {
         }
     }
 
+    /// Counts an entry that the index has at another place from now on.
+    pub(crate) fn move_away(&self, extent: &EntryExtent) {
+        let (number, _) = self.place(extent.offset);
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            segment.forget_pages(extent);
+        }
+    }
+
     /// Counts an entry that is out of the index, and is not to be found again.
     pub(crate) fn leave(&self, extent: &EntryExtent) {
         let (number, page) = self.place(extent.offset);
         if let Some(segment) = self.set.lock().get_mut(number) {
-            let pages = u64::from(extent.blocks);
-            segment.live_pages = segment.live_pages.saturating_sub(pages);
+            segment.forget_pages(extent);
             segment.dead.set(page);
             segment.is_dead_changed = true;
         }
@@ -281,6 +293,13 @@ impl Segments {
     pub(crate) fn has_live(&self, number: u32) -> bool {
         let mut set = self.set.lock();
         set.get_mut(number).is_some_and(|one| one.live_pages > 0)
+    }
+
+    /// Is a segment being emptied, so that no entry in it is to get into the index any more?
+    pub(crate) fn is_emptying(&self, number: u32) -> bool {
+        let mut set = self.set.lock();
+        set.get_mut(number)
+            .is_some_and(|one| one.state == SegmentState::Emptying)
     }
 
     /// Is the entry at a place one that is not to be found again?

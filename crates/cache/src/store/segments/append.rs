@@ -86,9 +86,10 @@ impl SegmentAppend {
                 self.stored(displaced)
             }
             AppendKind::Moved(ref from) => {
-                if !index.relocate(&self.known.key, from, self.known.extent) {
+                match index.relocate(&self.known.key, from, self.known.extent) {
+                    true => set.move_away(from),
                     // It was replaced or purged meanwhile.
-                    set.leave(&self.known.extent);
+                    false => set.leave(&self.known.extent),
                 }
                 self.stored(Displaced::default())
             }

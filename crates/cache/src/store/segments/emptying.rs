@@ -6,7 +6,7 @@ use super::writer::SegmentWriter;
 use super::{BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, SegmentStore};
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::index::KnownKey;
+use crate::index::{Cursor, KnownKey, STEP_MAX};
 use crate::journal::{JournalRecord, Ticket};
 use crate::segments::{PAGE, SegmentUse};
 use crate::store::Store;
@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Entries that leave the index in one step.
 const ENTRIES_OF_STEP: usize = 1024;
+/// Parts of the index, of `STEP_MAX` keys each, that are looked through in one step.
+const SCANS_OF_STEP: usize = 64;
 /// Maximum share of a segment's bytes that is written again, in percent.
 const READMITTED_PERCENT: u64 = 25;
 
@@ -28,8 +30,8 @@ pub(super) struct Emptying {
     leaving: Vec<KnownKey>,
     /// Entries that are to be written again, the most used first.
     staying: VecDeque<KnownKey>,
-    /// Was the index looked through for entries that the segment does not tell of?
-    is_looked_through: bool,
+    /// How far the index was looked through for entries that the segment does not tell of; None: all of it was.
+    unlisted: Option<Cursor>,
 }
 
 impl SegmentWriter {
@@ -62,11 +64,14 @@ impl SegmentWriter {
             self.emptying = Some(emptying);
             self.readmit(store, batch);
             return true;
-        } else if !emptying.is_looked_through && segments.set.has_live(emptying.of.number) {
-            // After a crash of the machine, the journal may know more than the segment's table, which may be that of an
-            // earlier use. Whatever stays in the index would be found in what is written here next.
-            emptying.is_looked_through = true;
-            emptying.leaving = store.known_in_segment(emptying.of.number);
+        } else if let Some(cursor) = &mut emptying.unlisted
+            && segments.set.has_live(emptying.of.number)
+        {
+            let (found, is_end) = known_in(store, segments, emptying.of.number, cursor);
+            emptying.leaving = found;
+            if is_end {
+                emptying.unlisted = None;
+            }
         } else {
             end(segments, &emptying.of);
             store.clear_drained();
@@ -117,8 +122,7 @@ fn begin(store: &Store, segments: &SegmentStore) -> Option<Emptying> {
     let (mut leaving, mut used) = (Vec::new(), Vec::new());
     let is_unreadable = segments.set.is_unreadable(of.number);
     let may_stay = !is_unreadable && !segments.set.is_leftover;
-    let entries = store.entries_of(&of);
-    for written in entries.unwrap_or_else(|_| store.known_in_segment(of.number)) {
+    for written in store.entries_of(&of).unwrap_or_default() {
         let known = store.0.index.peek(&written.key);
         let Some(known) = known.filter(|known| known.extent == written.extent) else {
             continue;
@@ -145,8 +149,31 @@ fn begin(store: &Store, segments: &SegmentStore) -> Option<Emptying> {
         of,
         leaving,
         staying,
-        is_looked_through: false,
+        unlisted: Some(Cursor::default()),
     })
+}
+
+/// What the next part of the index knows in a segment; and whether it was the last part. A segment that cannot be read
+/// tells of none of its entries; and after a crash of the machine the journal may know more than the segment's table, which
+/// may be that of an earlier use. Whatever stayed in the index would be found in what is written there next.
+fn known_in(
+    store: &Store,
+    segments: &SegmentStore,
+    number: u32,
+    cursor: &mut Cursor,
+) -> (Vec<KnownKey>, bool) {
+    let mut found = Vec::new();
+    for _ in 0..SCANS_OF_STEP {
+        let known = store.0.index.scan(cursor, STEP_MAX);
+        if known.is_empty() {
+            return (found, true);
+        }
+        let is_there = |known: &KnownKey| {
+            known.extent.is_in_segment() && segments.set.place(known.extent.offset).0 == number
+        };
+        found.extend(known.into_iter().filter(is_there));
+    }
+    (found, false)
 }
 
 /// Reads the next entries that are to be written again.

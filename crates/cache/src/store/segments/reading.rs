@@ -3,7 +3,7 @@
 use super::{SegmentStore, kept};
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
-use crate::index::{Cursor, EntryExtent, KnownKey, STEP_MAX};
+use crate::index::{EntryExtent, KnownKey};
 use crate::journal::entries_in;
 use crate::segments::{PAGE, SegmentSource, SegmentUse, each_entry, pages, table_of};
 use crate::store::Store;
@@ -69,24 +69,6 @@ impl Store {
             && error.errno() == Some(Errno::IO)
         {
             segments.set.note_read_error(&known.extent);
-        }
-    }
-
-    /// What the index knows in a segment, which cannot be read.
-    pub(super) fn known_in_segment(&self, number: u32) -> Vec<KnownKey> {
-        let Some(segments) = &self.0.segments else {
-            return Vec::new();
-        };
-        let (mut found, mut cursor) = (Vec::new(), Cursor::default());
-        loop {
-            let step = self.0.index.scan(&mut cursor, STEP_MAX);
-            if step.is_empty() {
-                return found;
-            }
-            let is_there = |known: &KnownKey| {
-                known.extent.is_in_segment() && segments.set.place(known.extent.offset).0 == number
-            };
-            found.extend(step.into_iter().filter(is_there));
         }
     }
 

@@ -65,9 +65,10 @@ impl Store {
         let present = self.0.index.peek(&known.key);
         let is_stored = present.is_some_and(|one| one.state == KeyState::Stored);
         let set = &segments.set;
-        let (_, page) = set.place(known.extent.offset);
+        let (number, page) = set.place(known.extent.offset);
         let is_inside = page > 0 && page + known.extent.blocks <= set.pages();
-        if is_stored || !is_inside || set.is_dead(known.extent.offset) {
+        let is_leaving = set.is_emptying(number) || set.is_dead(known.extent.offset);
+        if is_stored || !is_inside || is_leaving {
             return None;
         }
         let known = KnownKey {
