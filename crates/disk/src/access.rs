@@ -1,6 +1,7 @@
 //! [`Access`]: how a caller wants its files opened, read and sent (its settings).
 
 use crate::files::error::WouldBlock;
+use crate::files::open_file::OpenFile;
 use crate::keeping::open_file_cache::OpenFileCache;
 use crate::keeping::walk::Symlinks;
 use crate::pool::Pool;
@@ -61,7 +62,12 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The same, for what is in memory alone.
+    /// Does a loop read this file itself, and wait (`aio off`)? Never a device, of which nothing is in the kernel's memory.
+    pub(crate) fn reads_inline(&self, file: &OpenFile) -> bool {
+        self.mode == AioMode::Inline && !file.is_on_device
+    }
+
+    /// This access, for what is in memory alone.
     #[must_use]
     pub fn in_memory(self) -> Access<'a> {
         Access {

@@ -62,55 +62,45 @@ pub fn set_fastopen(socket: impl AsFd, queue: i32) -> io::Result<()> {
     set_tcp_option(socket, libc::TCP_FASTOPEN, queue)
 }
 
-/// Whether [`take_inherited_listeners`] was called.
-static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
-
 /// Takes over listening sockets that this process was started with, by their numbers, and marks them close-on-exec.
 /// Numbers of standard descriptors, of closed ones and of anything else than a listening socket are left out, as are
 /// repeated ones. To be called before this program has listening sockets of its own; a second call returns nothing.
 #[must_use]
 pub fn take_inherited_listeners(numbers: &[RawFd]) -> Vec<OwnedFd> {
-    if ARE_TAKEN.swap(true, Ordering::Relaxed) {
-        return Vec::new();
+    static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+    match ARE_TAKEN.swap(true, Ordering::Relaxed) {
+        true => Vec::new(),
+        // SAFETY: this program has made no listening socket yet, and this is the first call.
+        false => unsafe { take_inherited(numbers, is_listening) },
     }
-    let mut seen = HashSet::new();
-    let mut taken = Vec::new();
-    for &number in numbers {
-        if number <= libc::STDERR_FILENO || !seen.insert(number) || !is_listening(number) {
-            continue;
-        }
-        // SAFETY: the descriptor is open and a listening socket, of which this program has made none yet, so that it
-        // has no owner; each number is taken once, in the first call of this function.
-        let socket = unsafe { OwnedFd::from_raw_fd(number) };
-        if rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).is_ok() {
-            taken.push(socket);
-        }
-    }
-    taken
 }
-
-/// Whether [`take_inherited_devices`] was called.
-static ARE_DEVICES_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes over block devices (or files in their places), opened with O_DIRECT, that this process was started with, by
 /// their numbers, and marks them close-on-exec. All other numbers are left out. To be called before this program has
 /// such descriptors of its own; a second call returns nothing.
 #[must_use]
 pub fn take_inherited_devices(numbers: &[RawFd]) -> Vec<OwnedFd> {
-    if ARE_DEVICES_TAKEN.swap(true, Ordering::Relaxed) {
-        return Vec::new();
+    static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+    match ARE_TAKEN.swap(true, Ordering::Relaxed) {
+        true => Vec::new(),
+        // SAFETY: this program has opened nothing for direct I/O yet, and this is the first call.
+        false => unsafe { take_inherited(numbers, is_direct) },
     }
+}
+
+/// # Safety
+/// This program has made no descriptor yet of those that `is_it` is true for, and none of them was taken before.
+unsafe fn take_inherited(numbers: &[RawFd], is_it: fn(RawFd) -> bool) -> Vec<OwnedFd> {
     let mut seen = HashSet::new();
     let mut taken = Vec::new();
     for &number in numbers {
-        if number <= libc::STDERR_FILENO || !seen.insert(number) || !is_direct(number) {
+        if number <= libc::STDERR_FILENO || !seen.insert(number) || !is_it(number) {
             continue;
         }
-        // SAFETY: the descriptor is open and one for direct I/O, of which this program has made none yet, so that it has
-        // no owner; each number is taken once, in the first call of this function.
-        let device = unsafe { OwnedFd::from_raw_fd(number) };
-        if rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::CLOEXEC).is_ok() {
-            taken.push(device);
+        // SAFETY: the descriptor is open, and has no owner, as the caller says; each number is taken once.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        if rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC).is_ok() {
+            taken.push(descriptor);
         }
     }
     taken

@@ -1,6 +1,6 @@
 //! Reading a small range into memory: from the page cache, else in a pool.
 
-use crate::access::{Access, AioMode};
+use crate::access::Access;
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::Filesystem;
 use crate::files::open_file::{Handle, OpenFile};
@@ -64,15 +64,13 @@ impl Local {
         let len = len.min(READ_MAX);
         let bytes = match self.try_read(file, offset, len) {
             Ok(answer) => answer?,
-            Err(WouldBlock) if access.mode == AioMode::Inline && !file.is_on_device => {
-                read_waiting(
-                    &file.handle,
-                    offset,
-                    len,
-                    file.direct,
-                    access.directio_alignment,
-                )?
-            }
+            Err(WouldBlock) if access.reads_inline(file) => read_waiting(
+                &file.handle,
+                offset,
+                len,
+                file.direct,
+                access.directio_alignment,
+            )?,
             Err(WouldBlock) => Box::pin(self.read_in_pool(file, offset, len, access)).await?,
         };
         if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {

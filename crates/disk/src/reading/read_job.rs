@@ -1,6 +1,6 @@
 //! Jobs that read parts of a file as they go along, and return what they computed from them.
 
-use crate::access::{Access, AioMode};
+use crate::access::Access;
 use crate::files::error::Error;
 use crate::files::open_file::{Handle, OpenFile};
 use crate::local::Local;
@@ -61,7 +61,7 @@ impl Local {
             direct: file.direct,
             alignment: file.alignment(access.directio_alignment),
         };
-        if access.mode == AioMode::Inline && !file.is_on_device {
+        if access.reads_inline(file) {
             return Ok(work(&reader));
         }
         let begun = Instant::now();

@@ -4,15 +4,12 @@
 //! device, and a file with the device's identity. Not here: the device's format ([`crate::segments::device`]).
 //! Invariants: a device that holds something else is not written to; what a journal says of another device is not used.
 
-use super::start::{FoundSegments, forget_all_but};
+use super::start::{FoundSegments, folder, forget_all_but, has_table};
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
 use crate::journal::{FOLDER, Recovered, temp_ending};
 use crate::segments::device::{self, DEVICE_FILE, DeviceContents};
-use crate::segments::{
-    DeviceSegments, SEGMENTS_FOLDER, Segment, SegmentState, SegmentUse, Segments, TRAILER_BYTES,
-    Trailer,
-};
+use crate::segments::{DeviceSegments, Segment, SegmentState, SegmentUse, Segments};
 use crate::store::{DeviceSettings, FILE_MODE, StoreSettings};
 use bytes::Bytes;
 use disk::{BatchStep, Device, Errno, Lane, Local, NewFile};
@@ -134,28 +131,16 @@ fn look(
         let mut readable = set.readable().into_iter();
         readable.find(|one| one.number == number)
     });
-    let filling = newest.filter(|one| !is_sealed(one));
+    let filling = newest.filter(|one| !has_table(&one.file, &one.header));
     if let Some(filling) = &filling {
         set.set_state(filling.number, SegmentState::Filling);
     }
     Ok((set, filling))
 }
 
-/// Has it a table?
-fn is_sealed(SegmentUse { file, header, .. }: &SegmentUse) -> bool {
-    let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES);
-    trailer.is_ok_and(|trailer| Trailer::decode(&trailer, header).is_some())
-}
-
 /// Deletes the segments that were files of the directory, before it had a device.
 async fn remove_files(settings: &StoreSettings) -> Result<(), Error> {
-    let folder = [
-        &settings.directory[..],
-        b"/",
-        SEGMENTS_FOLDER.as_bytes(),
-        b"/",
-    ]
-    .concat();
+    let folder = folder(settings);
     let remove = move || -> Result<(), disk::Error> {
         for name in disk::names_in(&folder)? {
             if crate::segments::number_of(&name).is_some() {

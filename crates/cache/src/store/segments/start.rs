@@ -49,13 +49,7 @@ impl FoundSegments {
         recovered: &Recovered,
         room: &FreeSpace,
     ) -> Result<(Option<Self>, Vec<KnownKey>), Error> {
-        let folder = [
-            &settings.directory[..],
-            b"/",
-            SEGMENTS_FOLDER.as_bytes(),
-            b"/",
-        ]
-        .concat();
+        let folder = folder(settings);
         let (disk, pool) = (Arc::clone(local.disk()), settings.pool.clone());
         let (kind, max_bytes) = (settings.kind, settings.max_bytes);
         let most = max_bytes.unwrap_or(room.free_blocks.saturating_mul(room.block_bytes));
@@ -172,6 +166,18 @@ async fn resumed(
         .run(Lane::Write, clear)
         .await
         .map_err(disk::Error::from)?)
+}
+
+/// The directory of the segments that are files, with a slash at its end.
+pub(super) fn folder(settings: &StoreSettings) -> Vec<u8> {
+    let below = format!("/{SEGMENTS_FOLDER}/");
+    [&settings.directory[..], below.as_bytes()].concat()
+}
+
+/// Has a segment a table, as it has when it is full? **Waits.**
+pub(super) fn has_table(file: &SegmentFile, header: &SegmentHeader) -> bool {
+    let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES);
+    trailer.is_ok_and(|trailer| Trailer::decode(&trailer, header).is_some())
 }
 
 /// Opens the segments of a cache that had some before. None: there are none with entries. **Waits.**
@@ -293,13 +299,9 @@ fn look_at(disk: &Disk, folder: &[u8], number: u32, pool: &Pool) -> Result<Found
     // What cannot be read has no entries.
     let first = file.read(0, PAGE as usize).unwrap_or_default();
     let header = SegmentHeader::decode(&first);
-    let mut is_sealed = false;
-    if let Some((header, _)) = &header
-        && file.len() == header.bytes
-    {
-        let trailer = file.read(header.bytes - TRAILER_BYTES as u64, TRAILER_BYTES);
-        is_sealed = Trailer::decode(&trailer.unwrap_or_default(), header).is_some();
-    }
+    let is_sealed = header
+        .as_ref()
+        .is_some_and(|(header, _)| file.len() == header.bytes && has_table(&file, header));
     Ok(FoundFile {
         number,
         file,
