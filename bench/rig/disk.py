@@ -27,12 +27,8 @@ class Disk:
 
     def __enter__(self):
         os.makedirs(self.path)
-        self.is_made = not os.path.exists(self.file)
-        if self.is_made:
-            with open(self.file, "wb") as f:
-                f.truncate(self.size)
         try:
-            self.device = _said("losetup", "--find", "--show", "--direct-io=on", self.file)
+            self.attach()
             self.forget_settings()
             self.format()
             self.mount()
@@ -40,6 +36,18 @@ class Disk:
             self.__exit__()
             raise
         return self
+
+    def attach(self):
+        """Makes the device."""
+        self.is_made = not os.path.exists(self.file)
+        if self.is_made:
+            with open(self.file, "wb") as f:
+                f.truncate(self.size)
+        self.device = _said("losetup", "--find", "--show", "--direct-io=on", self.file)
+
+    def detach(self):
+        """Takes it away."""
+        subprocess.run(["losetup", "-d", self.device], check=False)
 
     def format(self):
         """An empty file system."""
@@ -92,7 +100,7 @@ class Disk:
                 _set(self.number, name, value)
             if os.path.ismount(self.path):
                 self.unmount(is_last=True)
-            subprocess.run(["losetup", "-d", self.device], check=False)
+            self.detach()
             self.device = None
         if self.is_made:
             os.unlink(self.file)

@@ -17,42 +17,30 @@ def missing():
 class MemoryDisk(disk.Disk):
     """`with` gives the mounted disk; `size` is what it seems to have."""
 
-    def __enter__(self):
-        os.makedirs(self.path)
+    def attach(self):
         with open(CONTROL + "/hot_add") as f:
-            self.number_ = int(f.read())
-        self.device = "/dev/zram%d" % self.number_
-        try:
-            for _ in range(100):
-                if os.path.exists(self.device):
-                    break
-                time.sleep(0.05)
-            with open("/sys/block/zram%d/disksize" % self.number_, "w") as f:
-                f.write("%d" % self.size)
-            self.format()
-            self.mount()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+            self.zram = int(f.read().split()[0])
+        self.device = "/dev/zram%d" % self.zram
+        for _ in range(100):
+            if os.path.exists(self.device):
+                break
+            time.sleep(0.05)
+        with open("/sys/block/zram%d/disksize" % self.zram, "w") as f:
+            f.write("%d" % self.size)
 
-    def format(self):
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", *(["-N", "100000"]), self.device], check=True)
-
-    def __exit__(self, *_):
-        if os.path.ismount(self.path):
-            self.unmount(is_last=True)
+    def detach(self):
         for _ in range(100):
             try:
                 with open(CONTROL + "/hot_remove", "w") as f:
-                    f.write("%d" % self.number_)
-                break
+                    f.write("%d" % self.zram)
+                return
             except OSError:
                 time.sleep(0.1)
-        if os.path.isdir(self.path) and not os.path.ismount(self.path):
-            os.rmdir(self.path)
+
+    def format(self):
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", "-N", "100000", self.device], check=True)
 
     def packed_bytes(self):
         """Bytes of memory that it takes."""
-        with open("/sys/block/zram%d/mm_stat" % self.number_) as f:
+        with open("/sys/block/zram%d/mm_stat" % self.zram) as f:
             return int(f.read().split()[2])

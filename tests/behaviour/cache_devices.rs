@@ -1,28 +1,16 @@
 //! `proxy_cache_path DEVICE … files=DIRECTORY`: small entries on a device without a file system. A file of a fixed length
-//! is in its place here; devices: `tests/as_root.rs`. Freewheel's own.
+//! is in its place here; devices: `tests/devices.rs`. Freewheel's own.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::cache::{cache, command, hit, http, store};
-use blackbox::{Answer, Origin, Server, Site, is_nginx};
+use super::cache_segments::{all_lengths_are_hits, body, fill_while_clients_read, origin};
+use blackbox::{Origin, Server, Site, is_nginx};
 
 /// Bytes of the device: four segments of 4 MiB.
 const DEVICE_BYTES: u64 = 20 << 20;
-
-/// Each path has a body of its own, of the length in its last part.
-fn origin() -> Origin {
-    Origin::start(|request| {
-        let headers = "Cache-Control: max-age=600\r\nCache-Tag: news\r\n";
-        Answer::with("200 OK", headers, body(request.target()))
-    })
-}
-
-fn body(target: &str) -> String {
-    let len = target.rsplit('/').next().and_then(|len| len.parse().ok());
-    target.chars().cycle().take(len.unwrap_or(10)).collect()
-}
 
 fn text(origin: &Origin, more: &str) -> String {
     let locations = "location / { %PASS%; proxy_cache_key $uri; proxy_force_ranges on; }";
@@ -52,16 +40,8 @@ fn small_entries_lie_on_the_device_and_survive_a_restart_and_a_kill() {
     let Some(site) = site() else { return };
     let origin = origin();
     let mut server = Server::start_on(site, "", &text(&origin, ""));
-    let paths = ["/0", "/10", "/5000", "/70000", "/200000", "/900000"];
     let expect = |server: &Server| {
-        for path in paths {
-            assert_eq!(hit(server, path).text(), body(path), "{path}");
-        }
-        let part = server.get_with("/200000", "Range: bytes=150000-150009\r\n");
-        assert_eq!(
-            (part.status, part.text()),
-            (206, body("/200000")[150_000..150_010].to_owned())
-        );
+        all_lengths_are_hits(server);
         assert_eq!(hit(server, "/3000000").text(), body("/3000000"));
     };
     expect(&server);
@@ -87,30 +67,7 @@ fn segments_are_filled_again_while_clients_read_and_no_byte_is_wrong() {
     let Some(site) = site() else { return };
     let origin = origin();
     let server = Server::start_on(site, "", &text(&origin, ""));
-    let slow = "/slow/800000";
-    hit(&server, slow);
-    let mut clients: Vec<_> = (0..3)
-        .map(|_| {
-            let mut client = server.connect();
-            client.send(format!("GET {slow} HTTP/1.0\r\nHost: a\r\n\r\n"));
-            assert_eq!(client.read(12), b"HTTP/1.1 200");
-            client
-        })
-        .collect();
-    for number in 0..400 {
-        let path = format!("/{number}/90000");
-        assert_eq!(server.get(&path).text(), body(&path));
-        if number % 3 == 0 {
-            assert_eq!(server.get(&path).text(), body(&path));
-        }
-    }
-    for client in &mut clients {
-        let rest = client.rest();
-        let wanted = body(slow);
-        assert!(rest.ends_with(wanted.as_bytes()), "{} bytes", rest.len());
-    }
-    let last = "/399/90000";
-    assert_eq!(hit(&server, last).text(), body(last));
+    fill_while_clients_read(&server, || ());
     let len = std::fs::metadata(server.site().path("device")).expect("it is there");
     assert_eq!(len.len(), DEVICE_BYTES);
 }

@@ -22,7 +22,7 @@ fn server(origin: &Origin, locations: &str) -> Server {
 }
 
 /// Each path has a body of its own, of the length in its last part.
-fn origin() -> Origin {
+pub(crate) fn origin() -> Origin {
     Origin::start(|request| {
         let body = body(request.target());
         let headers = "Cache-Control: max-age=600\r\nCache-Tag: news\r\n";
@@ -30,7 +30,7 @@ fn origin() -> Origin {
     })
 }
 
-fn body(target: &str) -> String {
+pub(crate) fn body(target: &str) -> String {
     let len = target.rsplit('/').next().and_then(|len| len.parse().ok());
     target.chars().cycle().take(len.unwrap_or(10)).collect()
 }
@@ -63,45 +63,23 @@ fn run(server: &Server, words: &[&str]) -> (i32, String) {
     command(words.iter().map(|word| server.site().fill(word)))
 }
 
-#[test]
-fn small_entries_have_no_files_and_survive_a_restart() {
-    if is_nginx() {
-        return;
+/// Entries of all lengths are hits, as a whole and in part.
+pub(crate) fn all_lengths_are_hits(server: &Server) {
+    for path in ["/0", "/10", "/5000", "/70000", "/200000", "/900000"] {
+        assert_eq!(hit(server, path).text(), body(path), "{path}");
     }
-    let origin = origin();
-    let mut server = server(&origin, "location / { %PASS%; proxy_force_ranges on; }");
-    let paths = ["/0", "/10", "/5000", "/70000", "/200000", "/900000"];
-    let expect = |server: &Server| {
-        for path in paths {
-            assert_eq!(hit(server, path).text(), body(path), "{path}");
-        }
-        let part = server.get_with("/200000", "Range: bytes=150000-150009\r\n");
-        assert_eq!(
-            (part.status, part.text()),
-            (206, body("/200000")[150_000..150_010].to_owned())
-        );
-    };
-    expect(&server);
-    server.get("/3000000");
-    hit(&server, "/3000000");
-    expect(&server);
-    assert_eq!(entry_files(&server), 1, "what is large has a file");
-    let asked = origin.received().len();
-    server.restart();
-    expect(&server);
-    assert_eq!(hit(&server, "/3000000").text(), body("/3000000"));
-    assert_eq!(origin.received().len(), asked, "all was found again");
+    let part = server.get_with("/200000", "Range: bytes=150000-150009\r\n");
+    assert_eq!(
+        (part.status, part.text()),
+        (206, body("/200000")[150_000..150_010].to_owned())
+    );
 }
 
-#[test]
-fn segments_are_written_again_while_clients_read_and_no_byte_is_wrong() {
-    if is_nginx() {
-        return;
-    }
-    let origin = origin();
-    let server = server(&origin, "location / { %PASS%; }");
+/// Fills 36 MB, with entries that are used again among them, while clients read what was stored first. `each` is called
+/// after every 20 entries.
+pub(crate) fn fill_while_clients_read(server: &Server, each: impl Fn()) {
     let slow = "/slow/800000";
-    hit(&server, slow);
+    hit(server, slow);
     // More than the sockets' buffers hold: these clients have begun to read, and wait.
     let mut clients: Vec<_> = (0..3)
         .map(|_| {
@@ -118,8 +96,7 @@ fn segments_are_written_again_while_clients_read_and_no_byte_is_wrong() {
             assert_eq!(server.get(&path).text(), body(&path));
         }
         if number % 20 == 0 {
-            let (_, bytes) = sums(&server.site().path("cache"));
-            assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+            each();
         }
     }
     for client in &mut clients {
@@ -128,7 +105,39 @@ fn segments_are_written_again_while_clients_read_and_no_byte_is_wrong() {
         assert!(rest.ends_with(wanted.as_bytes()), "{} bytes", rest.len());
     }
     let last = "/399/90000";
-    assert_eq!(hit(&server, last).text(), body(last));
+    assert_eq!(hit(server, last).text(), body(last));
+}
+
+#[test]
+fn small_entries_have_no_files_and_survive_a_restart() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let mut server = server(&origin, "location / { %PASS%; proxy_force_ranges on; }");
+    all_lengths_are_hits(&server);
+    server.get("/3000000");
+    hit(&server, "/3000000");
+    all_lengths_are_hits(&server);
+    assert_eq!(entry_files(&server), 1, "what is large has a file");
+    let asked = origin.received().len();
+    server.restart();
+    all_lengths_are_hits(&server);
+    assert_eq!(hit(&server, "/3000000").text(), body("/3000000"));
+    assert_eq!(origin.received().len(), asked, "all was found again");
+}
+
+#[test]
+fn segments_are_written_again_while_clients_read_and_no_byte_is_wrong() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let server = server(&origin, "location / { %PASS%; }");
+    fill_while_clients_read(&server, || {
+        let (_, bytes) = sums(&server.site().path("cache"));
+        assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+    });
     assert_eq!(entry_files(&server), 0);
 }
 

@@ -125,21 +125,23 @@ fn a_request_reads_like_one_of_http_1() {
     assert_eq!(head.framing, Framing::None);
 }
 
+/// A request for a WebSocket (RFC 8441).
+const SOCKET: [(&str, &str); 6] = [
+    (":method", "CONNECT"),
+    (":protocol", "websocket"),
+    (":scheme", "https"),
+    (":path", "/chat"),
+    (":authority", "h"),
+    ("sec-websocket-version", "13"),
+];
+
 #[test]
 fn bodies_and_connect() {
     let post = with(&[("content-length", "5")]);
     assert_eq!(head_of(&borrowed(&post), false).framing, Framing::Length(5));
     assert_eq!(head_of(&GET, false).framing, Framing::Chunked);
     assert_eq!(refused(&borrowed(&post)).1, Reason::LengthDiffers);
-    let socket = [
-        (":method", "CONNECT"),
-        (":protocol", "websocket"),
-        (":scheme", "https"),
-        (":path", "/chat"),
-        (":authority", "h"),
-        ("sec-websocket-version", "13"),
-    ];
-    let head = head_of(&socket, false);
+    let head = head_of(&SOCKET, false);
     assert_eq!((head.method, head.uri()), (Method::Get, &b"/chat"[..]));
     assert_eq!(head.line(), b"GET /chat HTTP/2.0");
     let text = String::from_utf8(head.bytes.to_vec()).unwrap();
@@ -174,15 +176,7 @@ fn bodies_and_connect() {
 /// One protocol, one key, and no length of what is the tunnel's.
 #[test]
 fn websocket() {
-    let socket = [
-        (":method", "CONNECT"),
-        (":protocol", "websocket"),
-        (":scheme", "https"),
-        (":path", "/chat"),
-        (":authority", "h"),
-        ("sec-websocket-version", "13"),
-    ];
-    let mut own_key = socket.to_vec();
+    let mut own_key = SOCKET.to_vec();
     own_key.push(("sec-websocket-key", "own"));
     let head = head_of(&own_key, false);
     let keys: Vec<_> = head.get_all(b"sec-websocket-key").collect();
@@ -196,7 +190,7 @@ fn websocket() {
         ("a/", false),
         ("/a", false),
     ] {
-        let mut fields = socket;
+        let mut fields = SOCKET;
         fields[1].1 = protocol;
         let outcome = decode_with(&fields, &context(false));
         let is_refused = matches!(outcome, DecodedRequest::Refused(_, Reason::Protocol));
@@ -205,7 +199,7 @@ fn websocket() {
     let connect = [(":method", "CONNECT"), (":authority", "h:443")];
     let mut allowed = context(false);
     allowed.limits.allow_connect = true;
-    for (fields, length) in [(&socket[..], "0"), (&socket, "5"), (&connect, "5")] {
+    for (fields, length) in [(&SOCKET[..], "0"), (&SOCKET, "5"), (&connect, "5")] {
         let mut fields = fields.to_vec();
         fields.push(("content-length", length));
         let outcome = decode_with(&fields, &allowed);

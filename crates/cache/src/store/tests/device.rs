@@ -1,6 +1,6 @@
 //! A store whose segments lie on a device: here a file of a fixed length, opened as a device is.
 
-use super::segments::{body_of, put_many};
+use super::segments::{body_of, put_lengths, put_many};
 use super::*;
 use crate::segments::device::{DeviceContents, look};
 use crate::store::DeviceSettings;
@@ -86,15 +86,8 @@ fn entries_lie_on_the_device_and_are_found_after_a_kill_and_after_a_close() {
         assert_eq!(board.contents(), DeviceContents::Blank);
         let store = board.open(&bench).await;
         assert!(matches!(board.contents(), DeviceContents::Segments(_)));
-        let bodies: Vec<_> = [0, 1, 4000, 4096, 60_000, 69_000, 300_000, 900_000]
-            .into_iter()
-            .enumerate()
-            .map(|(number, len)| (format!("k{number}"), body_of(number, len)))
-            .collect();
-        for (key, body) in &bodies {
-            let known = bench.put_whole(&store, key, body).await.unwrap();
-            assert!(known.extent.is_in_segment(), "{key}");
-        }
+        let lengths = [0, 1, 4000, 4096, 60_000, 69_000, 300_000, 900_000];
+        let bodies = put_lengths(&bench, &store, &lengths).await;
         let large = body_of(9, 1 << 20);
         bench.put_whole(&store, "large", &large).await.unwrap();
         assert_eq!(all_files(bench.dir.path()).len(), 1, "what is large");

@@ -92,20 +92,29 @@ pub(super) fn body_of(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + number * 7) as u8).collect()
 }
 
+/// Stores bodies of these lengths, each of which is in a segment then: `k0`, `k1` …
+pub(super) async fn put_lengths(
+    bench: &Bench,
+    store: &Store,
+    lengths: &[usize],
+) -> Vec<(String, Vec<u8>)> {
+    let mut bodies = Vec::new();
+    for (number, len) in lengths.iter().enumerate() {
+        let (key, body) = (format!("k{number}"), body_of(number, *len));
+        let known = bench.put_whole(store, &key, &body).await.unwrap();
+        assert!(known.extent.is_in_segment(), "{key}");
+        bodies.push((key, body));
+    }
+    bodies
+}
+
 #[test]
 fn a_small_entry_has_no_file_and_is_found_after_a_kill_and_after_a_close() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.segments().await;
-        let bodies: Vec<_> = [0, 1, 4000, 60_000, 69_000, 300_000, 900_000]
-            .into_iter()
-            .enumerate()
-            .map(|(number, len)| (format!("k{number}"), body_of(number, len)))
-            .collect();
-        for (key, body) in &bodies {
-            let known = bench.put_whole(&store, key, body).await.unwrap();
-            assert!(known.extent.is_in_segment(), "{key}");
-        }
+        let lengths = [0, 1, 4000, 60_000, 69_000, 300_000, 900_000];
+        let bodies = put_lengths(&bench, &store, &lengths).await;
         bench.put(&store, "unknown length", &big()).await.unwrap();
         bench
             .put_whole(&store, "large", &body_of(9, 1 << 20))
