@@ -199,7 +199,6 @@ impl AlignedBuffer {
 #[derive(Debug)]
 pub struct Device {
     pub(super) fd: Arc<SharedFd>,
-    len: u64,
     pub(super) meta: Meta,
     /// One write at a time: its buffer is kept.
     buffer: Mutex<AlignedBuffer>,
@@ -222,17 +221,10 @@ impl Device {
         };
         Ok(Arc::new(Self {
             fd: Arc::new(SharedFd::new(fd, pool)),
-            len,
             meta,
             buffer: Mutex::default(),
             pool: pool.clone(),
         }))
-    }
-
-    /// Its length in bytes.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.len
     }
 
     /// For calls on any part of it.
@@ -363,7 +355,7 @@ mod tests {
         let Some(device) = made(&dir, &pool) else {
             return;
         };
-        assert_eq!(device.size(), LEN);
+        assert_eq!(device.direct().size().unwrap(), LEN);
         let path = dir.path().join("device");
         let again = open_device(&path, DeviceUse::Alone);
         assert_eq!(again.unwrap_err(), Errno::BUSY);
