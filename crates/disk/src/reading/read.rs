@@ -103,7 +103,7 @@ impl Local {
     ) -> Result<R, WouldBlock> {
         let mut buffer = self.0.passing.take();
         buffer.clear();
-        let outcome = read_present(file, offset, len.min(READ_MAX), &mut buffer);
+        let outcome = read_present(file, offset, len, &mut buffer);
         let outcome = outcome.map(|()| then(&buffer));
         if outcome.is_ok() {
             self.0.counters.memory(Operation::Read);

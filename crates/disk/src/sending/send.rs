@@ -4,24 +4,23 @@
 //! * One that is not is sent by a thread of the pool (see `pool_send`).
 //! * Where the bytes must be transformed, the pool fills the window, and the next one while this one drains.
 //! * A window that was evicted twice before a slow socket took it, and a file without a proof, are read into a bounded
-//!   buffer and sent from there. So is a window that is proven, but likely to be evicted at any moment.
+//!   buffer and sent from there (see `copying`). So is a window that is proven, but likely to be evicted at any moment,
+//!   as long as it is there.
 //!
 //! Invariant: a loop calls `sendfile` only for what was proven since the task last waited ([`AioMode::Inline`] apart).
 
 use crate::access::{Access, AioMode};
-use crate::files::error::{Error, WouldBlock};
+use crate::files::error::Error;
 use crate::files::memfd_copies::MemfdCopy;
 use crate::files::open_file::{OpenFile, SendingCount};
 use crate::files::residency_memo::now_ns;
 use crate::local::Local;
-use crate::memory::{Holder, charge};
 use crate::metrics::counters::Operation;
 use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{PART_WINDOWS, Residency, WINDOW};
 use crate::sending::pool_send::{PoolSender, SendEnd, SendTurn};
 use crate::sending::sink::Sink;
-use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
 use std::future::poll_fn;
@@ -41,21 +40,17 @@ const REACH_MAX: u64 = 4;
 const REACH_MIN: u64 = 2;
 /// Limits of waits that a caller lets pass at most before it leaves a thread in the middle of a call that sends.
 const LEAVES_MAX: usize = 8;
-/// Bytes of one buffer at most.
-const BUFFER_MAX: usize = 128 << 10;
-/// Bytes of a buffer that stands in for `sendfile`.
-const BUFFER_STRAIGHT: usize = 64 << 10;
 
 /// A range that is being sent.
-struct FileSending<'a, S> {
-    local: &'a Local,
-    file: &'a Rc<OpenFile>,
-    offset: &'a mut u64,
-    end: u64,
-    sink: &'a S,
-    access: &'a Access<'a>,
+pub(super) struct FileSending<'a, S> {
+    pub(super) local: &'a Local,
+    pub(super) file: &'a Rc<OpenFile>,
+    pub(super) offset: &'a mut u64,
+    pub(super) end: u64,
+    pub(super) sink: &'a S,
+    pub(super) access: &'a Access<'a>,
     /// May the file's bytes go out unchanged?
-    straight: bool,
+    pub(super) straight: bool,
     /// The current window, and how often it was filled for this range.
     window: u64,
     fills: u32,
@@ -167,15 +162,20 @@ impl<S: Sink> FileSending<'_, S> {
             }
             match self.residency(until) {
                 Residency::Present if self.straight => self.sendfile(until).await?,
-                Residency::Fleeting if self.straight => self.copy_at_once(until).await?,
                 Residency::Present | Residency::Fleeting => {
-                    self.fill_ahead();
-                    self.copy_at_once(until).await?;
+                    if !self.straight {
+                        self.fill_ahead();
+                    }
+                    if !self.copy_at_once(until).await? {
+                        self.bring_in_evicted(until).await?;
+                    }
                 }
-                Residency::Absent if self.streams() => self.stream().await?,
-                Residency::Absent if self.fills < FILLS_MAX => self.fill().await?,
-                Residency::Absent => self.copy_bounded(until).await?,
-                Residency::Unprovable => self.copy_at_once(until).await?,
+                Residency::Absent => self.bring_in(until).await?,
+                Residency::Unprovable => {
+                    if !self.copy_at_once(until).await? {
+                        self.copy_once(until).await?;
+                    }
+                }
             }
         }
         Ok(())
@@ -185,6 +185,27 @@ impl<S: Sink> FileSending<'_, S> {
         let limit = &self.local.disk().windows.ahead;
         self.state = self.state.next(limit, window < self.filled);
         (self.window, self.fills) = (window, 0);
+    }
+
+    /// Has the pool send what is not in memory, or fill its window: as much as one request of the disk brings. (Read by
+    /// buffers, a file would wait for its turn at a busy disk once for each 64 KiB.)
+    async fn bring_in(&mut self, until: u64) -> Result<(), Error> {
+        if self.streams() {
+            self.stream().await
+        } else if self.fills < FILLS_MAX {
+            self.fill().await
+        } else {
+            self.copy_bounded(until).await
+        }
+    }
+
+    /// The same for what was proven to be in memory, and could not be read there.
+    async fn bring_in_evicted(&mut self, until: u64) -> Result<(), Error> {
+        // Of overlayfs, a loop can read nothing.
+        match self.straight || self.file.filesystem().reads_without_waiting() {
+            true => self.bring_in(until).await,
+            false => self.copy_once(until).await,
+        }
     }
 
     /// Windows to fill ahead now.
@@ -266,7 +287,7 @@ impl<S: Sink> FileSending<'_, S> {
     }
 
     /// Counts bytes that the socket took, and yields to the loop's other tasks after `sendfile_max_chunk`.
-    async fn moved(&mut self, sent: usize) {
+    pub(super) async fn moved(&mut self, sent: usize) {
         *self.offset += sent as u64;
         if self.access.sendfile_max_chunk == 0 {
             return;
@@ -291,7 +312,7 @@ impl<S: Sink> FileSending<'_, S> {
     }
 
     /// Waits for the disk, as long as the sink permits.
-    async fn within_limit<T>(&self, wait: impl Future<Output = T>) -> Result<T, Error> {
+    pub(super) async fn within_limit<T>(&self, wait: impl Future<Output = T>) -> Result<T, Error> {
         let (mut wait, mut limit) = (pin!(wait), pin!(self.sink.disk_limit()));
         poll_fn(|cx| match wait.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Ok(done)),
@@ -397,7 +418,7 @@ impl<S: Sink> FileSending<'_, S> {
     /// again here, so that tokio clears its readiness in the right order: whatever becomes true after the poll is a new
     /// event. And poll(2) calls it writable only when a third of its buffer is free, where `sendfile` would go on with
     /// as little as a page, or return nothing for four times the price.)
-    async fn until_writable(&mut self) -> Result<(), Error> {
+    pub(super) async fn until_writable(&mut self) -> Result<(), Error> {
         let Some(socket) = self.sink.socket() else {
             return Ok(());
         };
@@ -415,7 +436,7 @@ impl<S: Sink> FileSending<'_, S> {
     }
 
     /// Waits for a socket that has reported `WouldBlock`. Other tasks run meanwhile, so a new turn begins.
-    async fn wait_for_socket(&mut self) -> Result<(), Error> {
+    pub(super) async fn wait_for_socket(&mut self) -> Result<(), Error> {
         self.sink.writable().await.map_err(Error::Socket)?;
         self.turn = self.access.sendfile_max_chunk;
         Ok(())
@@ -497,104 +518,5 @@ impl<S: Sink> FileSending<'_, S> {
 
     fn last_window(&self) -> u64 {
         (self.end - 1) / WINDOW
-    }
-
-    /// Sends one buffer, within the bound on the buffers of the whole process.
-    async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
-        let len = self.buffer_len(until);
-        let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
-        let permit = self.local.disk().buffers.acquire_many(kib).await;
-        let _charge = charge(Holder::Buffers, len);
-        let bytes = self.read(len).await?;
-        self.write(&bytes).await?;
-        drop(permit);
-        Ok(())
-    }
-
-    /// Sends from a buffer what the socket takes at once, if it is in memory: a read notices an evicted page where `sendfile`
-    /// would wait for it. It costs more than twice as much per byte. No buffer is held while waiting for the socket, of
-    /// which a peer may have many (the streams of HTTP/2).
-    async fn copy_at_once(&mut self, until: u64) -> Result<(), Error> {
-        let (len, sink) = (self.buffer_len(until).min(self.sink.room()), self.sink);
-        if len == 0 {
-            return self.wait_for_socket().await;
-        }
-        let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
-            (sink.try_write(bytes), bytes.len())
-        });
-        let (sent, all) = match sent {
-            // Evicted, or only a pool may ask.
-            Err(WouldBlock) => return self.copy_once(until).await,
-            Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
-            Ok((Ok(sent), all)) => (sent, all),
-            Ok((Err(error), all)) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted => (0, all),
-                _ => return Err(Error::Socket(error)),
-            },
-        };
-        self.moved(sent).await;
-        match sent < all {
-            true if sink.socket().is_some() => self.until_writable().await,
-            true => self.wait_for_socket().await,
-            false => Ok(()),
-        }
-    }
-
-    /// Sends up to `until` from buffers.
-    async fn copy_until(&mut self, until: u64) -> Result<(), Error> {
-        while *self.offset < until {
-            self.copy_once(until).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends one buffer, which is kept until the socket has taken it: to read it again could wait again.
-    async fn copy_once(&mut self, until: u64) -> Result<(), Error> {
-        let bytes = self.read(self.buffer_len(until)).await?;
-        self.write(&bytes).await
-    }
-
-    fn buffer_len(&self, until: u64) -> usize {
-        let left = usize::try_from(until - *self.offset).unwrap_or(usize::MAX);
-        // `output_buffers` was not meant for what would have been `sendfile`: fewer, larger reads.
-        let wished = if self.straight {
-            BUFFER_STRAIGHT
-        } else {
-            self.access.output_buffer
-        };
-        left.min(wished.clamp(4096, BUFFER_MAX))
-    }
-
-    async fn read(&self, len: usize) -> Result<Bytes, Error> {
-        let bytes = match self.local.try_read(self.file, *self.offset, len) {
-            Ok(answer) => answer?,
-            Err(WouldBlock) => {
-                let read = self.local.read(self.file, *self.offset, len, self.access);
-                self.within_limit(read).await??
-            }
-        };
-        if bytes.is_empty() {
-            Err(Error::Truncated { len: *self.offset })
-        } else {
-            Ok(bytes)
-        }
-    }
-
-    async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
-        let mut left = &bytes[..];
-        while !left.is_empty() {
-            match self.sink.try_write(left) {
-                Ok(sent) => {
-                    left = &left[sent..];
-                    self.moved(sent).await;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.sink.writable().await.map_err(Error::Socket)?;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::Socket(error)),
-            }
-        }
-        Ok(())
     }
 }

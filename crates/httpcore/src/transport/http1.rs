@@ -17,7 +17,7 @@ use message::{Header, RequestHead, Version};
 use runtime::{IdleEntry, Waiting};
 use wire::http1::body_decoder::Decoder;
 use wire::http1::response_writer::{self, ConnectionHeader, HeadContext};
-use wire::{Input, Stream, Timer};
+use wire::{Input, Stream, Timer, turn};
 
 use crate::Response;
 use crate::request::body::Pipe;
@@ -429,6 +429,13 @@ impl Sink for ToClient<'_> {
 
     fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.stream.try_write_by(operation)
+    }
+
+    fn room(&self) -> usize {
+        match turn::may_go_on() {
+            true => usize::MAX,
+            false => 0,
+        }
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
