@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use blackbox::{Server, Site, is_nginx};
+use blackbox::{Server, Site, binary, is_nginx};
 
 /// Whole texts (`\n` ends a line), nginx's sentence, what the help says; in the order in which they are made.
 const MISTAKES: &str = r##"
@@ -163,9 +163,10 @@ fn what_has_the_port_is_told() {
     let told = said
         .lines()
         .find(|line| line.starts_with("  = help: process "));
+    let program = binary().file_name().expect("a file").display();
     assert!(
         told.is_some_and(|told| told.ends_with(&format!(
-            "(freewheel) listens on 127.0.0.1:{port}: stop it, or let \"listen\" name another port"
+            "({program}) listens on 127.0.0.1:{port}: stop it, or let \"listen\" name another port"
         ))),
         "{said}"
     );

@@ -45,6 +45,6 @@ pub use http2::{Http2Client, Http2Reply};
 pub use origin::{Answer, Origin, Received};
 pub use port::Port;
 pub use reply::{Reply, split_reply};
-pub use server::{Server, statuses_of, text_of};
+pub use server::{Server, is_running, statuses_of, text_of};
 pub use site::{Refused, Site};
 pub use until::until;

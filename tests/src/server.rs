@@ -260,7 +260,13 @@ impl Server {
             .split_whitespace()
             .filter_map(|pid| pid.parse().ok())
         {
-            let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+            let child = Pid::from_raw(child);
+            let _ = kill(child, Signal::SIGKILL);
+            // Its sockets are free once it is gone.
+            let deadline = Instant::now() + PATIENCE;
+            while is_running(child) && Instant::now() < deadline {
+                std::thread::sleep(TICK);
+            }
         }
     }
 }
@@ -291,6 +297,12 @@ fn whole(main: &str, http: &str) -> String {
         "daemon off;\npid nginx.pid;\nerror_log logs/error.log info;\n{main}\nevents {{ }}\n\
          http {{\n    root %DIR%/html;\n    access_log logs/access.log;\n{http}\n}}\n"
     )
+}
+
+/// Whether a process runs; a zombie, which waits for its parent, does not.
+pub fn is_running(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Bytes as text, whatever they are.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use blackbox::{PATIENCE, Site};
+use blackbox::{PATIENCE, Site, is_running};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -74,12 +74,6 @@ impl Drop for Daemon {
 
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     blackbox::until(what, PATIENCE, || holds().then_some(()));
-}
-
-/// Whether a process runs; a zombie, which waits for its parent, does not.
-pub(crate) fn is_running(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 pub(crate) fn worker_on(stream: &mut (impl Read + Write)) -> Option<i32> {

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use blackbox::tls::Certificate;
-use blackbox::{Origin, Site, binary};
+use blackbox::{Origin, Site, binary, is_running};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::daemon::{Daemon, is_running, until};
+use crate::daemon::{Daemon, until};
 use crate::load::{self, Counts, Load, Lost};
 
 /// How long both programs run, and how long the old one waits between WINCH and QUIT.

@@ -17,8 +17,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use blackbox::{Answer, Origin, PATIENCE, Site};
-use daemon::{Daemon, is_running, until, worker_on};
+use blackbox::{Answer, Origin, PATIENCE, Site, is_running};
+use daemon::{Daemon, until, worker_on};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use blackbox::{Site, binary};
+use blackbox::{Site, binary, is_running};
 
-use crate::daemon::{Daemon, is_running, until};
+use crate::daemon::{Daemon, until};
 
 const TEXT: &str =
     "worker_processes 1; pid %DIR%/nginx.pid; error_log logs/error.log info; events { }
