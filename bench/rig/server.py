@@ -166,13 +166,14 @@ class Program:
             ahead += children
         return found
 
-    def cpu_seconds(self):
-        """Time on a processor of all threads of the workers that run now (schedstat counts nanoseconds, /proc/PID/stat only ticks)."""
+    def cpu_seconds(self, threads=""):
+        """Time on a processor of all threads of the workers that run now, or of those whose names begin so (schedstat counts nanoseconds,
+        /proc/PID/stat only ticks)."""
         spent = 0
-        for path in (path for pid in self.worker_pids() for path in glob.glob("/proc/%d/task/*/schedstat" % pid)):
+        for path in (path for pid in self.worker_pids() for path in glob.glob("/proc/%d/task/*" % pid)):
             try:
-                with open(path) as f:
-                    spent += int(f.read().split()[0])
+                with open(path + "/comm") as name, open(path + "/schedstat") as f:
+                    spent += int(f.read().split()[0]) if name.read().startswith(threads) else 0
             except OSError:
                 pass
         return spent / 1e9
