@@ -4,6 +4,7 @@
 //! Invariants: at most one job works on a queue; while an item waits, one is on its way to it; each item's caller gets
 //! its result, or learns that the work was lost ([`BatchQueue::push`]).
 
+use super::arrivals::{Arrivals, gather};
 use super::mailbox::{self, Mailbox, together};
 use super::queue::Lane;
 use super::{Overflow, Pool};
@@ -47,6 +48,7 @@ struct BatchState<T, R> {
     /// Is the work to be called though nothing waits?
     is_poked: bool,
     is_running: bool,
+    arrivals: Arrivals,
 }
 
 struct BatchItem<T, R> {
@@ -147,6 +149,7 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
                 waiting: VecDeque::new(),
                 is_poked: false,
                 is_running: false,
+                arrivals: Arrivals::default(),
             }),
             work: Box::new(work),
         }))
@@ -193,6 +196,7 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
             self.ask()?;
             state.is_running = true;
         }
+        state.arrivals.note();
         state.waiting.push_back(item);
         Ok(())
     }
@@ -221,11 +225,27 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
             if turn > 0 && turn % TURNS_MAX == 0 && self.ask().is_ok() {
                 return;
             }
+            if self.is_to_gather() {
+                gather();
+            }
             match self.next_batch() {
                 Some(batch) => self.work_on(batch),
                 None => return,
             }
         }
+    }
+
+    /// Are more items to be waited for before a batch is taken? Not if they come slowly, or half a batch is there.
+    fn is_to_gather(&self) -> bool {
+        // A pool's only thread has other work to do.
+        if self.0.pool.threads() < 2 {
+            return false;
+        }
+        let (state, limits) = (self.0.state.lock(), &self.0.limits);
+        let bytes: usize = state.waiting.iter().map(|item| item.bytes).sum();
+        state.arrivals.are_fast()
+            && state.waiting.len() < limits.items / 2
+            && bytes < limits.bytes / 2
     }
 
     /// The next batch, empty if it was only poked. None: there is nothing to do, and the next item asks for a job.

@@ -6,6 +6,7 @@
 //! Not here: the jobs' work. Invariant: an accepted job is run, or, if it is a read and its caller stopped waiting,
 //! dropped on a thread of the pool. Threads are never joined (one may hang on a dead disk).
 
+mod arrivals;
 mod batch_queue;
 mod job;
 mod mailbox;
