@@ -102,6 +102,19 @@ impl Local {
         self.halve()
     }
 
+    /// Puts the body of a file that was read whole, a [piece](crate::SegmentFile::piece), into a copy that `sendfile` takes
+    /// pages from; its last `unsent` bytes are never sent. False: it stays where it is.
+    pub fn copy_body(&self, piece: &OpenFile, unsent: usize) -> bool {
+        let copies = &mut self.0.files.borrow_mut().copies;
+        let copy = (piece.body()).and_then(|body| copies.keep(&body, unsent));
+        let is_copied = copy.is_some();
+        if is_copied {
+            piece.set_copy(copy);
+            piece.set_body(None);
+        }
+        is_copied
+    }
+
     /// Drops what memory is too short for: up to `count` bodies, and up to `count` files where none may be kept open.
     /// False: there is nothing more to drop. For a loop that is told that memory is short, a little at a time.
     pub fn shed(&self, count: usize) -> bool {

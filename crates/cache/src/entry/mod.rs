@@ -194,6 +194,11 @@ impl Entry {
         self.prologue.body_len
     }
 
+    /// Length of the whole entry.
+    pub(crate) fn entry_len(&self) -> Option<u64> {
+        self.prologue.entry_len()
+    }
+
     /// The range of the body in the entry.
     #[must_use]
     pub fn body(&self) -> Range<u64> {

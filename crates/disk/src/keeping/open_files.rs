@@ -71,7 +71,7 @@ pub(crate) struct OpenFiles {
     descriptors: usize,
     /// Bytes of all kept bodies, those in `copies` included.
     body_bytes: usize,
-    copies: MemfdCopies,
+    pub(crate) copies: MemfdCopies,
     /// Bytes of the bodies in the heap.
     in_heap: Charge,
     /// Bytes of all entries without their bodies.

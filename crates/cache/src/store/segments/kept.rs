@@ -1,5 +1,6 @@
-//! Entries in segments that a loop has found lately: their decoded heads, and the bytes of small ones. What a place in
-//! the index says is enough to know that such an entry is still the same, so a hit asks the kernel for nothing.
+//! Entries in segments that a loop has found lately: their decoded heads, and the bytes of small ones, of some size in
+//! copies that `sendfile` takes pages from. What a place in the index says is enough to know that such an entry is still
+//! the same, so a hit asks the kernel for nothing.
 //!
 //! Invariants: at most [`PLACES`] entries of at most [`BYTES_MAX`] bytes a loop, within their share of the memory budget
 //! (of devices [`PLACES_OF_DEVICES`], within that share), and none while memory is scarce.
@@ -69,13 +70,40 @@ struct KeptEntry {
     entry: Rc<Entry>,
     /// All its bytes, if it is small.
     piece: Option<Rc<OpenFile>>,
-    charge: Charge,
+    bytes: usize,
+    /// Without those of a copy, which has its own.
+    _charge: Charge,
+}
+
+impl KeptEntry {
+    fn is_copy(&self) -> bool {
+        self.piece.as_ref().is_some_and(|piece| piece.has_copy())
+    }
 }
 
 #[derive(Default)]
 struct KeptEntries {
     places: Vec<Option<KeptEntry>>,
     bytes: usize,
+    copies: usize,
+}
+
+impl KeptEntries {
+    fn take(&mut self, place: usize) {
+        if let Some(old) = self.places[place].take() {
+            self.bytes -= old.bytes;
+            self.copies -= usize::from(old.is_copy());
+        }
+    }
+
+    /// Drops what is in the kernel's memory, too, while that is short.
+    fn drop_copies(&mut self) {
+        for place in 0..self.places.len() {
+            if self.places[place].as_ref().is_some_and(KeptEntry::is_copy) {
+                self.take(place);
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -92,10 +120,19 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
         if level() >= MemoryLevel::Buffers {
             *kept = KeptEntries::default();
         }
+        if kept.copies > 0 && level() >= MemoryLevel::Copies {
+            kept.drop_copies();
+        }
         let one = kept.places.get(owner.place_of(&known.key))?.as_ref()?;
         let is_it = one.store == owner.store && one.key == known.key && one.extent == known.extent;
         is_it.then(|| (Rc::clone(&one.entry), one.piece.clone()))
     })
+}
+
+/// Is there room for the copy of so many bytes?
+pub(super) fn has_room(owner: Owner, len: u64) -> bool {
+    level() < MemoryLevel::Copies
+        && owner.with(|kept| kept.bytes as u64 + HEAD_BYTES as u64 + len <= owner.bytes_max())
 }
 
 /// Keeps an entry that was opened.
@@ -111,20 +148,22 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
             kept.places.resize_with(owner.places(), || None);
         }
         let place = owner.place_of(&known.key);
-        if let Some(old) = kept.places[place].take() {
-            kept.bytes -= old.charge.bytes();
-        }
+        kept.take(place);
         if (kept.bytes + bytes) as u64 > owner.bytes_max() {
             return;
         }
+        let is_copy = piece.as_ref().is_some_and(|piece| piece.has_copy());
+        let charged = if is_copy { HEAD_BYTES } else { bytes };
         kept.bytes += bytes;
+        kept.copies += usize::from(is_copy);
         kept.places[place] = Some(KeptEntry {
             store: owner.store,
             key: known.key,
             extent: known.extent,
             entry: Rc::clone(&opened.entry),
             piece,
-            charge: charge(Holder::Bodies, bytes),
+            bytes,
+            _charge: charge(Holder::Bodies, charged),
         });
     });
 }

@@ -50,6 +50,11 @@ impl Store {
             return Ok(None);
         };
         if let Some((entry, None)) = kept {
+            let owner = owner_of(segments);
+            if let Some(copied) = copy_of(local, owner, &source, known, &entry) {
+                kept::put(owner, known, &copied, true);
+                return Ok(Some(copied));
+            }
             let (file, base) = (Rc::new(source.view), source.base);
             return Ok(Some(OpenedInSegment { file, base, entry }));
         }
@@ -142,6 +147,34 @@ fn owner_of(segments: &SegmentStore) -> kept::Owner {
         store: segments.id,
         is_on_device: segments.set.device.is_some(),
     }
+}
+
+/// A copy of an entry of some size that is used again and is in memory: `sendfile` needs no proof for that, and it is
+/// cheaper than to read the body and to write it. None: it gets none.
+fn copy_of(
+    local: &Local,
+    owner: kept::Owner,
+    source: &SegmentSource,
+    known: &KnownKey,
+    entry: &Rc<Entry>,
+) -> Option<OpenedInSegment> {
+    let len = entry.entry_len()?;
+    let is_of_size = len > PIECE_BYTES_MAX as u64 && len <= BODY_MAX as u64;
+    if !is_of_size || owner.is_on_device || !known.is_verified || !kept::has_room(owner, len) {
+        return None;
+    }
+    let bytes = local.try_read(&source.view, source.base, len as usize);
+    let bytes = bytes.ok()?.ok()?;
+    if bytes.len() as u64 != len {
+        return None;
+    }
+    let piece = source.file.piece(bytes);
+    let unsent = usize::try_from(len - entry.body().end).unwrap_or(0);
+    local.copy_body(&piece, unsent).then(|| OpenedInSegment {
+        file: Rc::new(piece),
+        base: 0,
+        entry: Rc::clone(entry),
+    })
 }
 
 /// Reads an entry. Also returns whether all of it was read; then its file is a piece.

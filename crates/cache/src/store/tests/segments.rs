@@ -1,5 +1,6 @@
 //! A store whose small entries lie in segments.
 
+mod copies;
 mod emptying;
 mod room;
 

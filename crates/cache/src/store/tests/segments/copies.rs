@@ -1,0 +1,35 @@
+//! Copies of entries of some size that are used again.
+
+use super::*;
+use crate::store::tests::segments::put_lengths;
+
+#[test]
+fn an_entry_of_some_size_that_is_used_again_is_sent_from_a_copy_until_another_has_its_key() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.segments().await;
+        let lengths = [10_000, 30_000, 64 << 10, 100_000];
+        let bodies = put_lengths(&bench, &store, &lengths).await;
+        for _ in 0..2 {
+            for (key, body) in &bodies {
+                let read = bench.body(&store, key).await.unwrap();
+                assert!(read.unwrap() == *body, "{key}");
+            }
+        }
+        for ((key, body), is_copied) in bodies.iter().zip([false, true, true, false]) {
+            assert_eq!(
+                bench.hit(&store, key).await.file.has_copy(),
+                is_copied,
+                "{key}"
+            );
+            let read = bench.body(&store, key).await.unwrap();
+            assert!(read.unwrap() == *body, "{key}");
+        }
+        let other = body_of(9, 64 << 10);
+        bench.put_whole(&store, "k2", &other).await.unwrap();
+        for _ in 0..3 {
+            let read = bench.body(&store, "k2").await.unwrap();
+            assert!(read.unwrap() == other);
+        }
+    });
+}
