@@ -12,7 +12,7 @@ use crate::key::Key;
 use disk::OpenFile;
 use disk::memory::level::level;
 use disk::memory::{Charge, Holder, MemoryLevel, charge, entries_of_a_loop};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Maximum of entries that one loop keeps; a power of two.
@@ -23,6 +23,8 @@ const PLACES_OF_DEVICES: usize = 16_384;
 const BYTES_MAX: u64 = 8 << 20;
 /// Approximate bytes of a decoded head.
 const HEAD_BYTES: usize = 1024;
+/// Maximum of places looked at to make room for one entry.
+const LOOKS_MAX: usize = 32;
 
 /// The store of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ struct KeptEntry {
     /// All its bytes, if it is small.
     piece: Option<Rc<OpenFile>>,
     bytes: usize,
+    /// Was it used since room was last looked for here?
+    is_used: Cell<bool>,
     /// Without those of a copy, which has its own.
     _charge: Charge,
 }
@@ -86,9 +90,30 @@ struct KeptEntries {
     places: Vec<Option<KeptEntry>>,
     bytes: usize,
     copies: usize,
+    /// The place where room is looked for next.
+    hand: usize,
 }
 
 impl KeptEntries {
+    /// Makes room for so many bytes by what was not used lately. False: there is none.
+    fn make_room(&mut self, bytes: usize, bytes_max: u64) -> bool {
+        if bytes as u64 > bytes_max {
+            return false;
+        }
+        for _ in 0..LOOKS_MAX.min(self.places.len()) {
+            if (self.bytes + bytes) as u64 <= bytes_max {
+                return true;
+            }
+            let place = self.hand;
+            self.hand = (place + 1) % self.places.len();
+            let is_used = (self.places[place].as_ref()).is_some_and(|one| one.is_used.take());
+            if !is_used {
+                self.take(place);
+            }
+        }
+        (self.bytes + bytes) as u64 <= bytes_max
+    }
+
     fn take(&mut self, place: usize) {
         if let Some(old) = self.places[place].take() {
             self.bytes -= old.bytes;
@@ -125,17 +150,20 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
         }
         let one = kept.places.get(owner.place_of(&known.key))?.as_ref()?;
         let is_it = one.store == owner.store && one.key == known.key && one.extent == known.extent;
-        is_it.then(|| (Rc::clone(&one.entry), one.piece.clone()))
+        is_it.then(|| {
+            one.is_used.set(true);
+            (Rc::clone(&one.entry), one.piece.clone())
+        })
     })
 }
 
-/// Is there room for the copy of so many bytes?
+/// Makes room for the copy of so many bytes. False: there is none.
 pub(super) fn has_room(owner: Owner, len: u64) -> bool {
-    level() < MemoryLevel::Copies
-        && owner.with(|kept| kept.bytes as u64 + HEAD_BYTES as u64 + len <= owner.bytes_max())
+    let bytes = HEAD_BYTES + usize::try_from(len).unwrap_or(usize::MAX / 2);
+    level() < MemoryLevel::Copies && owner.with(|kept| kept.make_room(bytes, owner.bytes_max()))
 }
 
-/// Keeps an entry that was opened.
+/// Keeps an entry that was opened, in place of what was not used lately.
 pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_piece: bool) {
     if level() >= MemoryLevel::Buffers {
         return;
@@ -149,7 +177,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
         }
         let place = owner.place_of(&known.key);
         kept.take(place);
-        if (kept.bytes + bytes) as u64 > owner.bytes_max() {
+        if !kept.make_room(bytes, owner.bytes_max()) {
             return;
         }
         let is_copy = piece.as_ref().is_some_and(|piece| piece.has_copy());
@@ -163,6 +191,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
             entry: Rc::clone(&opened.entry),
             piece,
             bytes,
+            is_used: Cell::new(false),
             _charge: charge(Holder::Bodies, charged),
         });
     });

@@ -33,3 +33,24 @@ fn an_entry_of_some_size_that_is_used_again_is_sent_from_a_copy_until_another_ha
         }
     });
 }
+
+#[test]
+fn what_is_used_again_gets_room_among_what_was_found_once() {
+    block_on(async {
+        let bench = Bench::new();
+        let settings = bench.segment_settings(Some(2 * MAX_SIZE_MIN));
+        let (store, _) = bench.open_with(settings).await;
+        bench.walk(&store).await;
+        // More than a loop keeps.
+        let found_once = put_lengths(&bench, &store, &[18_000; 700]).await;
+        for (key, _) in &found_once {
+            bench.hit(&store, key).await;
+        }
+        let hot = body_of(9, 64 << 10);
+        bench.put_whole(&store, "hot", &hot).await.unwrap();
+        for _ in 0..3 {
+            assert!(bench.body(&store, "hot").await.unwrap().unwrap() == hot);
+        }
+        assert!(bench.hit(&store, "hot").await.file.has_copy());
+    });
+}
