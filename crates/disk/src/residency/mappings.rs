@@ -18,7 +18,7 @@ const SEGMENT: u64 = 64 << 20;
 /// Bytes of address space in mappings at most (their page tables take a 512th of that).
 pub const MAPPED_MAX: usize = 16 << 30;
 /// Bytes mapped between two checks that no page had to be read.
-const POPULATE_PART: usize = 32 << 10;
+const POPULATE_PART: usize = 16 << 10;
 /// Mappings at most (vm.max_map_count is 65530).
 pub(crate) const SEGMENTS_MAX: usize = 8192;
 /// Mappings that have been idle for this long are unmapped.
