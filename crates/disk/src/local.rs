@@ -105,14 +105,9 @@ impl Local {
     /// Puts the body of a file that was read whole, a [piece](crate::SegmentFile::piece), into a copy that `sendfile` takes
     /// pages from; its last `unsent` bytes are never sent. False: it stays where it is.
     pub fn copy_body(&self, piece: &OpenFile, unsent: usize) -> bool {
-        let copies = &mut self.0.files.borrow_mut().copies;
-        let copy = (piece.body()).and_then(|body| copies.keep(&body, unsent));
-        let is_copied = copy.is_some();
-        if is_copied {
-            piece.set_copy(copy);
-            piece.set_body(None);
-        }
-        is_copied
+        piece.unsent.set(unsent);
+        let body = piece.body();
+        body.is_some_and(|body| self.0.files.borrow_mut().place_body(piece, &body))
     }
 
     /// Drops what memory is too short for: up to `count` bodies, and up to `count` files where none may be kept open.

@@ -71,7 +71,7 @@ pub(crate) struct OpenFiles {
     descriptors: usize,
     /// Bytes of all kept bodies, those in `copies` included.
     body_bytes: usize,
-    pub(crate) copies: MemfdCopies,
+    copies: MemfdCopies,
     /// Bytes of the bodies in the heap.
     in_heap: Charge,
     /// Bytes of all entries without their bodies.
@@ -206,15 +206,20 @@ impl OpenFiles {
         if self.body_bytes + body.len() > most {
             return file.set_body(None);
         }
-        let copy = self.copies.keep(body, file.unsent.get());
-        let in_heap = copy.is_none();
-        if in_heap {
+        if !self.place_body(file, body) {
             self.in_heap.set(self.in_heap.bytes() + body.len());
         }
-        file.set_body(in_heap.then(|| body.clone()));
-        file.set_copy(copy);
         file.counted.set(body.len());
         self.body_bytes += body.len();
+    }
+
+    /// Gives a file its body: in a copy, or else in the heap (false).
+    pub(crate) fn place_body(&mut self, file: &OpenFile, body: &Bytes) -> bool {
+        let copy = self.copies.keep(body, file.unsent.get());
+        let is_copied = copy.is_some();
+        file.set_body((!is_copied).then(|| body.clone()));
+        file.set_copy(copy);
+        is_copied
     }
 
     /// Drops up to `count` bodies, while there are more than allowed now. False: there is nothing more to drop.

@@ -18,7 +18,7 @@ pub use level::MemoryLevel;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Copies of data that is in the kernel's cache take at most one part in this many of the budget, whatever the number
+/// Copies of files that are in the kernel's cache take at most one part in this many of the budget, whatever the number
 /// of loops.
 pub const COPIES_SHARE: u64 = 8;
 /// The same where memory is tight: a program beside this one finds the more room before the kernel kills the largest.
@@ -38,7 +38,7 @@ const FILE_BYTES_IN_ALL: u64 = 3 << 10;
 const ANSWERS_SHARE: u64 = 64;
 /// Bytes of a prepared response: a head, a key, and the entry's metadata.
 pub const ANSWER_BYTES: usize = 2 << 10;
-/// Small entries of caches' segments, with their decoded heads, take at most one part in this many of the budget.
+/// Small entries of caches' segments, with their decoded heads and copies, take at most one part in this many of the budget.
 const ENTRIES_SHARE: u64 = 32;
 /// Bytes of a budget below which memory is tight: none is then spent to save a few percent of CPU time.
 const TIGHT: u64 = 192 << 20;

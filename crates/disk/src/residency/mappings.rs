@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const SEGMENT: u64 = 64 << 20;
 /// Bytes of address space in mappings at most (their page tables take a 512th of that).
 pub const MAPPED_MAX: usize = 16 << 30;
-/// Bytes mapped between two checks that no page had to be read.
+/// Bytes mapped between two checks that no page had to be read; at least a page.
 const POPULATE_PART: usize = 16 << 10;
 /// Mappings at most (vm.max_map_count is 65530).
 pub(crate) const SEGMENTS_MAX: usize = 8192;
@@ -287,8 +287,9 @@ fn populate_present(pagemap: BorrowedFd<'_>, mapping: &sys::Mapping, start: usiz
 /// seconds in all.
 fn populate_by_parts(mapping: &sys::Mapping, start: usize, len: usize) {
     let (before, end) = (sys::blocks_read(), start + len);
-    for at in (start..end).step_by(POPULATE_PART) {
-        let is_mapped = mapping.populate(at, POPULATE_PART.min(end - at)).is_ok();
+    let part = POPULATE_PART.max(sys::page_size());
+    for at in (start..end).step_by(part) {
+        let is_mapped = mapping.populate(at, part.min(end - at)).is_ok();
         if !is_mapped || sys::blocks_read() != before {
             return;
         }
@@ -343,7 +344,8 @@ mod tests {
 
     #[test]
     fn mapping_ends_with_the_part_of_which_a_page_had_to_be_read() {
-        let len = 4 * POPULATE_PART;
+        let part = POPULATE_PART.max(sys::page_size());
+        let len = 4 * part;
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![1; len]).unwrap();
         file.sync_all().unwrap();
@@ -356,7 +358,7 @@ mod tests {
         }
         let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
         let absent = sys::first_absent(pagemap.as_fd(), &mapping, 0, len);
-        assert!(absent.is_ok_and(|at| at.is_some_and(|at| at <= POPULATE_PART)));
+        assert!(absent.is_ok_and(|at| at.is_some_and(|at| at <= part)));
         file.read_at(&mut vec![0; len], 0).unwrap();
         populate_by_parts(&mapping, 0, len);
         let absent = sys::first_absent(pagemap.as_fd(), &mapping, 0, len);

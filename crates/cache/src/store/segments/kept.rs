@@ -89,6 +89,7 @@ impl KeptEntry {
 struct KeptEntries {
     places: Vec<Option<KeptEntry>>,
     bytes: usize,
+    /// Entries whose bytes are in a copy.
     copies: usize,
     /// The place where room is looked for next.
     hand: usize,

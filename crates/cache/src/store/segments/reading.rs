@@ -41,7 +41,8 @@ impl Store {
         let Some(segments) = &self.0.segments else {
             return Ok(None);
         };
-        let kept = kept::get(owner_of(segments), known);
+        let owner = owner_of(segments);
+        let kept = kept::get(owner, known);
         if let Some((entry, Some(file))) = kept {
             let base = 0;
             return Ok(Some(OpenedInSegment { file, base, entry }));
@@ -50,7 +51,6 @@ impl Store {
             return Ok(None);
         };
         if let Some((entry, None)) = kept {
-            let owner = owner_of(segments);
             if let Some(copied) = copy_of(local, owner, &source, known, &entry) {
                 kept::put(owner, known, &copied, true);
                 return Ok(Some(copied));
@@ -63,7 +63,7 @@ impl Store {
         let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
-        kept::put(owner_of(segments), known, &opened, is_piece);
+        kept::put(owner, known, &opened, is_piece);
         Ok(Some(opened))
     }
 

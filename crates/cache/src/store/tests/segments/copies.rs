@@ -1,7 +1,6 @@
 //! Copies of entries of some size that are used again.
 
 use super::*;
-use crate::store::tests::segments::put_lengths;
 
 #[test]
 fn an_entry_of_some_size_that_is_used_again_is_sent_from_a_copy_until_another_has_its_key() {
