@@ -16,9 +16,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes that a piece came.
-    pub(crate) fn note(&mut self) {
-        let now = Instant::now();
+    /// Notes that a piece comes now.
+    pub(crate) fn note(&mut self, now: Instant) {
         let last = self.last.replace(now);
         self.are_fast = last.is_some_and(|last| now - last < GATHERING);
     }
@@ -33,4 +32,19 @@ impl Arrivals {
 #[expect(clippy::disallowed_methods, reason = "on a pool thread")]
 pub(crate) fn gather() {
     std::thread::sleep(GATHERING);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_comes_fast_if_the_last_two_pieces_came_soon_after_each_other() {
+        let (mut arrivals, begin) = (Arrivals::default(), Instant::now());
+        assert!(!arrivals.are_fast());
+        for (after, are_fast) in [(0, false), (900, true), (1800, true), (2800, false)] {
+            arrivals.note(begin + Duration::from_micros(after));
+            assert_eq!(arrivals.are_fast(), are_fast, "{after}");
+        }
+    }
 }

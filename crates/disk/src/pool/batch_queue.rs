@@ -1,5 +1,5 @@
 //! A queue whose items are taken together by one job of a pool at a time: for work that is cheaper for many than for
-//! one, and that must not be done twice at once.
+//! one, and that must not be done twice at once. Where items come fast, a batch is gathered for a moment (see `arrivals`).
 //!
 //! Invariants: at most one job works on a queue; while an item waits, one is on its way to it; each item's caller gets
 //! its result, or learns that the work was lost ([`BatchQueue::push`]).
@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// Batches that one job takes before the pool's other jobs get their turn.
 const TURNS_MAX: usize = 4;
@@ -196,7 +197,7 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
             self.ask()?;
             state.is_running = true;
         }
-        state.arrivals.note();
+        state.arrivals.note(Instant::now());
         state.waiting.push_back(item);
         Ok(())
     }
@@ -235,17 +236,18 @@ impl<T: Send + 'static, R: Send + 'static> BatchQueue<T, R> {
         }
     }
 
-    /// Are more items to be waited for before a batch is taken? Not if they come slowly, or half a batch is there.
+    /// Are more items to be waited for before a batch is taken? Not if they come slowly, half a batch is there, or there is
+    /// something else to do, for this job or for its thread.
     fn is_to_gather(&self) -> bool {
-        // A pool's only thread has other work to do.
-        if self.0.pool.threads() < 2 {
+        if !self.0.pool.has_spare_thread() {
             return false;
         }
         let (state, limits) = (self.0.state.lock(), &self.0.limits);
+        if state.is_poked || !state.arrivals.are_fast() || state.waiting.len() >= limits.items / 2 {
+            return false;
+        }
         let bytes: usize = state.waiting.iter().map(|item| item.bytes).sum();
-        state.arrivals.are_fast()
-            && state.waiting.len() < limits.items / 2
-            && bytes < limits.bytes / 2
+        bytes < limits.bytes / 2
     }
 
     /// The next batch, empty if it was only poked. None: there is nothing to do, and the next item asks for a job.

@@ -242,6 +242,11 @@ impl Pool {
         self.shared().bounds.threads
     }
 
+    /// Whether a job that comes now need not wait for one that runs.
+    pub(crate) fn has_spare_thread(&self) -> bool {
+        self.shared().queue.running() < self.threads()
+    }
+
     /// The maximal number of waiting jobs in each lane.
     #[must_use]
     pub fn max_queue(&self) -> usize {
