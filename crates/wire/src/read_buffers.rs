@@ -71,6 +71,11 @@ impl ReadBuffers {
         Some(Bytes::from_owner(lent).slice(part))
     }
 
+    /// Is there another buffer, for the bytes of a read to be lent out with theirs?
+    pub(crate) fn has_another(&self) -> bool {
+        self.made.get() < buffers_max() || !self.free.lock().is_empty()
+    }
+
     fn another(&self) -> Option<Box<[u8]>> {
         let free = self.free.lock().pop();
         if free.is_some() || self.made.get() >= buffers_max() {

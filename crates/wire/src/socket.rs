@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -86,6 +87,20 @@ impl Socket {
             let (got, _) = recv(self, &mut *buffer, RecvFlags::empty())?;
             Ok(got)
         })
+    }
+
+    /// Reads the bytes available into a new buffer, at most `max`; none is the end.
+    ///
+    /// # Errors
+    /// As [`Socket::try_read`].
+    pub(crate) fn try_read_apart(&self, max: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.try_io(Interest::READABLE, max, || {
+            bytes.reserve_exact(max);
+            let (got, _) = recv(self, spare_capacity(&mut bytes), RecvFlags::empty())?;
+            Ok(got)
+        })?;
+        Ok(bytes)
     }
 
     /// Writes as much as the socket takes.

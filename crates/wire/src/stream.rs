@@ -75,6 +75,15 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::try_read`], into a buffer of its own; only where there is no TLS ([`Stream::clear_socket`]).
+    ///
+    /// # Errors
+    /// As [`Stream::try_read`].
+    pub(crate) fn try_read_apart(&self, max: usize) -> io::Result<Vec<u8>> {
+        debug_assert!(self.tls.is_none(), "its records are not for others");
+        self.socket.try_read_apart(max)
+    }
+
     /// Writes as much as the socket takes. What was not written has to be written next, with TLS: it may be sealed
     /// already.
     ///

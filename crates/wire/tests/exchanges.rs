@@ -195,6 +195,34 @@ fn requests_follow_each_other_on_one_connection() {
     thread.join().unwrap();
 }
 
+/// The buffers that the loop lends out with large pieces are all away then.
+#[test]
+fn a_large_body_is_whole_while_all_its_pieces_are_kept() {
+    const LARGE: usize = 8 << 20;
+    on_loop(async |owner| {
+        let (address, origin) = origin(vec![
+            Act::Read("\r\n\r\n"),
+            Act::Write("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n"),
+            Act::WriteBytes(LARGE),
+            Act::Read("\r\n\r\nGET /a"),
+            Act::Write("HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"),
+        ]);
+        let mut exchange = get(to(address, &owner).await);
+        assert_eq!(status(&mut exchange).await, 200);
+        let mut pieces = Vec::new();
+        while let Some(piece) = exchange.piece(LONG).await.unwrap() {
+            assert!(piece.iter().all(|byte| *byte == b'x'));
+            pieces.push(piece);
+        }
+        assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), LARGE);
+        let mut exchange = get(exchange.finish().unwrap());
+        assert_eq!(status(&mut exchange).await, 201);
+        assert_eq!(body(&mut exchange).await, (b"ok".to_vec(), Ok(())));
+        drop((exchange, pieces));
+        origin.join().unwrap();
+    });
+}
+
 #[test]
 fn doubtful_connections_are_not_reused() {
     for (text, expected) in [

@@ -19,8 +19,9 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// Length of the segments of a small cache, at least.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4 << 20;
-/// Maximum of bytes of an entry in a segment (`segment_max`); a larger one has a file of its own.
-pub(crate) const ENTRY_BYTES_MAX: u64 = 1 << 20;
+/// Maximum of bytes of an entry in a segment; a larger one has a file of its own. A body of 1 MiB (`slice 1m`) has room
+/// beside its head, key and checksums.
+pub(crate) const ENTRY_BYTES_MAX: u64 = (1 << 20) + (64 << 10);
 /// Bytes of the trailer.
 pub(crate) const TRAILER_BYTES: usize = 64;
 

@@ -443,9 +443,10 @@ fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
 
 /// Whether its key was asked for before, where that is demanded (`admission`). Notes that it was asked for.
 fn is_admitted(cache_request: &CacheRequest<'_>) -> bool {
-    let is_known = |known: KnownKey| known.state == KeyState::Stored;
-    let known = cache_request.store.index().peek(&cache_request.main);
-    known.is_some_and(is_known) || cache_request.cache.admits(&cache_request.main)
+    let main = &cache_request.main;
+    let known = || cache_request.store.index().peek(main);
+    let is_stored = || known().is_some_and(|known| known.state == KeyState::Stored);
+    cache_request.cache.admits(main, is_stored)
 }
 
 /// Whether a response may be stored, as far as the request decides that.

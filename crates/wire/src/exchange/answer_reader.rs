@@ -169,9 +169,12 @@ impl AnswerReader {
         may_be && self.is_ended && !self.is_last && unused == 0
     }
 
-    /// Whether everything that follows is data, up to the end.
-    pub fn is_plain(&self) -> bool {
-        matches!(&self.state, AnswerState::Body(decoder) if decoder.is_plain())
+    /// Bytes that follow and are all data; [`u64::MAX`]: as many as come.
+    pub fn plain_bytes(&self) -> u64 {
+        match &self.state {
+            AnswerState::Body(decoder) => decoder.plain_bytes(),
+            _ => 0,
+        }
     }
 
     /// The trailers, once the response has ended.

@@ -142,12 +142,13 @@ impl Decoder {
         matches!(self.state, DecoderState::End | DecoderState::UntilClose)
     }
 
-    /// Whether everything that follows is data, without any framing.
-    pub fn is_plain(&self) -> bool {
-        matches!(
-            self.state,
-            DecoderState::Length(_) | DecoderState::UntilClose
-        )
+    /// Bytes that follow and are all data, without any framing; [`u64::MAX`]: as many as come.
+    pub fn plain_bytes(&self) -> u64 {
+        match self.state {
+            DecoderState::Length(left) => left,
+            DecoderState::UntilClose => u64::MAX,
+            _ => 0,
+        }
     }
 
     /// Bytes of data received so far.

@@ -88,7 +88,7 @@ fn entries_lie_on_the_device_and_are_found_after_a_kill_and_after_a_close() {
         assert!(matches!(board.contents(), DeviceContents::Segments(_)));
         let lengths = [0, 1, 4000, 4096, 60_000, 69_000, 300_000, 900_000];
         let bodies = put_lengths(&bench, &store, &lengths).await;
-        let large = body_of(9, 1 << 20);
+        let large = body_of(9, 9 << 17);
         bench.put_whole(&store, "large", &large).await.unwrap();
         assert_eq!(all_files(bench.dir.path()).len(), 1, "what is large");
         let expect = async |store: &Store| {

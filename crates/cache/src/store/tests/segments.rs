@@ -114,11 +114,11 @@ fn a_small_entry_has_no_file_and_is_found_after_a_kill_and_after_a_close() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.segments().await;
-        let lengths = [0, 1, 4000, 60_000, 69_000, 300_000, 900_000];
+        let lengths = [0, 1, 4000, 60_000, 69_000, 300_000, 900_000, 1 << 20];
         let bodies = put_lengths(&bench, &store, &lengths).await;
         bench.put(&store, "unknown length", &big()).await.unwrap();
         bench
-            .put_whole(&store, "large", &body_of(9, 1 << 20))
+            .put_whole(&store, "large", &body_of(9, 9 << 17))
             .await
             .unwrap();
         assert_eq!(

@@ -133,11 +133,13 @@ impl Cache {
     }
 
     /// Whether a response to a request for this key may be stored, as far as earlier requests decide that. From now on,
-    /// the key was asked for.
+    /// the key was asked for, unless it `is_stored` already.
     #[must_use]
-    pub(crate) fn admits(&self, key: &Key) -> bool {
+    pub(crate) fn admits(&self, key: &Key, is_stored: impl FnOnce() -> bool) -> bool {
         let keys = || Admission::new(self.zone.keys_max());
-        !self.is_second_hit.load(Relaxed) || self.admission.get_or_init(keys).admits(key)
+        !self.is_second_hit.load(Relaxed)
+            || is_stored()
+            || self.admission.get_or_init(keys).admits(key)
     }
 
     /// Bytes of memory that this takes.

@@ -21,11 +21,15 @@ use message::{Framing, Header};
 use super::{AnswerHead, AnswerReader, BodyWriter, Exchange, ExchangeError, RequestKind};
 use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
-use crate::read_buffers::LENT_MIN;
+use crate::read_buffers::{LENT_MIN, SCRATCH};
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::tls_layer::TlsLayer;
 use crate::turn;
+
+/// Maximum of bytes that are read into a buffer of their own: as many as into the loop's, less what the allocator adds, so
+/// that it makes no mapping (M_MMAP_THRESHOLD).
+const APART_MAX: usize = SCRATCH - 64;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
 /// on the connection.
@@ -293,7 +297,7 @@ impl OwnExchange {
 
     /// Keeps bytes that were read but not examined: a large piece of plain data stays in its buffer.
     fn keep(&mut self, owner: &Loop, scratch: &mut Box<[u8]>, came: Range<usize>) {
-        if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.is_plain() {
+        if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.plain_bytes() > 0 {
             debug_assert!(
                 self.lent.is_empty(),
                 "what came is given out before more is read"
@@ -459,12 +463,35 @@ impl OwnExchange {
 
     fn read_once(&mut self, max: usize) -> io::Result<()> {
         let owner = Rc::clone(&self.owner);
+        let apart = self.apart(max);
+        if apart >= LENT_MIN && !owner.read_buffers.has_another() {
+            return self.read_apart(apart);
+        }
         let mut scratch = owner.scratch.borrow_mut();
         let len = scratch.len().min(max);
         let count = self.stream.try_read(&mut scratch[..len])?;
         self.received += count as u64;
         self.is_closed |= count == 0;
         self.keep(&owner, &mut scratch, 0..count);
+        Ok(())
+    }
+
+    /// Maximum of bytes of the next read if they may get a buffer of their own: they are to be kept as they come.
+    fn apart(&self, max: usize) -> usize {
+        if !self.unread.is_empty() || self.stream.clear_socket().is_none() {
+            return 0;
+        }
+        let plain = usize::try_from(self.reader.plain_bytes()).unwrap_or(usize::MAX);
+        plain.min(max).min(APART_MAX)
+    }
+
+    /// Reads into a buffer of its own, where the loop's are all lent out: data that are read to be kept are not copied.
+    fn read_apart(&mut self, max: usize) -> io::Result<()> {
+        let mut bytes = self.stream.try_read_apart(max)?;
+        bytes.shrink_to_fit();
+        self.received += bytes.len() as u64;
+        self.is_closed |= bytes.is_empty();
+        self.unread = bytes;
         Ok(())
     }
 
