@@ -1,7 +1,8 @@
 """Judges a trace (see `trace`): which calls of the loop threads could have waited for a disk.
 
 A range of a `sendfile` counts as proven when, since the last cold answer about it, cachestat or PAGEMAP_SCAN said that its pages are in
-memory, or the pool brought it into its mapping (MADV_POPULATE_READ). A memfd is memory, not a file on a disk."""
+memory, or the pool brought it into its mapping (MADV_POPULATE_READ). A memfd is memory, not a file on a disk; but who makes its pages waits,
+where the control group has no room, for those that are on their way to a disk."""
 
 import collections
 import os
@@ -17,6 +18,7 @@ BY_PATH = {"open", "openat", "creat", "stat", "lstat", "access", "faccessat", "f
            "symlink", "symlinkat", "fchmod", "fchmodat", "utimensat", "inotify_add_watch", "getdents", "getdents64", "fsync", "fdatasync",
            "ftruncate", "fallocate", "sync_file_range", "copy_file_range"}
 OF_FILES = {"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "pwritev2", "splice"}
+MAKES_PAGES = {"write", "writev", "pwrite64", "pwritev", "pwritev2", "fallocate", "ftruncate"}
 POOL_WORK = {"open", "openat", "openat2", "pread64", "preadv", "preadv2", "read", "madvise", "stat", "statx", "newfstatat"}
 
 
@@ -55,8 +57,10 @@ class Trace:
         """What is wrong with a loop's call, or nothing."""
         call, args = e["call"], e["args"]
         # /proc is no disk: the allocator reads vm/overcommit_memory when it gives memory back.
-        if e.get("file", "").startswith("/memfd:") or (e.get("path") or "").startswith("/proc/"):
+        if (e.get("path") or "").startswith("/proc/"):
             return None
+        if e.get("file", "").startswith("/memfd:"):
+            return "%s of a memfd" % call if call in MAKES_PAGES else None
         regular = e.get("regular") and not e.get("file", "").startswith(("/proc/", "/sys/", "/dev/"))
         if call in BY_PATH:
             return call

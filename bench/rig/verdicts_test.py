@@ -43,7 +43,7 @@ class Judge(unittest.TestCase):
         self.assertEqual(self.faults(
             event("loop 0", "openat2", resolve=0x20, path="a"), event("loop 0", "preadv2", [6, 0, 1, 0, 0, 8], **FILE),
             event("loop 0", "newfstatat", path=""), event("loop 0", "close", [6], **FILE), event("loop 0", "read", file="socket:[1]"),
-            event("loop 0", "pwrite64", **MEMFD), event("loop 0", "fallocate", **MEMFD), event("loop 0", "sendfile", [5, 6, 99, 4096], 4096, **MEMFD),
+            event("copies", "pwrite64", **MEMFD), event("loop 0", "pread64", **MEMFD), event("loop 0", "sendfile", [5, 6, 99, 4096], 4096, **MEMFD),
             event("loop 0", "openat", path="/proc/sys/vm/overcommit_memory"),
             event("pool 1", "openat", path="a"), event("pool 1", "pread64", **FILE), event("loop 0", "munmap", [0x5000, 4096])), {})
 
@@ -52,7 +52,7 @@ class Judge(unittest.TestCase):
                     event("loop 0", "read", **FILE), event("loop 0", "write", **FILE), event("loop 0", "openat", path="a"),
                     event("loop 0", "close", **{**FILE, "links": 0}), event("loop 0", "close", **{**FILE, "size": 2 << 20}),
                     event("loop 0", "mmap", **FILE), event("loop 0", "unlinkat", path="a"), event("loop 0", "getdents64", **FILE),
-                    event("loop 0", "madvise", [0, 0, 22])):
+                    event("loop 0", "pwrite64", **MEMFD), event("loop 0", "fallocate", **MEMFD), event("loop 0", "madvise", [0, 0, 22])):
             self.assertEqual(sum(self.faults(bad).values()), 1, bad)
 
     def test_a_sendfile_needs_a_proof_of_all_its_pages(self):

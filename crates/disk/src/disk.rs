@@ -1,5 +1,6 @@
 //! [`Disk`]: the part of the layer that all loops of a process share: mounts, pools, and what the kernel permits.
 
+use crate::files::copier::Copier;
 use crate::files::mount::{self, Filesystem, Mounts};
 use crate::memory::limits::{self, Groups};
 use crate::memory::{self, BUFFERS_SHARE};
@@ -117,6 +118,8 @@ pub struct Disk {
     scarcity: AtomicU32,
     /// The counters of each loop, also of those that have ended.
     counters: Mutex<Vec<Arc<LoopCounters>>>,
+    /// Writes copies of small bodies; None: its thread could not be started.
+    pub(crate) copier: Option<Copier>,
 }
 
 impl Disk {
@@ -145,6 +148,7 @@ impl Disk {
             pools: Mutex::new(Vec::new()),
             scarcity: AtomicU32::new(0),
             counters: Mutex::default(),
+            copier: Copier::start(),
         });
         disk.follow_mounts();
         disk

@@ -52,7 +52,7 @@ impl Local {
         let inner = Rc::new(LocalInner {
             disk: disk.clone(),
             counters: disk.begin_counters(),
-            files: RefCell::new(OpenFiles::new(descriptors)),
+            files: RefCell::new(OpenFiles::new(descriptors, disk.copier.clone())),
             guards: RefCell::new(PathGuards::new(guards_max)),
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
@@ -102,8 +102,8 @@ impl Local {
         self.halve()
     }
 
-    /// Puts the body of a file that was read whole, a [piece](crate::SegmentFile::piece), into a copy that `sendfile` takes
-    /// pages from; its last `unsent` bytes are never sent. False: it stays where it is.
+    /// Has the body of a file that was read whole, a [piece](crate::SegmentFile::piece), put into a copy that `sendfile`
+    /// takes pages from; its last `unsent` bytes are never sent. False: it stays where it is.
     pub fn copy_body(&self, piece: &OpenFile, unsent: usize) -> bool {
         piece.unsent.set(unsent);
         let body = piece.body();

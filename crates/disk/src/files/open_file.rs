@@ -4,6 +4,7 @@ use crate::files::memfd_copies::MemfdCopy;
 use crate::files::mount::{Filesystem, Mount};
 use crate::files::residency_memo::ResidencyMemo;
 use crate::health::disk_health::DiskHealth;
+use crate::memory::{Charge, Holder, charge};
 use crate::pool::Pool;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
@@ -251,10 +252,27 @@ pub struct OpenFile {
     pub(crate) unsent: Cell<usize>,
     /// Bytes of its body in the accounts of the table of open files.
     pub(crate) counted: Cell<usize>,
-    body: RefCell<Option<Bytes>>,
+    body: RefCell<Option<Body>>,
     copy: RefCell<Option<Rc<MemfdCopy>>>,
+    /// Was its copy found to be written?
+    is_copied: Cell<bool>,
     proofs: OnceCell<Box<ResidencyMemo>>,
     slot: OnceCell<Rc<dyn Any>>,
+}
+
+/// The whole contents of a file, in the heap.
+#[derive(Debug)]
+struct Body {
+    bytes: Bytes,
+    /// Its memory, where that is not counted by another.
+    charge: Option<Charge>,
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        let charge = None;
+        Self { bytes, charge }
+    }
 }
 
 impl OpenFile {
@@ -271,8 +289,9 @@ impl OpenFile {
             place: Cell::new(None),
             unsent: Cell::new(0),
             counted: Cell::new(0),
-            body: RefCell::new(found.body),
+            body: RefCell::new(found.body.map(Body::from)),
             copy: RefCell::default(),
+            is_copied: Cell::new(false),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
@@ -292,8 +311,9 @@ impl OpenFile {
             place: Cell::new(None),
             unsent: Cell::new(0),
             counted: Cell::new(0),
-            body: RefCell::new(body),
+            body: RefCell::new(body.map(Body::from)),
             copy: RefCell::new(None),
+            is_copied: Cell::new(false),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
@@ -333,6 +353,7 @@ impl OpenFile {
             counted: Cell::new(0),
             body: RefCell::new(None),
             copy: RefCell::new(None),
+            is_copied: Cell::new(false),
             proofs: OnceCell::new(),
             slot: OnceCell::new(),
         }
@@ -353,13 +374,32 @@ impl OpenFile {
     /// The whole contents, if they are small and are kept.
     #[must_use]
     pub fn body(&self) -> Option<Bytes> {
-        self.body.borrow().clone()
+        let body = self.body.borrow();
+        body.as_ref().map(|body| body.bytes.clone())
     }
 
     /// Is there a copy of its contents in a memfd, so that [`Local::send`](crate::Local::send) is cheaper than reading
     /// them?
     #[must_use]
+    #[inline]
     pub fn has_copy(&self) -> bool {
+        self.is_copied.get() || self.is_copy_written()
+    }
+
+    /// Looks whether its copy has been written meanwhile, which then takes the place of the bytes in the heap.
+    fn is_copy_written(&self) -> bool {
+        let copy = self.copy.borrow();
+        let is_written = copy.as_ref().is_some_and(|copy| copy.is_written());
+        if is_written {
+            self.body.take();
+            self.is_copied.set(true);
+        }
+        is_written
+    }
+
+    /// Is there such a copy, or is one being made?
+    #[must_use]
+    pub fn gets_copy(&self) -> bool {
         self.copy.borrow().is_some()
     }
 
@@ -375,7 +415,8 @@ impl OpenFile {
         len: usize,
     ) -> std::io::Result<usize> {
         let copy = self.copy.borrow();
-        let copy = copy.as_ref().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let copy = copy.as_ref().filter(|_| self.is_copied.get());
+        let copy = copy.ok_or(std::io::ErrorKind::InvalidInput)?;
         Ok(copy.send(socket, offset, len)?)
     }
 
@@ -390,15 +431,23 @@ impl OpenFile {
 
     /// Its copy, which lives for as long as the caller holds it.
     pub(crate) fn copy(&self) -> Option<Rc<MemfdCopy>> {
-        self.copy.borrow().clone()
+        self.has_copy().then(|| self.copy.borrow().clone())?
     }
 
     pub(crate) fn set_copy(&self, copy: Option<MemfdCopy>) {
+        self.is_copied.set(false);
         *self.copy.borrow_mut() = copy.map(Rc::new);
     }
 
     pub(crate) fn set_body(&self, body: Option<Bytes>) {
-        *self.body.borrow_mut() = body;
+        *self.body.borrow_mut() = body.map(Body::from);
+    }
+
+    /// Counts the memory of its body, as long as that is in the heap.
+    pub(crate) fn charge_body(&self) {
+        if let Some(body) = &mut *self.body.borrow_mut() {
+            body.charge = Some(charge(Holder::Bodies, body.bytes.len()));
+        }
     }
 
     /// A slot for data that belongs to this state of the file (say, its finished header block); dropped with the first

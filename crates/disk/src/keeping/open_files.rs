@@ -10,6 +10,7 @@
 //! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
 //! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
+use crate::files::copier::Copier;
 use crate::files::memfd_copies::MemfdCopies;
 use crate::files::open_file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
@@ -72,16 +73,14 @@ pub(crate) struct OpenFiles {
     /// Bytes of all kept bodies, those in `copies` included.
     body_bytes: usize,
     copies: MemfdCopies,
-    /// Bytes of the bodies in the heap.
-    in_heap: Charge,
     /// Bytes of all entries without their bodies.
     open: Charge,
     _keeps: Keeps,
 }
 
 impl OpenFiles {
-    /// An empty table. `descriptors`: the process's limit.
-    pub(crate) fn new(descriptors: usize) -> OpenFiles {
+    /// An empty table. `descriptors`: the process's limit; `copier` writes copies, if there are to be any.
+    pub(crate) fn new(descriptors: usize, copier: Option<Copier>) -> OpenFiles {
         OpenFiles {
             slots: Vec::new(),
             free: Vec::new(),
@@ -90,8 +89,7 @@ impl OpenFiles {
             hand: 0,
             descriptors,
             body_bytes: 0,
-            copies: MemfdCopies::new(),
-            in_heap: memory::charge(Holder::Bodies, 0),
+            copies: MemfdCopies::new(copier),
             open: memory::charge(Holder::Files, 0),
             _keeps: Keeps::begin(),
         }
@@ -206,18 +204,17 @@ impl OpenFiles {
         if self.body_bytes + body.len() > most {
             return file.set_body(None);
         }
-        if !self.place_body(file, body) {
-            self.in_heap.set(self.in_heap.bytes() + body.len());
-        }
+        self.place_body(file, body);
+        file.charge_body();
         file.counted.set(body.len());
         self.body_bytes += body.len();
     }
 
-    /// Gives a file its body: in a copy, or else in the heap (false).
+    /// Gives a file its body: in the heap, until it has a copy. False: it gets none.
     pub(crate) fn place_body(&mut self, file: &OpenFile, body: &Bytes) -> bool {
-        let copy = self.copies.keep(body, file.unsent.get());
+        let copy = self.copies.begin(body, file.unsent.get());
         let is_copied = copy.is_some();
-        file.set_body((!is_copied).then(|| body.clone()));
+        file.set_body(Some(body.clone()));
         file.set_copy(copy);
         is_copied
     }
@@ -285,11 +282,7 @@ impl OpenFiles {
 
     /// Takes a file's body out of the accounts. (Holders of the file still have the body.)
     fn forget_body(&mut self, file: &OpenFile) {
-        let len = file.counted.take();
-        self.body_bytes -= len;
-        if !file.has_copy() {
-            self.in_heap.set(self.in_heap.bytes() - len);
-        }
+        self.body_bytes -= file.counted.take();
     }
 
     /// Drops one body, not its file: the first after the hand that was not used since the hand last passed.

@@ -464,7 +464,10 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
             let mut file = open(&local, &path, &access).await;
             local.read(&file, 0, contents.len(), &access).await.unwrap();
             file = open(&local, &path, &access).await;
-            assert!(file.has_copy());
+            assert!(file.gets_copy());
+            while !file.has_copy() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             let (got, result) = sent(&local, &file, 0..contents.len() as u64, &access).await;
             result.unwrap();
             assert_eq!(got, contents);

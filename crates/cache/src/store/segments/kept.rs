@@ -81,7 +81,7 @@ struct KeptEntry {
 
 impl KeptEntry {
     fn is_copy(&self) -> bool {
-        self.piece.as_ref().is_some_and(|piece| piece.has_copy())
+        self.piece.as_ref().is_some_and(|piece| piece.gets_copy())
     }
 }
 
@@ -181,7 +181,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
         if !kept.make_room(bytes, owner.bytes_max()) {
             return;
         }
-        let is_copy = piece.as_ref().is_some_and(|piece| piece.has_copy());
+        let is_copy = piece.as_ref().is_some_and(|piece| piece.gets_copy());
         let charged = if is_copy { HEAD_BYTES } else { bytes };
         kept.bytes += bytes;
         kept.copies += usize::from(is_copy);
