@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::open_file::{Meta, OpenFile, OpenedFile};
 use crate::local::Local;
+use crate::memory::level;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
@@ -272,11 +273,24 @@ pub(crate) fn synced(fd: &OwnedFd) -> Result<(), Error> {
 const PARTS_MAX: usize = 64;
 
 /// Writes all of `parts`, in as few calls as possible: a call costs a file system more than its bytes.
+///
+/// While much of the memory waits to be written, its way to the disk begins here, and a full queue of the disk holds
+/// this thread up. Otherwise the next who needs a page waits for the disk, and that may be a loop.
 pub(crate) fn write_all(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
-    let bytes = |(): &()| parts.iter().map(|part| part.as_ref().len() as u64).sum();
-    call_times::timed_on(Operation::Write, fd.as_fd(), bytes, || {
-        write_parts(fd, parts)
-    })
+    let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
+    call_times::timed_on(
+        Operation::Write,
+        fd.as_fd(),
+        |(): &()| bytes,
+        || {
+            write_parts(fd, parts)?;
+            if level::wrote(bytes) {
+                // What fails is tried again by the kernel.
+                let _ = sys::begin_writeback(fd.as_fd(), 0, 0);
+            }
+            Ok(())
+        },
+    )
 }
 
 fn write_parts(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// One part in this many of the kernel's own memory counts as taken where the kernel does not say how much of it is
 /// reclaimable (version 1): most of it are dentries and inodes.
 const KERNEL_TAKEN: u64 = 4;
+/// Unwritten bytes are many beyond one part in this many of a limit. (The kernel itself begins to write at a tenth of
+/// what is available, dirty_background_ratio; in groups of version 1 only where that is a tenth of the machine.)
+const UNWRITTEN_SHARE: u64 = 10;
 
 /// A limit whose usage can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,17 @@ pub struct Usage {
     pub limit: u64,
     /// Bytes that cannot be reclaimed at once.
     pub taken: u64,
+    /// Those of them that were written to files and are not on a disk yet. Of the machine none are counted: there the
+    /// kernel holds writers back itself.
+    pub unwritten: u64,
+}
+
+impl Usage {
+    /// Bytes that may be written until so much is unwritten that what needs a page would wait for the disk to get one.
+    #[must_use]
+    pub fn unwritten_room(&self) -> u64 {
+        (self.limit / UNWRITTEN_SHARE).saturating_sub(self.unwritten)
+    }
 }
 
 /// The machine, and the groups that have a limit now.
@@ -96,7 +110,11 @@ fn of_unified(group: &Path) -> Option<Usage> {
     let kernel = kernel.saturating_sub(free_of_kernel(number("slab_reclaimable"), clean));
     let files = number("unevictable") + in_use;
     let taken = number("anon") + number("shmem") + files + kernel + number("sock");
-    Some(Usage { limit, taken })
+    Some(Usage {
+        limit,
+        taken,
+        unwritten: in_use,
+    })
 }
 
 fn of_memory(group: &Path) -> Option<Usage> {
@@ -111,7 +129,11 @@ fn of_memory(group: &Path) -> Option<Usage> {
     let kernel = kernel - free_of_kernel(of_kind, cached.saturating_sub(in_use));
     let files = number("total_unevictable") + in_use;
     let taken = number("total_rss") + number("total_shmem") + files + kernel;
-    Some(Usage { limit, taken })
+    Some(Usage {
+        limit,
+        taken,
+        unwritten: in_use,
+    })
 }
 
 /// Bytes that the kernel could free of `of_kind` bytes of its own reclaimable memory, while `clean` bytes of its cache
@@ -131,7 +153,11 @@ fn of_machine(proc: &Path) -> Option<Usage> {
     };
     let (limit, free): (u64, u64) = (bytes("MemTotal:")?, bytes("MemAvailable:")?);
     let taken = limit.saturating_sub(free);
-    Some(Usage { limit, taken })
+    Some(Usage {
+        limit,
+        taken,
+        unwritten: 0,
+    })
 }
 
 /// Bytes of this process's anonymous memory: without files, and without `memfd`s that are not mapped.
@@ -165,8 +191,15 @@ mod tests {
             "unified/a/memory.stat",
             "anon 1000\nfile 2000\nkernel 500\nsock 7\nshmem 200\nactive_file 250\ninactive_file 100\nfile_dirty 30\nfile_writeback 4\nslab_reclaimable 300\nunevictable 60\n",
         );
-        let (limit, taken) = (4000, 1000 + 200 + 200 + 7 + 34 + 60);
-        assert_eq!(usages(&tree), [Usage { limit, taken }]);
+        let (limit, taken, unwritten) = (4000, 1000 + 200 + 200 + 7 + 34 + 60, 34);
+        assert_eq!(
+            usages(&tree),
+            [Usage {
+                limit,
+                taken,
+                unwritten
+            }]
+        );
         tree.write("unified/a/memory.events", "low 0\noom 3\noom_kill 2\n");
         let own = Bounded::Unified(tree.0.path().join("unified/a"));
         assert_eq!(own.kills(), 2);
@@ -175,8 +208,15 @@ mod tests {
             "unified/a/memory.stat",
             "anon 1000\nkernel 500\nactive_file 20\nfile_dirty 12\nslab_reclaimable 300\n",
         );
-        let (limit, taken) = (4000, 1000 + 350 + 12);
-        assert_eq!(usages(&tree), [Usage { limit, taken }]);
+        let (limit, taken, unwritten) = (4000, 1000 + 350 + 12, 12);
+        assert_eq!(
+            usages(&tree),
+            [Usage {
+                limit,
+                taken,
+                unwritten
+            }]
+        );
     }
 
     #[test]
@@ -192,10 +232,18 @@ mod tests {
         let group = Usage {
             limit: 5000,
             taken: 826,
+            unwritten: 5,
         };
+        assert_eq!(group.unwritten_room(), 500 - 5);
+        let unwritten = Usage {
+            unwritten: 501,
+            ..group
+        };
+        assert_eq!(unwritten.unwritten_room(), 0);
         let machine = Usage {
             limit: 9 << 10,
             taken: 5 << 10,
+            unwritten: 0,
         };
         assert_eq!(usages(&tree), [group, machine]);
         // Hardly any of the cache is left.

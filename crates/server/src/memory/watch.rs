@@ -29,8 +29,10 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// Interval at which limits are read anew: a container's limits may be changed while it runs.
 const LIMITS: Duration = Duration::from_secs(5);
 /// Minimum interval between two reminders to the loops while a level holds, and between two returns of the allocator's
-/// free memory.
+/// free memory while it is scarce.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The same where memory is tight and not scarce.
+const TRIMS: Duration = Duration::from_secs(60);
 /// Time for which the group's alarm counts.
 const RUNG: Duration = Duration::from_secs(5);
 /// Time for which memory must have been enough before a shortage is logged again.
@@ -93,6 +95,8 @@ struct MemorySample {
     usage: Usage,
     reason: String,
     is_wide: bool,
+    /// Bytes that may be written before writers are to begin themselves that these go to the disk.
+    unwritten_room: u64,
 }
 
 impl Watch {
@@ -180,17 +184,22 @@ impl Watch {
         let own = Usage {
             limit: budget(),
             taken: cgroup::anonymous() + held()[Holder::Copies as usize],
+            unwritten: 0,
         };
         let mut look = MemorySample {
             level: of_budget(own.limit, own.taken, now),
             usage: own,
             reason: "memory_budget".to_owned(),
             is_wide: own.taken < own.limit / 2,
+            unwritten_room: u64::MAX,
         };
         for bounded in &self.bounded {
             let Some(usage) = bounded.usage() else {
                 continue;
             };
+            if !matches!(bounded, Bounded::Machine(_)) {
+                look.unwritten_room = look.unwritten_room.min(usage.unwritten_room());
+            }
             look.is_wide &= usage.taken < usage.limit / 2;
             let level = of_limit(usage.limit, usage.taken, now);
             if level > look.level {
@@ -210,6 +219,7 @@ impl Watch {
     }
 
     fn obey(&mut self, ledger: &Ledger, look: &MemorySample) {
+        level::set_unwritten_room(look.unwritten_room);
         let before = set_level(look.level);
         for begun in before as usize + 1..=look.level as usize {
             super::of(ledger).begun[begun].add(1);
@@ -223,10 +233,15 @@ impl Watch {
         self.trim(look.level, look.level > before);
     }
 
-    /// Gives the allocator's unused memory back: always where the limit is tight, otherwise while memory is scarce.
+    /// Gives the allocator's unused memory back: while memory is scarce, and seldom where the limit is tight. (Loops take
+    /// it again page by page, and each page may have to wait until the kernel has freed one.)
     fn trim(&mut self, level: MemoryLevel, is_new: bool) {
-        let is_wanted = level >= MemoryLevel::Buffers || memory::is_tight(budget());
-        if is_wanted && (is_new || self.trimmed.elapsed() >= AGAIN) {
+        let interval = match level >= MemoryLevel::Buffers {
+            true => AGAIN,
+            false if memory::is_tight(budget()) => TRIMS,
+            false => return,
+        };
+        if is_new || self.trimmed.elapsed() >= interval {
             self.trimmed = Instant::now();
             sys::trim_heap();
         }
