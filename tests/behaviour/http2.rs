@@ -2,6 +2,7 @@
 
 use blackbox::{Answer, Connection, Origin, Server};
 use std::net::TcpListener;
+use std::time::Duration;
 use wire::http2::hpack::encode;
 use wire::http2::{Session, SessionConfig};
 
@@ -250,6 +251,21 @@ fn an_idle_connection_is_told_to_go() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test")]
+fn a_connection_that_is_used_is_not_idle() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; keepalive_timeout 1s; client_header_timeout 1s; location / { return 200 ok; } }",
+    );
+    let mut client = server.connect_http2();
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(150));
+        let stream = client.get("/");
+        assert_eq!(client.reply(stream).text(), "ok");
+        assert!(client.goaway.is_none());
+    }
+}
+
+#[test]
 fn a_server_that_leaves_finishes_what_it_has_begun() {
     let server = Server::start(BASE);
     server.file("large", bytes(1 << 20));
@@ -278,7 +294,7 @@ fn a_server_that_leaves_answers_a_client_that_has_just_had_a_response() {
     let first = client.get("/ret");
     assert_eq!(client.reply(first).status, 200);
     server.signal(nix::sys::signal::Signal::SIGQUIT);
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     let second = client.get("/ret");
     assert_eq!(client.reply(second).status, 200);
     client.read_to_end();

@@ -27,11 +27,12 @@ pub(super) fn guard(
     // Not an `async fn`: each connection has one of these, and would hold the arguments twice.
     let mut kept = Suspended::default();
     poll_fn(move |context| {
-        IS_GUARDED.set(true);
+        // One connection's task may poll that of another, or of its own request.
+        let was_guarded = IS_GUARDED.replace(true);
         kept.enter(client.number);
         // State that the future shares with other tasks is in cells whose borrows end as it unwinds.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        IS_GUARDED.set(false);
+        IS_GUARDED.set(was_guarded);
         match polled {
             Ok(Poll::Pending) => {
                 kept.leave();

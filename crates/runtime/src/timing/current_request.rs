@@ -260,6 +260,13 @@ pub fn end() {
     }
 }
 
+/// Called when the same poll goes on without a request.
+pub fn none() {
+    if ARE_COUNTED {
+        HAND.with(|hand| hand.take_up(0, false, Phase::Reading));
+    }
+}
+
 /// Called when the same poll goes on with another request.
 pub fn another() {
     if !ARE_COUNTED {

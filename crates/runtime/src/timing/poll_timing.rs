@@ -108,6 +108,12 @@ pub(super) fn are_others_ready() -> bool {
     !ARE_COUNTED || READY.get() > 0
 }
 
+/// Number of tasks that are ready besides the one that is polled; where nothing is counted, 0.
+#[must_use]
+pub fn ready_tasks() -> usize {
+    READY.get()
+}
+
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
 pub fn enter(figures: Arc<LoopFigures>) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use runtime::timing::poll_timing;
+use runtime::timing::{current_request, poll_timing};
 use runtime::{Idle, Waiting};
 use wire::http2::Reason;
 use wire::{Timer, loop_clock, turn};
@@ -25,9 +25,11 @@ use super::request::{self, Opened};
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
-/// Requests of all connections of a loop that are opened and do not run yet, from which on each connection opens few in a
-/// turn: others must not wait for hundreds of streams of each that are opened at once.
+/// Requests that all connections of a loop open in a turn: those that do not run yet, and what is left of it is divided
+/// among all tasks that are ready. Others must not wait for hundreds of streams of each that are opened at once.
 const OPENED_MAX: u32 = 512;
+/// The cost of a request that is answered in the turn of its connection, in bytes: the clock is read after some of them.
+const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 4;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
 /// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
@@ -88,6 +90,8 @@ pub(super) struct Driver<'a> {
     /// For what the client is waited for.
     timer: Timer,
     waits: Wait,
+    /// Whether requests were begun since then: some may have been answered already.
+    has_begun: bool,
     /// When that began, in milliseconds of the loop's clock.
     waits_since: u64,
     /// Whether the timer is that of [`Driver::rest`].
@@ -120,6 +124,7 @@ impl<'a> Driver<'a> {
             is_broken: false,
             timer: connection.owner.wheel.timer(),
             waits: Wait::Nothing,
+            has_begun: false,
             waits_since: 0,
             is_resting: false,
             write_timer: None,
@@ -162,9 +167,11 @@ impl<'a> Driver<'a> {
     fn read<R: Responder>(&mut self, context: &mut Context<'_>) -> Option<Finish> {
         let now_ms = loop_clock::monotonic_ms();
         let opened = self.client.http.opened_requests.get();
+        let others = u32::try_from(poll_timing::ready_tasks()).unwrap_or(u32::MAX);
+        let most = OPENED_MAX.saturating_sub(opened) / others.max(1);
         self.connection.with_session(|session| {
             session.begin_turn(now_ms);
-            session.limit_requests(OPENED_MAX.saturating_sub(opened));
+            session.limit_requests(most);
         });
         if std::mem::take(&mut self.has_paused) {
             let bytes = std::mem::take(&mut self.unread);
@@ -256,7 +263,8 @@ impl<'a> Driver<'a> {
         self.generation.clone()
     }
 
-    /// Has the requests answered that were opened.
+    /// Has the requests answered that were opened: as a part of this poll, as long as the turn goes on. (What they have to
+    /// say is then written by it, too, and none waits behind those of others.)
     fn begin_requests<R: Responder>(&mut self, generation: Option<Rc<Generation>>) {
         let Some(generation) = generation else {
             self.is_broken = true;
@@ -264,9 +272,24 @@ impl<'a> Driver<'a> {
                 .with_session(|session| session.finish_goaway());
             return;
         };
+        self.has_begun |= !self.opened.is_empty();
+        let waker = self.connection.take_driver();
         for opened in self.opened.drain(..) {
-            request::begin::<R>(self.connection, self.client, &generation, opened);
+            let is_at_once = turn::may_go_on();
+            request::begin::<R>(
+                self.connection,
+                self.client,
+                &generation,
+                opened,
+                is_at_once,
+            );
+            if is_at_once {
+                turn::spend(REQUEST_COST);
+                current_request::another();
+            }
         }
+        current_request::none();
+        self.connection.put_driver(waker);
     }
 
     /// Whether so much is unsent that nothing more is read.
@@ -403,7 +426,7 @@ impl<'a> Driver<'a> {
     /// Waits for the client while no request is being answered, in the list of idle connections.
     fn wait(&mut self, idle: &mut Option<Idle<'a>>, context: &mut Context<'_>) -> Poll<Finish> {
         let now = self.waits_for();
-        if now != self.waits {
+        if now != self.waits || std::mem::take(&mut self.has_begun) {
             self.waits = now;
             self.timer.disarm();
             *idle = None;

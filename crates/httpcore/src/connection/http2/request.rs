@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use logs::Level;
 use message::RequestHead;
-use runtime::timing::{Kind, current_request, spawn_reusing};
+use runtime::timing::{Kind, current_request, spawn_begun, spawn_reusing};
 use wire::http2::StreamKey;
 
 use crate::client::Client;
@@ -62,12 +62,14 @@ impl Drop for WaitingToRun {
     }
 }
 
-/// Answers a request. A panic ends only its stream, with one line that names the client.
+/// Answers a request, at once as far as it does not have to wait, or behind all that is ready. A panic ends only its
+/// stream, with one line that names the client.
 pub(super) fn begin<R: Responder>(
     connection: &Rc<Http2Connection>,
     client: &Rc<Client>,
     generation: &Rc<Generation>,
     opened: Opened,
+    is_at_once: bool,
 ) {
     let beginning = Box::new(Beginning {
         connection: Rc::clone(connection),
@@ -85,7 +87,10 @@ pub(super) fn begin<R: Responder>(
         }
     };
     debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
-    spawn_reusing(Kind::Connection, Box::pin(running));
+    match is_at_once {
+        true => spawn_begun(Kind::Connection, running),
+        false => spawn_reusing(Kind::Connection, Box::pin(running)),
+    }
 }
 
 /// Counts a stream as open while it lives.

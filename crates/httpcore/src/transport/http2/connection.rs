@@ -123,6 +123,16 @@ impl Http2Connection {
         }
     }
 
+    /// The driver's task, which is not woken until it is put back: it works, and looks at everything behind that.
+    pub(crate) fn take_driver(&self) -> Option<Waker> {
+        self.state.borrow_mut().driver.take()
+    }
+
+    /// Puts the driver's task back.
+    pub(crate) fn put_driver(&self, waker: Option<Waker>) {
+        self.state.borrow_mut().driver = waker;
+    }
+
     /// Has the driver look at the output.
     fn wake_driver(&self) {
         let waker = self.state.borrow().driver.clone();
