@@ -50,12 +50,12 @@ def finish(process):
     return json.loads(out)
 
 
-def group(name, connections, targets, fresh=False, order="random", rate=None, seed=None, exact=False, check=False, count=None, within=None):
+def group(name, connections, targets, fresh=False, opened=False, order="random", rate=None, seed=None, exact=False, check=False, count=None, within=None):
     """Text of a group."""
     text = "name=%s,connections=%d,targets=%s,order=%s" % (name, connections, targets, order)
     text += "".join(",%s=%s" % (key, value) for key, value in (("rate", rate), ("seed", seed), ("count", count)) if value is not None)
     text += ",within=" + within if within else ""
-    return text + "".join("," + word for word, is_set in (("fresh", fresh), ("exact", exact), ("check", check)) if is_set)
+    return text + "".join("," + word for word, is_set in (("fresh", fresh), ("opened", opened), ("exact", exact), ("check", check)) if is_set)
 
 
 def once(args, address, connections, target, check=False):

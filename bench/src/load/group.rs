@@ -18,6 +18,8 @@ pub struct Group {
     pub connections: usize,
     /// A new connection for every request.
     pub is_fresh: bool,
+    /// Kept connections are there before the run begins, with TLS after their handshakes.
+    pub is_opened: bool,
     /// How targets are chosen.
     pub order: Order,
     /// Requests per second of the whole group; none: as fast as answers come.
@@ -38,12 +40,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// Reads `name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]`.
+    /// Reads `name=N,connections=C,targets=FILE[,fresh|opened][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]`.
     pub fn parse(text: &str) -> Result<Group, String> {
         let mut group = Group {
             name: String::new(),
             connections: 1,
             is_fresh: false,
+            is_opened: false,
             order: Order::Random,
             rate: None,
             seed: None,
@@ -65,6 +68,7 @@ impl Group {
                 Some(("order", "random")) => group.order = Order::Random,
                 Some(("order", "turn")) => group.order = Order::Turn,
                 None if part == "fresh" => group.is_fresh = true,
+                None if part == "opened" => group.is_opened = true,
                 None if part == "exact" => group.is_exact = true,
                 None if part == "check" => group.is_checked = true,
                 _ => return Err(format!("{part}: not part of a group")),

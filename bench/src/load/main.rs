@@ -22,10 +22,10 @@ usage: load [--tls] [--http2] VERB …
          over TLS, with a full handshake for each connection; HTTP/2, one stream of a connection at a time
        load run ADDRESS SECONDS[+GRACE] GROUP…
          for SECONDS; what is open then may still be answered for GRACE more (1)
-         GROUP = name=N,connections=C,targets=FILE[,fresh][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]
+         GROUP = name=N,connections=C,targets=FILE[,fresh|opened][,order=random|turn][,rate=R][,seed=S][,exact][,check][,count=M][,within=N]
          closed loop, or R requests per second in all whatever the answers take, evenly or by chance (seed); M requests at most;
          exact: started to the microsecond, busy; check: bodies compared with the origin's; within: counted under that name, too;
-         targets: one request target per line
+         opened: all connections are there before the run begins; targets: one request target per line
        load once ADDRESS CONNECTIONS TARGET [check]
          one request over each of them, all at the same moment
        load idle ADDRESS CONNECTIONS TARGET

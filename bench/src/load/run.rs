@@ -48,10 +48,11 @@ pub async fn run(
     grace: Duration,
     groups: Vec<Group>,
 ) -> Result<Value, String> {
+    let opened = open_all(&groups, address).await?;
     let start = Instant::now();
     let local = LocalSet::new();
     let mut running = Vec::new();
-    for (index, group) in groups.into_iter().enumerate() {
+    for (index, (group, mut opened)) in groups.into_iter().zip(opened).enumerate() {
         let random = Cell::new(0x9E37_79B9_7F4A_7C15 ^ (index as u64 + 1));
         let shared = Shared {
             address,
@@ -67,7 +68,7 @@ pub async fn run(
         };
         let shared = Rc::new(shared);
         let clients: Vec<_> = (0..shared.group.connections)
-            .map(|index| local.spawn_local(client(Rc::clone(&shared), index)))
+            .map(|index| local.spawn_local(client(Rc::clone(&shared), index, opened.pop())))
             .collect();
         running.push((shared, clients));
     }
@@ -107,6 +108,30 @@ pub async fn run(
         .await
 }
 
+/// The connections of each group that are to be there before the run begins.
+async fn open_all(groups: &[Group], address: SocketAddr) -> Result<Vec<Vec<Client>>, String> {
+    let mut opened = Vec::new();
+    for group in groups {
+        let count = if group.is_opened {
+            group.connections
+        } else {
+            0
+        };
+        opened.push(open(count, address).await?);
+    }
+    Ok(opened)
+}
+
+/// So many connections.
+async fn open(count: usize, address: SocketAddr) -> Result<Vec<Client>, String> {
+    let mut opened = Vec::with_capacity(count);
+    for at in 0..count {
+        let client = Client::connect(address, None).await;
+        opened.push(client.map_err(|failure| format!("connection {at}: {}", failure.name()))?);
+    }
+    Ok(opened)
+}
+
 /// One request over each connection, all at once; the figures.
 pub async fn once(
     address: SocketAddr,
@@ -115,11 +140,7 @@ pub async fn once(
     is_checked: bool,
 ) -> Result<Value, String> {
     let expected = is_checked.then(|| Rc::new(Bytes::new()));
-    let mut clients = Vec::with_capacity(connections);
-    for at in 0..connections {
-        let client = Client::connect(address, None).await;
-        clients.push(client.map_err(|failure| format!("connection {at}: {}", failure.name()))?);
-    }
+    let clients = open(connections, address).await?;
     let figures = Rc::new(RefCell::new(Figures::default()));
     let start = Instant::now();
     let asking = clients.into_iter().map(|mut client| {
@@ -154,13 +175,12 @@ pub async fn once(
         .await
 }
 
-async fn client(shared: Rc<Shared>, index: usize) {
+async fn client(shared: Rc<Shared>, index: usize, mut kept: Option<Client>) {
     let mut mine = index;
     let mut drain = shared
         .expected
         .clone()
         .map_or_else(Drain::new, Drain::checking);
-    let mut kept: Option<Client> = None;
     while let Some((target, intended)) = shared.next(&mut mine) {
         shared.wait_for(intended).await;
         let Ok(outcome) = timeout_at(
