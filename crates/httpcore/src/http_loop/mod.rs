@@ -29,6 +29,8 @@ pub struct HttpLoop {
     pub handshakes: Cell<usize>,
     /// Requests of HTTP/2 that were opened and have not begun to run.
     pub opened_requests: Cell<u32>,
+    /// HTTP/2 connections.
+    pub http2_connections: Cell<u32>,
 }
 
 impl HttpLoop {
@@ -41,6 +43,7 @@ impl HttpLoop {
             zones,
             handshakes: Cell::new(0),
             opened_requests: Cell::new(0),
+            http2_connections: Cell::new(0),
         });
         let own = Rc::clone(&http);
         loop_.add_spare_memory(move |_| own.hot_files.clear());

@@ -26,7 +26,7 @@ use super::request::{self, Opened};
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
 /// Requests that all connections of a loop open in a turn: those that do not run yet, and what is left of it is divided
-/// among all tasks that are ready. Others must not wait for hundreds of streams of each that are opened at once.
+/// among the connections, or the tasks that are ready if these are fewer. Others must not wait for hundreds of streams of each that are opened at once.
 const OPENED_MAX: u32 = 512;
 /// The cost of a request that is answered in the turn of its connection, in bytes: the clock is read after some of them.
 const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 4;
@@ -114,6 +114,8 @@ impl<'a> Driver<'a> {
         unread: Vec<u8>,
         read_max: usize,
     ) -> Self {
+        let connections = &client.http.http2_connections;
+        connections.set(connections.get() + 1);
         Self {
             connection,
             client,
@@ -167,7 +169,8 @@ impl<'a> Driver<'a> {
     fn read<R: Responder>(&mut self, context: &mut Context<'_>) -> Option<Finish> {
         let now_ms = loop_clock::monotonic_ms();
         let opened = self.client.http.opened_requests.get();
-        let others = u32::try_from(poll_timing::ready_tasks()).unwrap_or(u32::MAX);
+        let ready = u32::try_from(poll_timing::ready_tasks()).unwrap_or(u32::MAX);
+        let others = ready.min(self.client.http.http2_connections.get());
         let most = OPENED_MAX.saturating_sub(opened) / others.max(1);
         self.connection.with_session(|session| {
             session.begin_turn(now_ms);
@@ -574,6 +577,13 @@ impl<'a> Driver<'a> {
                 Err(_) => return,
             }
         }
+    }
+}
+
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        let connections = &self.client.http.http2_connections;
+        connections.set(connections.get().saturating_sub(1));
     }
 }
 
