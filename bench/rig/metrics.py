@@ -1,4 +1,4 @@
-"""Histograms of freewheel's `metrics;` (Prometheus text): what came between two readings, and its percentiles."""
+"""Freewheel's `metrics;` (Prometheus text): sums of counters; of histograms, what came between two readings, and its percentiles."""
 
 import re
 import urllib.request
@@ -7,12 +7,22 @@ LINE = re.compile(r'^(\w+)_bucket\{loop="(\d+)",le="([^"]+)"\} (\d+)$', re.MULTI
 WAIT = 10       # seconds for an answer
 
 
+def text(address, path="/metrics", wait=WAIT):
+    """The page."""
+    with urllib.request.urlopen("http://%s%s" % (address, path), timeout=wait) as answer:
+        return answer.read().decode()
+
+
+def total(page, name, label=""):
+    """The sum of a family's values with this label."""
+    values = re.findall(r"^%s\{([^}]*)\} (\S+)$" % name, page, re.MULTILINE)
+    return sum(int(float(value)) for labels, value in values if label in labels)
+
+
 def read(address, path="/metrics"):
     """{(name, loop): [(upper bound in seconds, how many up to that)]}"""
-    with urllib.request.urlopen("http://%s%s" % (address, path), timeout=WAIT) as answer:
-        text = answer.read().decode()
     found = {}
-    for name, loop, bound, count in LINE.findall(text):
+    for name, loop, bound, count in LINE.findall(text(address, path)):
         found.setdefault((name, loop), []).append((float(bound), int(count)))
     return found
 

@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::open_file::{Meta, OpenFile, OpenedFile};
 use crate::local::Local;
-use crate::memory::level;
+use crate::memory::unwritten;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
@@ -278,19 +278,15 @@ const PARTS_MAX: usize = 64;
 /// this thread up. Otherwise the next who needs a page waits for the disk, and that may be a loop.
 pub(crate) fn write_all(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {
     let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
-    call_times::timed_on(
-        Operation::Write,
-        fd.as_fd(),
-        |(): &()| bytes,
-        || {
-            write_parts(fd, parts)?;
-            if level::wrote(bytes) {
-                // What fails is tried again by the kernel.
-                let _ = sys::begin_writeback(fd.as_fd(), 0, 0);
-            }
-            Ok(())
-        },
-    )
+    let len = |(): &()| bytes;
+    call_times::timed_on(Operation::Write, fd.as_fd(), len, || {
+        write_parts(fd, parts)?;
+        if unwritten::wrote(bytes) {
+            // What fails is tried again by the kernel.
+            let _ = sys::begin_writeback(fd.as_fd(), 0, 0);
+        }
+        Ok(())
+    })
 }
 
 fn write_parts(fd: &OwnedFd, parts: &[impl AsRef<[u8]>]) -> Result<(), Error> {

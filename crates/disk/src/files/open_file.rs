@@ -265,13 +265,15 @@ pub struct OpenFile {
 struct Body {
     bytes: Bytes,
     /// Its memory, where that is not counted by another.
-    charge: Option<Charge>,
+    _charge: Option<Charge>,
 }
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        let charge = None;
-        Self { bytes, charge }
+        Self {
+            bytes,
+            _charge: None,
+        }
     }
 }
 
@@ -439,15 +441,18 @@ impl OpenFile {
         *self.copy.borrow_mut() = copy.map(Rc::new);
     }
 
-    pub(crate) fn set_body(&self, body: Option<Bytes>) {
-        *self.body.borrow_mut() = body.map(Body::from);
+    /// Gives it a body, whose memory is counted for as long as it is in the heap.
+    pub(crate) fn set_body(&self, bytes: &Bytes) {
+        self.body.replace(Some(Body {
+            bytes: bytes.clone(),
+            _charge: Some(charge(Holder::Bodies, bytes.len())),
+        }));
     }
 
-    /// Counts the memory of its body, as long as that is in the heap.
-    pub(crate) fn charge_body(&self) {
-        if let Some(body) = &mut *self.body.borrow_mut() {
-            body.charge = Some(charge(Holder::Bodies, body.bytes.len()));
-        }
+    /// Takes its body and its copy away.
+    pub(crate) fn drop_body(&self) {
+        self.body.take();
+        self.set_copy(None);
     }
 
     /// A slot for data that belongs to this state of the file (say, its finished header block); dropped with the first

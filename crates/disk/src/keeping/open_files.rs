@@ -202,10 +202,9 @@ impl OpenFiles {
             }
         }
         if self.body_bytes + body.len() > most {
-            return file.set_body(None);
+            return file.drop_body();
         }
         self.place_body(file, body);
-        file.charge_body();
         file.counted.set(body.len());
         self.body_bytes += body.len();
     }
@@ -214,7 +213,7 @@ impl OpenFiles {
     pub(crate) fn place_body(&mut self, file: &OpenFile, body: &Bytes) -> bool {
         let copy = self.copies.begin(body, file.unsent.get());
         let is_copied = copy.is_some();
-        file.set_body(Some(body.clone()));
+        file.set_body(body);
         file.set_copy(copy);
         is_copied
     }
@@ -296,7 +295,7 @@ impl OpenFiles {
                     let file = Rc::clone(&entry.file);
                     self.forget_body(&file);
                     file.set_copy(None);
-                    return file.set_body(None);
+                    return file.drop_body();
                 }
                 None => {}
             }

@@ -7,14 +7,12 @@
 //! Invariant: as in `limits`.
 
 use super::limits::{Groups, number_of, read};
+use super::unwritten::room_of;
 use std::path::{Path, PathBuf};
 
 /// One part in this many of the kernel's own memory counts as taken where the kernel does not say how much of it is
 /// reclaimable (version 1): most of it are dentries and inodes.
 const KERNEL_TAKEN: u64 = 4;
-/// Unwritten bytes are many beyond one part in this many of a limit. (The kernel itself begins to write at a tenth of
-/// what is available, dirty_background_ratio; in groups of version 1 only where that is a tenth of the machine.)
-const UNWRITTEN_SHARE: u64 = 10;
 
 /// A limit whose usage can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,17 +32,9 @@ pub struct Usage {
     pub limit: u64,
     /// Bytes that cannot be reclaimed at once.
     pub taken: u64,
-    /// Those of them that were written to files and are not on a disk yet. Of the machine none are counted: there the
+    /// Bytes that may be written to files until much of it waits to be on a disk; `u64::MAX` for the machine, where the
     /// kernel holds writers back itself.
-    pub unwritten: u64,
-}
-
-impl Usage {
-    /// Bytes that may be written until so much is unwritten that what needs a page would wait for the disk to get one.
-    #[must_use]
-    pub fn unwritten_room(&self) -> u64 {
-        (self.limit / UNWRITTEN_SHARE).saturating_sub(self.unwritten)
-    }
+    pub unwritten_room: u64,
 }
 
 /// The machine, and the groups that have a limit now.
@@ -113,7 +103,7 @@ fn of_unified(group: &Path) -> Option<Usage> {
     Some(Usage {
         limit,
         taken,
-        unwritten: in_use,
+        unwritten_room: room_of(limit, in_use),
     })
 }
 
@@ -132,7 +122,7 @@ fn of_memory(group: &Path) -> Option<Usage> {
     Some(Usage {
         limit,
         taken,
-        unwritten: in_use,
+        unwritten_room: room_of(limit, in_use),
     })
 }
 
@@ -156,7 +146,7 @@ fn of_machine(proc: &Path) -> Option<Usage> {
     Some(Usage {
         limit,
         taken,
-        unwritten: 0,
+        unwritten_room: u64::MAX,
     })
 }
 
@@ -191,15 +181,13 @@ mod tests {
             "unified/a/memory.stat",
             "anon 1000\nfile 2000\nkernel 500\nsock 7\nshmem 200\nactive_file 250\ninactive_file 100\nfile_dirty 30\nfile_writeback 4\nslab_reclaimable 300\nunevictable 60\n",
         );
-        let (limit, taken, unwritten) = (4000, 1000 + 200 + 200 + 7 + 34 + 60, 34);
-        assert_eq!(
-            usages(&tree),
-            [Usage {
-                limit,
-                taken,
-                unwritten
-            }]
-        );
+        let used = |taken, unwritten: u64| Usage {
+            limit: 4000,
+            taken,
+            unwritten_room: 400 - unwritten,
+        };
+        let taken = 1000 + 200 + 200 + 7 + 34 + 60;
+        assert_eq!(usages(&tree), [used(taken, 34)]);
         tree.write("unified/a/memory.events", "low 0\noom 3\noom_kill 2\n");
         let own = Bounded::Unified(tree.0.path().join("unified/a"));
         assert_eq!(own.kills(), 2);
@@ -208,15 +196,7 @@ mod tests {
             "unified/a/memory.stat",
             "anon 1000\nkernel 500\nactive_file 20\nfile_dirty 12\nslab_reclaimable 300\n",
         );
-        let (limit, taken, unwritten) = (4000, 1000 + 350 + 12, 12);
-        assert_eq!(
-            usages(&tree),
-            [Usage {
-                limit,
-                taken,
-                unwritten
-            }]
-        );
+        assert_eq!(usages(&tree), [used(1000 + 350 + 12, 12)]);
     }
 
     #[test]
@@ -232,18 +212,12 @@ mod tests {
         let group = Usage {
             limit: 5000,
             taken: 826,
-            unwritten: 5,
+            unwritten_room: 500 - 5,
         };
-        assert_eq!(group.unwritten_room(), 500 - 5);
-        let unwritten = Usage {
-            unwritten: 501,
-            ..group
-        };
-        assert_eq!(unwritten.unwritten_room(), 0);
         let machine = Usage {
             limit: 9 << 10,
             taken: 5 << 10,
-            unwritten: 0,
+            unwritten_room: u64::MAX,
         };
         assert_eq!(usages(&tree), [group, machine]);
         // Hardly any of the cache is left.
@@ -252,6 +226,11 @@ mod tests {
             "hierarchical_memory_limit 5000\ntotal_rss 700\ntotal_inactive_file 10\n",
         );
         assert_eq!(usages(&tree)[0].taken, 700 + 250);
+        tree.write(
+            "memory/a/memory.stat",
+            "hierarchical_memory_limit 5000\ntotal_dirty 501\n",
+        );
+        assert_eq!(usages(&tree)[0].unwritten_room, 0);
         assert_eq!(Bounded::Memory(tree.0.path().join("memory/a")).kills(), 1);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a level includes all those before it.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// What is given up at a level, together with everything before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,23 +47,6 @@ pub fn level() -> MemoryLevel {
 pub fn set_level(level: MemoryLevel) -> MemoryLevel {
     let before = LEVEL.swap(level as u8, Relaxed);
     LEVELS[usize::from(before).min(LEVELS.len() - 1)]
-}
-
-/// Bytes that may be written until much of the memory waits to be on a disk, as was found last, and those written since.
-static UNWRITTEN_ROOM: AtomicU64 = AtomicU64::new(u64::MAX);
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
-
-/// Notes that so many bytes were written to a file. Returns whether so much of the memory may wait to be on a disk by now
-/// ([`super::cgroup::Usage::unwritten_room`]) that writers are to begin that themselves.
-pub(crate) fn wrote(bytes: u64) -> bool {
-    let written = WRITTEN.fetch_add(bytes, Relaxed).saturating_add(bytes);
-    written > UNWRITTEN_ROOM.load(Relaxed)
-}
-
-/// Sets the number of bytes that may be written until then.
-pub fn set_unwritten_room(bytes: u64) {
-    UNWRITTEN_ROOM.store(bytes, Relaxed);
-    WRITTEN.store(0, Relaxed);
 }
 
 impl MemoryLevel {

@@ -4,6 +4,7 @@
 //! * [`accounts`]: bytes by holder, counted by each thread for itself; [`charge`] counts memory.
 //! * [`level`]: how scarce memory is, and so what is given up; set by one thread, read by all.
 //! * [`cgroup`]: how much of a control group's memory is taken.
+//! * [`unwritten`]: how much of it may wait to be on a disk.
 //!
 //! Not here: the thread that watches, and the code that gives memory up (each holder has its own). Invariant: nothing
 //! here waits; counting costs a thread a store to memory of its own.
@@ -12,6 +13,7 @@ pub mod accounts;
 pub mod cgroup;
 pub mod level;
 pub mod limits;
+pub mod unwritten;
 
 pub use accounts::{Charge, Holder, charge};
 pub use level::MemoryLevel;

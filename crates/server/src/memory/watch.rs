@@ -15,6 +15,7 @@ use disk::memory::accounts::held;
 use disk::memory::cgroup::{self, Bounded, Usage};
 use disk::memory::level::{self, of_budget, of_limit, set_level};
 use disk::memory::limits::{self, Groups};
+use disk::memory::unwritten;
 use disk::memory::{self, Holder, MemoryLevel, budget};
 use logs::process_log::{self, error_log};
 use runtime::Ledger;
@@ -184,7 +185,7 @@ impl Watch {
         let own = Usage {
             limit: budget(),
             taken: cgroup::anonymous() + held()[Holder::Copies as usize],
-            unwritten: 0,
+            unwritten_room: u64::MAX,
         };
         let mut look = MemorySample {
             level: of_budget(own.limit, own.taken, now),
@@ -197,9 +198,7 @@ impl Watch {
             let Some(usage) = bounded.usage() else {
                 continue;
             };
-            if !matches!(bounded, Bounded::Machine(_)) {
-                look.unwritten_room = look.unwritten_room.min(usage.unwritten_room());
-            }
+            look.unwritten_room = look.unwritten_room.min(usage.unwritten_room);
             look.is_wide &= usage.taken < usage.limit / 2;
             let level = of_limit(usage.limit, usage.taken, now);
             if level > look.level {
@@ -219,7 +218,7 @@ impl Watch {
     }
 
     fn obey(&mut self, ledger: &Ledger, look: &MemorySample) {
-        level::set_unwritten_room(look.unwritten_room);
+        unwritten::set_room(look.unwritten_room);
         let before = set_level(look.level);
         for begun in before as usize + 1..=look.level as usize {
             super::of(ledger).begun[begun].add(1);
