@@ -110,7 +110,7 @@ class Disk:
 
 def missing():
     """What stands in the way of throttling, or nothing."""
-    return cgroup.missing()
+    return cgroup.missing_v1()
 
 
 def forget():

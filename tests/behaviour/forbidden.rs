@@ -7,8 +7,9 @@ use blackbox::{Server, Site, is_nginx};
 const CALLS: &[(&str, &str)] = &[
     ("openat2", "the pool of threads opens every file"),
     ("cachestat", ""),
+    ("PAGEMAP_SCAN", "(asked for page by page: PAGEMAP_SCAN"),
     (
-        "PAGEMAP_SCAN",
+        "MADV_POPULATE_READ",
         "(asked for by cachestat, and by reads that do not wait)",
     ),
     ("memfd_create", "memfd_create(2) is refused"),

@@ -18,11 +18,15 @@ const CACHESTAT: i64 = 451;
 /// PAGEMAP_SCAN, a request of ioctl(2).
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 
+/// MADV_POPULATE_READ (Linux 5.14), an advice of madvise(2).
+const MADV_POPULATE_READ: u64 = 22;
+
 /// The names, and the calls' numbers.
 const CALLS: &[(&str, &[i64])] = &[
     ("openat2", &[libc::SYS_openat2]),
     ("cachestat", &[CACHESTAT]),
     ("PAGEMAP_SCAN", &[libc::SYS_ioctl]),
+    ("MADV_POPULATE_READ", &[libc::SYS_madvise]),
     ("memfd_create", &[libc::SYS_memfd_create]),
     ("inotify", &[libc::SYS_inotify_init1]),
     ("close_range", &[libc::SYS_close_range]),
@@ -42,12 +46,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (name, numbers) = known.ok_or("no such call")?;
     let mut rules = BTreeMap::new();
     for number in *numbers {
-        let mut only = Vec::new();
-        if *name == "PAGEMAP_SCAN" {
+        // Of some, one argument only.
+        let only = match *name {
+            "PAGEMAP_SCAN" => Some((1, PAGEMAP_SCAN)),
+            "MADV_POPULATE_READ" => Some((2, MADV_POPULATE_READ)),
+            _ => None,
+        };
+        let only = only.map(|(index, value)| {
             let (length, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-            let request = SeccompCondition::new(1, length, equal, PAGEMAP_SCAN)?;
-            only.push(SeccompRule::new(vec![request])?);
-        }
+            SeccompRule::new(vec![SeccompCondition::new(index, length, equal, value)?])
+        });
+        let only = only.into_iter().collect::<Result<_, _>>()?;
         rules.insert(*number, only);
     }
     let filter = SeccompFilter::new(

@@ -15,6 +15,7 @@ const CALLS: &[&str] = &[
     "openat2",
     "cachestat",
     "PAGEMAP_SCAN",
+    "MADV_POPULATE_READ",
     "memfd_create",
     "inotify",
     "close_range",

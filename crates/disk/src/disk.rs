@@ -7,6 +7,7 @@ use crate::memory::{self, BUFFERS_SHARE};
 use crate::metrics::counters::{LoopCounters, OPERATIONS, OperationCount};
 use crate::pool::{self, Hold, Pool, PoolCounters, PoolKind};
 use crate::refusals::is_cachestat_refused;
+use crate::residency::pagemap::{PageMap, Way};
 use crate::residency::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,9 +46,21 @@ pub struct Probe {
     pub filesystem: Option<Filesystem>,
     /// This process's user may not enter it: every request for a file in it is forbidden.
     pub is_forbidden: bool,
-    pagemap: bool,
+    pagemap: Option<Way>,
     cachestat: bool,
     openat2: bool,
+}
+
+impl Probe {
+    /// How the page map is asked, where that is not the usual way.
+    fn asked_by(&self) -> &'static str {
+        match self.pagemap {
+            Some(Way::Entries) => {
+                " (asked for page by page: PAGEMAP_SCAN, Linux 6.7, is not there or not permitted)"
+            }
+            Some(Way::Scan) | None => "",
+        }
+    }
 }
 
 /// The text for an ordinary local file system.
@@ -74,17 +87,23 @@ impl fmt::Display for Probe {
             Some(Filesystem::Memory) => {
                 write!(formatter, "in memory, nothing of it waits for a disk")
             }
-            Some(Filesystem::Native) if self.pagemap => write!(formatter, "{LOCAL}"),
+            Some(Filesystem::Native) if self.pagemap.is_some() => {
+                write!(formatter, "{LOCAL}{}", self.asked_by())
+            }
             Some(Filesystem::Native) if self.cachestat => write!(
                 formatter,
                 "{LOCAL} (asked for by cachestat, and by reads that do not wait)"
             ),
             Some(Filesystem::Native) => write!(
                 formatter,
-                "{LOCAL} (asked for by reads that do not wait: cachestat(2) is not permitted here)"
+                "{LOCAL} (asked for by reads that do not wait: cachestat(2) is not there or not permitted)"
             ),
-            Some(Filesystem::Overlay) if self.pagemap => {
-                write!(formatter, "overlay of a container; {LOCAL}")
+            Some(Filesystem::Overlay) if self.pagemap.is_some() => {
+                write!(
+                    formatter,
+                    "overlay of a container; {LOCAL}{}",
+                    self.asked_by()
+                )
             }
             Some(Filesystem::Overlay) => write!(
                 formatter,
@@ -245,7 +264,7 @@ impl Disk {
             path: path.into(),
             filesystem,
             is_forbidden: !is_file && access == Err(rustix::io::Errno::ACCESS),
-            pagemap: self.windows.pagemap.is_some(),
+            pagemap: self.windows.pagemap.as_ref().map(PageMap::way),
             cachestat: !is_cachestat_refused(),
             openat2: self.has_openat2,
         }
@@ -313,13 +332,13 @@ impl Disk {
     /// The system calls that the kernel permits, as one line for the log.
     #[must_use]
     pub fn abilities(&self) -> String {
-        let yes = |able| if able { "yes" } else { "no" };
-        let (cached, scan) = (self.has_openat2, self.windows.pagemap.is_some());
-        format!(
-            "openat2(RESOLVE_CACHED): {}, PAGEMAP_SCAN: {}",
-            yes(cached),
-            yes(scan)
-        )
+        let cached = if self.has_openat2 { "yes" } else { "no" };
+        let pagemap = match self.windows.pagemap.as_ref().map(PageMap::way) {
+            Some(Way::Scan) => "PAGEMAP_SCAN",
+            Some(Way::Entries) => "by its entries",
+            None => "no",
+        };
+        format!("openat2(RESOLVE_CACHED): {cached}, page map: {pagemap}")
     }
 
     /// Counters for a new loop: those of a loop that has ended, if there is one.

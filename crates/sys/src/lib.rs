@@ -37,7 +37,8 @@ pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idle_code};
 pub use page_cache::{
-    CacheStat, all_present, begin_writeback, cachestat, first_absent, pread_into, pread_nowait,
+    CacheStat, begin_writeback, cachestat, first_absent, first_absent_by_entries, pread_into,
+    pread_nowait,
 };
 pub use range_lock::{RangeLock, lock_range};
 pub use sched::{SchedAttributes, set_idle_io};

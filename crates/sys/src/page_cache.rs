@@ -10,6 +10,10 @@ const SYS_CACHESTAT: libc::c_long = 451;
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 /// `PAGE_IS_PRESENT` of linux/fs.h.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// "Page present" in an entry of /proc/self/pagemap (proc(5)).
+const ENTRY_IS_PRESENT: u64 = 1 << 63;
+/// Entries of /proc/self/pagemap that are read in one call: 2 MiB of pages of 4 KiB.
+const ENTRIES: usize = 512;
 
 /// The result of cachestat(2) for a range, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,17 +122,46 @@ pub fn first_absent(
     Ok((absent < end).then(|| offset + (absent - start) as usize))
 }
 
-/// Are all pages of this part of the mapping present in the page table, so in memory and up to date?
+/// The same by the entries of the page map, one for each page, for kernels before 6.7. It takes as long for 64 KiB, 0.4 µs
+/// more for 512 KiB.
 ///
 /// # Errors
-/// Those of [`first_absent`].
-pub fn all_present(
+/// EINVAL if the part does not lie inside the mapping; those of pread(2).
+pub fn first_absent_by_entries(
     pagemap: BorrowedFd<'_>,
     mapping: &Mapping,
     offset: usize,
     len: usize,
-) -> io::Result<bool> {
-    Ok(first_absent(pagemap, mapping, offset, len)?.is_none())
+) -> io::Result<Option<usize>> {
+    let page = crate::page_size();
+    let first = mapping.at(offset, len)? / page;
+    let end = first + len.div_ceil(page);
+    let mut entries = [0_u64; ENTRIES];
+    let mut at = first;
+    while at < end {
+        let part = &mut entries[..ENTRIES.min(end - at)];
+        read_entries(pagemap, part, at)?;
+        let absent = part.iter().position(|entry| entry & ENTRY_IS_PRESENT == 0);
+        if let Some(absent) = absent {
+            return Ok(Some(offset + (at + absent - first) * page));
+        }
+        at += part.len();
+    }
+    Ok(None)
+}
+
+/// Reads the entries of the pages from number `first` on.
+fn read_entries(pagemap: BorrowedFd<'_>, entries: &mut [u64], first: usize) -> io::Result<()> {
+    let bytes = size_of_val(entries);
+    let offset = (first * size_of::<u64>()) as libc::off_t;
+    let buffer = entries.as_mut_ptr().cast();
+    // SAFETY: the buffer has that many bytes, for which any bits are values.
+    let read = unsafe { libc::pread(pagemap.as_raw_fd(), buffer, bytes, offset) };
+    match crate::checked(read)? as usize {
+        read if read == bytes => Ok(()),
+        // Never of pages of a mapping (fs/proc/task_mmu.c).
+        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
 }
 
 /// Appends to `buffer` up to `max` bytes of the file at `offset` that are in memory: preadv2(RWF_NOWAIT). It may read

@@ -1,4 +1,4 @@
-//! Mappings of large files through which PAGEMAP_SCAN (Linux 6.7) tells exactly which pages are in memory. They are
+//! Mappings of large files through which the page map tells exactly which pages are in memory. They are
 //! never dereferenced.
 //!
 //! Invariants: only pool threads map and unmap; the total stays below [`MAPPED_MAX`] and [`SEGMENTS_MAX`].
@@ -6,9 +6,10 @@
 //! Limits: a mapping keeps the blocks of a deleted file allocated until it has been idle for [`IDLE`].
 
 use crate::files::open_file::Handle;
+use crate::residency::pagemap::PageMap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -90,7 +91,7 @@ impl Mappings {
     /// µs a window.
     pub(crate) fn are_present(
         &self,
-        pagemap: BorrowedFd<'_>,
+        pagemap: &PageMap,
         file: FileKey,
         (offset, len): (u64, u64),
     ) -> bool {
@@ -105,7 +106,9 @@ impl Mappings {
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
         // EINVAL: the file has grown past the mapping, which the next fill replaces.
-        sys::all_present(pagemap, &segment.mapping, start, len).unwrap_or(false)
+        pagemap
+            .are_present(&segment.mapping, start, len)
+            .unwrap_or(false)
     }
 
     /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off
@@ -151,7 +154,7 @@ impl Mappings {
     /// A failure (the file was truncated) leaves the window unproven, so that it is read into a buffer in the end.
     pub(crate) fn populate(
         &self,
-        pagemap: BorrowedFd<'_>,
+        pagemap: &PageMap,
         file: FileKey,
         file_len: u64,
         handle: &Handle,
@@ -269,10 +272,10 @@ impl Mappings {
 /// again would stay unmapped between mapped ones for ever. A page that has been evicted meanwhile would be read by
 /// itself, at the end of the disk's queue, and so would each one after it: the first ends this, and the part stays
 /// unproven.
-fn populate_present(pagemap: BorrowedFd<'_>, mapping: &sys::Mapping, start: usize, len: usize) {
+fn populate_present(pagemap: &PageMap, mapping: &sys::Mapping, start: usize, len: usize) {
     let (before, mut at, end) = (sys::blocks_read(), start, start + len);
     while at < end {
-        let Ok(Some(absent)) = sys::first_absent(pagemap, mapping, at, end - at) else {
+        let Ok(Some(absent)) = pagemap.first_absent(mapping, at, end - at) else {
             return;
         };
         if mapping.populate(absent, 1).is_err() || sys::blocks_read() != before {
@@ -318,6 +321,11 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
+    fn own_pagemap() -> PageMap {
+        let file = std::fs::File::open("/proc/self/pagemap").unwrap();
+        PageMap::new(file.into()).expect("Linux 5.14")
+    }
+
     #[test]
     fn a_page_that_came_later_than_those_around_it_is_mapped_too() {
         let len = 4 * FAULT_AROUND;
@@ -327,18 +335,18 @@ mod tests {
         let (hole, page) = (5 * sys::page_size(), sys::page_size());
         let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         let punched = rustix::fs::fallocate(&file, punch, hole as u64, page as u64);
-        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let pagemap = own_pagemap();
         let mapping = sys::Mapping::new(file.as_fd(), 0, len).unwrap();
         for at in (0..len).step_by(FAULT_AROUND) {
             mapping.populate(at, 1).unwrap();
         }
-        let absent = || sys::first_absent(pagemap.as_fd(), &mapping, 0, len);
+        let absent = || pagemap.first_absent(&mapping, 0, len);
         if punched.is_err() || !absent().is_ok_and(|absent| absent == Some(hole)) {
             return;
         }
         file.read_at(&mut vec![0; page], hole as u64).unwrap();
         assert_eq!(absent().unwrap(), Some(hole), "its neighbours are mapped");
-        populate_present(pagemap.as_fd(), &mapping, 0, len);
+        populate_present(&pagemap, &mapping, 0, len);
         assert_eq!(absent().unwrap(), None);
     }
 
@@ -356,12 +364,12 @@ mod tests {
         if sys::blocks_read() == before {
             return; // This file is never out of memory.
         }
-        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-        let absent = sys::first_absent(pagemap.as_fd(), &mapping, 0, len);
+        let pagemap = own_pagemap();
+        let absent = pagemap.first_absent(&mapping, 0, len);
         assert!(absent.is_ok_and(|at| at.is_some_and(|at| at <= part)));
         file.read_at(&mut vec![0; len], 0).unwrap();
         populate_by_parts(&mapping, 0, len);
-        let absent = sys::first_absent(pagemap.as_fd(), &mapping, 0, len);
+        let absent = pagemap.first_absent(&mapping, 0, len);
         assert_eq!(absent.unwrap(), None);
     }
 }

@@ -7,6 +7,6 @@ pub(crate) mod cached;
 pub(crate) mod eviction_pressure;
 pub(crate) mod fill;
 pub(crate) mod mappings;
-mod pagemap;
+pub(crate) mod pagemap;
 pub(crate) mod shared_reads;
 pub(crate) mod window;

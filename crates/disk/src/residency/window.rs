@@ -1,7 +1,7 @@
 //! Proofs that windows of large files are in memory, and the fills that bring in the others. Shared by all loops of a
 //! process.
 //!
-//! There are two proofs: a mapping of our own (see `mappings`), and where the kernel lacks the scan for that,
+//! There are two proofs: a mapping of our own (see `mappings`), and where the page map does not tell of that,
 //! cachestat(2), if it permits the call. Without either, the range is read into buffers.
 //!
 //! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it.
@@ -21,7 +21,7 @@ use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
 use crate::residency::fill::{FillError, FillResult, WindowFill};
 use crate::residency::mappings::{FileKey, MappingUse, Mappings};
-use crate::residency::pagemap;
+use crate::residency::pagemap::PageMap;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
@@ -64,18 +64,18 @@ pub(crate) struct Windows {
     pub mappings: Mappings,
     pub pressure: EvictionPressure,
     pub ahead: AheadLimit,
-    /// /proc/self/pagemap, if `PAGEMAP_SCAN` works on it.
-    pub pagemap: Option<OwnedFd>,
+    /// None: it does not tell of mappings here.
+    pub pagemap: Option<PageMap>,
     /// /dev/null: a window is "sent" there to bring it into memory without a copy.
     null: Option<OwnedFd>,
 }
 
 impl Windows {
-    /// Proofs by /proc/self/pagemap, if `PAGEMAP_SCAN` works on this descriptor of it. Opens /dev/null, so it must be
-    /// called before the loops run.
+    /// Proofs by this descriptor of /proc/self/pagemap, if it tells of mappings. Opens /dev/null, so it must be called
+    /// before the loops run.
     pub(crate) fn new(pagemap: Option<OwnedFd>) -> Arc<Windows> {
-        let pagemap = pagemap.filter(pagemap::works);
-        let faults_around = pagemap.as_ref().is_some_and(pagemap::faults_around);
+        let pagemap = pagemap.and_then(PageMap::new);
+        let faults_around = pagemap.as_ref().is_some_and(PageMap::faults_around);
         #[expect(
             clippy::disallowed_methods,
             reason = "a device without a disk, before the loops run"
@@ -155,13 +155,13 @@ impl Windows {
     }
 
     fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
-        // With PAGEMAP_SCAN the pool reads ahead, and cachestat counts pages that are on their way as cached.
+        // With a page map the pool reads ahead, and cachestat counts pages that are on their way as cached.
         let Some(pagemap) = &self.pagemap else {
             return all_cached(file, offset, len);
         };
         let (of, _) = key(file.meta(), 0);
         let mappings = &self.mappings;
-        Some(mappings.are_present(pagemap.as_fd(), of, (offset, len)))
+        Some(mappings.are_present(pagemap, of, (offset, len)))
     }
 
     /// The fill of window `first`, begun now unless one is under way: concurrent callers share it. The windows behind
@@ -335,14 +335,7 @@ impl FillJob {
         };
         let (file, _) = self.window;
         let mappings = &self.windows.mappings;
-        mappings.populate(
-            pagemap.as_fd(),
-            file,
-            self.file_len,
-            handle,
-            (offset, len),
-            of,
-        );
+        mappings.populate(pagemap, file, self.file_len, handle, (offset, len), of);
     }
 
     /// Waits until a whole range is in memory, without a copy: `sendfile` to /dev/null. Where the kernel has given up
