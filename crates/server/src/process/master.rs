@@ -25,6 +25,7 @@ use super::log_files::{Opened, Wanted};
 use super::obstacles;
 use super::pid::PidFile;
 use super::privileges::Account;
+use super::remains::Remains;
 use super::signals::{Signals, note};
 use super::sockets::Sockets;
 use super::start::{Options, help};
@@ -89,6 +90,8 @@ pub(crate) struct Master {
     /// Whether logs must be reopened once more when no bundle is on its way to a worker.
     is_reopen_wanted: bool,
     pub(super) workers: Vec<Worker>,
+    /// What is left of workers that have ended.
+    pub(super) remains: Remains,
     pub(super) purpose: Purpose,
     pub(super) short_lives: u32,
     pub(super) start_at: Option<Instant>,
@@ -154,6 +157,7 @@ impl Master {
             acme: AcmeThreads::default(),
             is_reopen_wanted: false,
             workers: Vec::new(),
+            remains: Remains::new(),
             purpose: Purpose::Serving,
             short_lives: 0,
             start_at: None,
@@ -234,7 +238,8 @@ impl Master {
             _ => self.start_at,
         };
         let until = until.into_iter().chain(self.dismiss_at);
-        let until = until.chain(self.watch.due()).min();
+        let until = until.chain(self.watch.due());
+        let until = until.chain(Some(self.remains.due())).min();
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let _ = poll(&mut events, timeout.as_ref());

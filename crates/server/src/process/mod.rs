@@ -30,6 +30,7 @@ mod pinned;
 pub(crate) mod pools;
 pub(crate) mod privileges;
 pub(crate) mod reload;
+mod remains;
 pub(crate) mod signals;
 pub(crate) mod single;
 pub(crate) mod sockets;

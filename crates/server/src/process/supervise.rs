@@ -15,6 +15,7 @@ use runtime::timing::poll_timing::now_ns;
 use super::bundle::Bundle;
 use super::frame::Channel;
 use super::master::{Master, Purpose};
+use super::remains;
 use super::spawn;
 use super::worker::word;
 use crate::process::worker;
@@ -45,6 +46,8 @@ pub(super) struct Worker {
     pub(super) channel: Channel,
     pub(super) stage: Stage,
     pub(super) started: Instant,
+    /// Whether its main thread had ended at the last look ([`super::remains`]).
+    pub(super) has_ended: bool,
 }
 
 impl Master {
@@ -75,6 +78,7 @@ impl Master {
                     channel,
                     stage: Stage::Starting,
                     started: Instant::now(),
+                    has_ended: false,
                 });
                 true
             }
@@ -147,14 +151,41 @@ impl Master {
         for (index, status) in gone.into_iter().rev() {
             let worker = self.workers.remove(index);
             note_end("worker process", worker.child.id(), status);
-            if worker.stage != Stage::Leaving {
-                self.lost(&worker, status);
-            }
+            self.lost(&worker, &status.to_string());
+        }
+        self.remains.reap();
+        self.give_up_remains();
+    }
+
+    /// Workers that have ended but for threads that wait for a disk are gone as well.
+    fn give_up_remains(&mut self) {
+        if !self.remains.takes_look() {
+            return;
+        }
+        let is_gone = |worker: &mut Worker| {
+            let had_ended = worker.has_ended;
+            worker.has_ended = remains::has_ended(worker.child.id());
+            had_ended && worker.has_ended
+        };
+        let gone: Vec<Worker> = self.workers.extract_if(.., is_gone).collect();
+        for worker in gone {
+            let process = worker.child.id();
+            error_log(
+                Level::Alert,
+                format_args!(
+                    "worker process {process} has ended, but for threads that wait for a disk; it counts as gone"
+                ),
+            );
+            self.lost(&worker, "its threads wait for a disk");
+            self.remains.keep(worker.child);
         }
     }
 
-    /// A worker died that was to serve.
-    pub(super) fn lost(&mut self, worker: &Worker, status: ExitStatus) {
+    /// A worker died; `status`: how, where it was to serve.
+    fn lost(&mut self, worker: &Worker, status: &str) {
+        if worker.stage == Stage::Leaving {
+            return;
+        }
         let others_go_on = match self.purpose {
             Purpose::Serving => worker.stage == Stage::Starting && !self.workers.is_empty(),
             Purpose::Paused => true,

@@ -1,0 +1,84 @@
+//! Workers that have ended but for threads that wait for a disk. The kernel ends such a thread when its call returns, and
+//! only then reports the end of the process: with a disk that hangs, never.
+//!
+//! Not here: the start of another worker ([`super::supervise`]). Invariant: each child is waited for in the end.
+
+#![expect(clippy::disallowed_methods, reason = "no loop runs in the master")]
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::supervise::note_end;
+
+/// Interval at which workers are looked at. One that has ended at two looks running counts as gone: usually the rest of
+/// it goes within milliseconds.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is left of ended workers.
+#[derive(Debug)]
+pub(super) struct Remains {
+    looked: Instant,
+    left: Vec<Child>,
+}
+
+impl Remains {
+    pub(super) fn new() -> Self {
+        Self {
+            looked: Instant::now(),
+            left: Vec::new(),
+        }
+    }
+
+    /// When workers are to be looked at.
+    pub(super) fn due(&self) -> Instant {
+        self.looked + LOOK
+    }
+
+    /// Whether that is now; it is then a [`LOOK`] later.
+    pub(super) fn takes_look(&mut self) -> bool {
+        let is_due = Instant::now() >= self.due();
+        if is_due {
+            self.looked = Instant::now();
+        }
+        is_due
+    }
+
+    /// Keeps what is left of a worker until the kernel has ended that, too.
+    pub(super) fn keep(&mut self, child: Child) {
+        self.left.push(child);
+    }
+
+    pub(super) fn reap(&mut self) {
+        self.left.retain_mut(|child| {
+            let Ok(Some(status)) = child.try_wait() else {
+                return true;
+            };
+            note_end("the rest of worker process", child.id(), status);
+            false
+        });
+    }
+}
+
+/// Whether a process's main thread has ended (proc_pid_stat(5), state Z or X).
+pub(super) fn has_ended(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| is_ended(&stat))
+}
+
+fn is_ended(stat: &str) -> bool {
+    // The program's name stands in parentheses, and may have some.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_with_its_main_thread() {
+        assert!(is_ended("12 (a) R (b) Z 1 12 12 0 -1"));
+        assert!(!is_ended("12 (a) Z (b) S 1 12 12 0 -1"));
+        assert!(!has_ended(std::process::id()));
+    }
+}
