@@ -11,13 +11,18 @@
 //! Code that polls others again from the outermost to the innermost (bodies around bodies) checks the turn after its
 //! work and not before, so that each poll gets as far as the innermost one.
 //!
-//! Not here: the order in which tasks are polled (the runtime, and `server::loops::poll_timing`). Invariant: outside of
+//! Tasks whose turn is over go on one after the other, at most [`RESUMED_MAX`] of them at once: however many they are, other
+//! tasks wait for these few.
+//!
+//! Not here: the order in which tasks are polled (the runtime, and `runtime::timing::poll_timing`). Invariant: outside of
 //! a loop, where no turn begins, none is ever over.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 use crate::loop_clock;
 
@@ -26,6 +31,9 @@ pub const TURN_NS: u64 = 1_000_000;
 /// The minimum share of one of many such tasks, in nanoseconds: with less, the time would go into switching between
 /// them. A task whose polls take no longer is not one of them.
 const SHARE_MIN_NS: u64 = 50_000;
+/// Number of tasks that are ready until no more go on whose turn was over: what these need at least is half of
+/// [`TURN_NS`], and others that become ready wait for as long.
+const RESUMED_MAX: usize = (TURN_NS / SHARE_MIN_NS / 2) as usize;
 /// Maximum number of bytes that a turn may move, however fast.
 pub const TURN_BYTES: i64 = 2 << 20;
 /// Number of bytes after which the clock is read.
@@ -41,6 +49,104 @@ const OVER: i64 = i64::MIN;
 
 thread_local! {
     static TURN: TaskTurn = const { TaskTurn::new() };
+    static PUT_OFF: PutOff = const { PutOff::new() };
+}
+
+/// The tasks of this thread whose turn is over, in their order; at most all of them.
+struct PutOff {
+    waiting: RefCell<Waiting>,
+    /// Whether a task has been woken that goes on.
+    has_woken: Cell<bool>,
+    /// Whether the runtime wakes [`Asked`] when the loop has asked for events.
+    is_armed: Cell<bool>,
+    /// Whether it has, and no task has been polled since.
+    has_asked: Cell<bool>,
+    /// Whether tasks of this thread are polled by a loop, which calls [`resume`].
+    is_loop: Cell<bool>,
+}
+
+/// A queue in which each task stands once.
+struct Waiting {
+    queue: VecDeque<Waker>,
+    /// What identifies those in the queue ([`Waker::data`]).
+    tasks: BTreeSet<usize>,
+}
+
+impl Waiting {
+    fn push(&mut self, waker: &Waker) {
+        if self.tasks.insert(waker.data().addr()) {
+            self.queue.push_back(waker.clone());
+        }
+    }
+
+    fn pop(&mut self) -> Option<Waker> {
+        let first = self.queue.pop_front()?;
+        self.tasks.remove(&first.data().addr());
+        Some(first)
+    }
+}
+
+/// Woken when the loop has asked for events.
+struct Asked;
+
+impl Wake for Asked {
+    fn wake(self: Arc<Self>) {
+        PUT_OFF.with(PutOff::asked);
+    }
+}
+
+impl PutOff {
+    const fn new() -> PutOff {
+        PutOff {
+            waiting: RefCell::new(Waiting {
+                queue: VecDeque::new(),
+                tasks: BTreeSet::new(),
+            }),
+            has_woken: Cell::new(false),
+            is_armed: Cell::new(false),
+            has_asked: Cell::new(false),
+            is_loop: Cell::new(false),
+        }
+    }
+
+    fn push(&self, waker: &Waker) {
+        self.waiting.borrow_mut().push(waker);
+        self.arm();
+    }
+
+    fn arm(&self) {
+        if !self.is_armed.replace(true) {
+            wait_for_events(&Waker::from(Arc::new(Asked)));
+        }
+    }
+
+    /// One task goes on, so that there is a poll, with which others go on: the first that has not ended.
+    fn asked(&self) {
+        self.is_armed.set(false);
+        self.has_asked.set(self.is_loop.get());
+        self.has_woken.set(false);
+        while !self.has_woken.get() && self.wake_first() {}
+    }
+
+    /// The first of the tasks go on, behind those that events are for. `ready`: the number of tasks that are.
+    #[cold]
+    fn resume(&self, ready: usize) {
+        self.has_asked.set(false);
+        for _ in ready..RESUMED_MAX {
+            self.wake_first();
+        }
+        if !self.waiting.borrow().queue.is_empty() {
+            self.arm();
+        }
+    }
+
+    /// Returns whether there was one.
+    fn wake_first(&self) -> bool {
+        let first = self.waiting.borrow_mut().pop();
+        let is_some = first.is_some();
+        first.into_iter().for_each(Waker::wake);
+        is_some
+    }
 }
 
 /// The current turn of this thread.
@@ -74,6 +180,21 @@ impl TaskTurn {
         }
     }
 
+    #[inline]
+    fn begin(&self, now_ns: u64) {
+        self.until_look.set(LOOK_BYTES);
+        self.looked_at.set(LOOK_BYTES);
+        self.bytes.set(TURN_BYTES);
+        self.began_ns.set(now_ns);
+        self.has_read.set(false);
+    }
+
+    /// The maximum duration of this turn: less where others have used up the time already, which were not there before.
+    fn allowed_ns(&self) -> u64 {
+        let left_ns = TURN_NS.saturating_sub(self.busy_ns.get());
+        self.share_ns.get().min(left_ns.max(SHARE_MIN_NS))
+    }
+
     #[cold]
     fn look(&self) -> bool {
         if self.until_look.get() == OVER {
@@ -86,8 +207,8 @@ impl TaskTurn {
         let bytes = self.bytes.get() - (self.looked_at.get() - self.until_look.get());
         self.bytes.set(bytes);
         self.looked_at.set(LOOK_BYTES);
-        let is_over =
-            bytes <= 0 || now_ns.saturating_sub(self.began_ns.get()) > self.share_ns.get();
+        let took_ns = now_ns.saturating_sub(self.began_ns.get());
+        let is_over = bytes <= 0 || took_ns > self.allowed_ns();
         self.until_look.set(LOOK_BYTES);
         if is_over {
             self.until_look.set(OVER);
@@ -99,19 +220,25 @@ impl TaskTurn {
 /// For a loop: a turn begins with the poll of a task.
 #[inline]
 pub fn begin(now_ns: u64) {
-    TURN.with(|turn| {
-        turn.until_look.set(LOOK_BYTES);
-        turn.looked_at.set(LOOK_BYTES);
-        turn.bytes.set(TURN_BYTES);
-        turn.began_ns.set(now_ns);
-        turn.has_read.set(false);
+    TURN.with(|turn| turn.begin(now_ns));
+}
+
+/// For a loop, at each poll: lets tasks go on whose turn was over, if it has asked for events since the last poll.
+/// `ready`: the number of tasks that are ready besides the one that is polled.
+#[inline]
+pub fn resume(ready: usize) {
+    PUT_OFF.with(|put_off| {
+        put_off.is_loop.set(true);
+        if put_off.has_asked.get() {
+            put_off.resume(ready);
+        }
     });
 }
 
 /// For a loop: the poll of a task whose long polls since it last asked for events took `took_ns`. The turn continues.
 pub fn go_on_with(now_ns: u64, took_ns: u64) {
-    begin(now_ns.saturating_sub(took_ns));
     TURN.with(|turn| {
+        turn.begin(now_ns.saturating_sub(took_ns));
         if took_ns > turn.share_ns.get() {
             turn.until_look.set(0);
             turn.looked_at.set(0);
@@ -135,15 +262,24 @@ pub fn share_ns() -> u64 {
     TURN.with(|turn| turn.share_ns.get())
 }
 
+/// For a loop: a task was woken that has not ended.
+#[inline]
+pub fn woken() {
+    PUT_OFF.with(|put_off| put_off.has_woken.set(true));
+}
+
 /// For a loop that has asked for events. Shortens or lengthens turns by the ratio of the time that the long polls may
 /// take together to the time that they took. A lengthening is limited to twice the duration, because tasks that wait
-/// for events are not there every time.
+/// for events are not there every time, and by the number of tasks whose turn is over.
 #[inline]
 pub fn share() {
+    let waiting = PUT_OFF.with(|put_off| put_off.waiting.borrow().queue.len());
     TURN.with(|turn| {
         let (busy_ns, share_ns) = (turn.busy_ns.replace(0), turn.share_ns.get());
-        if busy_ns != 0 || share_ns != TURN_NS {
-            turn.share_ns.set(next_share(share_ns, busy_ns));
+        if busy_ns != 0 || waiting != 0 || share_ns != TURN_NS {
+            let most_ns = TURN_NS / (1 + waiting.min(RESUMED_MAX)) as u64;
+            turn.share_ns
+                .set(next_share(share_ns, busy_ns).min(most_ns));
         }
     });
 }
@@ -247,10 +383,16 @@ fn wait_for_next(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
+/// Wakes a task whose turn is over, once the loop has asked for events: behind the tasks that these wake, and behind those
+/// that were put off before it.
+pub fn put_off(waker: &Waker) {
+    PUT_OFF.with(|put_off| put_off.push(waker));
+}
+
 /// Wakes a task after the loop has asked for events, behind the tasks that these wake. If it woke itself, it would be
 /// polled again and again before that: the runtime asks for events when nothing is ready, or after some dozens of
 /// polls.
-pub fn put_off(waker: &Waker) {
+pub fn wait_for_events(waker: &Waker) {
     // The runtime's own way to defer a task; it passes the waker on when it is first polled.
     let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
 }

@@ -27,10 +27,6 @@ pub struct HttpLoop {
     pub zones: Arc<Zones>,
     /// Handshakes of TLS that are worked on, or wait for that.
     pub handshakes: Cell<usize>,
-    /// Requests of HTTP/2 that were opened and have not begun to run.
-    pub opened_requests: Cell<u32>,
-    /// HTTP/2 connections.
-    pub http2_connections: Cell<u32>,
 }
 
 impl HttpLoop {
@@ -42,8 +38,6 @@ impl HttpLoop {
             hot_files: ReadyFiles::default(),
             zones,
             handshakes: Cell::new(0),
-            opened_requests: Cell::new(0),
-            http2_connections: Cell::new(0),
         });
         let own = Rc::clone(&http);
         loop_.add_spare_memory(move |_| own.hot_files.clear());

@@ -1,6 +1,6 @@
 //! The tasks of a loop: every poll is timed, and a slow one is attributed to a request.
 //!
-//! * [`spawn`], and [`spawn_begun`] and [`spawn_reusing`] for many short ones: the ways to start a task on a loop
+//! * [`spawn`], and [`spawn_begun`] for many short ones: the ways to start a task on a loop
 //!   ([`poll_timing`], `spare_tasks`).
 //! * [`yield_turn`]: the order of work within one iteration of a loop.
 //! * `tick_lateness`: how late a tick would be served; [`tsc_clock`]: the time at the end of a poll; `cpu_wait`: the
@@ -23,5 +23,5 @@ pub mod yield_turn;
 
 pub use loop_figures::LoopFigures;
 pub use poll_timing::spawn;
-pub use spare_tasks::{spawn_begun, spawn_reusing};
+pub use spare_tasks::spawn_begun;
 pub use task_kind::Kind;

@@ -108,12 +108,6 @@ pub(super) fn are_others_ready() -> bool {
     !ARE_COUNTED || READY.get() > 0
 }
 
-/// Number of tasks that are ready besides the one that is polled; where nothing is counted, 0.
-#[must_use]
-pub fn ready_tasks() -> usize {
-    READY.get()
-}
-
 /// Makes this thread a loop thread: tasks spawned on it count in `figures`.
 pub fn enter(figures: Arc<LoopFigures>) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
@@ -197,11 +191,15 @@ impl Stamp {
         self.took_ns.store(turn_ns, Ordering::Relaxed);
     }
 
-    /// Whether it is to be woken only after the loop has asked for events. Otherwise a task that has had its turn, or
+    /// How it is woken if it is to be only after the loop has asked for events. Otherwise a task that has had its turn, or
     /// tasks that wake each other, would keep the loop from asking for as many polls as the runtime makes in a row.
-    fn is_put_off(&self) -> bool {
+    fn put_off(&self) -> Option<fn(&Waker)> {
         let is_in_a_poll = LOOP.get() == self.owner && READING.get() == Reading::PollStart;
-        is_in_a_poll && (WITHIN.get() > turn::TURN_NS || self.turn_ns() > turn::share_ns())
+        match is_in_a_poll {
+            true if self.turn_ns() > turn::share_ns() => Some(turn::put_off),
+            true if WITHIN.get() > turn::TURN_NS => Some(turn::wait_for_events),
+            _ => None,
+        }
     }
 
     /// Called when the task is woken and was not before.
@@ -234,8 +232,11 @@ impl Stamp {
         if before == GONE {
             return;
         }
-        if before == 0 && self.is_put_off() {
-            return turn::put_off(&Waker::from(Arc::clone(self)));
+        turn::woken();
+        if before == 0
+            && let Some(put_off) = self.put_off()
+        {
+            return put_off(&Waker::from(Arc::clone(self)));
         }
         let stamp = stamp_of_wake(self.owner);
         if before == 0 {
@@ -487,6 +488,7 @@ impl<F: Future> Future for Timed<F> {
         let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         if !ARE_COUNTED {
             wire::loop_clock::forget();
+            turn::resume(0);
             turn::begin(0);
             return this.future.as_mut().poll(context);
         }
@@ -505,6 +507,7 @@ impl<F: Future> Future for Timed<F> {
         if !goes_on {
             this.begin(woken_at);
         }
+        turn::resume(READY.get());
         READING.set(Reading::PollStart);
         let outcome = this
             .future

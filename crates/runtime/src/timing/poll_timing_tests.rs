@@ -184,3 +184,88 @@ fn a_task_that_is_polled_again_goes_on_in_its_turn() {
     assert!(polls > 0);
     assert_eq!(may_go_on.get(), 0, "its turn is over");
 }
+
+#[test]
+fn of_many_tasks_that_never_stop_some_go_on_in_each_turn_and_all_in_the_end() {
+    const TASKS: usize = 100;
+    const AT_ONCE: usize = 10;
+    enter(Arc::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build_local(Default::default())
+        .unwrap();
+    runtime.block_on(async {
+        let polls: Rc<Vec<Cell<usize>>> = Rc::new((0..TASKS).map(|_| Cell::new(0)).collect());
+        for index in 0..TASKS {
+            let polls = Rc::clone(&polls);
+            let never_stops = std::future::poll_fn(move |context| {
+                polls[index].set(polls[index].get() + 1);
+                turn::put_off(context.waker());
+                Poll::<()>::Pending
+            });
+            drop(spawn(Kind::Connection, never_stops));
+        }
+        let all = || polls.iter().map(Cell::get).sum::<usize>();
+        while all() < TASKS {
+            tokio::task::yield_now().await;
+        }
+        for turns in 1..=10 * TASKS / AT_ONCE {
+            let before = all();
+            tokio::task::yield_now().await;
+            let in_turn = all() - before;
+            assert!(in_turn <= AT_ONCE + 1, "{in_turn} in turn {turns}");
+        }
+        let least = polls.iter().map(Cell::get).min().unwrap();
+        let most = polls.iter().map(Cell::get).max().unwrap();
+        assert!(least >= 9 && most <= least + 1, "{least}, {most}");
+    });
+}
+
+/// Tasks whose turn is over go on without any event, also where none of them is put off again, and those that were before
+/// them have ended.
+#[test]
+fn all_tasks_that_were_put_off_go_on_in_the_end() {
+    const TASKS: usize = 100;
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+    for (wakes_itself, ended) in [(false, 0), (true, 0), (false, 2 * TASKS)] {
+        let (done, all_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            enter(Arc::default());
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build_local(Default::default())
+                .unwrap();
+            runtime.block_on(async {
+                for _ in 0..ended {
+                    let ends = std::future::poll_fn(|context| {
+                        turn::put_off(context.waker());
+                        Poll::Ready(())
+                    });
+                    drop(spawn(Kind::Connection, ends));
+                }
+                let tasks = (0..TASKS).map(|_| {
+                    let mut polls = 0;
+                    let twice = std::future::poll_fn(move |context| {
+                        polls += 1;
+                        if polls > 2 {
+                            return Poll::Ready(());
+                        }
+                        turn::put_off(context.waker());
+                        if wakes_itself {
+                            context.waker().wake_by_ref();
+                        }
+                        Poll::Pending
+                    });
+                    spawn(Kind::Connection, twice)
+                });
+                for task in tasks.collect::<Vec<_>>() {
+                    task.await.unwrap();
+                }
+            });
+            done.send(()).unwrap();
+        });
+        let outcome = all_done.recv_timeout(PATIENCE);
+        assert!(
+            outcome.is_ok(),
+            "some are not woken, {wakes_itself}, {ended}: {outcome:?}"
+        );
+    }
+}

@@ -65,21 +65,6 @@ where
     }
 }
 
-/// [`super::spawn`] for short work of which there is much, such as the requests of HTTP/2: it waits for its turn. A panic
-/// in it ends the task.
-///
-/// # Panics
-/// Outside of a loop thread.
-pub fn spawn_reusing(kind: Kind, work: Pin<Box<dyn Future<Output = ()>>>) {
-    match take(kind) {
-        Some(task) => {
-            task.work.replace(Some(work));
-            task.waker.wake_by_ref();
-        }
-        None => drop(tokio::task::spawn_local(timed(kind, run(kind, work)))),
-    }
-}
-
 /// A spare task of this kind.
 fn take(kind: Kind) -> Option<Rc<SpareTask>> {
     SPARE.with_borrow_mut(|spare| {
@@ -220,25 +205,6 @@ mod tests {
             drop(all);
             others().await;
             assert_eq!((done.get(), spare()), (SPARE_MAX + 5, SPARE_MAX));
-        });
-    }
-
-    #[test]
-    fn work_that_waits_for_its_turn_is_done_by_spare_tasks_too() {
-        on_a_loop(async {
-            let done = Rc::new(Cell::new(0));
-            let count = || {
-                let done = Rc::clone(&done);
-                spawn_reusing(KIND, Box::pin(async move { done.set(done.get() + 1) }));
-            };
-            count();
-            assert_eq!((done.get(), spare()), (0, 0), "its turn has not come");
-            others().await;
-            assert_eq!((done.get(), spare()), (1, 1));
-            (0..3).for_each(|_| count());
-            assert_eq!((done.get(), spare()), (1, 0));
-            others().await;
-            assert_eq!((done.get(), spare()), (4, 3));
         });
     }
 

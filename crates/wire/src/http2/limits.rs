@@ -35,10 +35,8 @@ pub const ANSWERS_MAX: u32 = 1000;
 pub const FLOOD_FACTOR: u64 = 8;
 /// Number of payload bytes that every connection has in advance (nginx).
 pub const FLOOD_BASE: u64 = 1 << 20;
-/// Maximum number of requests that run in one turn of the loop; the rest of the input waits.
+/// Maximum number of requests of a connection that are opened in one turn of the loop; the rest of the input waits.
 pub const REQUESTS_PER_TURN_MAX: u32 = 32;
-/// The same where many connections have opened requests.
-pub const REQUESTS_PER_TURN_MIN: u32 = 4;
 
 /// A count that starts anew with each period.
 #[derive(Clone, Copy, Debug, Default)]

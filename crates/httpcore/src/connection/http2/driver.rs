@@ -2,6 +2,7 @@
 //!
 //! Invariants: the loop's scratch buffer is never borrowed across an `await`; an idle connection holds no buffer.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -25,11 +26,8 @@ use super::request::{self, Opened};
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
-/// Requests that all connections of a loop open in a turn: those that do not run yet, and what is left of it is divided
-/// among the connections, or the tasks that are ready if these are fewer. Others must not wait for hundreds of streams of each that are opened at once.
-const OPENED_MAX: u32 = 512;
 /// The cost of a request that is answered in the turn of its connection, in bytes: the clock is read after some of them.
-const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 4;
+const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 2;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
 /// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
@@ -102,7 +100,8 @@ pub(super) struct Driver<'a> {
     unended_timer: Option<Timer>,
     /// Whether GOAWAY was sent.
     is_leaving: bool,
-    opened: Vec<Opened>,
+    /// Requests that were opened and not begun, since the turn was over; at most those of one turn.
+    opened: VecDeque<Opened>,
     /// The configuration of the last requests, and the entry in its listening table; an idle connection has none.
     generation: Option<(Rc<Generation>, usize)>,
 }
@@ -114,8 +113,6 @@ impl<'a> Driver<'a> {
         unread: Vec<u8>,
         read_max: usize,
     ) -> Self {
-        let connections = &client.http.http2_connections;
-        connections.set(connections.get() + 1);
         Self {
             connection,
             client,
@@ -132,12 +129,23 @@ impl<'a> Driver<'a> {
             write_timer: None,
             unended_timer: None,
             is_leaving: false,
-            opened: Vec::new(),
+            opened: VecDeque::new(),
             generation: None,
         }
     }
 
     pub(super) fn poll<R: Responder>(
+        &mut self,
+        idle: &mut Option<Idle<'a>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Finish> {
+        let finish = ready!(self.poll_finish::<R>(idle, context));
+        // These end as soon as they notice, and are logged.
+        self.begin_requests::<R>(|| true);
+        Poll::Ready(finish)
+    }
+
+    fn poll_finish<R: Responder>(
         &mut self,
         idle: &mut Option<Idle<'a>>,
         context: &mut Context<'_>,
@@ -168,20 +176,15 @@ impl<'a> Driver<'a> {
     /// Reads until there is nothing more, or the turn is over. `Some`: the connection is over.
     fn read<R: Responder>(&mut self, context: &mut Context<'_>) -> Option<Finish> {
         let now_ms = loop_clock::monotonic_ms();
-        let opened = self.client.http.opened_requests.get();
-        let ready = u32::try_from(poll_timing::ready_tasks()).unwrap_or(u32::MAX);
-        let others = ready.min(self.client.http.http2_connections.get());
-        let most = OPENED_MAX.saturating_sub(opened) / others.max(1);
-        self.connection.with_session(|session| {
-            session.begin_turn(now_ms);
-            session.limit_requests(most);
-        });
-        if std::mem::take(&mut self.has_paused) {
+        self.connection
+            .with_session(|session| session.begin_turn(now_ms));
+        self.begin_requests::<R>(turn::may_go_on);
+        if self.opened.is_empty() && std::mem::take(&mut self.has_paused) {
             let bytes = std::mem::take(&mut self.unread);
-            let generation = self.take_events(&bytes, now_ms);
-            self.begin_requests::<R>(generation);
+            self.take_events(&bytes, now_ms);
+            self.begin_requests::<R>(turn::may_go_on);
         }
-        while !self.has_paused && !self.is_broken && !self.is_full() {
+        while !self.is_behind() && !self.is_broken && !self.is_full() {
             match self.connection.stream.poll_readable(context) {
                 Poll::Pending => break,
                 Poll::Ready(Err(error)) => return Some(self.lost(&error)),
@@ -194,43 +197,51 @@ impl<'a> Driver<'a> {
                 Err(error) => return Some(self.lost(&error)),
             }
         }
-        if self.has_paused {
+        if self.is_behind() {
             turn::put_off(context.waker());
         }
         None
+    }
+
+    /// Whether there is something of the client's to be done in the next turn.
+    fn is_behind(&self) -> bool {
+        self.has_paused || !self.opened.is_empty()
     }
 
     /// Reads once, and takes in what came; returns the number of bytes.
     fn read_once<R: Responder>(&mut self, now_ms: u64) -> io::Result<usize> {
         let owner = Rc::clone(&self.connection.owner);
         let kept = std::mem::take(&mut self.unread);
-        let (outcome, opened) = owner.with_scratch(|scratch| {
+        let outcome = owner.with_scratch(|scratch| {
             let max = scratch.len().min(self.read_max.max(kept.len() + 1));
             scratch[..kept.len()].copy_from_slice(&kept);
-            let count = match self
+            let count = self
                 .connection
                 .stream
-                .try_read(&mut scratch[kept.len()..max])
-            {
-                Ok(count) => count,
-                Err(error) => return (Err(error), None),
-            };
+                .try_read(&mut scratch[kept.len()..max])?;
             self.connection.with_session(|session| session.begin_read());
-            (
-                Ok(count),
-                Some(self.take_events(&scratch[..kept.len() + count], now_ms)),
-            )
+            self.take_events(&scratch[..kept.len() + count], now_ms);
+            Ok(count)
         });
-        match opened {
-            Some(generation) => self.begin_requests::<R>(generation),
-            None => self.unread = kept,
+        match outcome {
+            Ok(_) => self.begin_requests::<R>(turn::may_go_on),
+            Err(_) => self.unread = kept,
         }
         outcome
     }
 
-    fn take_events(&mut self, bytes: &[u8], now_ms: u64) -> Option<Rc<Generation>> {
-        let (generation, entry) = self.generation()?;
-        let default = self.client.default_server(&generation)?;
+    fn take_events(&mut self, bytes: &[u8], now_ms: u64) {
+        let generation = self.generation();
+        let chosen = generation.and_then(|(generation, entry)| {
+            let default = self.client.default_server(&generation)?;
+            Some((generation, entry, default))
+        });
+        let Some((generation, entry, default)) = chosen else {
+            self.is_broken = true;
+            self.connection
+                .with_session(|session| session.finish_goaway());
+            return;
+        };
         let mut opened = std::mem::take(&mut self.opened);
         let mut input = Input {
             connection: self.connection,
@@ -252,7 +263,6 @@ impl<'a> Driver<'a> {
         if !self.is_broken && used < bytes.len() {
             self.unread = bytes[used..].to_vec();
         }
-        Some(generation)
     }
 
     /// The configuration for what begins now, and the connection's entry in its listening table: where a reload has taken
@@ -266,30 +276,20 @@ impl<'a> Driver<'a> {
         self.generation.clone()
     }
 
-    /// Has the requests answered that were opened: as a part of this poll, as long as the turn goes on. (What they have to
-    /// say is then written by it, too, and none waits behind those of others.)
-    fn begin_requests<R: Responder>(&mut self, generation: Option<Rc<Generation>>) {
-        let Some(generation) = generation else {
-            self.is_broken = true;
-            self.connection
-                .with_session(|session| session.finish_goaway());
+    /// Has the requests answered that were opened, as a part of this poll: what they have to say is then written by it,
+    /// too, and none waits behind those of others. What the turn leaves is for the next one.
+    fn begin_requests<R: Responder>(&mut self, may_go_on: fn() -> bool) {
+        let Some((generation, _)) = self.generation.clone() else {
             return;
         };
         self.has_begun |= !self.opened.is_empty();
         let waker = self.connection.take_driver();
-        for opened in self.opened.drain(..) {
-            let is_at_once = turn::may_go_on();
-            request::begin::<R>(
-                self.connection,
-                self.client,
-                &generation,
-                opened,
-                is_at_once,
-            );
-            if is_at_once {
-                turn::spend(REQUEST_COST);
-                current_request::another();
-            }
+        while may_go_on()
+            && let Some(opened) = self.opened.pop_front()
+        {
+            request::begin::<R>(self.connection, self.client, &generation, opened);
+            turn::spend(REQUEST_COST);
+            current_request::another();
         }
         current_request::none();
         self.connection.put_driver(waker);
@@ -481,7 +481,7 @@ impl<'a> Driver<'a> {
             .connection
             .with_session(|session| (session.live(), session.is_in_block()));
         match live {
-            _ if self.has_paused => Wait::Nothing,
+            _ if self.is_behind() => Wait::Nothing,
             0 if self.unread.is_empty() && !is_in_block => Wait::Request,
             0 => Wait::Frame,
             _ if is_in_block => Wait::Block,
@@ -492,7 +492,7 @@ impl<'a> Driver<'a> {
     /// Enters the list of idle connections, without what such a connection needs not.
     fn enter_idle(&mut self) -> Idle<'a> {
         self.unread.shrink_to_fit();
-        self.opened = Vec::new();
+        self.opened = VecDeque::new();
         self.generation = None;
         self.connection.release_buffers();
         self.connection
@@ -577,13 +577,6 @@ impl<'a> Driver<'a> {
                 Err(_) => return,
             }
         }
-    }
-}
-
-impl Drop for Driver<'_> {
-    fn drop(&mut self) {
-        let connections = &self.client.http.http2_connections;
-        connections.set(connections.get().saturating_sub(1));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the input of a connection says, and what becomes of it.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use logs::Level;
@@ -46,7 +47,7 @@ pub(super) struct Input<'a> {
     /// When the bytes had been read (CLOCK_MONOTONIC, ns).
     pub(super) moment: u64,
     /// The requests that were opened.
-    pub(super) opened: &'a mut Vec<Opened>,
+    pub(super) opened: &'a mut VecDeque<Opened>,
 }
 
 impl Input<'_> {
@@ -74,7 +75,7 @@ impl Input<'_> {
                     self.connection.open(key, is_whole);
                     let server = self.server(head.host().is_some(), chosen.take());
                     let start = self.start(key, server);
-                    self.opened.push(Opened {
+                    self.opened.push_back(Opened {
                         key,
                         head,
                         server,
@@ -89,7 +90,7 @@ impl Input<'_> {
                     self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
                     self.connection.open(key, true);
                     let opened = self.refused(key, refusal, chosen.take());
-                    self.opened.push(opened);
+                    self.opened.push_back(opened);
                 }
                 Event::Unopened(id, reason) => {
                     // Its head was decoded, however large.

@@ -5,13 +5,12 @@ use std::rc::Rc;
 
 use logs::Level;
 use message::RequestHead;
-use runtime::timing::{Kind, current_request, spawn_begun, spawn_reusing};
+use runtime::timing::{Kind, current_request, spawn_begun};
 use wire::http2::StreamKey;
 
 use crate::client::Client;
 use crate::connection::answer::{self, Counted, Started};
 use crate::connection::{finish, panic_guard, zones};
-use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::responder::Responder;
@@ -42,41 +41,21 @@ struct Beginning {
     client: Rc<Client>,
     generation: Rc<Generation>,
     opened: Opened,
-    waiting: WaitingToRun,
 }
 
-/// Counts a request as opened until its task runs.
-struct WaitingToRun(Rc<HttpLoop>);
-
-impl WaitingToRun {
-    fn begin(http: &Rc<HttpLoop>) -> Self {
-        http.opened_requests.set(http.opened_requests.get() + 1);
-        Self(Rc::clone(http))
-    }
-}
-
-impl Drop for WaitingToRun {
-    fn drop(&mut self) {
-        let opened = &self.0.opened_requests;
-        opened.set(opened.get().saturating_sub(1));
-    }
-}
-
-/// Answers a request, at once as far as it does not have to wait, or behind all that is ready. A panic ends only its
+/// Answers a request, at once as far as it does not have to wait. A panic ends only its
 /// stream, with one line that names the client.
 pub(super) fn begin<R: Responder>(
     connection: &Rc<Http2Connection>,
     client: &Rc<Client>,
     generation: &Rc<Generation>,
     opened: Opened,
-    is_at_once: bool,
 ) {
     let beginning = Box::new(Beginning {
         connection: Rc::clone(connection),
         client: Rc::clone(client),
         generation: Rc::clone(generation),
         opened,
-        waiting: WaitingToRun::begin(&client.http),
     });
     let named = Rc::clone(client);
     let running = async move {
@@ -87,10 +66,7 @@ pub(super) fn begin<R: Responder>(
         }
     };
     debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
-    match is_at_once {
-        true => spawn_begun(Kind::Connection, running),
-        false => spawn_reusing(Kind::Connection, Box::pin(running)),
-    }
+    spawn_begun(Kind::Connection, running);
 }
 
 /// Counts a stream as open while it lives.
@@ -109,9 +85,7 @@ async fn answer<R: Responder>(beginning: Box<Beginning>) {
         client,
         generation,
         opened,
-        waiting,
     } = *beginning;
-    drop(waiting);
     // The worker waits for it, also where the connection has ended.
     let errand = client.loop_.begin_errand();
     let counters = client.loop_.figures.of::<Http2Counters>();

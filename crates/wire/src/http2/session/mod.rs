@@ -22,7 +22,7 @@ use self::output::Output;
 use super::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use super::frame::FrameHeader;
 use super::hpack::{Decoder, Encoder};
-use super::limits::{Counters, REQUESTS_PER_TURN_MAX, REQUESTS_PER_TURN_MIN};
+use super::limits::{Counters, REQUESTS_PER_TURN_MAX};
 use super::priority::{Priority, SLOTS_MAX, Scheduler};
 use super::settings::{OwnSettings, PeerSettings};
 use super::streams::{Closed, Stream, StreamKey, Streams};
@@ -319,11 +319,6 @@ impl Session {
     pub fn begin_turn(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.requests_left = REQUESTS_PER_TURN_MAX;
-    }
-
-    /// Lets fewer requests be opened in this turn, but [`REQUESTS_PER_TURN_MIN`] at least.
-    pub fn limit_requests(&mut self, most: u32) {
-        self.requests_left = most.clamp(REQUESTS_PER_TURN_MIN, REQUESTS_PER_TURN_MAX);
     }
 
     /// Notes that bytes were read from the socket.
