@@ -8,6 +8,12 @@ use std::os::unix::fs::MetadataExt;
 
 /// _IOWR('f', 16, struct pm_scan_arg), Linux 6.7.
 const PAGEMAP_SCAN: u64 = 0xC060_6610;
+/// `PAGE_IS_PRESENT` of linux/fs.h.
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// "Page present" in an entry of /proc/PID/pagemap (proc(5)).
+const ENTRY_IS_PRESENT: u64 = 1 << 63;
+/// Bytes of a page on x86-64.
+const PAGE: u64 = 4096;
 const PATH_MAX: usize = 4096;
 const REGIONS_MAX: usize = 4096;
 
@@ -142,6 +148,11 @@ impl Entry {
                 .collect();
             line.insert("regions".into(), json!(regions));
         }
+        let is_of_pagemap = |file: &Value| file.as_str().is_some_and(|it| it.ends_with("/pagemap"));
+        if name == "pread64" && result > 0 && line.get("file").is_some_and(is_of_pagemap) {
+            let entries = words(tid, arguments[1], result as usize / 8);
+            note_entries(arguments[3] / 8, &entries, &mut line);
+        }
         Some(Value::Object(line))
     }
 }
@@ -169,6 +180,19 @@ fn note_arguments(
         }
         _ => {}
     }
+}
+
+/// What the page map says of pages from number `first` on, as if it had been scanned.
+fn note_entries(first: u64, entries: &[u64], line: &mut Map<String, Value>) {
+    let address = |index: usize| (first + index as u64) * PAGE;
+    let present = (0..entries.len()).filter(|index| entries[*index] & ENTRY_IS_PRESENT != 0);
+    let regions: Vec<_> = present
+        .map(|index| json!([address(index), address(index + 1), PAGE_IS_PRESENT]))
+        .collect();
+    line.insert("call".into(), json!("pagemap_scan"));
+    line.insert("range".into(), json!([address(0), address(entries.len())]));
+    line.insert("inverted".into(), json!(0));
+    line.insert("regions".into(), json!(regions));
 }
 
 /// Path of a descriptor; of a file also its number, links and size.
