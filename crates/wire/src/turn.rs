@@ -91,7 +91,7 @@ struct Asked;
 
 impl Wake for Asked {
     fn wake(self: Arc<Self>) {
-        PUT_OFF.with(PutOff::asked);
+        let _ = PUT_OFF.try_with(PutOff::asked);
     }
 }
 
@@ -262,10 +262,10 @@ pub fn share_ns() -> u64 {
     TURN.with(|turn| turn.share_ns.get())
 }
 
-/// For a loop: a task was woken that has not ended.
+/// For a loop: a task was woken that has not ended. (Also while the thread ends.)
 #[inline]
 pub fn woken() {
-    PUT_OFF.with(|put_off| put_off.has_woken.set(true));
+    let _ = PUT_OFF.try_with(|put_off| put_off.has_woken.set(true));
 }
 
 /// For a loop that has asked for events. Shortens or lengthens turns by the ratio of the time that the long polls may
