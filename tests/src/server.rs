@@ -299,10 +299,12 @@ fn whole(main: &str, http: &str) -> String {
     )
 }
 
-/// Whether a process runs; a zombie, which waits for its parent, does not.
+/// Whether a process runs; a zombie, which waits for its parent, does not, unless threads of it have not ended: they keep
+/// its sockets.
 pub fn is_running(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.is_ok_and(|stat| threads > 1 || !stat.contains(") Z "))
 }
 
 /// Bytes as text, whatever they are.
