@@ -1,7 +1,8 @@
 //! Workers that have ended but for threads that wait for a disk. The kernel ends such a thread when its call returns, and
 //! only then reports the end of the process: with a disk that hangs, never.
 //!
-//! Not here: the start of another worker ([`super::supervise`]). Invariant: each child is waited for in the end.
+//! Not here: the start of another worker ([`super::supervise`]). Invariant: each child is waited for as long as the master
+//! runs.
 
 #![expect(clippy::disallowed_methods, reason = "no loop runs in the master")]
 
@@ -13,6 +14,9 @@ use super::supervise::note_end;
 /// Interval at which workers are looked at. One that has ended at two looks running counts as gone: usually the rest of
 /// it goes within milliseconds.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Maximum of workers of which something is left; a further one is waited for, as by nginx.
+const LEFT_MAX: usize = 64;
 
 /// What is left of ended workers.
 #[derive(Debug)]
@@ -34,13 +38,13 @@ impl Remains {
         self.looked + LOOK
     }
 
-    /// Whether that is now; it is then a [`LOOK`] later.
+    /// Whether that is now, and there is room for what may be found; the next time is a [`LOOK`] later.
     pub(super) fn takes_look(&mut self) -> bool {
         let is_due = Instant::now() >= self.due();
         if is_due {
             self.looked = Instant::now();
         }
-        is_due
+        is_due && self.left.len() < LEFT_MAX
     }
 
     /// Keeps what is left of a worker until the kernel has ended that, too.

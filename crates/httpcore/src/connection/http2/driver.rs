@@ -279,10 +279,13 @@ impl<'a> Driver<'a> {
     /// Has the requests answered that were opened, as a part of this poll: what they have to say is then written by it,
     /// too, and none waits behind those of others. What the turn leaves is for the next one.
     fn begin_requests<R: Responder>(&mut self, may_go_on: fn() -> bool) {
+        if self.opened.is_empty() {
+            return;
+        }
         let Some((generation, _)) = self.generation.clone() else {
             return;
         };
-        self.has_begun |= !self.opened.is_empty();
+        self.has_begun = true;
         let waker = self.connection.take_driver();
         while may_go_on()
             && let Some(opened) = self.opened.pop_front()

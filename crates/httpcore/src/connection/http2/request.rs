@@ -43,8 +43,8 @@ struct Beginning {
     opened: Opened,
 }
 
-/// Answers a request, at once as far as it does not have to wait. A panic ends only its
-/// stream, with one line that names the client.
+/// Answers a request, at once as far as it does not have to wait. A panic ends only its stream, with one line that names
+/// the client.
 pub(super) fn begin<R: Responder>(
     connection: &Rc<Http2Connection>,
     client: &Rc<Client>,
