@@ -235,28 +235,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and reads what the peer still sends, so that
-    /// the peer sees the last response and not a reset. `total` and `between` as in [`Connection::discard_body`].
+    /// As [`Stream::linger`]; what was received already is dropped, too.
     pub async fn linger(&mut self, total: Duration, between: Duration) {
         self.input.unread = Vec::new();
-        if self.stream.shutdown_write().is_err() {
-            return;
-        }
-        let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
-        loop {
-            match self.input.read_once(&self.stream, |bytes, _| bytes.len()) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if is_would_block(&error) => {
-                    let left = until.saturating_sub(loop_clock::monotonic_ms());
-                    let wait = between.min(Duration::from_millis(left));
-                    if left == 0 || self.wait_readable(wait).await.is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
-            }
-        }
+        let owner = &self.input.owner;
+        self.stream
+            .linger(owner, &mut self.timer, total, between)
+            .await;
     }
 
     /// Sends the bytes that `write` appends to the loop's out buffer, with one call if the socket takes them; `timeout`

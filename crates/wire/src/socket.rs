@@ -103,6 +103,18 @@ impl Socket {
         Ok(bytes)
     }
 
+    /// Drops the bytes available; returns their number, 0 at the end. TCP does not even copy them into `scratch`
+    /// (MSG_TRUNC, tcp(7)), the length of which is the maximum.
+    ///
+    /// # Errors
+    /// As [`Socket::try_read`].
+    pub(crate) fn try_discard(&self, scratch: &mut [u8]) -> io::Result<usize> {
+        self.try_io(Interest::READABLE, scratch.len(), || {
+            let (got, _) = recv(self, &mut *scratch, RecvFlags::TRUNC)?;
+            Ok(got)
+        })
+    }
+
     /// Writes as much as the socket takes.
     ///
     /// # Errors

@@ -8,10 +8,14 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::event_loop::Loop;
+use crate::loop_clock;
 use crate::socket::Socket;
+use crate::timers::Timer;
 use crate::tls_layer::TlsLayer;
 
 /// A connected stream.
@@ -233,6 +237,37 @@ impl Stream {
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.close_notify();
         self.socket.shutdown_write()
+    }
+
+    /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and drops what the peer still sends, for `total`
+    /// at most and not longer than `between` without anything, so that the peer sees the last response and not a reset.
+    /// What comes under TLS is dropped as it comes, sealed.
+    pub async fn linger(
+        &self,
+        owner: &Loop,
+        timer: &mut Timer,
+        total: Duration,
+        between: Duration,
+    ) {
+        if self.shutdown_write().is_err() {
+            return;
+        }
+        let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
+        loop {
+            match owner.with_scratch(|scratch| self.socket.try_discard(scratch)) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = until.saturating_sub(loop_clock::monotonic_ms());
+                    let wait = between.min(Duration::from_millis(left));
+                    let readable = poll_fn(|context| self.socket.poll_readable(context));
+                    if left == 0 || timer.guard(wait, readable).await.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     /// The socket's own address; `None` for Unix sockets.

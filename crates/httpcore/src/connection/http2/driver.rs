@@ -3,7 +3,6 @@
 //! Invariants: the loop's scratch buffer is never borrowed across an `await`; an idle connection holds no buffer.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -555,31 +554,17 @@ impl<'a> Driver<'a> {
             return;
         };
         let closing = &location.settings.closing;
-        let until = loop_clock::monotonic_ms() + closing.lingering_time.0;
         let between = match self.client.loop_.is_leaving() {
             true => closing.lingering_timeout.duration().min(LEAVING_WAIT),
             false => closing.lingering_timeout.duration(),
         };
-        let stream = &self.connection.stream;
-        if stream.shutdown_write().is_err() {
-            return;
-        }
-        loop {
-            let owner = &self.connection.owner;
-            match owner.with_scratch(|scratch| stream.try_read(scratch)) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if is_would_block(&error) => {
-                    let left = until.saturating_sub(loop_clock::monotonic_ms());
-                    let wait = between.min(Duration::from_millis(left));
-                    let readable = poll_fn(|context| stream.poll_readable(context));
-                    if left == 0 || self.timer.guard(wait, readable).await.is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
-            }
-        }
+        let total = closing.lingering_time.duration();
+        let connection = &self.connection;
+        let lingering =
+            connection
+                .stream
+                .linger(&connection.owner, &mut self.timer, total, between);
+        lingering.await;
     }
 }
 
