@@ -6,9 +6,11 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use logs::getaddrinfo::Hosts;
 use runtime::listen::{Address, Target};
@@ -37,7 +39,7 @@ pub(super) fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCod
 /// is given the path of the pid file.
 pub(super) fn serve(
     configuration: &dyn Fn(&Path) -> Result<String, String>,
-    greeting: String,
+    (greeting, dashboard): (String, &Dashboard),
     modules: Modules,
 ) -> ExitCode {
     let temporary = match private_directory() {
@@ -63,6 +65,7 @@ pub(super) fn serve(
         instead: Some(Instead {
             text: text.into_bytes(),
             greeting,
+            listening: dashboard.listening.clone(),
         }),
         error_log: None,
         is_quiet: false,
@@ -84,25 +87,34 @@ pub(super) fn log() -> &'static str {
 }
 
 /// The dashboard's address.
-#[derive(Debug)]
-pub(super) struct Dashboard(Option<SocketAddr>);
+#[derive(Debug, Default)]
+pub(super) struct Dashboard {
+    address: Option<SocketAddr>,
+    /// Listens on a port that was chosen, so that no other program gets it before it is served.
+    listening: Option<Arc<OwnedFd>>,
+}
 
 impl Dashboard {
-    /// The address that is wanted; none, if that is `off`; by default a port of the loopback address that is free now.
+    /// The address that is wanted; none, if that is `off`; by default a free port of the loopback address.
     pub(super) fn find(wanted: Option<&str>) -> Result<Self, String> {
         match wanted {
-            Some("off") => Ok(Self(None)),
+            Some("off") => Ok(Self::default()),
             Some(address) => match address.parse() {
-                Ok(address) => Ok(Self(Some(address))),
+                Ok(address) => Ok(Self {
+                    address: Some(address),
+                    listening: None,
+                }),
                 Err(_) => Err(format!(
                     "--dashboard: neither off nor an address with a port: {address}"
                 )),
             },
             None => {
-                let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-                    .and_then(|listener| listener.local_addr());
-                free.map(|free| Self(Some(free)))
-                    .map_err(|error| format!("no port for the dashboard ({error})"))
+                let cannot = |error| format!("no port for the dashboard ({error})");
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot)?;
+                Ok(Self {
+                    address: Some(listener.local_addr().map_err(cannot)?),
+                    listening: Some(Arc::new(listener.into())),
+                })
             }
         }
     }
@@ -110,18 +122,18 @@ impl Dashboard {
     /// The text that tells its address.
     pub(super) fn greeting(&self) -> String {
         let line = |address: SocketAddr| format!("Dashboard at http://{address}/\n");
-        self.0.map_or_else(String::new, line)
+        self.address.map_or_else(String::new, line)
     }
 
     /// The line for the `server` that it shows, so that responses have figures: statuses, bytes, times.
     pub(super) fn zone(&self) -> &'static str {
-        self.0.map_or("", |_| "        status_zone site;\n")
+        self.address.map_or("", |_| "        status_zone site;\n")
     }
 
     /// Its `server` block. On a loopback address it answers only requests whose Host is `localhost` or a loopback
     /// address: a foreign page whose host name resolves to it learns nothing.
     pub(super) fn server(&self) -> String {
-        let Some(address) = self.0 else {
+        let Some(address) = self.address else {
             return String::new();
         };
         let (others, names) = if address.ip().is_loopback() {
@@ -238,6 +250,8 @@ mod tests {
                 .starts_with("Dashboard at http://127.0.0.1:")
         );
         assert!(free.server().contains("return 421;"));
+        let other = TcpListener::bind(free.address.unwrap()).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::AddrInUse);
         let off = Dashboard::find(Some("off")).unwrap();
         assert!(off.greeting().is_empty() && off.server().is_empty());
         let open = Dashboard::find(Some("0.0.0.0:9000")).unwrap();

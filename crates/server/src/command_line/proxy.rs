@@ -85,7 +85,7 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     }
     made::serve(
         &|pid| configuration(&arguments, (&site, &dashboard), pid),
-        greeting,
+        (greeting, &dashboard),
         modules,
     )
 }

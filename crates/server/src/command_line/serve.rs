@@ -111,7 +111,7 @@ fn serve_it(
     }
     made::serve(
         &|pid| configuration(arguments, directory, (site, dashboard), pid),
-        greeting,
+        (greeting, dashboard),
         modules,
     )
 }

@@ -45,12 +45,10 @@ pub(crate) struct Sockets(pub Vec<Bound>);
 pub(crate) struct CannotBind(pub Option<String>);
 
 impl Sockets {
-    /// Sockets that the program before this one listens on, by address. Those that cannot be used are closed here, and
-    /// stay open there.
-    #[must_use]
-    pub(crate) fn adopt(inherited: Vec<OwnedFd>) -> Self {
-        let mut all = Self::default();
-        for socket in inherited {
+    /// Adds sockets that listen already. Those that cannot be used are closed here; where the program before this one has
+    /// them, they stay open there.
+    pub(crate) fn add(&mut self, sockets: impl IntoIterator<Item = Arc<OwnedFd>>) {
+        for socket in sockets {
             let address = match bind::adopt(&socket) {
                 Ok(address) => address,
                 Err(error) => {
@@ -62,17 +60,15 @@ impl Sockets {
                     continue;
                 }
             };
-            let socket = Arc::new(socket);
-            match all.0.iter_mut().find(|bound| bound.address == address) {
+            match self.0.iter_mut().find(|bound| bound.address == address) {
                 Some(bound) => bound.sockets.push(socket),
-                None => all.0.push(Bound {
+                None => self.0.push(Bound {
                     address,
                     options: None,
                     sockets: vec![socket],
                 }),
             }
         }
-        all
     }
 
     /// All of them, address by address.

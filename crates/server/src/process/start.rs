@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
@@ -54,6 +55,8 @@ pub(crate) struct Instead {
     pub text: Vec<u8>,
     /// The text that is written to stderr when everything listens.
     pub greeting: String,
+    /// A socket that listens already on an address of the configuration.
+    pub listening: Option<Arc<OwnedFd>>,
 }
 
 impl Options {
@@ -64,6 +67,11 @@ impl Options {
         Files {
             instead: self.instead.as_ref().map(stands_for),
         }
+    }
+
+    /// The socket that listens already.
+    fn listening(&self) -> Option<Arc<OwnedFd>> {
+        self.instead.as_ref()?.listening.clone()
     }
 
     /// Opens the log of `-e`, for lines before the configuration names a log.
@@ -314,7 +322,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     // What bind(2) refuses is told on stderr and in the log, as by nginx.
     log_files::use_both(&wanted, &opened);
     let processes = &loaded.main.processes;
-    let (inherited, predecessor) = inherited.adopt(&pid);
+    let (inherited, predecessor) = inherited.adopt(&pid, options.listening());
     let sockets = inherited.next(&loaded.settings.listens, processes.worker_processes.count());
     // Those that this configuration does not name stay open in the program before this one.
     drop(inherited);

@@ -79,11 +79,18 @@ impl Inherited {
         self.text.is_some()
     }
 
-    /// Logs what was inherited, in nginx's words, and makes it usable. `pid`: the path of the pid file.
+    /// Logs what was inherited, in nginx's words, and makes it usable. `pid`: the path of the pid file; `own`: a socket of
+    /// this program that listens already.
     #[must_use]
-    pub(crate) fn adopt(self, pid: &Path) -> (Sockets, Option<Predecessor>) {
+    pub(crate) fn adopt(
+        self,
+        pid: &Path,
+        own: Option<Arc<OwnedFd>>,
+    ) -> (Sockets, Option<Predecessor>) {
+        let mut sockets = Sockets::default();
+        sockets.add(own);
         let Some(text) = self.text else {
-            return (Sockets::default(), None);
+            return (sockets, None);
         };
         let text = text.to_string_lossy();
         error_log(
@@ -97,7 +104,8 @@ impl Inherited {
             parent: getppid(),
             pid_file: Some(pid::old_name(pid)).filter(|old| old.exists()),
         };
-        (Sockets::adopt(self.sockets), Some(predecessor))
+        sockets.add(self.sockets.into_iter().map(Arc::new));
+        (sockets, Some(predecessor))
     }
 }
 
