@@ -57,6 +57,32 @@ fn an_older_answer_that_comes_later_replaces_no_newer_one() {
 }
 
 #[test]
+fn a_range_of_what_is_being_fetched_is_cut_out_as_of_what_is_stored() {
+    if is_nginx() {
+        return;
+    }
+    static MAY_COME: AtomicBool = AtomicBool::new(false);
+    let origin = old_and_new(&MAY_COME);
+    let directives = "location / { %PASS%; proxy_cache_lock on; proxy_cache_rfc9111 on; }";
+    let server = server(&origin, directives);
+    let part = || server.get_with("/", "Range: bytes=0-1\r\n");
+    std::thread::scope(|scope| {
+        let whole = scope.spawn(|| server.get("/"));
+        origin.wait(1);
+        let early = scope.spawn(part);
+        // So that it follows, most of the time.
+        std::thread::sleep(Duration::from_millis(50));
+        MAY_COME.store(true, SeqCst);
+        assert_eq!(whole.join().expect("it is answered").text(), "old");
+        let early = early.join().expect("it is answered");
+        assert_eq!((early.status, early.text().as_str()), (206, "ol"));
+    });
+    hit(&server, "/");
+    assert_eq!(part().status, 206);
+    assert_eq!(origin.received().len(), 1);
+}
+
+#[test]
 fn a_failure_is_noted_only_where_nothing_is_stored() {
     let origin = Origin::start(|request| match request.header("X-Fail") {
         Some(_) => Answer::Close(Vec::new()),

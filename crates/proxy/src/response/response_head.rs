@@ -154,7 +154,8 @@ fn copy(
     response
 }
 
-fn ranges(origin: Origin) -> Ranges {
+/// The ranges that a response may be cut into, which is a bar to none.
+pub(crate) fn ranges(origin: Origin) -> Ranges {
     match origin {
         Origin::Cache => Ranges::Allowed,
         Origin::Server | Origin::Fill => Ranges::Single,

@@ -17,7 +17,7 @@ use crate::caching::fetch::follower_body::answer;
 use crate::caching::fetch::no_response::ended;
 use crate::caching::fetch::origin_fetch::{fetch_alone, fetch_anew, now_ms};
 use crate::caching::stored::age::with_age;
-use crate::response::response_head::Origin;
+use crate::response::response_head::{Origin, ranges};
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::Failure;
@@ -125,7 +125,12 @@ async fn followed(
         true => Origin::Cache,
         false => Origin::Fill,
     };
-    let outcome = answer(request, cache_request, follower, head, origin).await;
+    let mut outcome = answer(request, cache_request, follower, head, origin).await;
+    if cache_request.caching.proxy_cache_rfc9111
+        && let Outcome::Answer(response) = &mut outcome
+    {
+        response.ranges = ranges(origin);
+    }
     Fetched::Answer(match age {
         Some(age) => with_age(outcome, age),
         None => outcome,
