@@ -1,4 +1,4 @@
-"""A disk of its own for a cache: ext4 on a loop device with direct I/O over a file; throttled, or with a file below it that waits.
+"""A disk of its own for a cache: ext4 (or --filesystem) on a loop device with direct I/O over a file; throttled, or with a file below it that waits.
 
 Fresh each time: ext4 passes over inodes that were deleted lately, so that creating costs up to 1 ms of CPU each for minutes after a mass
 unlink. Root only; taken away with the `with` block."""
@@ -12,10 +12,21 @@ from . import cgroup
 THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.%s_device"
 # The kernel's own (Linux 6.2, Documentation/ABI/testing/sysfs-class-bdi); max_bytes is told by the share of memory that it stands for.
 SETTINGS = {"strict_limit": "0", "max_ratio_fine": "1000000"}
+# What makes one that nothing is left to do for later.
+MAKERS = {"ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"], "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+          "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"]}
+filesystem = "ext4"
+
+
+def choose(name):
+    """The file system of all disks that are made from here on."""
+    global filesystem
+    filesystem = name
 
 
 class Disk:
-    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given. `features`: as mkfs.ext4 -O takes them."""
+    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given. `features`: as mkfs.ext4 -O takes them; then it
+    is ext4."""
 
     features = ()
 
@@ -52,7 +63,7 @@ class Disk:
     def format(self):
         """An empty file system."""
         features = [word for feature in self.features for word in ("-O", feature)]
-        _said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", *features, self.device)
+        _said(*MAKERS["ext4" if features else filesystem], *features, self.device)
 
     def mount(self):
         _said("mount", "-o", self.options, self.device, self.path)

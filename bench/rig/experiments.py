@@ -6,7 +6,7 @@ import ast
 import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "large", "article", "cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks",
+ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "large", "article", "cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "written",
        "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "hitratio", "small", "slowclients", "fairness", "attack", "floods", "pools", "tls", "http2"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 
-from . import over, peer
+from . import disk, over, peer
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = sorted(os.sched_getaffinity(0))  # those that this process may use: a control group may leave it fewer than the machine has
-PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client", "nghttpd": "nghttp2-server", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs",
+PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client", "nghttpd": "nghttp2-server", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+            "mkfs.btrfs": "btrfs-progs",
             "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
 
 
@@ -24,6 +25,7 @@ def parser(description):
     ap.add_argument("--rounds", type=int, default=3, help="interleaved rounds; figures are medians (default: %(default)s)")
     ap.add_argument("--seconds", type=float, default=5, help="of one measurement (default: %(default)s)")
     ap.add_argument("--json", help="write the figures here")
+    ap.add_argument("--filesystem", choices=disk.MAKERS, default="ext4", help="of the disks that are made, if any (default: %(default)s)")
     return ap
 
 
@@ -35,6 +37,7 @@ def parse(ap, **quick):
         ap.set_defaults(**quick)
         args = ap.parse_args()
     over.choose(getattr(args, "tls", False), getattr(args, "http2", False))
+    disk.choose(args.filesystem)
     return args
 
 
@@ -86,6 +89,7 @@ def add_places(ap):
 def check(args, tools=(), root=False, freewheel_only=False):
     """Ends the program with a message when something needed is not there; builds the load."""
     missing = []
+    tools = [disk.MAKERS[args.filesystem][0] if tool == "mkfs.ext4" else tool for tool in tools]
     for tool in ("taskset", "cargo", *(("mount", "umount") if root else ()), *tools):
         if not shutil.which(tool):
             missing.append("%s is missing: install the package %s" % (tool, PACKAGES.get(tool, tool)))

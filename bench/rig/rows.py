@@ -100,6 +100,15 @@ def filling(figures):
     return made
 
 
+def written(figures):
+    made = []
+    for case, runs in figures.items():
+        disk, part, server = case.split(", ")
+        for key, what in (("hot", "a file of another disk"), ("beside", "these files")):
+            made.append(Row("%s, %s: %s, p99" % (disk, part, what), server, [run[key]["p99_ms"] for run in runs], "ms", LESS))
+    return made
+
+
 def crowd(figures):
     made = []
     for what, server, m in figures["medians"]:
@@ -172,7 +181,7 @@ def large(figures):
             for figure, (what, unit) in LARGE_FIGURES.items() for (kind, name), rounds in ((key.split(", "), found) for key, found in figures.items())]
 
 
-ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd,
+ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written,
         "fairness": fairness, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 

@@ -87,14 +87,14 @@ impl fmt::Display for Probe {
             Some(Filesystem::Memory) => {
                 write!(formatter, "in memory, nothing of it waits for a disk")
             }
-            Some(Filesystem::Native) if self.pagemap.is_some() => {
+            Some(Filesystem::Native | Filesystem::Xfs) if self.pagemap.is_some() => {
                 write!(formatter, "{LOCAL}{}", self.asked_by())
             }
-            Some(Filesystem::Native) if self.cachestat => write!(
+            Some(Filesystem::Native | Filesystem::Xfs) if self.cachestat => write!(
                 formatter,
                 "{LOCAL} (asked for by cachestat, and by reads that do not wait)"
             ),
-            Some(Filesystem::Native) => write!(
+            Some(Filesystem::Native | Filesystem::Xfs) => write!(
                 formatter,
                 "{LOCAL} (asked for by reads that do not wait: cachestat(2) is not there or not permitted)"
             ),

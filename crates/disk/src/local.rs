@@ -7,6 +7,7 @@ use crate::keeping::path_guards::PathGuards;
 use crate::memory::{self, MemoryLevel};
 use crate::metrics::counters::{LoopCounters, OPERATIONS, Operation, OperationCount};
 use crate::pool;
+use crate::sending::writers::FoundWriters;
 use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) struct LocalInner {
     pub scarcity: Cell<u32>,
     /// A buffer for bytes that are sent on at once; at most [`crate::READ_MAX`] bytes.
     pub passing: RefCell<Vec<u8>>,
+    /// Files that others write to.
+    pub writers: FoundWriters,
 }
 
 /// How often a loop drops what it kept and no request asked for.
@@ -58,6 +61,7 @@ impl Local {
             mounts: Cell::new(disk.mounts.generation()),
             scarcity: Cell::new(disk.scarcity()),
             passing: RefCell::default(),
+            writers: FoundWriters::default(),
         });
         Local(inner)
     }

@@ -85,6 +85,7 @@ impl Output {
             mount,
             body: None,
             direct: false,
+            records_access: false,
         })
     }
 

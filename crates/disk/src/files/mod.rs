@@ -2,6 +2,7 @@
 //!
 //! Not here: which files stay open (`keeping`), and every call on a path (`opening`, `changing`).
 
+pub(crate) mod access_time;
 pub(crate) mod copier;
 pub(crate) mod error;
 pub(crate) mod memfd_copies;

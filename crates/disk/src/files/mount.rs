@@ -4,7 +4,7 @@
 //! or one that is not on the list, is only ever touched in a pool.
 
 use parking_lot::RwLock;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -17,8 +17,10 @@ pub const MOUNTS_MAX: usize = 4096;
 /// How a file system behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext2/3/4, xfs, btrfs: opens, reads and proofs answer from memory or say that they cannot.
+    /// ext2/3/4, btrfs: opens, reads and proofs answer from memory or say that they cannot.
     Native,
+    /// xfs: the same, but `sendfile` of a file waits for who writes to it, whatever is in memory.
+    Xfs,
     /// tmpfs, ramfs: everything is in memory.
     Memory,
     /// overlayfs: opens answer from memory; RWF_NOWAIT is EOPNOTSUPP and cachestat always says 0.
@@ -28,16 +30,23 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
+    /// Whether it is one of a disk on which calls answer from memory or say that they cannot.
+    #[must_use]
+    pub fn is_native(self) -> bool {
+        matches!(self, Filesystem::Native | Filesystem::Xfs)
+    }
+
     /// Whether it answers `preadv2(RWF_NOWAIT)`.
     pub(crate) fn reads_without_waiting(self) -> bool {
-        matches!(self, Filesystem::Native | Filesystem::Memory)
+        self.is_native() || self == Filesystem::Memory
     }
 
     /// The kind of a file system, by the magic of statfs(2).
     #[must_use]
     pub(crate) fn from_magic(magic: u64) -> Filesystem {
         match magic {
-            0xEF53 | 0x5846_5342 | 0x9123_683E => Filesystem::Native,
+            0xEF53 | 0x9123_683E => Filesystem::Native,
+            0x5846_5342 => Filesystem::Xfs,
             0x0102_1994 | 0x8584_58F6 => Filesystem::Memory,
             0x794C_7630 => Filesystem::Overlay,
             _ => Filesystem::Foreign,
@@ -67,6 +76,8 @@ struct OpenedMount {
     filesystem: Filesystem,
     /// The device's readahead in bytes; 0 if it does not say.
     read_ahead: u64,
+    /// Whether reads record on a disk when they happened.
+    records_access: bool,
 }
 
 impl Mount {
@@ -96,6 +107,13 @@ impl Mount {
             .map_or(0, |opened| opened.read_ahead)
     }
 
+    /// Whether reads of its files record on a disk when they happened: neither `noatime` nor read-only. (An overlay records it
+    /// of files in its upper layer alone, and does not tell which these are.)
+    pub(crate) fn records_access(&self) -> bool {
+        let opened = self.opened.get().and_then(Option::as_ref);
+        opened.is_some_and(|opened| opened.records_access)
+    }
+
     /// The directory at its top, if it answers inline.
     pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
         match self.opened.get() {
@@ -117,10 +135,13 @@ impl Mount {
             (mount_id(dir.as_fd()) == Some(self.id)).then_some(())?;
             let filesystem = Filesystem::of(dir.as_fd());
             let read_ahead = read_ahead_of(dir.as_fd());
+            let not_recorded = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RDONLY;
+            let stat = rustix::fs::fstatvfs(&dir).ok()?;
             Some(OpenedMount {
                 dir,
                 filesystem,
                 read_ahead,
+                records_access: filesystem.is_native() && !stat.f_flag.intersects(not_recorded),
             })
         });
     }

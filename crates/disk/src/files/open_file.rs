@@ -495,6 +495,8 @@ pub(crate) struct OpenedFile {
     pub mount: Option<Arc<Mount>>,
     pub body: Option<Bytes>,
     pub direct: bool,
+    /// Does the next read record when it happens ([`access_time`](crate::files::access_time))?
+    pub records_access: bool,
 }
 
 /// Counts a file as being sent while it lives.

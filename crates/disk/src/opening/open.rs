@@ -5,16 +5,17 @@
 
 use crate::access::{Access, AioMode};
 use crate::disk::Disk;
+use crate::files::access_time;
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::Mount;
 use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile};
+use crate::files::pread::read_fully;
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
 use crate::keeping::walk::{self, Symlinks};
 use crate::local::Local;
 use crate::metrics::{call_times, counters::Operation};
 use crate::pool::Lane;
-use bytes::Bytes;
 use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -119,6 +120,11 @@ impl Local {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
+        if found.records_access {
+            // The pool opens it, and reads its first bytes.
+            open_file::close(found.fd, &found.meta, access.pool);
+            return Err(WouldBlock);
+        }
         self.0.counters.memory(Operation::Open);
         Ok(Ok(self.keep(path, found, access)))
     }
@@ -468,17 +474,22 @@ fn found_inline(
     purpose: OpenPurpose,
     options: &OpenOptions,
 ) -> Result<Result<OpenedFile, Error>, WouldBlock> {
-    let meta = match rustix::fs::fstat(&fd) {
-        Ok(stat) => Meta::from_stat(&stat),
+    let stat = match rustix::fs::fstat(&fd) {
+        Ok(stat) => stat,
         Err(errno) => return Ok(Err(Error::system("fstat()", errno))),
     };
-    let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
+    let (meta, is_read) = (Meta::from_stat(&stat), purpose == OpenPurpose::Read);
+    let may_record = is_read && !options.noatime && meta.kind == FileKind::File;
+    let records_access =
+        may_record && meta.len > 0 && mount.records_access() && access_time::is_due(&stat);
+    let direct = is_read && switch_direct(fd.as_fd(), &meta, options);
     Ok(Ok(OpenedFile {
         fd,
         meta,
         mount: Some(mount),
         body: None,
         direct,
+        records_access,
     }))
 }
 
@@ -535,7 +546,9 @@ fn open_unseen(
     if reads && meta.kind == FileKind::File && !direct {
         // Other loops must not take pages that are being read for present ones.
         let _fill = (meta.len > BODY_MAX as u64).then(|| disk.windows.begin_first_fill(&meta));
-        let first = read_first(fd.as_fd(), meta.len)?;
+        // As a body, so that a small file that was not in memory needs no second job.
+        let first_len = meta.len.min(BODY_MAX as u64) as usize;
+        let first = read_fully(fd.as_fd(), 0, first_len)?;
         if first.len() as u64 == meta.len {
             body = Some(first);
         }
@@ -546,6 +559,7 @@ fn open_unseen(
         mount,
         body,
         direct,
+        records_access: false,
     })
 }
 
@@ -581,20 +595,4 @@ pub(crate) fn open_path(
         Err(Errno::PERM) if options.noatime => open(flags - OFlags::NOATIME),
         result => result,
     }
-}
-
-/// Reads up to [`BODY_MAX`] bytes from the start, so that a file that was not in memory needs no second job.
-fn read_first(fd: BorrowedFd<'_>, len: u64) -> Result<Bytes, Error> {
-    let want = usize::try_from(len).unwrap_or(BODY_MAX).min(BODY_MAX);
-    let mut buffer = Vec::with_capacity(want);
-    while buffer.len() < want {
-        let (left, offset) = (want - buffer.len(), buffer.len() as u64);
-        match sys::pread_into(fd, &mut buffer, left, offset) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read()", &error)),
-        }
-    }
-    Ok(Bytes::from(buffer))
 }

@@ -2,13 +2,12 @@
 //!
 //! Limit: pages that *another* process is reading in count as cached.
 
-use crate::files::mount::Filesystem;
 use crate::files::open_file::OpenFile;
 use std::os::fd::AsFd;
 
 /// Is the range (cut at the end of the file) cached, according to cachestat(2)? None: the call is not permitted.
 pub(crate) fn all_cached(file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
-    if file.no_cachestat.get() || file.filesystem() != Filesystem::Native {
+    if file.no_cachestat.get() || !file.filesystem().is_native() {
         return None;
     }
     let end = (offset + len).min(file.meta().len);

@@ -47,7 +47,8 @@ pub(crate) enum Residency {
     /// In memory: `sendfile` does not wait.
     Present,
     /// In memory, but so much is being read that it may be evicted before `sendfile` gets to it (seen: waits of 99 to
-    /// 895 ms). Or it was in memory at the last look, and the page map cannot be scanned now.
+    /// 895 ms). Or it was in memory at the last look, and the page map cannot be scanned now. Or (while sending) it is
+    /// of xfs, and `sendfile` may wait for who writes to the file.
     Fleeting,
     /// Not in memory, or not known to be.
     Absent,
@@ -107,7 +108,7 @@ impl Windows {
         match file.filesystem() {
             Filesystem::Memory => return Residency::Present,
             Filesystem::Foreign => return Residency::Unprovable,
-            Filesystem::Native | Filesystem::Overlay => {}
+            Filesystem::Native | Filesystem::Xfs | Filesystem::Overlay => {}
         }
         let end = offset + len;
         let windows = offset / WINDOW..=end.saturating_sub(1) / WINDOW;

@@ -4,3 +4,4 @@ mod copying;
 pub(crate) mod pool_send;
 pub(crate) mod send;
 pub(crate) mod sink;
+pub(crate) mod writers;

@@ -5,7 +5,7 @@
 //! * Where the bytes must be transformed, the pool fills the window, and the next one while this one drains.
 //! * A window that was evicted twice before a slow socket took it, and a file without a proof, are read into a bounded
 //!   buffer and sent from there (see `copying`). So is a window that is proven, but likely to be evicted at any moment,
-//!   as long as it is there.
+//!   as long as it is there, and one of a file that `sendfile` may wait for (see `writers`).
 //!
 //! Invariant: a loop calls `sendfile` only for what was proven since the task last waited ([`AioMode::Inline`] apart).
 
@@ -66,6 +66,8 @@ pub(super) struct FileSending<'a, S> {
     turn: u64,
     /// Windows proven and sent in one call, as long as the socket takes them.
     reach: u64,
+    /// Were others expected to write to the file, when that was last asked?
+    has_writers: bool,
     /// Sends from the pool; None before it is needed.
     stream: Option<PoolSender>,
     copy: Option<Rc<MemfdCopy>>,
@@ -128,6 +130,7 @@ impl Local {
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
             reach: REACH_MAX,
+            has_writers: false,
             stream: None,
             copy,
         };
@@ -201,6 +204,10 @@ impl<S: Sink> FileSending<'_, S> {
 
     /// The same for what was proven to be in memory, and could not be read there.
     async fn bring_in_evicted(&mut self, until: u64) -> Result<(), Error> {
+        if self.has_writers {
+            // A thread waits for the writer. To send there would mean to wait again for each 64 KiB.
+            return self.copy_bounded(until).await;
+        }
         // Of overlayfs, a loop can read nothing.
         match self.straight || self.file.filesystem().reads_without_waiting() {
             true => self.bring_in(until).await,
@@ -236,14 +243,20 @@ impl<S: Sink> FileSending<'_, S> {
         None
     }
 
-    fn residency(&self, until: u64) -> Residency {
+    fn residency(&mut self, until: u64) -> Residency {
         if self.access.mode == AioMode::Inline || self.copy.is_some() {
             return Residency::Present;
         }
-        self.local
-            .disk()
-            .windows
-            .residency(self.file, *self.offset, until - *self.offset)
+        let (file, offset) = (self.file, *self.offset);
+        let found = (self.local.disk().windows).residency(file, offset, until - offset);
+        if found != Residency::Present || !self.straight {
+            return found;
+        }
+        self.has_writers = self.local.0.writers.are_expected(file, offset);
+        match self.has_writers {
+            false => Residency::Present,
+            true => Residency::Fleeting,
+        }
     }
 
     /// Sends once, then waits for the socket if it is full.

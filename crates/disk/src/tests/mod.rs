@@ -260,6 +260,8 @@ fn with_all_pool_threads_frozen_answers_come_from_memory() {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<_> = (0..20).map(|n| dir.path().join(n.to_string())).collect();
         paths.iter().for_each(|path| put(path, b"hello"));
+        // The first read of each records its time.
+        paths.iter().for_each(|path| drop(std::fs::read(path)));
         warm(&local, &paths[0], &pool).await;
         let busy = local.disk().define_pool("busy", 1, 10);
         busy.give_way();
@@ -276,6 +278,31 @@ fn with_all_pool_threads_frozen_answers_come_from_memory() {
             );
         }
         drop(hold);
+    });
+}
+
+#[test]
+fn a_read_that_records_its_time_is_not_for_a_loop() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (known, path) = (dir.path().join("known"), dir.path().join("a"));
+        put(&known, b"so that the mount is");
+        warm(&local, &known, &pool).await;
+        put(&path, b"hello");
+        let flags = rustix::fs::statvfs(dir.path()).unwrap().f_flag;
+        let filesystem = local.disk().probe(bytes(dir.path())).filesystem;
+        let is_native = filesystem.is_some_and(Filesystem::is_native);
+        let mut access = Access::new(&pool);
+        let is_for_loops = |access: &Access<'_>| local.try_open(bytes(&path), access).is_ok();
+        if is_native && !flags.contains(rustix::fs::StatVfsMountFlags::NOATIME) {
+            assert!(!is_for_loops(&access));
+        }
+        access.noatime = true;
+        assert!(is_for_loops(&access));
+        access.noatime = false;
+        std::fs::read(&path).unwrap();
+        assert!(is_for_loops(&access));
     });
 }
 

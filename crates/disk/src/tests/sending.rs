@@ -45,7 +45,7 @@ async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
 /// A file that can be proven by a mapping; `None`: this machine has no such proof.
 async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
     let file = open(local, path, access).await;
-    let is_native = file.filesystem() == Filesystem::Native;
+    let is_native = file.filesystem().is_native();
     (is_native && local.disk().windows.pagemap.is_some()).then_some(file)
 }
 

@@ -253,7 +253,7 @@ async fn tell_proof(local: &Local, cache: &Cache) {
     let pool = store_settings(cache, &disk).pool;
     let probe = pool.run(Lane::Read, move || disk.probe(&directory)).await;
     let Ok(probe) = probe else { return };
-    let is_usual = matches!(probe.filesystem, Some(Filesystem::Native)) && !probe.is_forbidden;
+    let is_usual = probe.filesystem.is_some_and(Filesystem::is_native) && !probe.is_forbidden;
     let level = if is_usual { Level::Notice } else { Level::Warn };
     error_log(level, format_args!("cache {probe}"));
 }
