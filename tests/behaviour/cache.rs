@@ -408,6 +408,8 @@ fn a_reload_keeps_the_cache_and_may_change_its_limits() {
         "daemon off;\npid nginx.pid;\nerror_log logs/error.log info;\nevents {{ }}\nhttp {{ {other} }}\n"
     ));
     server.wait_for("had previously different levels", "other levels");
+    // The last line of it, before the log is forgotten.
+    server.wait_for("the old one goes on", "a refused configuration");
     assert_eq!(cache(&server.get("/a")), "HIT");
     server.forget_log();
 }
