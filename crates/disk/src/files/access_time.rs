@@ -2,7 +2,8 @@
 //! that has been written to the disk: such a read is not for a loop, though all bytes are in memory.
 //!
 //! Not here: O_NOATIME, which caches use. Limits: a file that stays open for more than a day is read on a loop all the
-//! same, as one is of an overlay, or of a file system that is mounted with `strictatime`.
+//! same, as one is of an overlay, or of a file system that is mounted with `strictatime`. One of which the kernel records
+//! nothing (chattr(1), `+A`) is always due, so that the pool opens it whenever it is not kept open.
 
 use rustix::fs::Stat;
 use rustix::time::{ClockId, clock_gettime};

@@ -249,13 +249,12 @@ impl<S: Sink> FileSending<'_, S> {
         }
         let (file, offset) = (self.file, *self.offset);
         let found = (self.local.disk().windows).residency(file, offset, until - offset);
-        if found != Residency::Present || !self.straight {
-            return found;
-        }
-        self.has_writers = self.local.0.writers.are_expected(file, offset);
+        self.has_writers = found == Residency::Present
+            && self.straight
+            && self.local.0.writers.are_expected(file, offset);
         match self.has_writers {
-            false => Residency::Present,
             true => Residency::Fleeting,
+            false => found,
         }
     }
 

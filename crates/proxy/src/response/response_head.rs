@@ -154,7 +154,7 @@ fn copy(
     response
 }
 
-/// The ranges that a response may be cut into, which is a bar to none.
+/// The ranges that a response of this origin may be cut into.
 pub(crate) fn ranges(origin: Origin) -> Ranges {
     match origin {
         Origin::Cache => Ranges::Allowed,
