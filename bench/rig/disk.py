@@ -25,8 +25,8 @@ def choose(name):
 
 
 class Disk:
-    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given. `features`: as mkfs.ext4 -O takes them; then it
-    is ext4."""
+    """`path`: where it is mounted. `file`: what lies below the device, made here when it is not given. `features`: as mkfs.ext4 -O takes them, of
+    which others have none."""
 
     features = ()
 
@@ -63,7 +63,9 @@ class Disk:
     def format(self):
         """An empty file system."""
         features = [word for feature in self.features for word in ("-O", feature)]
-        _said(*MAKERS["ext4" if features else filesystem], *features, self.device)
+        if features and filesystem != "ext4":
+            raise RuntimeError("%s is asked for, and features of ext4 are needed" % filesystem)
+        _said(*MAKERS[filesystem], *features, self.device)
 
     def mount(self):
         _said("mount", "-o", self.options, self.device, self.path)

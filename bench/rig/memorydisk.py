@@ -38,7 +38,10 @@ class MemoryDisk(disk.Disk):
                 time.sleep(0.1)
 
     def format(self):
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", "-N", "100000", self.device], check=True)
+        if disk.filesystem == "ext4":
+            subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", "-N", "100000", self.device], check=True)
+        else:
+            super().format()
 
     def packed_bytes(self):
         """Bytes of memory that it takes."""

@@ -25,7 +25,7 @@ def parser(description):
     ap.add_argument("--rounds", type=int, default=3, help="interleaved rounds; figures are medians (default: %(default)s)")
     ap.add_argument("--seconds", type=float, default=5, help="of one measurement (default: %(default)s)")
     ap.add_argument("--json", help="write the figures here")
-    ap.add_argument("--filesystem", choices=disk.MAKERS, default="ext4", help="of the disks that are made, if any (default: %(default)s)")
+    ap.add_argument("--filesystem", choices=disk.MAKERS, help="of the disks that it makes (default: ext4)")
     return ap
 
 
@@ -37,7 +37,7 @@ def parse(ap, **quick):
         ap.set_defaults(**quick)
         args = ap.parse_args()
     over.choose(getattr(args, "tls", False), getattr(args, "http2", False))
-    disk.choose(args.filesystem)
+    disk.choose(args.filesystem or disk.filesystem)
     return args
 
 
@@ -89,7 +89,9 @@ def add_places(ap):
 def check(args, tools=(), root=False, freewheel_only=False):
     """Ends the program with a message when something needed is not there; builds the load."""
     missing = []
-    tools = [disk.MAKERS[args.filesystem][0] if tool == "mkfs.ext4" else tool for tool in tools]
+    if args.filesystem and "mkfs.ext4" not in tools:
+        missing.append("--filesystem: no disk is made here")
+    tools = [disk.MAKERS[disk.filesystem][0] if tool == "mkfs.ext4" else tool for tool in tools]
     for tool in ("taskset", "cargo", *(("mount", "umount") if root else ()), *tools):
         if not shutil.which(tool):
             missing.append("%s is missing: install the package %s" % (tool, PACKAGES.get(tool, tool)))
