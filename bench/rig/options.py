@@ -14,7 +14,7 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 CORES = sorted(os.sched_getaffinity(0))  # those that this process may use: a control group may leave it fewer than the machine has
 PACKAGES = {"wrk": "wrk", "h2load": "nghttp2-client", "nghttpd": "nghttp2-server", "strace": "strace", "taskset": "util-linux", "cargo": "rustup", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
             "mkfs.btrfs": "btrfs-progs",
-            "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git"}
+            "losetup": "mount", "mount": "mount", "umount": "mount", "findmnt": "util-linux", "git": "git", "curl": "curl", "openssl": "openssl", "ip": "iproute2"}
 
 
 def parser(description):

@@ -109,6 +109,11 @@ def written(figures):
     return made
 
 
+def far(figures):
+    made = [Row("far away: " + what, server, seconds, "s", LESS) for (what, server), seconds in ((key.rsplit(", ", 1), runs) for key, runs in figures["transfers"].items())]
+    return made + [Row("far away: small responses beside a large one, p50", server, [run["p50_ms"] for run in runs], "ms", LESS) for server, runs in figures["beside"].items()]
+
+
 def crowd(figures):
     made = []
     for what, server, m in figures["medians"]:
@@ -181,7 +186,7 @@ def large(figures):
             for figure, (what, unit) in LARGE_FIGURES.items() for (kind, name), rounds in ((key.split(", "), found) for key, found in figures.items())]
 
 
-ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written,
+ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written, "far": far,
         "fairness": fairness, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 

@@ -68,6 +68,27 @@ fn a_connection_that_is_closed_ends_its_uploads() {
     assert!(server.access_log(1).contains("\"POST / HTTP/2.0\" 400 0"));
 }
 
+/// A client that is far away sends no more than its window in a round trip.
+#[test]
+fn an_upload_that_is_taken_as_fast_as_it_comes_gets_a_wide_window() {
+    let server = Server::start(
+        "client_max_body_size 0;
+         server { listen 127.0.0.1:%PORT%; http2 on; location / { proxy_pass http://127.0.0.1:%PORT%/taken; } location = /taken { return 204; } }",
+    );
+    let mut client = server.connect_http2();
+    let stream = client.begin("POST", "/", &[], false);
+    let (mut sent, mut widest) = (0, 0);
+    while sent < 32 << 20 {
+        let count = client.fill(stream);
+        sent += count;
+        widest = widest.max(count);
+        assert!(client.read(), "after {sent} bytes");
+    }
+    client.body(stream, b"", true);
+    assert_eq!(client.reply(stream).status, 204);
+    assert!(widest >= 1 << 20, "{widest}");
+}
+
 #[test]
 fn a_first_byte_that_is_the_preface_s_decides_nothing() {
     let server = Server::start(BASE);

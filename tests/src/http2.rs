@@ -160,6 +160,16 @@ impl Http2Client {
         }
     }
 
+    /// Sends zeros of a body until there is no more room for them; returns their number.
+    pub fn fill(&mut self, stream: u32) -> usize {
+        let mut count = 0;
+        while let Ok(sent @ 1..) = self.session.data(self.keys[&stream], &[0; 16_384], false) {
+            count += sent;
+            self.flush();
+        }
+        count
+    }
+
     /// Sends trailers, which end a request.
     pub fn trailers(&mut self, stream: u32, name: &str, value: &str) {
         let write = |out: &mut Vec<u8>| literal(out, name.as_bytes(), value.as_bytes());

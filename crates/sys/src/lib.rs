@@ -42,7 +42,7 @@ pub use page_cache::{
 };
 pub use range_lock::{RangeLock, lock_range};
 pub use sched::{SchedAttributes, set_idle_io};
-pub use tcp::{TcpInfo, tcp_info};
+pub use tcp::{TcpInfo, set_notsent_lowat, tcp_info};
 pub use title::{prepare_title, set_title};
 pub use tsc::cycles;
 pub use usage::{blocks_read, blocks_read_by_all, sleeps};

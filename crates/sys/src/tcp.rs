@@ -1,9 +1,9 @@
-//! The state of a TCP connection (TCP_INFO).
+//! The state of a TCP connection (TCP_INFO), and how much it takes ahead of the network (TCP_NOTSENT_LOWAT).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The parts of `struct tcp_info` that nginx shows (tcp(7)).
+/// The parts of `struct tcp_info` (tcp(7)) that nginx shows, and what rates follow from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time in microseconds.
@@ -12,6 +12,8 @@ pub struct TcpInfo {
     pub rttvar: u32,
     /// The congestion window in segments.
     pub snd_cwnd: u32,
+    /// The largest segment that is sent, in bytes.
+    pub snd_mss: u32,
     /// The advertised receive window in bytes.
     pub rcv_space: u32,
 }
@@ -38,6 +40,26 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         rtt: info.tcpi_rtt,
         rttvar: info.tcpi_rttvar,
         snd_cwnd: info.tcpi_snd_cwnd,
+        snd_mss: info.tcpi_snd_mss,
         rcv_space: info.tcpi_rcv_space,
     })
+}
+
+/// Has a socket take no more once `bytes` of what it took are unsent, and say that it takes more below half of that
+/// (TCP_NOTSENT_LOWAT, tcp(7), Linux 3.12); 0: as much as its buffer holds. Never waits.
+///
+/// # Errors
+/// Those of the kernel; EOPNOTSUPP for a socket other than TCP.
+pub fn set_notsent_lowat(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads the size of `bytes`, which outlives the call.
+    crate::checked(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
 }

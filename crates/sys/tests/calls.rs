@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use sys::{
     Mapping, cachestat, first_absent, first_absent_by_entries, page_size, pread_into, pread_nowait,
-    tcp_info,
+    set_notsent_lowat, tcp_info,
 };
 
 #[test]
@@ -67,5 +67,25 @@ fn a_populated_mapping_is_present_and_an_untouched_one_is_not() {
 fn a_connection_has_a_window() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    assert!(tcp_info(&client).unwrap().snd_cwnd > 0);
+    let info = tcp_info(&client).unwrap();
+    assert!(info.snd_cwnd > 0 && info.snd_mss > 0);
+}
+
+#[test]
+fn a_socket_takes_little_ahead_of_the_network() {
+    let taken = |limit| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_notsent_lowat(&client, limit).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut taken = 0;
+        while let Ok(count) = client.write(&[0; 4096]) {
+            taken += count;
+        }
+        taken
+    };
+    let (limited, unlimited) = (taken(16 << 10), taken(0));
+    assert!(limited < unlimited, "{limited} of {unlimited} bytes");
+    let not_tcp = std::os::unix::net::UnixStream::pair().unwrap().0;
+    assert!(set_notsent_lowat(&not_tcp, 1).is_err());
 }

@@ -22,6 +22,7 @@ use crate::transport::http2::Http2Connection;
 use super::events::{self, Input, Pause};
 use super::figures::Http2Counters;
 use super::request::{self, Opened};
+use super::send_ahead::SendAhead;
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
@@ -95,6 +96,7 @@ pub(super) struct Driver<'a> {
     is_resting: bool,
     /// For the socket to take something, while it takes nothing.
     write_timer: Option<Timer>,
+    ahead: SendAhead,
     /// For the ends of requests that are answered, while some are missing.
     unended_timer: Option<Timer>,
     /// Whether GOAWAY was sent.
@@ -126,6 +128,7 @@ impl<'a> Driver<'a> {
             waits_since: 0,
             is_resting: false,
             write_timer: None,
+            ahead: SendAhead::default(),
             unended_timer: None,
             is_leaving: false,
             opened: VecDeque::new(),
@@ -390,13 +393,28 @@ impl<'a> Driver<'a> {
                 Err(error) if is_would_block(&error) => match stream.poll_writable(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err(Finish::AtOnce),
-                    Poll::Pending => return self.wait_to_write(context),
+                    Poll::Pending => {
+                        self.limit_ahead();
+                        return self.wait_to_write(context);
+                    }
                 },
                 Err(_) => return Err(Finish::AtOnce),
             }
         }
         self.write_timer = None;
         Ok(())
+    }
+
+    /// Has no more handed to the socket than keeps it busy, so that a response which is more urgent, or small, gets
+    /// out soon.
+    fn limit_ahead(&mut self) {
+        let now_ms = loop_clock::monotonic_ms();
+        let live = self.connection.with_session(|session| session.live());
+        let stream = &self.connection.stream;
+        if let Some(max) = self.ahead.measure(stream, live, now_ms) {
+            self.connection
+                .with_session(|session| session.limit_output(max));
+        }
     }
 
     fn wait_to_write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {

@@ -9,6 +9,7 @@ mod driver;
 mod events;
 mod figures;
 mod request;
+mod send_ahead;
 mod serve;
 
 pub use detect::{Spoken, detect, may_come};

@@ -9,11 +9,9 @@ use std::task::{Context, Poll};
 
 use wire::http1::body_decoder::BodyFault;
 use wire::http2::StreamKey;
+use wire::http2::flow::{BODY_WINDOW, GrowingWindow};
 
 use super::{Http2Connection, Rest};
-
-/// The window of a stream whose body is being read, in bytes, unless `http2_body_preread_size` is more.
-const UPLOAD_WINDOW: u32 = 256 << 10;
 
 /// The body of a request.
 pub(crate) struct StreamBody {
@@ -25,8 +23,8 @@ pub(crate) struct StreamBody {
     limit: Cell<u64>,
     /// Bytes that were read.
     received: Cell<u64>,
-    /// Whether the client has the room of a body that is being read.
-    is_wide: Cell<bool>,
+    /// The window of a body that is being read, unless it is short or `http2_body_preread_size` is more.
+    window: Cell<Option<GrowingWindow>>,
 }
 
 impl StreamBody {
@@ -41,7 +39,7 @@ impl StreamBody {
             length,
             limit: Cell::new(0),
             received: Cell::new(0),
-            is_wide: Cell::new(false),
+            window: Cell::new(None),
         })
     }
 
@@ -74,6 +72,7 @@ impl StreamBody {
             return Err(wire::Error::Body(BodyFault::TooLarge { received, size }));
         }
         self.received.set(received + count);
+        self.grow(count as usize);
         match rest {
             None => Err(wire::Error::Closed),
             Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Malformed)),
@@ -101,9 +100,22 @@ impl StreamBody {
     fn widen(&self) {
         let is_long = self
             .length
-            .is_none_or(|length| length > u64::from(UPLOAD_WINDOW) / 4);
-        if !self.is_wide.replace(true) && is_long {
-            self.connection.widen(self.key, UPLOAD_WINDOW);
+            .is_none_or(|length| length > u64::from(BODY_WINDOW) / 4);
+        if is_long && self.window.get().is_none() {
+            self.window.set(Some(GrowingWindow::default()));
+            self.connection.widen(self.key, BODY_WINDOW);
+        }
+    }
+
+    /// Gives the client more room for a body that is read as fast as it comes, since its distance may need it.
+    fn grow(&self, taken: usize) {
+        let Some(mut window) = self.window.get() else {
+            return;
+        };
+        let width = window.take(taken);
+        self.window.set(Some(window));
+        if let Some(width) = width {
+            self.connection.widen(self.key, width);
         }
     }
 }

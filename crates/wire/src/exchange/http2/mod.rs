@@ -15,8 +15,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use disk::memory::level::level;
-use disk::memory::{self, MemoryLevel};
 use message::{Framing, Header};
 
 use self::shared_connection::{DECODED_FACTOR, Shared, State};
@@ -24,19 +22,13 @@ use self::stream_state::{AnswerState, StreamState};
 use crate::answer::AnswerFault;
 use crate::exchange::{AnswerHead, BodyWriter, ExchangeError, Flushed, RequestKind};
 use crate::http1::request_writer::RequestFault;
+use crate::http2::flow::GrowingWindow;
 use crate::http2::{ErrorCode, StreamKey};
 use crate::timers::Timer;
 use crate::turn;
 
 pub use self::driver::SharedDriver;
 pub use self::shared_connection::{STREAMS_MAX, SharedConnection};
-
-/// The window of a stream in bytes, at first.
-const STREAM_WINDOW: u32 = 256 << 10;
-/// Maximum window of a stream whose reader takes all that comes.
-const STREAM_WINDOW_MAX: u32 = 4 << 20;
-/// Number of windows of data taken after which a stream gets one of twice the width.
-const WIDEN_AFTER: u64 = 2;
 
 /// A request and its response on a stream.
 pub struct Http2Exchange(Box<Running>);
@@ -59,9 +51,7 @@ struct Running {
     has_stopped: bool,
     head_max: usize,
     sent: u64,
-    window: u32,
-    /// Data taken since the window got this width.
-    taken: u64,
+    window: GrowingWindow,
 }
 
 impl Http2Exchange {
@@ -100,8 +90,7 @@ impl Http2Exchange {
             has_stopped: false,
             head_max: head_bytes_max.saturating_mul(DECODED_FACTOR),
             sent,
-            window: STREAM_WINDOW,
-            taken: 0,
+            window: GrowingWindow::default(),
         }))
     }
 
@@ -358,11 +347,8 @@ impl Running {
         };
         let state = &mut *self.shared.state.borrow_mut();
         state.session.consume(key, data.len());
-        self.taken += data.len() as u64;
-        if self.taken >= WIDEN_AFTER * u64::from(self.window) && self.window < window_max() {
-            self.taken = 0;
-            self.window = (self.window * 2).min(STREAM_WINDOW_MAX);
-            state.session.widen(key, self.window);
+        if let Some(width) = self.window.take(data.len()) {
+            state.session.widen(key, width);
         }
         if !state.session.output().is_empty() {
             state.wake_driver();
@@ -418,14 +404,6 @@ impl Running {
             self.has_stopped = true;
             self.queue.clear();
         }
-    }
-}
-
-/// Maximum window of a stream now.
-fn window_max() -> u32 {
-    match level() >= MemoryLevel::Windows || memory::is_tight(memory::budget()) {
-        true => STREAM_WINDOW,
-        false => STREAM_WINDOW_MAX,
     }
 }
 

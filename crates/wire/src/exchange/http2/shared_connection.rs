@@ -12,12 +12,13 @@ use std::task::{Context, Waker};
 use disk::memory::{Charge, Holder, charge};
 use message::Framing;
 
+use super::Http2Exchange;
 use super::driver::SharedDriver;
 use super::stream_state::StreamState;
-use super::{Http2Exchange, STREAM_WINDOW};
 use crate::event_loop::Loop;
 use crate::exchange::{Exchange, ExchangeError, RequestKind, UpstreamConnection};
 use crate::http1::request_parser::HeadLimits;
+use crate::http2::flow::BODY_WINDOW;
 use crate::http2::priority::SLOTS_MAX;
 use crate::http2::{ErrorCode, Event, Session, SessionConfig, StreamKey};
 use crate::loop_clock;
@@ -159,7 +160,7 @@ impl Drop for SharedConnection {
 fn config(block_max: usize, streams_max: usize) -> SessionConfig {
     SessionConfig {
         streams_max: streams_max as u32,
-        stream_window: STREAM_WINDOW,
+        stream_window: BODY_WINDOW,
         limits: HeadLimits {
             large_buffers: 1,
             large_buffer_size: block_max,

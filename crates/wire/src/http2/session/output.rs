@@ -21,16 +21,34 @@ fn output_max() -> usize {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
     bytes: Vec<u8>,
+    /// Bytes of unsent output from which on this connection takes no DATA, if that is less than others take.
+    data_max: usize,
     /// Number of bytes at the start that were sent.
     start: usize,
     /// The end of the last control frame in answer to the peer; 0: it was sent.
     answers_end: usize,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Output {
+            bytes: Vec::new(),
+            data_max: usize::MAX,
+            start: 0,
+            answers_end: 0,
+        }
+    }
+}
+
 impl Output {
+    /// Takes no DATA from `bytes` of unsent output on.
+    pub(super) fn limit(&mut self, bytes: usize) {
+        self.data_max = bytes.max(OUTPUT_MIN);
+    }
+
     /// The buffer, to append frames to.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -42,7 +60,8 @@ impl Output {
 
     /// Number of bytes of DATA that may be appended.
     pub(super) fn room(&self) -> usize {
-        output_max().saturating_sub(self.bytes.len() - self.start)
+        let max = output_max().min(self.data_max);
+        max.saturating_sub(self.bytes.len() - self.start)
     }
 
     pub(super) fn mark_answer(&mut self) {
@@ -101,5 +120,11 @@ mod tests {
         output.sent(100);
         output.release();
         assert_eq!(output.bytes.capacity(), 0);
+        output.limit(OUTPUT_MIN + 1);
+        assert_eq!(output.room(), OUTPUT_MIN + 1);
+        output.limit(0);
+        assert_eq!(output.room(), OUTPUT_MIN);
+        output.limit(usize::MAX);
+        assert_eq!(output.room(), OUTPUT_MAX);
     }
 }

@@ -118,6 +118,12 @@ impl Session {
         })
     }
 
+    /// Takes DATA up to `bytes` of unsent output (at least 16 KiB, at most [`super::OUTPUT_MAX`]): what is in the output goes
+    /// out before what is more urgent.
+    pub fn limit_output(&mut self, bytes: usize) {
+        self.output.limit(bytes);
+    }
+
     /// Sends data as far as it may be sent; returns how many bytes were taken. With `is_end` the stream ends behind the
     /// last byte; an empty end is always taken.
     ///
