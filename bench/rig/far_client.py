@@ -1,9 +1,10 @@
-"""Behind a line: python3 far_client.py PORT LARGE SMALL EACH_MS. One connection of HTTP/2, with windows that hold nothing back: the target LARGE is
+"""Behind a line: python3 far_client.py PORT LARGE SMALL EACH_MS. One connection of HTTP/2 over TLS, with windows that hold nothing back: the target LARGE is
 asked for as the least urgent (RFC 9218), and SMALL each so many milliseconds until that has come. Prints, as JSON, the seconds of the one, and
 the milliseconds of the others in their order, those that came after it included."""
 
 import json
 import select
+import ssl
 import struct
 import sys
 import time
@@ -21,20 +22,27 @@ def frame(kind, flags, stream, payload):
 
 
 def ask(connection, stream, target, priority):
-    fields = ((b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"far"), (b":path", target.encode()), (b"priority", priority))
+    fields = ((b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"far"), (b":path", target.encode()), (b"priority", priority))
     block = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in fields)
     connection.sendall(frame(http2.HEADERS, http2.END_STREAM | http2.END_HEADERS, stream, block))
 
 
+def connect(port):
+    context = ssl._create_unverified_context()
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(farlink.connect(port), server_hostname="far")
+
+
 def main(port, large, small, each):
-    connection = farlink.connect(port)
+    connection = connect(port)
     settings = struct.pack(">HI", 4, STREAM_WINDOW)
     connection.sendall(http2.PREFACE + frame(http2.SETTINGS, 0, 0, settings) + frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", CONNECTION_WINDOW)))
     began = time.monotonic()
     ask(connection, 1, large, b"u=7")
     asked, took, stream, due, held = {1: began}, {}, 3, began + FIRST_AFTER, b""
     while asked and time.monotonic() < began + GIVES_UP:
-        ready = select.select([connection], [], [], max(0, due - time.monotonic()) if 1 in asked else GIVES_UP)[0]
+        wait = max(0, due - time.monotonic()) if 1 in asked else GIVES_UP
+        ready = connection.pending() or select.select([connection], [], [], wait)[0]
         if 1 in asked and time.monotonic() >= due:
             ask(connection, stream, small, b"u=0")
             asked[stream], stream, due = time.monotonic(), stream + 2, due + each

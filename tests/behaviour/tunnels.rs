@@ -284,6 +284,22 @@ fn the_end_of_a_stream_ends_its_tunnel() {
     assert_eq!(log.matches(&line).count(), 2, "{log}");
 }
 
+#[test]
+fn a_tunnel_that_is_taken_as_fast_as_it_comes_gets_a_wide_window() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        std::io::copy(&mut stream, &mut std::io::sink())
+    });
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; http2 on; location / { tunnel_pass; } }");
+    let mut client = server.connect_http2();
+    let stream = client.connect(&to);
+    let most = client.most_at_once(stream, 32 << 20);
+    assert!(most >= 1 << 20, "{most}");
+}
+
 /// A browser ends its stream with its last frame (of WebSocket: Close), and waits for the answer to it.
 #[test]
 fn what_is_answered_to_the_last_bytes_of_a_stream_comes() {

@@ -160,14 +160,23 @@ impl Http2Client {
         }
     }
 
-    /// Sends zeros of a body until there is no more room for them; returns their number.
-    pub fn fill(&mut self, stream: u32) -> usize {
-        let mut count = 0;
-        while let Ok(sent @ 1..) = self.session.data(self.keys[&stream], &[0; 16_384], false) {
-            count += sent;
-            self.flush();
+    /// Sends at least so many zeros of a body; returns the largest number that went without a word of the server's.
+    ///
+    /// # Panics
+    /// The server gives no more room.
+    pub fn most_at_once(&mut self, stream: u32, total: usize) -> usize {
+        let (mut sent, mut most) = (0, 0);
+        while sent < total {
+            let mut count = 0;
+            while let Ok(more @ 1..) = self.session.data(self.keys[&stream], &[0; 16_384], false) {
+                count += more;
+                self.flush();
+            }
+            sent += count;
+            most = most.max(count);
+            assert!(self.read(), "after {sent} bytes");
         }
-        count
+        most
     }
 
     /// Sends trailers, which end a request.

@@ -135,7 +135,7 @@ impl RecvWindow {
     }
 }
 
-/// The growing window of a stream whose body is read: twice as wide each time that a whole one was taken, as TCP's own in
+/// The growing window of a stream whose data is read: twice as wide each time that a whole one was taken, as TCP's own in
 /// slow start. The peer's distance is not known, and a window that is narrower than what is on its way bounds the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowingWindow {
@@ -146,14 +146,16 @@ pub struct GrowingWindow {
 
 impl Default for GrowingWindow {
     fn default() -> Self {
-        GrowingWindow {
-            width: BODY_WINDOW,
-            taken: 0,
-        }
+        GrowingWindow::of(BODY_WINDOW)
     }
 }
 
 impl GrowingWindow {
+    /// A window of so many bytes at first, at least 1.
+    pub fn of(width: u32) -> GrowingWindow {
+        GrowingWindow { width, taken: 0 }
+    }
+
     /// Counts what the reader has taken; returns the width, in bytes, that the window is to get now, if that is another
     /// one. None while the memory's budget is tight.
     pub fn take(&mut self, bytes: usize) -> Option<u32> {
