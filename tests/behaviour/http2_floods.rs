@@ -3,6 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::io::{ErrorKind, Write as _};
+
 use blackbox::{Connection, Exposition, Server};
 use wire::http2::hpack::encode;
 use wire::http2::session::PREFACE;
@@ -206,6 +208,26 @@ fn streams_that_are_reset() {
         ],
         "",
     );
+}
+
+/// What its client still sends is read for a while, so that it sees why, and not for as long as it likes.
+#[test]
+fn a_flood_that_goes_on_is_cut_off() {
+    let server = Server::start(&format!("server {{ {SERVER} }}"));
+    let attacker = Attacker::of(&server, b"");
+    let mut stream = attacker.0.stream();
+    let useless = frame(SETTINGS, ACK, 0, b"").repeat(100_000);
+    let mut sent = 0;
+    let end = loop {
+        match stream.write(&useless) {
+            Ok(count) => sent += count,
+            Err(error) => break error.kind(),
+        }
+        assert!(sent < 256 << 20, "it goes on");
+    };
+    let cut_off = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(cut_off.contains(&end), "{end}");
+    assert_eq!(goaways(&server, "TooManyGlitches"), 1.0);
 }
 
 #[test]

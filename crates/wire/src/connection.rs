@@ -240,7 +240,7 @@ impl Connection {
         self.input.unread = Vec::new();
         let owner = &self.input.owner;
         self.stream
-            .linger(owner, &mut self.timer, total, between)
+            .linger(owner, &mut self.timer, total, between, u64::MAX)
             .await;
     }
 

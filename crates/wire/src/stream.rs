@@ -240,23 +240,25 @@ impl Stream {
     }
 
     /// Lingers before a close (RFC 9112, 9.6): shuts down the sending side and drops what the peer still sends, for `total`
-    /// at most and not longer than `between` without anything, so that the peer sees the last response and not a reset.
-    /// What comes under TLS is dropped as it comes, sealed.
+    /// at most, not longer than `between` without anything, and not beyond `bytes_max` bytes, so that the peer sees the last
+    /// response and not a reset. What comes under TLS is dropped as it comes, sealed.
     pub async fn linger(
         &self,
         owner: &Loop,
         timer: &mut Timer,
         total: Duration,
         between: Duration,
+        bytes_max: u64,
     ) {
         if self.shutdown_write().is_err() {
             return;
         }
         let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
-        loop {
+        let mut dropped = 0;
+        while dropped <= bytes_max {
             match owner.with_scratch(|scratch| self.socket.try_discard(scratch)) {
                 Ok(0) => return,
-                Ok(_) => {}
+                Ok(count) => dropped += count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let left = until.saturating_sub(loop_clock::monotonic_ms());
                     let wait = between.min(Duration::from_millis(left));

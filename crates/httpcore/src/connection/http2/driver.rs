@@ -33,6 +33,9 @@ const UNENDED_WAIT: Duration = Duration::from_millis(200);
 /// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
 /// pieces of what it still sends after GOAWAY.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
+/// Maximum number of bytes that are read and dropped of a client that has broken the connection, so that it sees why:
+/// a flood does not end with that.
+const BROKEN_REST_MAX: u64 = 1 << 20;
 /// The log's sentence for a client that does not send or take what it should.
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
@@ -577,12 +580,14 @@ impl<'a> Driver<'a> {
             false => closing.lingering_timeout.duration(),
         };
         let total = closing.lingering_time.duration();
-        let connection = &self.connection;
-        let lingering =
-            connection
-                .stream
-                .linger(&connection.owner, &mut self.timer, total, between);
-        lingering.await;
+        let bytes_max = match self.is_broken {
+            true => BROKEN_REST_MAX,
+            false => u64::MAX,
+        };
+        let Http2Connection { stream, owner, .. } = &**self.connection;
+        stream
+            .linger(owner, &mut self.timer, total, between, bytes_max)
+            .await;
     }
 }
 
