@@ -388,22 +388,37 @@ fn without_a_lock_what_is_whole_is_used_though_an_older_fetch_still_runs() {
     if is_nginx() {
         return;
     }
+    // A disk that stands still for a second is out, and nothing is stored: on a busy machine that comes first.
+    let was_in_time = (0..5).any(|_| is_used_beside_an_older_fetch());
+    assert!(was_in_time, "the disk was out each time");
+}
+
+/// Whether the disk was not out before it was seen.
+fn is_used_beside_an_older_fetch() -> bool {
     static MAY_COME: AtomicBool = AtomicBool::new(false);
+    MAY_COME.store(false, SeqCst);
     let origin = old_and_new(&MAY_COME);
     let (server, hold) = held(&origin, "location / { %PASS%; }");
     hold_pools(&hold);
-    std::thread::scope(|scope| {
+    let is_in_time = std::thread::scope(|scope| {
         let old = scope.spawn(|| server.get("/"));
         origin.wait(1);
         let new = server.get_with("/", "X-New: 1\r\n");
         assert_eq!((cache(&new), new.text().as_str()), ("MISS", "new"));
-        let next = server.get("/");
-        assert_eq!((cache(&next), next.text().as_str()), ("HIT", "new"));
+        let is_in_time = !server.error_log().contains("its disk is out");
+        if is_in_time {
+            let next = server.get("/");
+            assert_eq!((cache(&next), next.text().as_str()), ("HIT", "new"));
+        }
         MAY_COME.store(true, SeqCst);
         assert_eq!(old.join().expect("it is answered").text(), "old");
+        is_in_time
     });
-    assert_eq!(server.get("/").text(), "new");
-    std::fs::remove_file(hold).expect("it was made");
-    assert_eq!(server.get("/").text(), "new");
-    assert_eq!(origin.received().len(), 2);
+    if is_in_time {
+        assert_eq!(server.get("/").text(), "new");
+        std::fs::remove_file(hold).expect("it was made");
+        assert_eq!(server.get("/").text(), "new");
+        assert_eq!(origin.received().len(), 2);
+    }
+    is_in_time
 }
