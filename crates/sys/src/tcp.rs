@@ -46,7 +46,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 }
 
 /// Has a socket take no more once `bytes` of what it took are unsent, and say that it takes more below half of that
-/// (TCP_NOTSENT_LOWAT, tcp(7), Linux 3.12); 0: as much as its buffer holds. Never waits.
+/// (TCP_NOTSENT_LOWAT, Linux 3.12); 0: as the system has it (`net.ipv4.tcp_notsent_lowat`; no limit by default). Never waits.
 ///
 /// # Errors
 /// Those of the kernel; EOPNOTSUPP for a socket other than TCP.

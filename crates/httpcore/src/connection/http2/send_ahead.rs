@@ -6,7 +6,7 @@
 
 use std::os::fd::AsFd;
 
-/// Milliseconds of sending that are handed ahead of a response that is alone: what follows it waits for no more.
+/// Milliseconds of sending that are handed ahead while one response is alone: the next one waits for about as long.
 const AHEAD_ALONE_MS: u64 = 100;
 /// The same where several share the connection: enough for a loop that comes back late.
 const AHEAD_SHARED_MS: u64 = 25;
@@ -14,7 +14,7 @@ const AHEAD_SHARED_MS: u64 = 25;
 const SHARED_MS: u64 = 5000;
 /// Minimum of what is handed ahead, in bytes.
 const AHEAD_MIN: u64 = 16 << 10;
-/// What is handed ahead from this many bytes on has no limit: the kernel's buffers are hardly larger.
+/// From this many bytes on there is no limit: the kernel's buffers are hardly larger.
 const AHEAD_MAX: u64 = 2 << 20;
 /// Milliseconds between two measurements.
 const MEASURE_EACH_MS: u64 = 100;
@@ -25,7 +25,7 @@ pub(super) struct SendAhead {
     measured_ms: Option<u64>,
     /// When several responses were last on their way.
     shared_ms: Option<u64>,
-    /// The socket's limit in bytes; 0: none.
+    /// The socket's limit in bytes; 0: the system's, which is none by default.
     limit: u32,
 }
 
