@@ -17,14 +17,10 @@ FIRST_AFTER, GIVES_UP = 1, 60
 READ = 1 << 18
 
 
-def frame(kind, flags, stream, payload):
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
 def ask(connection, stream, target, priority):
     fields = ((b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"far"), (b":path", target.encode()), (b"priority", priority))
     block = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in fields)
-    connection.sendall(frame(http2.HEADERS, http2.END_STREAM | http2.END_HEADERS, stream, block))
+    connection.sendall(http2.frame(http2.HEADERS, http2.END_STREAM | http2.END_HEADERS, stream, block))
 
 
 def connect(port):
@@ -36,7 +32,7 @@ def connect(port):
 def main(port, large, small, each):
     connection = connect(port)
     settings = struct.pack(">HI", 4, STREAM_WINDOW)
-    connection.sendall(http2.PREFACE + frame(http2.SETTINGS, 0, 0, settings) + frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", CONNECTION_WINDOW)))
+    connection.sendall(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, settings) + http2.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", CONNECTION_WINDOW)))
     began = time.monotonic()
     ask(connection, 1, large, b"u=7")
     asked, took, stream, due, held = {1: began}, {}, 3, began + FIRST_AFTER, b""
@@ -56,7 +52,7 @@ def main(port, large, small, each):
         while len(held) - at >= 9 and len(held) - at - 9 >= int.from_bytes(held[at:at + 3], "big"):
             length, kind, flags, number = int.from_bytes(held[at:at + 3], "big"), held[at + 3], held[at + 4], int.from_bytes(held[at + 5:at + 9], "big")
             if kind == http2.SETTINGS and not flags & http2.ACK:
-                connection.sendall(frame(http2.SETTINGS, http2.ACK, 0, b""))
+                connection.sendall(http2.frame(http2.SETTINGS, http2.ACK, 0, b""))
             if kind in (http2.DATA, http2.HEADERS) and flags & http2.END_STREAM:
                 took[number] = time.monotonic() - asked.pop(number)
             at += 9 + length

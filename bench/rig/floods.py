@@ -13,8 +13,8 @@ import ssl
 import time
 
 from . import busy
+from .http2_frames import PREFACE, frame
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS, WHOLE = 1, 1, 4, 5
 INITIAL_WINDOW_SIZE = 4     # of SETTINGS
@@ -23,10 +23,6 @@ RECEIVED = 4096     # bytes that the kernel keeps for an attacker
 GIVES_UP = 5        # seconds that who asks waits for an answer
 LARGE = "/large"    # a path with a file of some MiB; PLAIN: with a small answer; TAKEN: whose body is waited for
 PLAIN, TAKEN = "/plain", "/taken"
-
-
-def frame(kind, flags, stream, payload=b""):
-    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
 
 
 def block(path, method=b"GET", scheme=b"http"):

@@ -9,6 +9,7 @@ use std::task::{Context, Waker};
 
 use disk::memory::{Charge, Holder, MemoryLevel, charge, level::level};
 use runtime::IdleEntry;
+use wire::http2::flow::{GrowingWindow, INITIAL_WINDOW};
 use wire::http2::priority::SLOTS_MAX;
 use wire::http2::session::StreamGone;
 use wire::http2::{ErrorCode, Session, SessionConfig, StreamKey};
@@ -40,6 +41,8 @@ struct Slot {
     waker: Option<Waker>,
     /// The bytes of its body that were not read.
     body: Vec<u8>,
+    /// The room that its client has, as far as it is read.
+    window: GrowingWindow,
     rest: Rest,
 }
 
@@ -153,6 +156,7 @@ impl Http2Connection {
             slot.body.clear();
             slot.body.shrink_to(BODY_KEPT);
             slot.key = Some(key);
+            slot.window = GrowingWindow::of(INITIAL_WINDOW);
             slot.rest = if is_whole { Rest::Nothing } else { Rest::More };
             slot.waker.take()
         };
@@ -266,10 +270,18 @@ impl Http2Connection {
         let count = slot.body.len();
         if count > 0 {
             turn::spend(count);
-            out.extend_from_slice(&slot.body);
+            match count > BODY_KEPT && out.is_empty() {
+                // Not copied: a window may have been filled meanwhile.
+                true => *out = std::mem::take(&mut slot.body),
+                false => out.extend_from_slice(&slot.body),
+            }
             slot.body.clear();
             slot.body.shrink_to(BODY_KEPT);
             state.session.consume(key, count);
+            // What is read as fast as it comes may come from far away.
+            if let Some(width) = slot.window.take(count) {
+                state.session.widen(key, width);
+            }
         }
         let rest = slot.rest;
         let driver = state.driver.clone().filter(|_| count > 0);
@@ -284,7 +296,14 @@ impl Http2Connection {
         if level() >= MemoryLevel::Windows {
             return;
         }
-        self.with_session(|session| session.widen(key, window));
+        {
+            let state = &mut *self.state.borrow_mut();
+            let slot = state.slots.get_mut(key.slot());
+            if let Some(slot) = slot.filter(|slot| slot.key == Some(key)) {
+                slot.window = GrowingWindow::of(window);
+                state.session.widen(key, window);
+            }
+        }
         self.wake_driver();
     }
 

@@ -396,11 +396,11 @@ impl Http2 {
         ClientSide {
             early: Vec::new(),
             owner: Rc::clone(&self.connection.owner),
-            stream: ClientStream::Http2(StreamTunnel::new(
-                &self.connection,
-                self.key,
-                self.frame_max,
-            )),
+            stream: ClientStream::Http2(StreamTunnel {
+                connection: &self.connection,
+                key: self.key,
+                frame_max: self.frame_max,
+            }),
             timer: &mut self.timer,
             patience,
         }

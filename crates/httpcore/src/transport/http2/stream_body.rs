@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use wire::http1::body_decoder::BodyFault;
 use wire::http2::StreamKey;
-use wire::http2::flow::{BODY_WINDOW, GrowingWindow};
+use wire::http2::flow::BODY_WINDOW;
 
 use super::{Http2Connection, Rest};
 
@@ -23,8 +23,8 @@ pub(crate) struct StreamBody {
     limit: Cell<u64>,
     /// Bytes that were read.
     received: Cell<u64>,
-    /// The window of a body that is being read, unless it is short or `http2_body_preread_size` is more.
-    window: Cell<Option<GrowingWindow>>,
+    /// Whether the client has the room of a body that is being read.
+    is_wide: Cell<bool>,
 }
 
 impl StreamBody {
@@ -39,7 +39,7 @@ impl StreamBody {
             length,
             limit: Cell::new(0),
             received: Cell::new(0),
-            window: Cell::new(None),
+            is_wide: Cell::new(false),
         })
     }
 
@@ -72,7 +72,6 @@ impl StreamBody {
             return Err(wire::Error::Body(BodyFault::TooLarge { received, size }));
         }
         self.received.set(received + count);
-        self.grow(count as usize);
         match rest {
             None => Err(wire::Error::Closed),
             Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Malformed)),
@@ -101,21 +100,8 @@ impl StreamBody {
         let is_long = self
             .length
             .is_none_or(|length| length > u64::from(BODY_WINDOW) / 4);
-        if is_long && self.window.get().is_none() {
-            self.window.set(Some(GrowingWindow::default()));
+        if !self.is_wide.replace(true) && is_long {
             self.connection.widen(self.key, BODY_WINDOW);
-        }
-    }
-
-    /// Gives the client more room for a body that is read as fast as it comes, since its distance may need it.
-    fn grow(&self, taken: usize) {
-        let Some(mut window) = self.window.get() else {
-            return;
-        };
-        let width = window.take(taken);
-        self.window.set(Some(window));
-        if let Some(width) = width {
-            self.connection.widen(self.key, width);
         }
     }
 }

@@ -3,57 +3,32 @@
 //!
 //! Not here: who asked for it, and the end of the stream ([`super::Http2`]).
 
-use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 
 use wire::http2::StreamKey;
-use wire::http2::flow::{GrowingWindow, INITIAL_WINDOW};
 use wire::turn;
 
 use super::connection::{Http2Connection, Rest};
 
 /// A stream whose data is a tunnel's.
 pub struct StreamTunnel<'a> {
-    connection: &'a Http2Connection,
-    key: StreamKey,
+    pub(super) connection: &'a Http2Connection,
+    pub(super) key: StreamKey,
     /// Maximum payload of a frame, in bytes.
-    frame_max: usize,
-    window: Cell<GrowingWindow>,
+    pub(super) frame_max: usize,
 }
 
-impl<'a> StreamTunnel<'a> {
-    pub(super) fn new(connection: &'a Http2Connection, key: StreamKey, frame_max: usize) -> Self {
-        StreamTunnel {
-            connection,
-            key,
-            frame_max,
-            // Most tunnels carry little.
-            window: Cell::new(GrowingWindow::of(INITIAL_WINDOW)),
-        }
-    }
-
+impl StreamTunnel<'_> {
     pub(in crate::transport) fn read_into(&self, out: &mut Vec<u8>) -> io::Result<usize> {
         let before = out.len();
         let rest = self.connection.read(self.key, out);
         let count = out.len() - before;
         match rest {
             None | Some(Rest::Malformed) => Err(io::ErrorKind::ConnectionReset.into()),
-            Some(_) if count > 0 => {
-                self.grow(count);
-                Ok(count)
-            }
+            Some(_) if count > 0 => Ok(count),
             Some(Rest::Nothing) => Ok(0),
             Some(_) => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn grow(&self, taken: usize) {
-        let mut window = self.window.get();
-        let width = window.take(taken);
-        self.window.set(window);
-        if let Some(width) = width {
-            self.connection.widen(self.key, width);
         }
     }
 
