@@ -51,6 +51,7 @@
 //!   calls that may wait.
 //! * [`memory`]: a budget for everything outside the kernel's cache, in accounts by holder. The list of holders is that
 //!   of the server for which this crate was written; other programs use those of files.
+//! * [`in_place`]: large futures, as those of this crate are, in boxes.
 //!
 //! # What it needs
 //!
@@ -76,6 +77,7 @@ mod changing;
 mod disk;
 mod files;
 pub mod health;
+pub mod in_place;
 mod keeping;
 mod local;
 pub mod memory;

@@ -48,22 +48,6 @@ pub struct Field {
     pub id: HeaderId,
 }
 
-impl Field {
-    /// The same line in a text that has `by` more bytes before it.
-    #[must_use]
-    pub fn moved(self, by: usize) -> Field {
-        let moved = |span: Span| Span {
-            start: span.start + by as u32,
-            len: span.len,
-        };
-        Field {
-            name: moved(self.name),
-            value: moved(self.value),
-            id: self.id,
-        }
-    }
-}
-
 macro_rules! header_ids {
     ($($id:ident $name:literal)*) => {
         /// The header names that the server itself looks at. `Other` is every other name.
@@ -141,16 +125,14 @@ header_ids! {
 
 const SLOTS: usize = 256;
 
-/// An open-addressing hash table, filled at compile time. A slot holds an index into `NAMES`; 0 means empty.
-const TABLE: [u8; SLOTS] = {
+/// A hash table, filled at compile time. A slot holds an index into `NAMES`; 0 means empty.
+static TABLE: [u8; SLOTS] = {
     assert!(NAMES.len() <= 64, "HeaderId::bit needs an id below 64");
     let mut table = [0u8; SLOTS];
     let mut index = 1;
     while index < NAMES.len() {
-        let mut slot = slot_of(NAMES[index].as_bytes());
-        while table[slot] != 0 {
-            slot = (slot + 1) % SLOTS;
-        }
+        let slot = slot_of(NAMES[index].as_bytes());
+        assert!(table[slot] == 0, "each name has a slot of its own");
         table[slot] = index as u8;
         index += 1;
     }
@@ -171,9 +153,9 @@ const LONGEST: usize = 24;
 /// A name of at most `LONGEST` bytes as 64-bit words, padded with zeros.
 type NameWords = [u64; LONGEST / 8];
 
-/// Every name, with a mask of the bits to compare: all bits but, in letters, the one that differs between the cases.
+/// Every name, with a mask of its bits to compare: all bits but, in letters, the one that differs between the cases.
 static WORDS: [(NameWords, NameWords); NAMES.len()] = {
-    let mut words = [([0; LONGEST / 8], [!0; LONGEST / 8]); NAMES.len()];
+    let mut words = [([0; LONGEST / 8], [0; LONGEST / 8]); NAMES.len()];
     let mut index = 0;
     while index < NAMES.len() {
         let name = NAMES[index].as_bytes();
@@ -182,9 +164,10 @@ static WORDS: [(NameWords, NameWords); NAMES.len()] = {
         while at < name.len() {
             let shift = 8 * (at % 8);
             words[index].0[at / 8] |= (name[at] as u64) << shift;
-            if name[at].is_ascii_alphabetic() {
-                words[index].1[at / 8] &= !(0x20 << shift);
-            }
+            words[index].1[at / 8] |= match name[at].is_ascii_alphabetic() {
+                true => 0xdf << shift,
+                false => 0xff << shift,
+            };
             at += 1;
         }
         index += 1;
@@ -215,21 +198,31 @@ fn word_at(name: &[u8], at: usize) -> u64 {
 impl HeaderId {
     /// The id of a name in any case.
     pub fn find(name: &[u8]) -> HeaderId {
-        if name.is_empty() || name.len() > LONGEST {
+        HeaderId::of_start(name, name.len())
+    }
+
+    /// The id of the name that the first `len` bytes of `text` are. Quicker where more text follows, as in a head.
+    pub fn of_start(text: &[u8], len: usize) -> HeaderId {
+        let name = match text.get(..len) {
+            Some(name) if !name.is_empty() => name,
+            _ => return HeaderId::Other,
+        };
+        let index = TABLE[slot_of(name)] as usize;
+        if NAMES[index].len() != len {
             return HeaderId::Other;
         }
-        let mut slot = slot_of(name);
-        loop {
-            let index = TABLE[slot] as usize;
-            if index == 0 {
-                return HeaderId::Other;
+        let (known, counts) = &WORDS[index];
+        let differs = |at: usize, word: u64| (word ^ known[at]) & counts[at] != 0;
+        let is_another = match text.first_chunk::<LONGEST>() {
+            Some(bytes) => {
+                let (words, _) = bytes.as_chunks();
+                (0..LONGEST / 8).any(|at| differs(at, u64::from_le_bytes(words[at])))
             }
-            let (known, counts) = &WORDS[index];
-            let differs = |at: usize| (word_at(name, 8 * at) ^ known[at]) & counts[at] != 0;
-            if NAMES[index].len() == name.len() && !(0..name.len().div_ceil(8)).any(differs) {
-                return IDS[index];
-            }
-            slot = (slot + 1) % SLOTS;
+            None => (0..len.div_ceil(8)).any(|at| differs(at, word_at(name, 8 * at))),
+        };
+        match is_another {
+            true => HeaderId::Other,
+            false => IDS[index],
         }
     }
 
@@ -255,6 +248,16 @@ mod tests {
             assert_eq!(HeaderId::find(name.to_lowercase().as_bytes()), *id);
             assert_eq!(HeaderId::find(name.to_uppercase().as_bytes()), *id);
             assert_eq!(id.name(), *name);
+            let line = format!("{}: and what follows it in the line", name.to_lowercase());
+            assert_eq!(HeaderId::of_start(line.as_bytes(), name.len()), *id);
+            assert_eq!(
+                HeaderId::of_start(line.as_bytes(), name.len() + 1),
+                HeaderId::Other
+            );
+            assert_eq!(
+                HeaderId::of_start(name.as_bytes(), name.len() + 1),
+                HeaderId::Other
+            );
         }
         for other in [
             "",

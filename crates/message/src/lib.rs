@@ -24,6 +24,7 @@ pub mod response;
 pub mod response_head;
 pub mod status;
 pub mod uri;
+pub mod words;
 
 pub use body::{Body, BodyError, Chunk, FileRange, Source};
 pub use date::Date;

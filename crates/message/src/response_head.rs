@@ -42,11 +42,11 @@ pub struct ResponseHead {
     pub framing: ResponseFraming,
 }
 
-impl ResponseHead {
-    /// Returns a head with these bytes, of which nothing has been parsed yet.
-    pub fn new(bytes: Bytes) -> ResponseHead {
+impl Default for ResponseHead {
+    /// A head without bytes, of which nothing has been parsed yet.
+    fn default() -> ResponseHead {
         ResponseHead {
-            bytes,
+            bytes: Bytes::new(),
             version: Version::HTTP_09,
             status: 0,
             status_line: Span::default(),
@@ -54,6 +54,16 @@ impl ResponseHead {
             known: 0,
             is_last: false,
             framing: ResponseFraming::UntilClose,
+        }
+    }
+}
+
+impl ResponseHead {
+    /// Returns a head with these bytes, of which nothing has been parsed yet.
+    pub fn new(bytes: Bytes) -> ResponseHead {
+        ResponseHead {
+            bytes,
+            ..ResponseHead::default()
         }
     }
 

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use disk::in_place;
 use message::Header;
 use runtime::timing::yield_turn;
 
@@ -31,7 +32,7 @@ use httpcore::request_body::{self, Leaving};
 pub async fn make(request: &mut Request) -> Outcome {
     request.is_passed_on = true;
     let outcome = match is_cached(request) {
-        true => Box::pin(lookup::make(request)).await,
+        true => in_place::boxed(|| lookup::make(request)).await,
         false => {
             // The record of an earlier location, which sent the request here, is not about this one.
             request.states.take::<CacheState>();
@@ -40,7 +41,7 @@ pub async fn make(request: &mut Request) -> Outcome {
     };
     let outcome = match outcome {
         Some(outcome) => outcome,
-        None => Box::pin(pass_on(request)).await,
+        None => in_place::boxed(|| pass_on(request)).await,
     };
     bound(request, outcome)
 }

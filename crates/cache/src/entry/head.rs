@@ -6,7 +6,7 @@ use crate::codec::FieldReader;
 use crate::error::EntryFault;
 use bytes::Bytes;
 use message::field::{Field, Span};
-use message::{HeaderId, ResponseFraming, ResponseHead, Version};
+use message::{HeaderId, ResponseFraming, ResponseHead, Version, words};
 use std::sync::Arc;
 
 /// Maximum length of a head, room to grow included. (An upstream's head is bounded by `proxy_buffer_size` long before.)
@@ -72,25 +72,9 @@ fn put_line(
     put(out, text, max, what)
 }
 
-/// May it stand in a header line? (RFC 9110, 5.5: CR, LF and NUL are dangerous wherever they come from.) Looks at eight
-/// bytes at a time: most lines are too short for memchr.
+/// May it stand in a header line? (RFC 9110, 5.5: CR, LF and NUL are dangerous wherever they come from.)
 fn is_one_line(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks();
-    let mut last = [b' '; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().chain([&last]);
-    !words.fold(false, |is_broken, word| is_broken | breaks_line(*word))
-}
-
-/// Is one of these bytes CR, LF or NUL?
-fn breaks_line(word: [u8; 8]) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let word = u64::from_ne_bytes(word);
-    // Not zero if, and only if, a byte is zero.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    let not = |byte: u8| word ^ (ONES * u64::from(byte));
-    zeros(word) | zeros(not(b'\r')) | zeros(not(b'\n')) != 0
+    !words::has_any(text, [0, b'\r', b'\n'])
 }
 
 /// Decodes a head. The checksum of `bytes` was verified; lengths are checked all the same.

@@ -173,7 +173,8 @@ impl Filler {
             filler: None,
         };
         Self {
-            fill: Fill(Arc::new(FillInner {
+            // `new_cyclic` has the memory first: it is built in place.
+            fill: Fill(Arc::new_cyclic(|_| FillInner {
                 key,
                 window_bytes,
                 registry,

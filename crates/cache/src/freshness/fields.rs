@@ -1,7 +1,7 @@
 //! The header lines that are stored, and their update by a 304.
 
 use super::FieldLine;
-use message::HeaderId;
+use message::{HeaderId, HopByHop};
 
 /// Is it a field of one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), or `Age`, which is in the lifetime?
 fn is_of_connection(name: &[u8], id: HeaderId) -> bool {
@@ -34,18 +34,14 @@ pub fn stored_fields<'a, I>(
 where
     I: Iterator<Item = FieldLine<'a>> + Clone,
 {
-    let all = fields.clone();
+    let of_connection = fields
+        .clone()
+        .filter(|(_, _, id)| *id == HeaderId::Connection);
+    let hop_by_hop = HopByHop::new(of_connection.map(|(_, value, _)| value));
     fields.filter(move |(name, _, id)| {
         let is_without = || without.iter().any(|other| name.eq_ignore_ascii_case(other));
-        !is_of_connection(name, *id) && !is_without() && !is_named(name, all.clone())
+        !is_of_connection(name, *id) && !is_without() && !hop_by_hop.names(name)
     })
-}
-
-/// Does `Connection` name it?
-fn is_named<'a>(name: &[u8], fields: impl Iterator<Item = FieldLine<'a>>) -> bool {
-    let lines = fields.filter(|(_, _, id)| *id == HeaderId::Connection);
-    let mut options = lines.flat_map(|(_, value, _)| value.split(|byte| *byte == b','));
-    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
 /// The lines of a stored response after a 304 (RFC 9111, 3.2 and 4.3.4): the 304's lines replace those of the same

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
 use crate::space::Reservation;
 use bytes::Bytes;
-use disk::{BatchStep, Create, Errno, Local, NewFile, Output};
+use disk::{BatchStep, Create, Errno, Local, NewFile, Output, in_place};
 use message::date::Seconds;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,7 +94,7 @@ impl Store {
                 room: reservation,
                 epoch: victims.epoch,
             };
-            Box::pin(self.delete_pending(local, lost)).await?;
+            in_place::boxed(|| self.delete_pending(local, lost)).await?;
             return Err(error);
         }
         let known = KnownKey {
@@ -211,7 +211,7 @@ impl EntryWriter {
         if self.waiting_bytes < self.collected_max {
             return Ok(());
         }
-        Box::pin(self.flush(local)).await
+        in_place::boxed(|| self.flush(local)).await
     }
 
     /// Writes the collected bytes, for readers that wait for them to be in the file.
@@ -294,7 +294,7 @@ impl EntryWriter {
         }
         let turn = store.turn(self.known.key, self.known.extent.file).await?;
         if self.is_for_segment() {
-            return Box::pin(self.publish_in_segment(local, turn, epoch)).await;
+            return in_place::boxed(|| self.publish_in_segment(local, turn, epoch)).await;
         }
         self.has_temp = true;
         let finished = self.encoder.finish();
@@ -316,7 +316,7 @@ impl EntryWriter {
             None => self.place(local, finished, &mut put).await,
             Some(output) => {
                 let steps = self.last_steps(output, finished, put.step());
-                let done = Box::pin(local.change(steps, &store.0.settings.pool)).await;
+                let done = in_place::boxed(|| local.change(steps, &store.0.settings.pool)).await;
                 done.map_err(Error::from)
             }
         };
@@ -337,7 +337,7 @@ impl EntryWriter {
         let _ = store.settle(local, displaced, epoch.clone()).await;
         // A sweep that begins from now on finds it in the index; one that began before could not wait for it.
         if self.moment.is_void() {
-            Box::pin(store.drop_purged(local, &known)).await?;
+            in_place::boxed(|| store.drop_purged(local, &known)).await?;
             return Err(Error::Purged);
         }
         Ok(known)
@@ -384,7 +384,7 @@ impl EntryWriter {
         // The entry is stored, whatever becomes of another's file.
         let _ = store.settle(local, displaced, epoch).await;
         if self.moment.is_void() {
-            Box::pin(store.drop_purged(local, &known)).await?;
+            in_place::boxed(|| store.drop_purged(local, &known)).await?;
             return Err(Error::Purged);
         }
         Ok(known)
@@ -414,7 +414,7 @@ impl EntryWriter {
         let mut steps = store.unknown_directories(&key);
         let new = match steps.is_empty() {
             true => None,
-            false => Some(Box::pin(store.room_for_directories(local, &key)).await?),
+            false => Some(in_place::boxed(|| store.room_for_directories(local, &key)).await?),
         };
         self.push_place(finished, &mut steps);
         let (log, record) = put.record();
@@ -422,8 +422,8 @@ impl EntryWriter {
         match done {
             // Another program has deleted the directory.
             Err(error) if error.errno() == Some(Errno::NOENT) => {
-                Box::pin(store.make_directories(local, &key)).await?;
-                Box::pin(local.change(steps, &store.0.settings.pool)).await?;
+                in_place::boxed(|| store.make_directories(local, &key)).await?;
+                in_place::boxed(|| local.change(steps, &store.0.settings.pool)).await?;
             }
             done => done?,
         }

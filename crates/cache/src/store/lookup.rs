@@ -7,7 +7,7 @@ use crate::index::{EntryExtent, KeyState, KnownKey, VARY_UNKNOWN, Varies};
 use crate::key::Key;
 use crate::purge::PurgeFilter;
 use crate::vary::variant;
-use disk::{Access, BODY_MAX, Errno, Local, OpenFile, READ_MAX};
+use disk::{Access, BODY_MAX, Errno, Local, OpenFile, READ_MAX, in_place};
 use message::date::Seconds;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -78,7 +78,8 @@ impl Store {
             return Ok(missed(None));
         }
         // Boxed: a miss needs no room for it.
-        Box::pin(self.find_known(local, access, known, (main, key_text), fields, now)).await
+        in_place::boxed(|| self.find_known(local, access, known, (main, key_text), fields, now))
+            .await
     }
 
     /// Finds the entry of a key of which the index knows this.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::index::{Displaced, KeyState, KnownKey};
 use crate::segments::ENTRY_BYTES_MAX;
 use crate::space::{NoRoom, Reservation};
-use disk::Local;
+use disk::{Local, in_place};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Maximum of entries that are evicted for one write; if that is not enough, the fill is not stored.
@@ -92,7 +92,7 @@ impl Store {
             if victims.known.is_empty() || evicted > EVICT_MAX {
                 return Err(NoRoom(lacking).into());
             }
-            Box::pin(self.delete(local, victims)).await?;
+            in_place::boxed(|| self.delete(local, victims)).await?;
         }
     }
 
@@ -113,7 +113,7 @@ impl Store {
             epoch: Some(self.0.epochs.begin()),
         };
         // A file that cannot be deleted now is left to a sweep.
-        let _ = Box::pin(self.delete(local, gone)).await;
+        let _ = in_place::boxed(|| self.delete(local, gone)).await;
     }
 
     /// Frees what a new key displaced from the index.
@@ -136,7 +136,7 @@ impl Store {
                     known: vec![known],
                     epoch: Some(epoch),
                 };
-                Box::pin(self.delete(local, gone)).await
+                in_place::boxed(|| self.delete(local, gone)).await
             }
             _ => Ok(()),
         }

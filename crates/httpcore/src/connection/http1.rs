@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use disk::in_place;
 use logs::Level;
 use message::RequestHead;
 use wire::http1::request_parser::HeadLimits;
@@ -38,7 +39,7 @@ use crate::settings::connections::Lingering;
 pub(super) fn run<R: Responder>(
     client: &Rc<Client>,
     seat: Seat,
-    mut link: Option<Link>,
+    mut link: Option<Box<Link>>,
 ) -> impl Future<Output = ()> {
     async move {
         // Boxed: few connections begin so.
@@ -60,7 +61,7 @@ pub(super) fn run<R: Responder>(
         {
             match Box::pin(http2::detect(open, client)).await {
                 Spoken::Http1(open) => link = Some(open),
-                Spoken::Http2(open) => return http2::start::<R>(client, seat, open),
+                Spoken::Http2(open) => return http2::start::<R>(client, seat, *open),
                 Spoken::Nothing(open) => return close(client, seat, Some(open)),
             }
         }
@@ -70,8 +71,8 @@ pub(super) fn run<R: Responder>(
         {
             // A reload may have come in the meantime.
             let generation = client.http.generation();
-            let answered = exchange::<R>(&mut link, Rc::clone(client), generation);
-            keepalive = Box::pin(answered).await;
+            let client = Rc::clone(client);
+            keepalive = in_place::boxed(|| exchange::<R>(&mut link, client, generation)).await;
             if keepalive.is_none() {
                 break;
             }
@@ -82,7 +83,7 @@ pub(super) fn run<R: Responder>(
 
 /// Closes the connection after it was removed from the counters: a client that sees the close may ask for them, on
 /// another loop.
-fn close(client: &Client, seat: Seat, link: Option<Link>) {
+fn close(client: &Client, seat: Seat, link: Option<Box<Link>>) {
     if let Some(link) = &link {
         tls_handshake::count_fault(client, &link.wire.stream);
     }
@@ -144,7 +145,7 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     reason = "an `async fn` would hold its arguments twice, and this is allocated for every request"
 )]
 fn exchange<'a, R: Responder>(
-    link: &'a mut Option<Link>,
+    link: &'a mut Option<Box<Link>>,
     client: Rc<Client>,
     generation: Rc<Generation>,
 ) -> impl Future<Output = Option<Duration>> + use<'a, R> {
@@ -186,7 +187,11 @@ fn kept_for(request: &Request, after: After) -> Option<Duration> {
 }
 
 /// Keeps or closes the connection of a request that is over. One that is not kept has finished lingering.
-async fn leave(request: Box<Request>, after: After, back: &mut Option<Link>) -> Option<Duration> {
+async fn leave(
+    request: Box<Request>,
+    after: After,
+    back: &mut Option<Box<Link>>,
+) -> Option<Duration> {
     let generation = request.generation.clone();
     let settings = &generation.settings.location(request.location).settings;
     let (total, between) = (

@@ -53,10 +53,10 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
         true => stream.local_addr().ok().flatten(),
         false => listener.address.inet(),
     };
-    let link = Link {
+    let link = Box::new(Link {
         wire: wire::Connection::new(stream, &loop_.wire),
         place: loop_.idle.place(),
-    };
+    });
     let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.
     Box::pin(async move {

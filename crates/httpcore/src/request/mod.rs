@@ -229,6 +229,8 @@ impl Request {
         let args = Some(bytes_of(&head, head.args())).filter(|args| !args.is_empty());
         let location = generation.settings.server(server).location;
         let head_length = u64::from(head.length);
+        // Built in place: the box comes first.
+        let place = Box::new_uninit();
         let new = Self {
             number: client.requests.get(),
             client,
@@ -272,8 +274,7 @@ impl Request {
             depth: Cell::new(0),
             head,
         };
-        // Built in place.
-        Box::write(Box::new_uninit(), new)
+        Box::write(place, new)
     }
 
     /// The status of its response, as far as it is known; else 0.

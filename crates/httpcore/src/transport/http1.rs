@@ -24,7 +24,7 @@ use crate::request::body::Pipe;
 
 use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Piece, Unsent};
 
-/// A client's connection between two requests.
+/// A client's connection between two requests. Boxed, since it goes from request to request.
 pub struct Link {
     /// The connection.
     pub wire: wire::Connection,
@@ -34,7 +34,7 @@ pub struct Link {
 
 /// A connection that carries one request.
 pub struct Http1 {
-    link: Link,
+    link: Box<Link>,
     /// Finds the end of the request's body.
     body: Decoder,
     version: Version,
@@ -51,7 +51,7 @@ pub struct Http1 {
 impl Http1 {
     /// The connection of a request whose head was read; `is_pipelined`: with the response to another one.
     #[must_use]
-    pub fn new(link: Link, head: &RequestHead, is_pipelined: bool) -> Self {
+    pub fn new(link: Box<Link>, head: &RequestHead, is_pipelined: bool) -> Self {
         Self {
             link,
             body: Decoder::new(head.framing, 0),
@@ -66,7 +66,7 @@ impl Http1 {
 
     /// The connection without its request.
     #[must_use]
-    pub fn into_link(self) -> Link {
+    pub fn into_link(self) -> Box<Link> {
         self.link
     }
 
@@ -112,7 +112,7 @@ impl Http1 {
         if let Some(error) = self.meanwhile.as_mut().and_then(|it| it.fault.take()) {
             return Err(BodyStop::Failed(error));
         }
-        let Link { wire, place } = &mut self.link;
+        let Link { wire, place } = &mut *self.link;
         let reading = pin!(wire.read_body_into(&mut self.body, timeout, out));
         stopped(place.wait_for(Waiting::Body, reading).await)
     }
@@ -127,7 +127,7 @@ impl Http1 {
         total: Duration,
         between: Duration,
     ) -> Result<(), BodyStop> {
-        let Link { wire, place } = &mut self.link;
+        let Link { wire, place } = &mut *self.link;
         let discarding = pin!(wire.discard_body(&mut self.body, total, between));
         stopped(place.wait_for(Waiting::Lingering, discarding).await)
     }

@@ -3,6 +3,7 @@
 //! The order is nginx's: method, name, purge, bypass, look-up, freshness, lock. Invariant: whatever goes wrong here,
 //! the origin is asked.
 
+use disk::in_place;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -105,14 +106,8 @@ async fn through(
         // Boxed: it is large, and ready responses do not need it.
         None => {
             let wishes = (is_plain, is_purge, is_bypass);
-            Box::pin(through_disk(
-                request,
-                cache,
-                (location, passing),
-                key_text,
-                wishes,
-            ))
-            .await
+            in_place::boxed(|| through_disk(request, cache, (location, passing), key_text, wishes))
+                .await
         }
         ready => ready,
     };
@@ -146,7 +141,7 @@ async fn through_disk(
     };
     let cache_request = CacheRequest::new(request, (location, passing), cache, store, key_text);
     if is_purge {
-        return Some(Box::pin(purging::purge(request, &cache_request)).await);
+        return Some(in_place::boxed(|| purging::purge(request, &cache_request)).await);
     }
     if is_bypass {
         let params = FetchParams {
@@ -156,10 +151,10 @@ async fn through_disk(
                 && !rules.forbids_storing(&cache_request.wishes),
             ..FetchParams::default()
         };
-        let fetched = Box::pin(fetch_anew(request, &cache_request, params)).await;
+        let fetched = in_place::boxed(|| fetch_anew(request, &cache_request, params)).await;
         return outcome(request, fetched);
     }
-    Box::pin(look(request, &cache_request)).await
+    in_place::boxed(|| look(request, &cache_request)).await
 }
 
 fn not_found(request: &Request, name: &Bytes) -> Failure {
@@ -215,7 +210,7 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
                 used_or_past(request, cache_request, used, &hit)
             }
             LookupStep::UseAndUpdate(hit) => {
-                let used = Box::pin(update_behind(request, cache_request, &hit)).await;
+                let used = in_place::boxed(|| update_behind(request, cache_request, &hit)).await;
                 used_or_past(request, cache_request, used, &hit)
             }
             step => step,
@@ -226,7 +221,7 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
             LookupStep::Pass | LookupStep::Use(..) | LookupStep::UseAndUpdate(_) => break,
         };
         params.may_have_come = turn == 0 && params.stale.is_none() && !params.is_past_disk;
-        match Box::pin(fetch(request, cache_request, params)).await {
+        match in_place::boxed(|| fetch(request, cache_request, params)).await {
             Fetched::Again => {}
             Fetched::Variant(key) => variant = Some(key),
             other => return outcome(request, other),
@@ -313,7 +308,7 @@ async fn update_behind(
     cache_request: &CacheRequest<'_>,
     hit: &Hit,
 ) -> Result<Outcome, Unusable> {
-    match Box::pin(fetch_behind(request, cache_request, hit)).await {
+    match in_place::boxed(|| fetch_behind(request, cache_request, hit)).await {
         Ok(true) => serve(request, cache_request, hit, Status::Stale).await,
         Ok(false) => serve(request, cache_request, hit, Status::Updating).await,
         Err(outcome) => Ok(outcome),

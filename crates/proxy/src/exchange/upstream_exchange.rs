@@ -54,16 +54,19 @@ pub(crate) struct UpstreamExchange {
 impl UpstreamExchange {
     /// An exchange in which no server was asked yet.
     #[must_use]
+    #[inline]
     pub(crate) fn new(upstream_request: Rc<UpstreamRequest>) -> UpstreamExchange {
         let settings = &upstream_request.passing.groups.asking;
-        let mut choice = upstream_request.upstream.choose(&upstream_request.asker);
-        if settings.proxy_next_upstream_tries.0 > 0 {
+        let mut choice = Some(upstream_request.upstream.choose(&upstream_request.asker));
+        if settings.proxy_next_upstream_tries.0 > 0
+            && let Some(choice) = &mut choice
+        {
             let most = usize::try_from(settings.proxy_next_upstream_tries.0).unwrap_or(usize::MAX);
             choice.limit_tries(most);
         }
         UpstreamExchange {
             upstream_request,
-            choice: Some(choice),
+            choice,
             begun_ms: wire::loop_clock::monotonic_ms(),
             current: None,
         }
@@ -146,15 +149,16 @@ impl UpstreamExchange {
 
     /// The response, if this is one. `None`: another server is to be asked.
     fn judge(&mut self, head: Arc<ResponseHead>) -> Option<UpstreamResponse> {
-        let one = self.current.take()?;
-        match PeerFailure::of_status(head.status) {
-            Some(failure) if self.goes_on(&one, failure) => {
-                one.end(Some(failure.status()));
-                self.give_back(&one, failure);
-                None
-            }
-            _ => self.answer(one, head),
+        let one = self.current.as_ref()?;
+        if let Some(failure) = PeerFailure::of_status(head.status)
+            && self.goes_on(one, failure)
+        {
+            let one = self.current.take()?;
+            one.end(Some(failure.status()));
+            self.give_back(&one, failure);
+            return None;
         }
+        self.answer(head)
     }
 
     /// Whether the next server is asked.
@@ -212,10 +216,11 @@ impl UpstreamExchange {
     }
 
     /// The peer stays taken until the response's end.
-    fn answer(&mut self, mut one: Attempt, head: Arc<ResponseHead>) -> Option<UpstreamResponse> {
+    fn answer(&mut self, head: Arc<ResponseHead>) -> Option<UpstreamResponse> {
+        let mut one = self.current.take()?;
         let mut exchange = one.exchange.take()?;
         let header_ms = one.elapsed_ms();
-        let mut choice = self.choice.take().expect(NOT_OVER);
+        let choice = self.choice.as_mut().expect(NOT_OVER);
         choice.note_header(header_ms, Now::read());
         one.note(|noted| {
             noted.status = head.status;
@@ -232,7 +237,7 @@ impl UpstreamExchange {
         };
         // Trailers come behind the body of a stream.
         if exchange.is_ended() && !exchange.has_trailers() {
-            response_body::settle(&one.upstream_request, &exchange, &mut choice, &progress);
+            response_body::settle(&one.upstream_request, &exchange, choice, &progress);
             response_body::keep(&one.upstream_request, exchange, one.like);
             let body = UpstreamBody::Whole(begun);
             return Some(UpstreamResponse { head, body });
@@ -249,7 +254,7 @@ impl UpstreamExchange {
             exchange,
             begun,
             rest: one.rest,
-            choice,
+            choice: self.choice.take().expect(NOT_OVER),
             like: one.like,
             name: one.name,
             progress,

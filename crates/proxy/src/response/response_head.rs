@@ -104,7 +104,7 @@ fn copy(
     origin: Origin,
     cookie: Option<Bytes>,
 ) -> Box<Response> {
-    let mut response = Box::new(Response::new(head.status));
+    let mut response = Response::boxed(head.status);
     if let Some(cookie) = cookie {
         response.headers.push("Set-Cookie", cookie);
     }

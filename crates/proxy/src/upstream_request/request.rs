@@ -100,7 +100,8 @@ impl UpstreamRequest {
             && !variation.is_cacheable
             && request.transport.takes_switching();
         let session = to.upstream.sticky().map(|sticky| sticky.session(request));
-        Ok(Rc::new(UpstreamRequest {
+        // `new_cyclic` has the memory first: it is built in place.
+        Ok(Rc::new_cyclic(|_| UpstreamRequest {
             context: LogContext::new(request),
             family: passing.family,
             passing: Arc::clone(passing),

@@ -67,8 +67,8 @@ struct Page {
     waited: Cell<WaitTimes>,
 }
 
-impl Page {
-    fn new() -> Self {
+impl Default for Page {
+    fn default() -> Self {
         Self {
             line: [0; LINE_MAX],
             len: 0,
@@ -76,7 +76,9 @@ impl Page {
             waited: Cell::new(NO_TIME),
         }
     }
+}
 
+impl Page {
     /// The bytes of the line that fit.
     fn write(&mut self, line: &[u8]) -> u8 {
         let len = line.len().min(LINE_MAX);
@@ -150,7 +152,7 @@ thread_local! {
         }
     };
     /// The page that holds the request's line.
-    static PAGE: RefCell<Rc<Page>> = RefCell::new(Rc::new(Page::new()));
+    static PAGE: RefCell<Rc<Page>> = RefCell::new(Rc::default());
 }
 
 impl Hand {
@@ -226,13 +228,10 @@ pub fn begin(line: &[u8]) {
         return;
     }
     let len = PAGE.with_borrow_mut(|page| {
-        if let Some(page) = Rc::get_mut(page) {
-            return page.write(line);
+        if Rc::get_mut(page).is_none() {
+            *page = Rc::default();
         }
-        let mut new = Page::new();
-        let len = new.write(line);
-        *page = Rc::new(new);
-        len
+        Rc::get_mut(page).map_or(0, |page| page.write(line))
     });
     disk::set_waited(NO_TIME);
     HAND.with(|hand| hand.take_up(len, true, Phase::Reading));

@@ -10,6 +10,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use disk::in_place;
+
 use super::Kind;
 use super::poll_timing::timed;
 
@@ -41,16 +43,16 @@ thread_local! {
     static SPARE: RefCell<Vec<Rc<SpareTask>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// [`super::spawn`] for work that must not wait behind all that is ready now: its first poll runs at once, as a part of
-/// its caller's.
+/// [`super::spawn`] for work that must not wait behind all that is ready now: the first poll of the future that `make`
+/// returns runs at once, as a part of its caller's.
 ///
 /// # Panics
 /// Outside of a loop thread.
-pub fn spawn_begun<F>(kind: Kind, future: F)
+pub fn spawn_begun<F>(kind: Kind, make: impl FnOnce() -> F)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut work: Work = Box::pin(future);
+    let mut work: Work = in_place::boxed(make);
     if let Some(task) = take(kind) {
         match work.as_mut().poll(&mut Context::from_waker(&task.waker)) {
             Poll::Pending => drop(task.work.replace(Some(work))),
@@ -146,7 +148,7 @@ mod tests {
     fn begin(done: &Rc<Cell<usize>>) -> oneshot::Sender<()> {
         let (go, waits) = oneshot::channel();
         let done = Rc::clone(done);
-        spawn_begun(KIND, async move {
+        spawn_begun(KIND, || async move {
             let _ = waits.await;
             done.set(done.get() + 1);
         });
@@ -174,7 +176,7 @@ mod tests {
             }
             // Work that is done at once needs none.
             let also = Rc::clone(&done);
-            spawn_begun(KIND, async move { also.set(0) });
+            spawn_begun(KIND, || async move { also.set(0) });
             assert_eq!((done.get(), spare()), (0, 1));
         });
     }
@@ -186,7 +188,7 @@ mod tests {
             for round in 1..4 {
                 let done = Rc::clone(&done);
                 let work = Rc::clone(&done);
-                spawn_begun(KIND, async move {
+                spawn_begun(KIND, || async move {
                     tokio::task::yield_now().await;
                     work.set(round);
                 });

@@ -227,10 +227,10 @@ async fn told(
     client_end.write_all(bytes).map_err(fault)?;
     server_end.set_nonblocking(true).map_err(fault)?;
     let stream = tokio::net::UnixStream::from_std(server_end).map_err(fault)?;
-    let mut link = Link {
+    let mut link = Box::new(Link {
         wire: wire::Connection::new(wire::Stream::from(stream), &loop_.wire),
         place: loop_.idle.place(),
-    };
+    });
     let generation = http.generation();
     let listener = Arc::new(Listener {
         address: Address::Inet(local),

@@ -1,9 +1,9 @@
-//! Parses the lines of a head: request lines, and the header lines of requests, responses and trailers.
+//! Parses request lines.
 //!
 //! A line is parsed when it is complete. The beginning of a line can be checked too, so that garbage (a TLS hello on a
-//! plain port) is refused at once and not after a timeout.
+//! plain port) is refused at once and not after a timeout. Not here: header lines (`header_line`).
 
-use message::{Field, HeaderId, Method, Span, Version};
+use message::{Method, Span, Version};
 
 /// A syntax error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,115 +336,6 @@ impl LineScan<'_> {
     }
 }
 
-const NAME_OK: u8 = 0;
-const NAME_UNDERSCORE: u8 = 1;
-const NAME_ODD: u8 = 2;
-const NAME_COLON: u8 = 3;
-const NAME_BAD: u8 = 4;
-
-/// Classes of the bytes in a header name. nginx accepts only letters, digits and `-`: fewer than RFC 9110's token.
-static NAME: [u8; 256] = {
-    let mut classes = [NAME_ODD; 256];
-    let mut byte = 0usize;
-    while byte < 256 {
-        let c = byte as u8;
-        if c.is_ascii_alphanumeric() || c == b'-' {
-            classes[byte] = NAME_OK;
-        } else if c <= 0x20 || c == 0x7f {
-            classes[byte] = NAME_BAD;
-        }
-        byte += 1;
-    }
-    classes[b'_' as usize] = NAME_UNDERSCORE;
-    classes[b':' as usize] = NAME_COLON;
-    classes
-};
-
-/// A header line, and whether nginx drops it by default because of its name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeaderLine {
-    /// The spans, from the line's first byte.
-    pub field: Field,
-    /// Whether the name has bytes other than letters, digits, `-` (and `_` if allowed).
-    pub is_invalid: bool,
-    /// Whether there is a colon. nginx takes a line without one as a name with an empty value; RFC 9112, 5.1 has no
-    /// such line.
-    pub has_colon: bool,
-}
-
-/// Parses a header line without its line end. The caller must look for an empty line first.
-///
-/// # Errors
-/// The first byte that is not allowed; an empty line.
-pub(crate) fn parse_header(line: &[u8], allows_underscores: bool) -> Result<HeaderLine, LineFault> {
-    if line.is_empty() {
-        return Err(LineFault::Header(0));
-    }
-    let (name_end, is_invalid) = scan_name(line, allows_underscores)?;
-    let name = Span::new(0, name_end);
-    let mut start = (name_end + 1).min(line.len());
-    let mut end = line.len();
-    while start < end && matches!(line[start], b' ' | b'\t') {
-        start += 1;
-    }
-    while end > start && matches!(line[end - 1], b' ' | b'\t') {
-        end -= 1;
-    }
-    let value = &line[start..end];
-    if let Some(offset) = memchr::memchr2(0, b'\r', value) {
-        return Err(LineFault::Header((start + offset) as u32));
-    }
-    let id = if is_invalid {
-        HeaderId::Other
-    } else {
-        HeaderId::find(&line[..name_end])
-    };
-    Ok(HeaderLine {
-        field: Field {
-            name,
-            value: Span::new(start, end),
-            id,
-        },
-        is_invalid,
-        has_colon: name_end < line.len(),
-    })
-}
-
-/// Checks the beginning of a header line.
-///
-/// # Errors
-/// As [`parse_header`].
-pub(crate) fn check_header(line: &[u8]) -> Result<(), LineFault> {
-    match without_returns(line) {
-        [] => Ok(()),
-        line => scan_name(line, true).map(|_| ()),
-    }
-}
-
-/// The offset at which the name ends, and whether it is invalid.
-fn scan_name(line: &[u8], allows_underscores: bool) -> Result<(usize, bool), LineFault> {
-    let mut is_invalid = false;
-    for (at, byte) in line.iter().enumerate() {
-        match NAME[*byte as usize] {
-            NAME_OK => {}
-            NAME_COLON if at > 0 => return Ok((at, is_invalid)),
-            NAME_UNDERSCORE => is_invalid |= !allows_underscores,
-            NAME_ODD => is_invalid = true,
-            _ => return Err(LineFault::Header(at as u32)),
-        }
-    }
-    Ok((line.len(), is_invalid))
-}
-
-/// The line without the carriage returns before its line feed (nginx accepts several after a header line).
-pub(crate) fn without_returns(line: &[u8]) -> &[u8] {
-    let mut line = line;
-    while let [rest @ .., b'\r'] = line {
-        line = rest;
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -532,45 +423,5 @@ mod tests {
             }
         }
         assert_eq!(parse_request(b"\x16\x03", false), Err(LineFault::Method));
-    }
-
-    #[test]
-    fn header_lines() {
-        for (line, name, value, id, is_invalid) in [
-            ("Host: a b ", "Host", "a b", HeaderId::Host, false),
-            ("host:a", "host", "a", HeaderId::Host, false),
-            ("X: \t\u{e9} \t", "X", "\u{e9}", HeaderId::Other, false),
-            ("X-Y", "X-Y", "", HeaderId::Other, false),
-            ("X:", "X", "", HeaderId::Other, false),
-            ("X_Y: 1", "X_Y", "1", HeaderId::Other, true),
-            ("X.Y: :1", "X.Y", ":1", HeaderId::Other, true),
-        ] {
-            let found = parse_header(line.as_bytes(), false).unwrap();
-            assert_eq!(
-                (part(line, found.field.name), part(line, found.field.value)),
-                (name, value)
-            );
-            assert_eq!(
-                (found.field.id, found.is_invalid),
-                (id, is_invalid),
-                "{line}"
-            );
-        }
-        assert!(!parse_header(b"X_Y: 1", true).unwrap().is_invalid);
-        for (line, at) in [
-            (": a", 0),
-            (" a: b", 0),
-            ("a : b", 1),
-            ("a\tb: c", 1),
-            ("a: b\0c", 4),
-            ("a: b\rc", 4),
-            ("\x7fa: b", 0),
-        ] {
-            assert_eq!(
-                parse_header(line.as_bytes(), false).unwrap_err(),
-                LineFault::Header(at),
-                "{line:?}"
-            );
-        }
     }
 }

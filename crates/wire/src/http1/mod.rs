@@ -5,6 +5,7 @@
 pub mod body_decoder;
 pub mod head_buffers;
 mod head_limits;
+mod header_line;
 pub(crate) mod line;
 pub mod request_parser;
 pub mod request_writer;

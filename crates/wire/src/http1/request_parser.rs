@@ -11,6 +11,7 @@ use message::{
 
 use super::head_buffers::copied;
 pub use super::head_limits::HeadLimits;
+use super::header_line;
 use super::line::{self, LineFault};
 
 /// Maximum number of bytes of empty lines skipped before a request line (nginx: unlimited, in a buffer that it reuses).
@@ -228,7 +229,7 @@ impl RequestParser {
     /// Checks the start of a line, whose end is not known.
     fn check_start(&self, begun: &[u8]) -> Result<(), RequestStop> {
         if self.has_line {
-            return line::check_header(begun).map_err(|fault| describe(fault, begun));
+            return header_line::check(begun).map_err(|fault| describe(fault, begun));
         }
         let begun = begun.strip_suffix(b"\r").unwrap_or(begun);
         line::parse_request(begun, false)
@@ -356,15 +357,17 @@ impl RequestParser {
         head: &mut RequestHead,
         choose: Choose<'_>,
     ) -> Result<(), RequestStop> {
-        let text = line::without_returns(&bytes[start..end]);
-        let found = line::parse_header(text, self.limits.underscores_in_headers)
+        let text = header_line::without_returns(&bytes[start..end]);
+        let text_end = start + text.len();
+        let underscores = self.limits.underscores_in_headers;
+        let found = header_line::parse(bytes, start, text_end, underscores)
             .map_err(|fault| describe(fault, text))?;
         if !found.has_colon {
             return Err(describe(LineFault::Header(text.len() as u32), text));
         }
         self.counted += end + 1 - start;
         if found.is_invalid && self.limits.ignore_invalid_headers {
-            head.dropped.push(Span::new(start, start + text.len()));
+            head.dropped.push(Span::new(start, text_end));
             return Ok(());
         }
         self.headers += 1;
@@ -374,7 +377,7 @@ impl RequestParser {
                 ..RequestStop::new(494, "client sent too many header lines")
             });
         }
-        let field = found.field.moved(start);
+        let field = found.field;
         let is_first = head.known & field.id.bit() == 0;
         let judged = match field.id {
             HeaderId::Other => Ok(()),

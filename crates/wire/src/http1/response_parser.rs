@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version};
+use message::{Field, HeaderId, ResponseFraming, ResponseHead, Span, Version, words};
 
 use super::head_buffers::copied;
-use super::line::{self, LineFault};
+use super::header_line;
+use super::line::LineFault;
 use super::request_parser::{contains_word, parse_length};
 use super::request_writer::is_token;
 
@@ -87,10 +87,8 @@ impl ResponseParser {
 
     /// Continues with `bytes`, which begin with the bytes of the previous call.
     pub fn advance(&mut self, bytes: &[u8]) -> ParsedResponse {
-        let mut head = self
-            .head
-            .take()
-            .unwrap_or_else(|| Arc::new(ResponseHead::new(Bytes::new())));
+        // `default` builds it in place.
+        let mut head = self.head.take().unwrap_or_default();
         let own = Arc::get_mut(&mut head).expect("it is not shared before it is complete");
         match self.lines(bytes, own) {
             Ok(true) => {
@@ -158,17 +156,18 @@ impl ResponseParser {
         end: usize,
         head: &mut ResponseHead,
     ) -> Result<(), ResponseStop> {
-        let text = line::without_returns(&bytes[start..end]);
+        let text = header_line::without_returns(&bytes[start..end]);
         if text.starts_with(b"HTTP/") {
             return Ok(()); // a second status line, as IIS sent it
         }
-        let found = line::parse_header(text, true).map_err(|fault| invalid_header(fault, text))?;
+        let found = header_line::parse(bytes, start, start + text.len(), true)
+            .map_err(|fault| invalid_header(fault, text))?;
         if head.fields.len() == RESPONSE_HEADERS_MAX {
             return Err(ResponseStop::Refused(
                 "upstream sent too many header lines".into(),
             ));
         }
-        let field = found.field.moved(start);
+        let field = found.field;
         if !head.is_interim() {
             self.framing_line(bytes, field, head)?;
         }
@@ -323,11 +322,9 @@ fn status_line(
 ) -> Result<(), ResponseStop> {
     let text = &bytes[start..end];
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    let (version, code) = scan_status(text).ok_or(ResponseStop::NotHttp)?;
+    let (version, code, status) = scan_status(text).ok_or(ResponseStop::NotHttp)?;
     head.version = version;
-    head.status = text[code..code + 3]
-        .iter()
-        .fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+    head.status = status;
     head.status_line = Span::new(start + code, start + text.len());
     match (head.status, version) {
         (0..100, _) => Err(ResponseStop::NotHttp),
@@ -338,34 +335,42 @@ fn status_line(
     }
 }
 
-/// The version, and the offset of the code.
-fn scan_status(text: &[u8]) -> Option<(Version, usize)> {
+/// The version, the offset of the code, and the code.
+fn scan_status(text: &[u8]) -> Option<(Version, usize, u16)> {
     let rest = text.strip_prefix(b"HTTP/")?;
-    let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
-    let number = |text: &[u8]| {
-        text.iter()
-            .fold(0u16, |sum, digit| sum * 10 + u16::from(digit - b'0'))
-    };
-    let major = digits(rest);
-    let minor = digits(rest[major..].strip_prefix(b".")?);
-    if !(1..=3).contains(&major) || !(1..=3).contains(&minor) || rest[0] == b'0' {
+    let (major, major_len) = number(rest);
+    let rest = rest[major_len..].strip_prefix(b".")?;
+    let (minor, minor_len) = number(rest);
+    let is_version = |len: usize| (1..=3).contains(&len);
+    if !is_version(major_len) || !is_version(minor_len) || text[5] == b'0' {
         return None;
     }
-    let behind = &rest[major + 1 + minor..];
-    let blanks = behind.iter().take_while(|c| **c == b' ').count();
-    let code = &behind[blanks..];
-    if blanks == 0
-        || digits(code) != 3
+    let mut code = &rest[minor_len..];
+    let before = code.len();
+    while let [b' ', behind @ ..] = code {
+        code = behind;
+    }
+    let (status, digits) = number(code);
+    if code.len() == before
+        || digits != 3
         || !matches!(code.get(3), None | Some(b' ' | b'.'))
-        || text.contains(&b'\r')
+        || words::has_any(text, [b'\r'])
     {
         return None;
     }
-    let version = Version {
-        major: number(&rest[..major]),
-        minor: number(&rest[major + 1..major + 1 + minor]),
-    };
-    Some((version, text.len() - code.len()))
+    Some((Version { major, minor }, text.len() - code.len(), status))
+}
+
+/// The number that the first digits of a text are, and how many of them there are; no more than four are read.
+fn number(text: &[u8]) -> (u16, usize) {
+    let (mut value, mut len) = (0, 0);
+    while len < 4
+        && let Some(digit @ b'0'..=b'9') = text.get(len)
+    {
+        value = value * 10 + u16::from(digit - b'0');
+        len += 1;
+    }
+    (value, len)
 }
 
 fn invalid_header(fault: LineFault, line: &[u8]) -> ResponseStop {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use message::{Field, Header};
 
 use super::body_decoder::BodyFault;
-use super::line;
+use super::header_line;
 
 /// Maximum size of all trailers in bytes.
 pub(super) const TRAILERS_MAX: usize = 16 * 1024;
@@ -35,8 +35,7 @@ impl TrailerLines {
     /// Ends the line. An invalid one is refused, or dropped if `is_lenient`; one with an invalid name is dropped as in a
     /// head.
     pub(super) fn end_line(&mut self, is_lenient: bool) -> Result<(), BodyFault> {
-        let text = &self.text[self.line_start..];
-        let found = match line::parse_header(text, false) {
+        let found = match header_line::parse(&self.text, self.line_start, self.text.len(), false) {
             Ok(found) if found.has_colon => found,
             _ if is_lenient => {
                 self.text.truncate(self.line_start);
@@ -45,16 +44,7 @@ impl TrailerLines {
             _ => return Err(BodyFault::Framing),
         };
         if !found.is_invalid {
-            let moved = |span: message::Span| message::Span {
-                start: span.start + self.line_start as u32,
-                len: span.len,
-            };
-            let Field { name, value, id } = found.field;
-            self.fields.push(Field {
-                name: moved(name),
-                value: moved(value),
-                id,
-            });
+            self.fields.push(found.field);
         }
         self.line_start = self.text.len();
         Ok(())

@@ -11,11 +11,11 @@ use crate::transport::http1::Link;
 /// A connection, by the protocol that its client speaks.
 pub enum Spoken {
     /// HTTP/1.
-    Http1(Link),
+    Http1(Box<Link>),
     /// HTTP/2.
-    Http2(Link),
+    Http2(Box<Link>),
     /// None: the connection is over.
-    Nothing(Link),
+    Nothing(Box<Link>),
 }
 
 /// Whether a client may speak HTTP/2: the default server of its address lets it, or it has chosen so.
@@ -35,7 +35,7 @@ pub fn may_come(client: &Client) -> bool {
 }
 
 /// Finds out what a client speaks that may speak HTTP/2. Of an HTTP/1 client the bytes that it has sent are kept.
-pub async fn detect(mut link: Link, client: &Client) -> Spoken {
+pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
     if client.tls().is_some() {
         return Spoken::Http2(link);
     }

@@ -58,15 +58,17 @@ pub(super) fn begin<R: Responder>(
         opened,
     });
     let named = Rc::clone(client);
-    let running = async move {
-        let run = pin!(answer::<R>(beginning));
-        if let Err(words) = panic_guard::guard(&named, run).await {
-            let text = format!("{words}, the stream is reset");
-            named.log(&named.http.generation(), Level::Alert, &text);
-        }
-    };
-    debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
-    spawn_begun(Kind::Connection, running);
+    spawn_begun(Kind::Connection, || {
+        let running = async move {
+            let run = pin!(answer::<R>(beginning));
+            if let Err(words) = panic_guard::guard(&named, run).await {
+                let text = format!("{words}, the stream is reset");
+                named.log(&named.http.generation(), Level::Alert, &text);
+            }
+        };
+        debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
+        running
+    });
 }
 
 /// Counts a stream as open while it lives.

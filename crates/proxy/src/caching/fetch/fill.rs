@@ -17,6 +17,7 @@ use cache::freshness::{self, FieldLine, OriginResponse, Rules, Storable, StoreVe
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use cache::{KeyState, KnownKey};
+use disk::in_place;
 use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
@@ -248,7 +249,7 @@ impl FillContext {
             return filler.end_without(Ending::Covered(status));
         }
         if status == 304 && self.is_conditional {
-            return Box::pin(self.renew(filler, &answer.head)).await;
+            return in_place::boxed(|| self.renew(filler, &answer.head)).await;
         }
         let storable = match self.may_store(&answer.head, storing).await {
             true => self.judge(&answer.head),
@@ -261,7 +262,7 @@ impl FillContext {
                 let mut body = answer.body;
                 self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if Box::pin(self.pump(&filler, body)).await {
+                if in_place::boxed(|| self.pump(&filler, body)).await {
                     filler.finish();
                 }
             }
@@ -388,7 +389,7 @@ impl FillContext {
                 // A fill that only waits for the disk takes no connection's place.
                 drop(self);
                 if let Some(saving) = saving {
-                    Box::pin(write_entry::run(saving)).await;
+                    in_place::boxed(|| write_entry::run(saving)).await;
                 }
             }
             mut body @ UpstreamBody::Stream(_) => {
@@ -396,7 +397,7 @@ impl FillContext {
                 let saver = is_saved.then(|| filler.writer()).flatten();
                 let saving = saver.map(|saver| saving(write_entry::BodySource::Follower(saver)));
                 filler.set_head(head, Sharing::Shared);
-                Box::pin(self.pass_on(filler, body, key, saving)).await;
+                in_place::boxed(|| self.pass_on(filler, body, key, saving)).await;
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Not here: the requests that follow the same fill (`follow`).
 
+use disk::in_place;
 use std::sync::Arc;
 
 use cache::fill::{Ending, Filler, Follower};
@@ -33,7 +34,8 @@ pub(super) async fn lead(
 ) -> Fetched {
     filler.fill().begun(now_ms());
     cache_state::of(request).status = params.status;
-    let upstream_request = match Box::pin(prepare(request, cache_request, &params)).await {
+    let upstream_request = match in_place::boxed(|| prepare(request, cache_request, &params)).await
+    {
         Ok(upstream_request) => upstream_request,
         Err(outcome) => {
             filler.end_without(Ending::Refused(500));
@@ -64,20 +66,20 @@ pub(super) async fn lead(
         receivers,
     );
     if let Some(question) = question {
-        Box::pin(answer_question(request, cache_request, question)).await;
+        in_place::boxed(|| answer_question(request, cache_request, question)).await;
     }
     let head = match hints {
         None => owner.head().await,
         // Boxed: few want hints.
-        Some(hints) => Box::pin(head_after_hints(request, &owner, hints)).await,
+        Some(hints) => in_place::boxed(|| head_after_hints(request, &owner, hints)).await,
     };
     let Some(head) = head else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
-        return Box::pin(ended(request, cache_request, params, ending)).await;
+        return in_place::boxed(|| ended(request, cache_request, params, ending)).await;
     };
     if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
         return Fetched::Answer(
-            Box::pin(to_client::respond(request, cache_request.passing, answer)).await,
+            in_place::boxed(|| to_client::respond(request, cache_request.passing, answer)).await,
         );
     }
     let origin = match fill.metadata() {

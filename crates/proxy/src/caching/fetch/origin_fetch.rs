@@ -7,6 +7,7 @@ use cache::Key;
 use cache::KeyState;
 use cache::fill::{Ending, Fill, Role};
 use cache::store::Hit;
+use disk::in_place;
 use tokio::sync::oneshot;
 
 use crate::caching::cache_request::CacheRequest;
@@ -43,7 +44,7 @@ pub(crate) async fn fetch(
             fetch_alone(request, cache_request, params).await
         }
         Role::Follow(fill) if cache_request.caching.proxy_cache_lock || fill.is_complete() => {
-            Box::pin(follow(request, cache_request, params, fill)).await
+            in_place::boxed(|| follow(request, cache_request, params, fill)).await
         }
         Role::Follow(_) => fetch_alone(request, cache_request, params).await,
     }

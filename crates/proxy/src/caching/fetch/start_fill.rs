@@ -77,7 +77,9 @@ pub(super) fn start(
     receivers: FillReceivers,
 ) {
     let loop_ = &request.client.loop_;
-    let context = Box::new(FillContext {
+    // Built in place: the box comes first.
+    let place = Box::new_uninit();
+    let context = FillContext {
         loop_: Rc::clone(loop_),
         generation: Rc::clone(&request.generation),
         location: request.location,
@@ -93,7 +95,8 @@ pub(super) fn start(
         seat: Some(loop_.seat()),
         end: receivers.end,
         asked: Moment::now().second(),
-    });
+    };
+    let context = Box::write(place, context);
     let task = FillTask {
         upstream_request,
         filler,
@@ -103,7 +106,7 @@ pub(super) fn start(
         context,
     };
     let errand = loop_.begin_errand();
-    spawn_begun(Kind::Module("fill"), async move {
+    spawn_begun(Kind::Module("fill"), || async move {
         let _errand = errand;
         fill::run(task).await;
     });

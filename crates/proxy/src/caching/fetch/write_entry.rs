@@ -13,8 +13,8 @@ use cache::fill::{Fill, Follower, NextPiece, Unindexed};
 use cache::freshness::stored_fields;
 use cache::store::EntryWriter;
 use cache::{Error, Key, Lifetime, Store};
-use disk::Local;
 use disk::memory::{Charge, Holder, charge};
+use disk::{Local, in_place};
 use message::ResponseHead;
 use wire::Wheel;
 
@@ -125,12 +125,12 @@ impl Drop for UnsavedBytes {
 /// Writes an entry. Its steps are boxed one by one: the allocator is slow beyond a kilobyte.
 pub(super) async fn run(mut saving: Box<EntryToWrite>) {
     let mut unsaved = UnsavedBytes::new(&saving.cache, &saving.store, saving.expected);
-    let mut writing = match Box::pin(saving.begin()).await {
+    let mut writing = match in_place::boxed(|| saving.begin()).await {
         Ok(writing) => writing,
         Err(error) => return saving.tell(&error),
     };
     let outcome = match saving.write(&mut writing, &mut unsaved).await {
-        Ok(WriteEnd::Whole) => Box::pin(writing.publish(&saving.local))
+        Ok(WriteEnd::Whole) => in_place::boxed(|| writing.publish(&saving.local))
             .await
             .map(|_| WriteEnd::Whole),
         other => other,
@@ -152,9 +152,9 @@ pub(super) async fn run(mut saving: Box<EntryToWrite>) {
     drop(permit);
     let fill = body.fill().clone();
     drop(body);
-    Box::pin(wait_for_readers(&fill, &wheel)).await;
+    in_place::boxed(|| wait_for_readers(&fill, &wheel)).await;
     // A sweep removes what is left of it.
-    let _ = Box::pin(writing.abandon(&local)).await;
+    let _ = in_place::boxed(|| writing.abandon(&local)).await;
 }
 
 /// Slow followers read the file for as long as they need.
@@ -217,7 +217,7 @@ impl EntryToWrite {
                     unsaved.note(writing.body_len() + bytes.len() as u64);
                     writing.push(&self.local, bytes).await?;
                 }
-                NextPiece::Flush => Box::pin(writing.flush(&self.local)).await?,
+                NextPiece::Flush => in_place::boxed(|| writing.flush(&self.local)).await?,
                 NextPiece::End => return Ok(WriteEnd::Whole),
                 NextPiece::Alone | NextPiece::Broken | NextPiece::Written(_) => {
                     return Ok(WriteEnd::GivenUp);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cache::store::{Checks, Hit, LookupOutcome};
 use cache::{EntryFault, Error, Key, Store};
-use disk::{Access, AioMode, DiskState, Local, OpenFile, Pool, READ_MAX};
+use disk::{Access, AioMode, DiskState, Local, OpenFile, Pool, READ_MAX, in_place};
 use message::date::Seconds;
 use message::{Body, RequestHead};
 
@@ -104,7 +104,9 @@ pub(crate) async fn find(
     let head = (*request.head).clone();
     let key = (cache_request.main, cache_request.key_text.clone());
     let now = cache_request.now;
-    Ok(Quick::Wait(Box::pin(find_by(means, head, key, now))))
+    Ok(Quick::Wait(in_place::boxed(|| {
+        find_by(means, head, key, now)
+    })))
 }
 
 async fn find_by(means: Means, head: RequestHead, key: (Key, Bytes), now: Seconds) -> Found {
@@ -159,7 +161,7 @@ pub(crate) fn body(
         (false, DiskState::Well) => FIRST,
         _ => FIRST_SICK,
     };
-    Quick::Wait(Box::pin(read(means, hit, is_at_once, first)))
+    Quick::Wait(in_place::boxed(|| read(means, hit, is_at_once, first)))
 }
 
 fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::freshness::RequestControl;
 use cache::store::Hit;
-use disk::{DiskHealth, OpenFile};
+use disk::{DiskHealth, OpenFile, in_place};
 use message::{
     Body, Chunk, FileRange, Framing, HeaderId, Method, ResponseFraming, ResponseHead, range,
 };
@@ -75,7 +75,7 @@ fn successor(
 ) -> Pin<Box<dyn Future<Output = Rest>>> {
     let stored = request.states.get::<CacheState>();
     match stored.and_then(|state| state.stored.clone()) {
-        Some(stored) => Box::pin(rest(request, stored, range, why)),
+        Some(stored) => in_place::boxed(|| rest(request, stored, range, why)),
         None => Box::pin(std::future::ready(None)),
     }
 }
