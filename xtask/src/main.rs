@@ -1,5 +1,5 @@
 //! Project tasks that need more than cargo: `cargo xtask tidy | layers | modules | manual | book | conformance | differential | repeats | cache-faults |
-//! instructions | dashboard | installed | upgrade | package | acme | forbidden`.
+//! instructions | dashboard | installed | upgrade | package | pgo | acme | forbidden`.
 //!
 //! Not part of the program, and nothing here decides how it behaves. Invariant: a task that could not be carried out ends with a
 //! status other than 0 and says so; "not measured" is never "passed".
@@ -23,6 +23,7 @@ mod layers;
 mod manual;
 mod modules;
 mod package;
+mod pgo;
 mod repeats;
 mod scope;
 mod source;
@@ -67,15 +68,18 @@ usage: cargo xtask TASK
       the program replaced under load, N times each: freewheel by freewheel, nginx 1.31.5 by freewheel by nginx, nginx by nginx; and
       processes killed amid it: requests lost, by the server that had the connection, entries fetched again, wrong bytes; needs root
       and curl, some seconds a round
-  package [deb] [rpm] [tar] [--quick] [--binary BIN] [--revision N] [--check]
-      packages, symbols, components, licences and checksums into target/package (all formats, unless some are named); --quick: without
-      the optimization over all crates; --check: makes all twice, the second time from a copy of the source in another directory, and
-      compares the bytes
-  package --reproduce [--quick]
+  package [deb] [rpm] [tar] [--quick] [--profile FILE] [--binary BIN] [--revision N] [--check]
+      packages, symbols, components, licences, the profile and checksums into target/package (all formats, unless some are named);
+      --quick: without the optimization over all crates, and without a profile; --profile: that of an earlier run; --check: makes all
+      twice, the second time from a copy of the source in another directory, and compares the bytes
+  package --reproduce [--quick] [--profile FILE]
       only the program, built here and from a copy of the source in another directory: the same bytes, symbols included?
   package --try [--quick] [--binary BIN] [--root DIR]
       a Debian 12 with systemd in a container (DIR: such a root to start from): installed, reloaded, upgraded under load, removed,
       purged; needs root, debootstrap and systemd-nspawn
+  pgo [--profile FILE]
+      the program by profile-guided optimization, for this machine, into target/pgo/release: built, trained for half a minute (or by the
+      profile of an earlier run), and built again; needs rustup's component llvm-tools
   acme --pebble PATH [--binary BIN]
       certificates by ACME from Pebble, with its faults on: both challenges, keys, accounts, renewal, a wrong clock; needs
       pebble-challtestsrv beside Pebble, openssl and faketime, some minutes
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Some((task, rest)) if task == "upgrade" => upgrade::run(&project(), rest),
         Some((task, rest)) if task == "forbidden" => forbidden::run(&project(), rest),
         Some((task, rest)) if task == "package" => package::run(&project(), rest),
+        Some((task, rest)) if task == "pgo" => pgo::run(&project(), rest),
         Some((task, rest)) if task == "acme" => acme::run(&project(), rest),
         _ => Err(USAGE.to_owned()),
     };

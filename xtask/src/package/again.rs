@@ -94,6 +94,8 @@ fn elsewhere(order: &Order) -> Result<(Order, tempfile::TempDir), String> {
         formats: order.formats.clone(),
         binary: order.binary.clone(),
         is_quick: order.is_quick,
+        // What a program does under load is not the same twice.
+        profile: order.own_profile(),
         revision: order.revision.clone(),
         epoch: order.epoch,
         version: order.version.clone(),

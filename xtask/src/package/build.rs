@@ -1,6 +1,7 @@
 //! The program for packages: the default paths of an installation, no path of this machine in it, libraries of C linked in.
 
-use super::{Order, output, tools};
+use super::{Order, output, place, tools};
+use crate::pgo;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,16 +31,10 @@ const PATHS: &[(&str, &str)] = &[
     ("FREEWHEEL_GROUP", "freewheel"),
 ];
 
-/// What a build without the optimization over all crates is told.
-const QUICK: &[&str] = &[
-    "--config",
-    "profile.release.lto=false",
-    "--config",
-    "profile.release.codegen-units=16",
-];
-
 /// Where it is built, below the order's directory.
 const TARGET: &str = "build";
+/// The same for the program that counts what it does, and for what it is trained with.
+const COUNTING: &str = "counting";
 
 /// The names that paths of this machine get in the program; of two that begin a path, the later counts.
 fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
@@ -50,6 +45,7 @@ fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
     let mut all = vec![
         (order.project.clone(), "/usr/src/freewheel"),
         (order.output.join(TARGET), "/usr/src/freewheel/target"),
+        (order.output.join(COUNTING), "/usr/src/freewheel/target"),
         (home.join("registry/src"), "/usr/src/cargo"),
     ];
     // Only where the standard library's source is installed do its paths stand in a program.
@@ -62,18 +58,52 @@ fn renamed(order: &Order) -> Result<Vec<(PathBuf, &'static str)>, String> {
 
 /// Builds it: the path of the program, which has its symbols.
 pub fn program(order: &Order) -> Result<PathBuf, String> {
+    let flag = match order.own_profile() {
+        None => None,
+        Some(profile) => {
+            match &order.profile {
+                Some(given) => copy(given, &profile)?,
+                None => train(order, &profile)?,
+            }
+            Some(pgo::used(&profile, &order.output.join(TARGET))?)
+        }
+    };
+    let program = compile(order, TARGET, flag)?;
+    nothing_of(&program, renamed(order)?.iter().map(|(path, _)| path))?;
+    Ok(program)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let bytes = std::fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?;
+    place(to, &bytes).map(drop)
+}
+
+/// Makes the profile.
+fn train(order: &Order, profile: &Path) -> Result<(), String> {
+    let counting = compile(order, COUNTING, Some(pgo::COUNTING.to_owned()))?;
+    pgo::made(
+        &order.project,
+        &counting,
+        &order.output.join(COUNTING),
+        profile,
+    )
+}
+
+/// Builds it below the order's directory, with one more flag for rustc.
+fn compile(order: &Order, target: &str, flag: Option<String>) -> Result<PathBuf, String> {
     let renamed = renamed(order)?;
     let mut rust: Vec<String> = renamed
         .iter()
         .map(|(path, name)| format!("--remap-path-prefix={}={name}", path.display()))
         .collect();
+    rust.extend(flag);
     // Symbols are found by this number.
     rust.push("-Clink-arg=-Wl,--build-id=sha1".to_owned());
     let c: Vec<String> = renamed
         .iter()
         .map(|(path, name)| format!("-ffile-prefix-map={}={name}", path.display()))
         .collect();
-    let target = order.output.join(TARGET);
+    let target = order.output.join(target);
     let mut cargo = Command::new(env!("CARGO"));
     match tools::find("cargo-auditable") {
         Some(_) => drop(cargo.arg("auditable")),
@@ -91,17 +121,16 @@ pub fn program(order: &Order) -> Result<PathBuf, String> {
         // The program shall run where no PCRE2 is installed, too.
         .env("PCRE2_SYS_STATIC", "1")
         .env("SOURCE_DATE_EPOCH", order.epoch.to_string())
+        .env(pgo::COUNTS_FILE, target.join(pgo::UNUSED))
         .env("CARGO_TARGET_DIR", &target);
     if order.is_quick {
-        cargo.args(QUICK);
+        cargo.args(pgo::QUICK);
     }
     let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
     if !status.success() {
         return Err("the program was not built".to_owned());
     }
-    let program = target.join("release/freewheel");
-    nothing_of(&program, renamed.iter().map(|(path, _)| path))?;
-    Ok(program)
+    Ok(target.join("release/freewheel"))
 }
 
 /// Fails if one of these paths is in a program.

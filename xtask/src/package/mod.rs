@@ -30,8 +30,10 @@ struct Order {
     formats: Vec<String>,
     /// A program that is there already, with its symbols.
     binary: Option<PathBuf>,
-    /// Without the optimization over all crates, which takes minutes.
+    /// Without the optimization over all crates and without a profile, which take minutes.
     is_quick: bool,
+    /// The profile of an earlier run; `None`: one is made.
+    profile: Option<PathBuf>,
     /// The number of the package of this version.
     revision: String,
     /// Seconds since 1970: the time of the commit, or what `SOURCE_DATE_EPOCH` says.
@@ -64,6 +66,10 @@ impl Order {
     fn of(project: &Path, arguments: &mut Vec<String>) -> Result<Self, String> {
         let is_quick = flag(arguments, "--quick");
         let binary = option(arguments, "--binary")?.map(PathBuf::from);
+        let profile = option(arguments, "--profile")?.map(PathBuf::from);
+        if profile.is_some() && (is_quick || binary.is_some()) {
+            return Err("--profile does nothing with --quick or --binary".to_owned());
+        }
         let revision = option(arguments, "--revision")?.unwrap_or_else(|| "1".to_owned());
         let mut formats = std::mem::take(arguments);
         if let Some(unknown) = formats.iter().find(|name| !FORMATS.contains(&&name[..])) {
@@ -81,6 +87,7 @@ impl Order {
             formats,
             binary,
             is_quick,
+            profile,
             revision,
             epoch: epoch(project)?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -96,6 +103,12 @@ impl Order {
         let machine = std::env::consts::ARCH;
         let name = format!("freewheel-{}-{machine}{ending}", self.version);
         self.output.join(name)
+    }
+
+    /// Where the profile lies that the program of this order is built by; `None`: by none.
+    fn own_profile(&self) -> Option<PathBuf> {
+        let has_one = !self.is_quick && self.binary.is_none();
+        has_one.then(|| self.named(".profdata"))
     }
 }
 
@@ -135,6 +148,7 @@ fn make(order: &Order) -> Result<Vec<PathBuf>, String> {
         &order.named("-THIRD-PARTY-LICENSES"),
         licences.as_bytes(),
     )?);
+    files.extend(order.own_profile());
     files.sort();
     supply::sums(order, &files)?;
     for file in &files {

@@ -1,6 +1,7 @@
 //! The tools that packages are made with: which are missing, and how they are installed.
 
 use super::Order;
+use crate::pgo;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -45,6 +46,12 @@ pub fn check(order: &Order) -> Result<(), String> {
                 "{name} is missing: it is in the package {package}\n"
             ));
         }
+    }
+    if order.profile.is_none()
+        && order.own_profile().is_some()
+        && let Err(why) = pgo::check()
+    {
+        missing.push_str(&format!("{why}\n"));
     }
     match missing.is_empty() {
         true => Ok(()),

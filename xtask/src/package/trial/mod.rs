@@ -38,8 +38,8 @@ pub fn run(order: &Order, base: Option<PathBuf>) -> Result<(), String> {
     ] {
         tools::find(name).ok_or(format!("{name} is missing: it is in the package {package}"))?;
     }
-    let first = package(order, "1")?;
-    let second = package(order, "2")?;
+    let first = package(order, "1", order.profile.clone())?;
+    let second = package(order, "2", order.own_profile())?;
     let base = match base {
         Some(base) => base,
         None => machine::base(&order.output.join("debian"))?,
@@ -61,13 +61,14 @@ pub fn run(order: &Order, base: Option<PathBuf>) -> Result<(), String> {
 }
 
 /// The package of a revision; only the first has its program made.
-fn package(order: &Order, revision: &str) -> Result<PathBuf, String> {
+fn package(order: &Order, revision: &str, profile: Option<PathBuf>) -> Result<PathBuf, String> {
     let order = Order {
         project: order.project.clone(),
         output: order.output.clone(),
         formats: vec!["deb".to_owned()],
         binary: order.binary.clone(),
         is_quick: order.is_quick,
+        profile,
         revision: revision.to_owned(),
         epoch: order.epoch,
         version: order.version.clone(),
