@@ -204,7 +204,8 @@ async fn read(
     };
     let file = local.open(name, &access).await?;
     let header = local.read(&file, 0, FILE_HEADER_BYTES, &access).await?;
-    let mut is_complete = FileHeader::decode(&header).is_some();
+    // An empty file was begun, and no more.
+    let mut is_complete = header.is_empty() || FileHeader::decode(&header).is_some();
     let mut scanner = Scanner::default();
     let mut offset = header.len() as u64;
     loop {

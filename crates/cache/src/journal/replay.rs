@@ -168,8 +168,8 @@ impl<'a> Replay<'a> {
     /// passed in, with their lengths; `boot` is the present boot id.
     ///
     /// Missing frames are no reason for doubt: a process that was killed before it wrote one had not yet made the
-    /// change that it describes (see [`JournalRecord`]). After a crash of the kernel, a change may have been made whose
-    /// frame was lost.
+    /// change that it describes (see [`JournalRecord`]); nor are logs without an `Opened` record, which it had just
+    /// begun. After a crash of the kernel, a change may have been made whose frame was lost.
     pub(super) fn finish(
         mut self,
         needed: u64,
@@ -178,14 +178,15 @@ impl<'a> Replay<'a> {
         boot: [u8; 16],
     ) -> (Recovered, u64) {
         while self.play_first() {}
+        let is_same_boot = self.boot == boot && boot != [0; 16];
         let is_there = |log: &(u64, u64)| log.0 < needed || log.1 == 0 || logs.contains(log);
         let are_all = self.before.iter().all(is_there)
             && logs.first().is_some_and(|first| first.0 == needed)
-            && self.opened == logs.len()
+            && (self.opened == logs.len() || is_same_boot)
             && self.has_snapshot == starts_with_snapshot;
         self.index.sort();
         let (index, mut found) = (self.index, self.found);
-        let is_on_disk = found.is_clean || self.boot == boot && boot != [0; 16];
+        let is_on_disk = found.is_clean || is_same_boot;
         found.entries = index.len();
         found.is_complete = self.is_walked && are_all && is_on_disk && !found.is_damaged;
         found.evicted.retain(|known| {
@@ -316,6 +317,20 @@ mod tests {
         }
         let (found, next) = finish(replay);
         assert_eq!((index.len(), found.is_complete, next), (1, true, 11));
+    }
+
+    #[test]
+    fn a_log_without_a_beginning_is_doubtful_after_a_crash_of_the_kernel() {
+        let index = Index::new(100);
+        for boot in [[1; 16], [2; 16], [0; 16]] {
+            let mut replay = Replay::new(&index);
+            replay.log(opened(1));
+            replay.log(frame(2, &JournalRecord::Closed));
+            let logs = [(1, 100), (2, 24)];
+            let (found, _) = replay.finish(1, &logs, false, boot);
+            assert!(found.is_clean);
+            assert_eq!(found.is_complete, boot == [1; 16]);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Journals written, damaged and read back.
 
-use super::frame::{JournalFrame, Scanner};
+use super::frame::{FILE_HEADER_BYTES, JournalFrame, Scanner};
 use super::*;
 use crate::index::{Cursor, EntryExtent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};
 use crate::lifetime::{Lifetime, Reuse};
@@ -150,6 +150,31 @@ fn a_start_after_a_kill_knows_what_the_process_knew() {
         assert!(recovered.unfinished.is_empty());
         assert_eq!(contents(&again), contents(&index));
         assert_eq!(again.peek(&known(3, 2).key).unwrap().extent.file, 2);
+    });
+}
+
+#[test]
+fn a_log_that_was_begun_and_no_more_when_its_process_was_killed_hides_nothing() {
+    block_on(async {
+        for len in [0, FILE_HEADER_BYTES as u64] {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let (journal, _, index) = open(&local, dir.path(), &pool).await;
+            journal.walked(&local, 0).await.unwrap();
+            fill(&journal, &local, &index, 1, 1).await;
+            drop(journal);
+            let folder = [bytes(dir.path()), b"/", FOLDER.as_bytes(), b"/"];
+            let log = begin_log(&local, &folder.concat(), 2, &pool).await.unwrap();
+            drop(log);
+            let name = dir.path().join(FOLDER).join("log.2");
+            let file = std::fs::OpenOptions::new().write(true).open(name).unwrap();
+            file.set_len(len).unwrap();
+            for _ in 0..2 {
+                let (_journal, recovered, again) = open(&local, dir.path(), &pool).await;
+                assert!(recovered.is_complete, "{len}: {recovered:?}");
+                assert_eq!(contents(&again), contents(&index));
+            }
+        }
     });
 }
 
