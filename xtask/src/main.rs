@@ -25,6 +25,7 @@ mod modules;
 mod package;
 mod pgo;
 mod repeats;
+mod running;
 mod scope;
 mod source;
 mod tidy;
@@ -32,7 +33,7 @@ mod upgrade;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -136,6 +137,36 @@ fn passes(project: &Path, test: &str, variables: &[(&str, &OsStr)]) -> Result<bo
         .status();
     let status = status.map_err(|error| format!("cargo: {error}"))?;
     Ok(status.success())
+}
+
+/// Runs a command to its end, and fails with what it said.
+fn output(command: &mut Command) -> Result<Output, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
+    Err(format!(
+        "{name} {}: {}\n{}{}",
+        arguments.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Runs a command to its end, which says itself what it has to say.
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status();
+    let status = status.map_err(|error| format!("{name}: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{name}: {status}")),
+    }
 }
 
 /// The value behind `--name`, taken out of `arguments`.

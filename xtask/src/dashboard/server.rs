@@ -3,13 +3,12 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Instant;
 
-use super::{PATIENCE, TICK};
+use super::PATIENCE;
+use crate::running;
 
 /// Files that it has.
 pub const FILES: usize = 200;
@@ -37,14 +36,8 @@ impl Server {
             child,
             directory: directory.to_owned(),
         };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let has_ended = !matches!(server.child.try_wait(), Ok(None));
-            if has_ended || Instant::now() > deadline {
-                return Err(format!("the server does not listen\n{}", server.log()));
-            }
-            std::thread::sleep(TICK);
-        }
+        let log = || log_in(directory);
+        running::listens(&mut server.child, port, PATIENCE, log)?;
         Ok(server)
     }
 
@@ -55,7 +48,7 @@ impl Server {
 
     /// What its error log says.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("logs/error.log")).unwrap_or_default()
+        log_in(&self.directory)
     }
 
     /// Pools stand still from now on.
@@ -68,6 +61,10 @@ impl Server {
         // Gone already: well.
         let _ = std::fs::remove_file(self.directory.join("hold"));
     }
+}
+
+fn log_in(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join("logs/error.log")).unwrap_or_default()
 }
 
 /// The workers of a server stand still as long as this lives.

@@ -1,11 +1,12 @@
 //! The server that is counted, with one loop, and kept connections to it: one of HTTP/1, one of HTTP/2.
 
 use super::Case;
+use crate::running::{self, Running};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,9 +24,9 @@ const CONDITION: &str = "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n";
 /// Directory of the cache in which each request is a fill.
 const FILLED: &str = "filled";
 
-/// Ends when it is dropped.
+/// Ends with this value.
 pub struct Server {
-    child: Child,
+    child: Running,
     connection: BufReader<TcpStream>,
     /// Responses that came through the cache of fills, each to be stored.
     filled: usize,
@@ -47,11 +48,15 @@ impl Server {
             .stdin(Stdio::null())
             .spawn()
             .map_err(|error| format!("{}: {error}", binary.display()))?;
-        let mut child = Ending(Some(child));
-        let stream = connected(address)?;
+        let mut child = Running(child);
+        let log = directory.path().join("logs/error.log");
+        running::listens(&mut child.0, address.port(), START, || {
+            std::fs::read_to_string(&log).unwrap_or_default()
+        })?;
+        let stream = connected(address).map_err(|error| error.to_string())?;
         thread::sleep(SETTLED);
         Ok(Server {
-            child: child.0.take().expect("taken once"),
+            child,
             connection: BufReader::new(stream),
             filled: 0,
             directory,
@@ -60,12 +65,12 @@ impl Server {
 
     /// The process.
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
+        Pid::from_raw(self.child.0.id().cast_signed())
     }
 
     /// The thread of its loop, by name.
     pub fn loop_thread(&self) -> Result<Pid, String> {
-        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = format!("/proc/{}/task", self.child.0.id());
         for task in std::fs::read_dir(&tasks)
             .map_err(|error| format!("{tasks}: {error}"))?
             .flatten()
@@ -142,25 +147,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A child that is ended when what was to become of it does not.
-struct Ending(Option<Child>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// Files in the visible folders of a directory.
 fn files_in(directory: &Path) -> usize {
     let visible = |path: &Path| {
@@ -175,22 +161,11 @@ fn files_in(directory: &Path) -> usize {
         .sum()
 }
 
-fn connected(address: SocketAddr) -> Result<TcpStream, String> {
-    let until = Instant::now() + START;
-    loop {
-        match TcpStream::connect(address) {
-            Ok(stream) => {
-                let set = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-                return set.map(|()| stream).map_err(|error| error.to_string());
-            }
-            Err(error) if Instant::now() > until => {
-                return Err(format!("the server does not listen: {error}"));
-            }
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    }
+fn connected(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 fn prepare(directory: &Path, address: SocketAddr, origin: SocketAddr) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
 //! The program for packages: the default paths of an installation, no path of this machine in it, libraries of C linked in.
 
 use super::{Order, output, place, tools};
-use crate::pgo;
+use crate::{pgo, succeed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -126,10 +126,7 @@ fn compile(order: &Order, target: &str, flag: Option<String>) -> Result<PathBuf,
     if order.is_quick {
         cargo.args(pgo::QUICK);
     }
-    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
-    if !status.success() {
-        return Err("the program was not built".to_owned());
-    }
+    succeed(&mut cargo)?;
     Ok(target.join("release/freewheel"))
 }
 

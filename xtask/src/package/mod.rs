@@ -14,9 +14,9 @@ mod tools;
 mod tree;
 mod trial;
 
-use crate::{flag, option};
+use crate::{flag, option, output};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Instant;
 
 /// What can be made.
@@ -156,25 +156,6 @@ fn make(order: &Order) -> Result<Vec<PathBuf>, String> {
     }
     println!("made in {} s", start.elapsed().as_secs());
     Ok(files)
-}
-
-/// Runs a command to its end, and fails with what it said.
-fn output(command: &mut Command) -> Result<Output, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
-    Err(format!(
-        "{name} {}: {}\n{}{}",
-        arguments.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    ))
 }
 
 /// Writes a file, and says where it is.

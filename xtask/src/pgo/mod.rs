@@ -6,11 +6,10 @@
 
 mod training;
 
-use crate::option;
+use crate::{option, output, succeed};
 use sha2::{Digest, Sha256};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// What makes `cargo build` finish sooner, for programs whose speed does not matter: no optimization over all crates.
 pub const QUICK: &[&str] = &[
@@ -67,7 +66,8 @@ pub const COUNTING: &str = "-Cprofile-generate";
 
 /// The flag for rustc that builds by a profile, a copy of which is kept in `directory`.
 pub fn used(profile: &Path, directory: &Path) -> Result<String, String> {
-    let bytes = std::fs::read(profile).map_err(|error| named(profile, &error))?;
+    let bytes =
+        std::fs::read(profile).map_err(|error| format!("{}: {error}", profile.display()))?;
     // Cargo knows by the flag alone that libraries are to be built again.
     let digest: String = Sha256::digest(&bytes)[..8]
         .iter()
@@ -75,10 +75,11 @@ pub fn used(profile: &Path, directory: &Path) -> Result<String, String> {
         .collect();
     let copy = directory.join(format!("{digest}.profdata"));
     // The compiler does not run in this directory.
-    let copy = std::path::absolute(&copy).map_err(|error| named(&copy, &error))?;
+    let copy =
+        std::path::absolute(&copy).map_err(|error| format!("{}: {error}", copy.display()))?;
     std::fs::create_dir_all(directory)
         .and_then(|()| std::fs::write(&copy, &bytes))
-        .map_err(|error| named(&copy, &error))?;
+        .map_err(|error| format!("{}: {error}", copy.display()))?;
     let path = copy.to_str().ok_or("the path of the profile is no UTF-8")?;
     Ok(format!("-Cprofile-use={path}"))
 }
@@ -104,8 +105,11 @@ pub fn check() -> Result<(), String> {
 }
 
 fn merger() -> Result<PathBuf, String> {
-    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let version = said(Command::new("rustc").arg("-vV"))?;
+    let said = |arguments: &[&str]| -> Result<String, String> {
+        let said = output(Command::new("rustc").args(arguments))?;
+        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    };
+    let (sysroot, version) = (said(&["--print", "sysroot"])?, said(&["-vV"])?);
     let mut hosts = version
         .lines()
         .filter_map(|line| line.strip_prefix("host: "));
@@ -132,27 +136,4 @@ fn tools(project: &Path, target: &Path) -> Result<PathBuf, String> {
         .current_dir(project);
     succeed(&mut cargo)?;
     Ok(target.join("release"))
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status();
-    let status = status.map_err(|error| named(command.get_program(), &error))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("{:?}: {status}", command.get_program())),
-    }
-}
-
-fn said(command: &mut Command) -> Result<String, String> {
-    let Output { status, stdout, .. } = command
-        .output()
-        .map_err(|error| named(command.get_program(), &error))?;
-    match status.success() {
-        true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
-        false => Err(format!("{:?}: {status}", command.get_program())),
-    }
-}
-
-fn named(what: impl AsRef<OsStr>, error: &std::io::Error) -> String {
-    format!("{}: {error}", what.as_ref().display())
 }

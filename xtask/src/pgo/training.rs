@@ -3,11 +3,12 @@
 //! Invariant: a request that is not answered as it should be ends the training: a profile of error pages would be worse than none.
 
 use super::COUNTS_FILE;
+use crate::running::{self, Running};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rcgen::{CertificateParams, KeyPair};
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,17 +79,6 @@ const LOADS: &[(&[&str], Groups)] = &[
         ],
     ),
 ];
-
-/// A child that ends with this value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Ended already: well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Runs the program under each load; its counts are in files below `counts` then.
 pub fn run(program: &Path, tools: &Path, counts: &Path) -> Result<(), String> {
@@ -207,16 +197,9 @@ fn begin(program: &Path, place: &Path, port: u16, counts: &Path) -> Result<Runni
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
     let mut server = Running(server);
-    let deadline = Instant::now() + PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        let has_ended = !matches!(server.0.try_wait(), Ok(None));
-        if has_ended || Instant::now() > deadline {
-            let log = std::fs::read_to_string(place.join("logs/error.log"));
-            let log = log.unwrap_or_default();
-            return Err(format!("the server does not listen\n{log}"));
-        }
-        std::thread::sleep(TICK);
-    }
+    running::listens(&mut server.0, port, PATIENCE, || {
+        std::fs::read_to_string(place.join("logs/error.log")).unwrap_or_default()
+    })?;
     Ok(server)
 }
 
@@ -267,7 +250,8 @@ fn load(
     })?;
     for (index, (_, targets)) in groups.iter().enumerate() {
         let group = &figures[index.to_string()];
-        println!("{} {targets}: {}", flags.join(" "), group["statuses"]);
+        let what = [flags, &[*targets]].concat().join(" ");
+        println!("{what}: {}", group["statuses"]);
         if !is_well(group) {
             return Err(format!(
                 "{targets}: statuses {}, failures {}",
