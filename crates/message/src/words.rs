@@ -10,8 +10,7 @@ const HIGHS: u64 = ONES << 7;
 /// The highest bit of the lowest byte of a word that is `byte`; 0: none is. Bits above that one mean nothing. (The test
 /// for a zero byte in Hacker's Delight, 6-1.)
 #[inline]
-#[must_use]
-pub fn find(word: u64, byte: u8) -> u64 {
+fn find(word: u64, byte: u8) -> u64 {
     let differences = word ^ (ONES * u64::from(byte));
     differences.wrapping_sub(ONES) & !differences & HIGHS
 }

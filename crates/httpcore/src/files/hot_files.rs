@@ -42,8 +42,7 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
         None => return None,
     };
     request.enter(prepared.location);
-    // Copied where it stays.
-    Some(Box::write(Box::new_uninit(), prepared.head.with_body(body)))
+    Some(Box::new(prepared.head.with_body(body)))
 }
 
 /// Keeps the response with this file, as it is before the steps after the content, if the next request for the URI

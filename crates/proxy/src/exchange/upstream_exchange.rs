@@ -44,7 +44,7 @@ pub(crate) enum ExchangeStep {
 /// An upstream request on its way through the servers.
 pub(crate) struct UpstreamExchange {
     upstream_request: Rc<UpstreamRequest>,
-    /// Until a server has answered.
+    /// Until the body of a response has it.
     choice: Option<Choice>,
     begun_ms: u64,
     /// A request that was sent and waits for its response.

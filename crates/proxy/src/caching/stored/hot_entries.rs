@@ -123,8 +123,7 @@ pub(crate) fn answer(
             Body::file(file.upgrade()?, range.start, range.end - range.start)
         }
     };
-    // Copied where it stays.
-    let mut response = Box::write(Box::new_uninit(), prepared.head.with_body(body));
+    let mut response = Box::new(prepared.head.with_body(body));
     let age = known.lifetime.age(now);
     let digits = prepared.age.borrow_mut().of(age);
     response.headers.push("Age", digits);
