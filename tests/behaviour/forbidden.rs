@@ -8,12 +8,14 @@ const CALLS: &[(&str, &str)] = &[
     ("openat2", "the pool of threads opens every file"),
     ("cachestat", ""),
     ("PAGEMAP_SCAN", "(asked for page by page: PAGEMAP_SCAN"),
+    ("MADV_POPULATE_READ", ""),
     (
-        "MADV_POPULATE_READ",
+        "populating",
         "(asked for by cachestat, and by reads that do not wait)",
     ),
     ("memfd_create", "memfd_create(2) is refused"),
     ("inotify", "inotify_init1(2) is refused"),
+    ("statx", "what is in memory is sent at once"),
     ("close_range", ""),
     ("sched_setaffinity", "sched_setaffinity() failed"),
     ("mlock", "may be dropped from memory"),
@@ -22,9 +24,11 @@ const CALLS: &[(&str, &str)] = &[
 const ERRORS: &[&str] = &["1", "38"];
 /// More than a copy in memory has, and more than one window.
 const LARGE: usize = 3 << 20;
+/// The program that forbids a call.
+const FORBIDDING: &str = env!("CARGO_BIN_EXE_forbidding");
 
 fn server(call: &str, error: &str) -> Server {
-    let site = Site::new().run_by(&[env!("CARGO_BIN_EXE_forbidding"), call, error]);
+    let site = Site::new().run_by(&[FORBIDDING, call, error]);
     site.file("small", "s".repeat(100));
     site.file("middle", "m".repeat(20_000));
     site.file("large", "l".repeat(LARGE));
@@ -52,6 +56,58 @@ fn files_are_served_without_each_of_the_calls_and_the_log_says_how() {
             assert!(log.contains(said), "{call} {error}: no {said:?} in\n{log}");
         }
     }
+}
+
+/// Linux 5.9 and 5.10: a read that does not wait returns 0, as at the end of a file, where nothing is in memory (preadv2(2),
+/// BUGS); these kernels have no other way to ask.
+#[test]
+fn nothing_is_cut_where_a_read_that_does_not_wait_returns_0() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().run_by(
+        &[
+            [FORBIDDING, "populating", "38"],
+            [FORBIDDING, "cachestat", "38"],
+            [FORBIDDING, "RWF_NOWAIT", "0"],
+        ]
+        .concat(),
+    );
+    let sizes = [
+        ("small", 100),
+        ("middle", 20_000),
+        ("slice", 600_000),
+        ("large", LARGE),
+    ];
+    for (name, length) in sizes {
+        site.file(name, name[..1].repeat(length));
+    }
+    let http = "proxy_cache_path %DIR%/files keys_zone=files:1m;
+        proxy_cache_path %DIR%/segments keys_zone=segments:1m store=segments;
+        proxy_cache_valid 1h;
+        server { listen 127.0.0.1:%PORT%; root %DIR%/html;
+            location /filter/ { alias %DIR%/html/; sub_filter 'zz' 'yy'; sub_filter_types *; }
+            location /files/ { proxy_pass http://127.0.0.1:%PORT%/; proxy_cache files; }
+            location /segments/ { proxy_pass http://127.0.0.1:%PORT%/; proxy_cache segments; } }";
+    let server = Server::start_on(site, "error_log logs/error.log info;", http);
+    for prefix in ["", "/filter", "/files", "/segments"] {
+        for (name, length) in sizes {
+            for _ in 0..3 {
+                let reply = server.get(&format!("{prefix}/{name}"));
+                assert_eq!(
+                    (reply.status, reply.body.len()),
+                    (200, length),
+                    "{prefix}/{name}"
+                );
+                assert!(reply.body.iter().all(|byte| *byte == name.as_bytes()[0]));
+            }
+        }
+    }
+    let log = server.error_log();
+    assert!(
+        !log.contains("truncated") && !log.contains("damaged"),
+        "{log}"
+    );
 }
 
 /// A file that is replaced is another one at once, whatever tells of it.

@@ -267,7 +267,7 @@ fn targets_and_hosts_that_http_1_reads_otherwise_are_refused() {
 #[test]
 fn what_is_passed_on_is_one_clean_request() {
     let origin = Recorder::start();
-    let server = origin.server("off", "");
+    let server = origin.server("on", "");
     #[rustfmt::skip]
     let cases: Vec<(Fields<'_>, Option<&[u8]>, &str)> = vec![
         (behind(GET.to_vec(), b"host", b"h.test"), None, "GET /a HTTP/1.1\r\nHost: h.test\r\n\r\n"),

@@ -2,7 +2,8 @@
 //!
 //! `forbidding CALL ERROR PROGRAM ARGUMENTS…`
 //!
-//! CALL is one of [`CALLS`], ERROR the number that the call fails with (1: EPERM, 38: ENOSYS).
+//! CALL is one of [`CALLS`], ERROR the number that the call fails with (1: EPERM, 38: ENOSYS; 0: it returns 0). PROGRAM may
+//! be this program again, for a further call.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -21,14 +22,24 @@ const PAGEMAP_SCAN: u64 = 0xc060_6610;
 /// MADV_POPULATE_READ (Linux 5.14), an advice of madvise(2).
 const MADV_POPULATE_READ: u64 = 22;
 
+/// RWF_NOWAIT, a flag of preadv2(2).
+const RWF_NOWAIT: u64 = 8;
+
 /// The names, and the calls' numbers.
 const CALLS: &[(&str, &[i64])] = &[
     ("openat2", &[libc::SYS_openat2]),
     ("cachestat", &[CACHESTAT]),
     ("PAGEMAP_SCAN", &[libc::SYS_ioctl]),
     ("MADV_POPULATE_READ", &[libc::SYS_madvise]),
+    // Both ways to bring pages into the page table.
+    (
+        "populating",
+        &[libc::SYS_madvise, libc::SYS_process_vm_readv],
+    ),
+    ("RWF_NOWAIT", &[libc::SYS_preadv2]),
     ("memfd_create", &[libc::SYS_memfd_create]),
     ("inotify", &[libc::SYS_inotify_init1]),
+    ("statx", &[libc::SYS_statx]),
     ("close_range", &[libc::SYS_close_range]),
     ("sched_setaffinity", &[libc::SYS_sched_setaffinity]),
     ("mlock", &[libc::SYS_mlock, libc::SYS_mlock2]),
@@ -43,13 +54,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let error: u32 = error.to_string_lossy().parse()?;
     let known = CALLS.iter().find(|(name, _)| call == *name);
-    let (name, numbers) = known.ok_or("no such call")?;
+    let (_, numbers) = known.ok_or("no such call")?;
     let mut rules = BTreeMap::new();
     for number in *numbers {
         // Of some, one argument only.
-        let only = match *name {
-            "PAGEMAP_SCAN" => Some((1, PAGEMAP_SCAN)),
-            "MADV_POPULATE_READ" => Some((2, MADV_POPULATE_READ)),
+        let only = match *number {
+            libc::SYS_ioctl => Some((1, PAGEMAP_SCAN)),
+            libc::SYS_madvise => Some((2, MADV_POPULATE_READ)),
+            libc::SYS_preadv2 => Some((5, RWF_NOWAIT)),
             _ => None,
         };
         let only = only.map(|(index, value)| {

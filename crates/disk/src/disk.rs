@@ -82,7 +82,7 @@ impl fmt::Display for Probe {
             ),
             Some(_) if !self.openat2 => write!(
                 formatter,
-                "openat2(2) is not permitted here (an old seccomp profile?), so the pool of threads opens every file"
+                "the pool of threads opens every file: openat2(2) with RESOLVE_CACHED, Linux 5.12, is not there or not permitted"
             ),
             Some(Filesystem::Memory) => {
                 write!(formatter, "in memory, nothing of it waits for a disk")

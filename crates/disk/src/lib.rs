@@ -55,7 +55,7 @@
 //!
 //! # What it needs
 //!
-//! Linux; the more of `openat2` (5.12 for `RESOLVE_CACHED`), `MADV_POPULATE_READ` (5.14), `cachestat` (6.5) and `PAGEMAP_SCAN` (6.7) the kernel has and permits, the
+//! Linux from 4.15 on; the more of `openat2` (5.12 for `RESOLVE_CACHED`), `cachestat` (6.5) and `PAGEMAP_SCAN` (6.7) the kernel has and permits, the
 //! less goes to the pools. What is missing is found out at the start, not assumed. On file systems that may wait at any call (FUSE,
 //! NFS and others not on a list) every call goes to a pool. A runtime made by `build_local`, or a `LocalSet`: nothing
 //! here is `Send` that need not be.

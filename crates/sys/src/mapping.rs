@@ -18,6 +18,9 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// Pages that one call touches at most.
+const TOUCHED_AT_ONCE: usize = 64;
+
 /// Bytes in a page of memory.
 #[must_use]
 pub fn page_size() -> usize {
@@ -75,13 +78,55 @@ impl Mapping {
         self.len == 0
     }
 
-    /// Brings a part into memory and into the page table (madvise MADV_POPULATE_READ, Linux 5.14). **Waits for the
-    /// disk.** `offset` counts from the mapping's start and is a multiple of the page size; the end is rounded up.
+    /// Brings a part into memory and into the page table (madvise MADV_POPULATE_READ, Linux 5.14; elsewhere as
+    /// [`Mapping::touch`]). **Waits for the disk.** `offset` counts from the mapping's start and is a multiple of the page
+    /// size; the end is rounded up.
     ///
     /// # Errors
-    /// EFAULT for pages after the end of the file or that could not be read; EINVAL on older kernels.
+    /// EFAULT for pages after the end of the file or that could not be read; where neither way is there, those of
+    /// process_vm_readv(2).
     pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
-        self.advise(offset, len, libc::MADV_POPULATE_READ)
+        let outcome = self.advise(offset, len, libc::MADV_POPULATE_READ);
+        match outcome.as_ref().map_err(io::Error::raw_os_error) {
+            // Not known to the kernel, or forbidden by a profile.
+            Err(Some(libc::EINVAL | libc::ENOSYS | libc::EPERM)) => self.touch(offset, len),
+            _ => outcome,
+        }
+    }
+
+    /// The same by having the kernel read a byte of each page (process_vm_readv(2), Linux 3.2), which, unlike a read of
+    /// ours, fails where there is nothing.
+    ///
+    /// # Errors
+    /// As [`Mapping::populate`]; EPERM or ENOSYS where a profile forbids it.
+    pub fn touch(&self, offset: usize, len: usize) -> io::Result<()> {
+        let first = self.at(offset, len)?;
+        let mut bytes = [0_u8; TOUCHED_AT_ONCE];
+        let mut pages = (first..first + len).step_by(page_size());
+        loop {
+            let page = |address: usize| libc::iovec {
+                iov_base: address as *mut libc::c_void,
+                iov_len: 1,
+            };
+            let some: Vec<_> = pages.by_ref().take(TOUCHED_AT_ONCE).map(page).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let into = libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: some.len(),
+            };
+            let (from, count) = (some.as_ptr(), some.len() as libc::c_ulong);
+            // SAFETY: the kernel writes at most as many bytes as there are pages in `some`, and `bytes` has that many. What
+            // it reads are bytes of this mapping, which may change meanwhile: it only copies them.
+            let read = unsafe {
+                libc::process_vm_readv(libc::getpid(), &raw const into, 1, from, count, 0)
+            };
+            // Fewer: up to the first that cannot be read.
+            if crate::checked(read)? as usize != some.len() {
+                return Err(io::Error::from_raw_os_error(libc::EFAULT));
+            }
+        }
     }
 
     fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> io::Result<()> {

@@ -165,7 +165,8 @@ fn read_entries(pagemap: BorrowedFd<'_>, entries: &mut [u64], first: usize) -> i
 }
 
 /// Appends to `buffer` up to `max` bytes of the file at `offset` that are in memory: preadv2(RWF_NOWAIT). It may read
-/// fewer than `max`; 0 means the end of the file.
+/// fewer than `max`; 0 means the end of the file, or, on Linux 5.9 and 5.10, what EAGAIN means on others (preadv2(2),
+/// BUGS).
 ///
 /// # Errors
 /// EAGAIN if the first page is not in memory (the kernel may have *started* to read it); EOPNOTSUPP where the file

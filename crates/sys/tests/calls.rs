@@ -35,6 +35,29 @@ fn a_written_file_is_in_memory_and_read_at_once() {
     }
 }
 
+/// Where populating is forbidden, or older than the kernel, touching does the same.
+#[test]
+fn a_touched_mapping_is_present_up_to_the_end_of_its_file() {
+    let mut file = tempfile::tempfile().unwrap();
+    let (page, pages) = (page_size(), 200);
+    file.write_all(&vec![7; pages * page]).unwrap();
+    let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+    let mapping = Mapping::new(file.as_fd(), 0, pages * page).unwrap();
+    let first = |len| first_absent_by_entries(pagemap.as_fd(), &mapping, 0, len).unwrap();
+    assert_eq!(first(page), Some(0));
+    mapping.touch(0, pages * page).unwrap();
+    assert_eq!(first(pages * page), None);
+    file.set_len(page as u64).unwrap();
+    let beyond = mapping
+        .touch(0, 2 * page)
+        .map_err(|error| error.raw_os_error());
+    assert_eq!(beyond, Err(Some(libc::EFAULT)));
+    assert!(
+        mapping.touch(page, pages * page).is_err(),
+        "beyond the mapping"
+    );
+}
+
 #[test]
 fn a_populated_mapping_is_present_and_an_untouched_one_is_not() {
     for first_absent in [first_absent, first_absent_by_entries] {

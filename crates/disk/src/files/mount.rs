@@ -5,7 +5,7 @@
 
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -23,7 +23,8 @@ pub enum Filesystem {
     Xfs,
     /// tmpfs, ramfs: everything is in memory.
     Memory,
-    /// overlayfs: opens answer from memory; RWF_NOWAIT is EOPNOTSUPP and cachestat always says 0.
+    /// overlayfs: opens answer from memory; RWF_NOWAIT is EOPNOTSUPP and cachestat always says 0, so that only the page map
+    /// tells what may be read.
     Overlay,
     /// FUSE, NFS and all others: every call may wait.
     Foreign,
@@ -36,7 +37,7 @@ impl Filesystem {
         matches!(self, Filesystem::Native | Filesystem::Xfs)
     }
 
-    /// Whether it answers `preadv2(RWF_NOWAIT)`.
+    /// Whether what is in memory can be read without a proof: `preadv2(RWF_NOWAIT)`, or it always is.
     pub(crate) fn reads_without_waiting(self) -> bool {
         self.is_native() || self == Filesystem::Memory
     }
@@ -165,12 +166,25 @@ fn read_ahead_of(dir: BorrowedFd<'_>) -> u64 {
 
 /// The id of the mount that an open file is on. **May wait** on foreign file systems.
 pub(crate) fn mount_id(fd: BorrowedFd<'_>) -> Option<u64> {
+    mount_id_by_statx(fd).or_else(|| mount_id_by_procfs(fd))
+}
+
+/// Linux 5.8 and later tell it; some profiles of containers forbid the call.
+fn mount_id_by_statx(fd: BorrowedFd<'_>) -> Option<u64> {
     #[expect(
         clippy::disallowed_methods,
         reason = "runs in a pool, and by descriptor"
     )]
     let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     (statx.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(statx.stx_mnt_id)
+}
+
+/// The same of procfs (proc_pid_fdinfo(5)).
+fn mount_id_by_procfs(fd: BorrowedFd<'_>) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "procfs, in a pool")]
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    id?.trim().parse().ok()
 }
 
 /// All mounts of the process, read again when they change.
@@ -334,6 +348,18 @@ mod tests {
         assert_eq!(below(b"/srv", b"/srv"), Some(&b"."[..]));
         assert_eq!(below(b"/srv", b"/srv2/a"), None);
         assert_eq!(below(b"/", b"/"), Some(&b"."[..]));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "procfs, in a test")]
+    fn statx_and_procfs_tell_the_same_mount() {
+        let dir = std::fs::File::open("/proc/self").unwrap();
+        let by_procfs = mount_id_by_procfs(dir.as_fd());
+        assert!(by_procfs.is_some());
+        // None before Linux 5.8.
+        if let Some(id) = mount_id_by_statx(dir.as_fd()) {
+            assert_eq!(by_procfs, Some(id));
+        }
     }
 
     #[test]

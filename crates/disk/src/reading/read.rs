@@ -19,6 +19,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A call that appends up to so many bytes of a file at an offset to a buffer, and returns their number.
+type Reader = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> std::io::Result<usize>;
+
 /// Bytes of one read at most; longer ranges are for [`Local::send`] or several reads.
 pub const READ_MAX: usize = 128 << 10;
 
@@ -42,7 +45,7 @@ impl Local {
                     let left = file.meta().len.saturating_sub(offset);
                     copy.read(offset, len.min(usize::try_from(left).unwrap_or(usize::MAX)))
                 }
-                None => try_read_file(file, offset, len)?,
+                None => self.try_read_file(file, offset, len)?,
             },
         };
         self.0.counters.memory(Operation::Read);
@@ -103,7 +106,7 @@ impl Local {
     ) -> Result<R, WouldBlock> {
         let mut buffer = self.0.passing.take();
         buffer.clear();
-        let outcome = read_present(file, offset, len, &mut buffer);
+        let outcome = self.read_present(file, offset, len, &mut buffer);
         let outcome = outcome.map(|()| then(&buffer));
         if outcome.is_ok() {
             self.0.counters.memory(Operation::Read);
@@ -139,6 +142,63 @@ impl Local {
             }
         }
     }
+
+    fn try_read_file(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> Result<Result<Bytes, Error>, WouldBlock> {
+        let mut buffer = Vec::with_capacity(len);
+        self.read_present(file, offset, len, &mut buffer)?;
+        Ok(Ok(Bytes::from(buffer)))
+    }
+
+    /// Appends `len` bytes, if all are in memory; fewer only at the end of the file.
+    fn read_present(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), WouldBlock> {
+        let (read, len) = self.reader(file, offset, len).ok_or(WouldBlock)?;
+        let before = buffer.len();
+        while buffer.len() - before < len {
+            let got = buffer.len() - before;
+            let at = offset + got as u64;
+            match read(file.as_fd(), buffer, len - got, at) {
+                // Linux 5.9 and 5.10 say so of what is not in memory, too.
+                Ok(0) if is_before_end(file, at) => return Err(WouldBlock),
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(WouldBlock),
+            }
+        }
+        Ok(())
+    }
+
+    /// The call that reads this part of a file without waiting, and how much of it. None: only a pool may read it.
+    fn reader(&self, file: &OpenFile, offset: u64, len: usize) -> Option<(Reader, usize)> {
+        if file.direct || file.disk_health().is_some_and(|disk| disk.is_simulated()) {
+            return None;
+        }
+        match file.filesystem() {
+            // tmpfs has RWF_NOWAIT since Linux 6.6 only, and does not need it.
+            Filesystem::Memory => Some((sys::pread_into, len)),
+            Filesystem::Native | Filesystem::Xfs => {
+                seems_present(file, offset, len).then_some((sys::pread_nowait, len))
+            }
+            // What is proven is read as `sendfile` would send it.
+            Filesystem::Overlay => {
+                let left = file.meta().len.saturating_sub(offset).min(len as u64);
+                let known = self.disk().windows.residency(file, offset, left);
+                (known == Residency::Present).then_some((sys::pread_into, left as usize))
+            }
+            Filesystem::Foreign => None,
+        }
+    }
 }
 
 fn part_of(body: &Bytes, offset: u64, len: usize) -> Bytes {
@@ -148,53 +208,14 @@ fn part_of(body: &Bytes, offset: u64, len: usize) -> Bytes {
     body.slice(start..(start + len).min(body.len()))
 }
 
-fn try_read_file(
-    file: &OpenFile,
-    offset: u64,
-    len: usize,
-) -> Result<Result<Bytes, Error>, WouldBlock> {
-    let mut buffer = Vec::with_capacity(len);
-    read_present(file, offset, len, &mut buffer)?;
-    Ok(Ok(Bytes::from(buffer)))
-}
-
-/// Appends `len` bytes, if all are in memory; fewer only at the end of the file.
-fn read_present(
-    file: &OpenFile,
-    offset: u64,
-    len: usize,
-    buffer: &mut Vec<u8>,
-) -> Result<(), WouldBlock> {
-    if file.direct
-        || !file.filesystem().reads_without_waiting()
-        || file.disk_health().is_some_and(|disk| disk.is_simulated())
-        || !seems_present(file, offset, len)
-    {
-        return Err(WouldBlock);
-    }
-    // tmpfs has RWF_NOWAIT since Linux 6.6 only, and does not need it.
-    let memory = file.filesystem() == Filesystem::Memory;
-    let read = if memory {
-        sys::pread_into
-    } else {
-        sys::pread_nowait
-    };
-    let before = buffer.len();
-    while buffer.len() - before < len {
-        let got = buffer.len() - before;
-        match read(file.as_fd(), buffer, len - got, offset + got as u64) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(WouldBlock),
-        }
-    }
-    Ok(())
+/// Whether the file, as it is now, has a byte at `offset`.
+fn is_before_end(file: &OpenFile, offset: u64) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| offset < stat.st_size.cast_unsigned())
 }
 
 /// Asks cachestat(2) first, where it is permitted: a read that misses starts I/O on the loop.
 fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
-    if file.no_cachestat.get() || file.filesystem() == Filesystem::Memory {
+    if file.no_cachestat.get() {
         return true;
     }
     all_cached(file, offset, len as u64).unwrap_or(true)

@@ -321,7 +321,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
-    /// None: before Linux 5.14.
+    /// None: a profile forbids it.
     fn own_pagemap() -> Option<PageMap> {
         let file = std::fs::File::open("/proc/self/pagemap").unwrap();
         PageMap::new(file.into())

@@ -20,7 +20,7 @@ pub(crate) struct PageMap {
 pub(crate) enum Way {
     /// PAGEMAP_SCAN (Linux 6.7).
     Scan,
-    /// Its entries are read (Linux 5.14, for MADV_POPULATE_READ), where the scan is not there or forbidden.
+    /// Its entries are read, where the scan is not there or forbidden.
     Entries,
 }
 

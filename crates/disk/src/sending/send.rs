@@ -208,7 +208,7 @@ impl<S: Sink> FileSending<'_, S> {
             // A thread waits for the writer. To send there would mean to wait again for each 64 KiB.
             return self.copy_bounded(until).await;
         }
-        // Of overlayfs, a loop can read nothing.
+        // Of overlayfs, a loop reads only what is proven, and this is so no more.
         match self.straight || self.file.filesystem().reads_without_waiting() {
             true => self.bring_in(until).await,
             false => self.copy_once(until).await,

@@ -37,8 +37,10 @@ impl FoundWriters {
             return true;
         }
         let mut byte = Vec::new();
-        let is_held = sys::pread_nowait(file.as_fd(), &mut byte, 1, present)
-            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        let is_held = match sys::pread_nowait(file.as_fd(), &mut byte, 1, present) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
         if is_held {
             self.note(key);
         }

@@ -87,8 +87,7 @@ fn as_nobody() {
             read.unwrap();
             got
         };
-        // The first comes from the disk, the second finds it in memory and has it mapped (from Linux 5.14
-        // on).
+        // The first comes from the disk, the second finds it in memory and has it mapped.
         for _ in 0..3 {
             assert_eq!(send().await.len(), LEN);
         }

@@ -85,7 +85,8 @@ impl CacheManager {
         };
         thread::Builder::new()
             .name("caches".to_owned())
-            .spawn(run)?;
+            .spawn(run)
+            .map_err(|error| logs::thread_error("caches", &error))?;
         Ok(Self { commands })
     }
 
