@@ -1,11 +1,13 @@
 //! System calls that a container's seccomp profile forbids: the server starts, says what it does instead, and serves.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::time::Duration;
+
 use blackbox::{Server, Site, is_nginx};
 
 /// The calls, and what the error log says where they are forbidden (empty: nothing is done differently).
 const CALLS: &[(&str, &str)] = &[
-    ("openat2", "the pool of threads opens every file"),
+    ("openat2", "the pool of threads opens each file"),
     ("cachestat", ""),
     ("PAGEMAP_SCAN", "(asked for page by page: PAGEMAP_SCAN"),
     ("MADV_POPULATE_READ", ""),
@@ -110,6 +112,39 @@ fn nothing_is_cut_where_a_read_that_does_not_wait_returns_0() {
     );
 }
 
+/// Kernels before 5.12: what is kept open needs no pool, and links are judged all the same.
+#[test]
+fn without_openat2_what_is_asked_for_often_is_served_while_the_pools_stand_still() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new()
+        .run_by(&[FORBIDDING, "openat2", "38"])
+        .with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    site.file("small", "s".repeat(100));
+    site.file("large", "l".repeat(LARGE));
+    let http = "server { listen 127.0.0.1:%PORT%; root %DIR%/html;
+        location /judged/ { alias %DIR%/html/; disable_symlinks on; } }";
+    let server = Server::start_on(site, "", http);
+    let html = server.site().path("html");
+    std::os::unix::fs::symlink("small", html.join("link")).expect("the directory is ours");
+    assert_eq!(server.get("/judged/small").status, 200);
+    assert_eq!(server.get("/judged/link").status, 403);
+    for _ in 0..10 {
+        for path in ["/small", "/link", "/large"] {
+            assert_eq!(server.get(path).status, 200);
+        }
+        // Guards are made, and what is large is mapped, beside the requests.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(server.site().path("hold"), "").expect("the directory is ours");
+    std::thread::sleep(Duration::from_millis(100));
+    for (path, length) in [("/small", 100), ("/link", 100), ("/large", LARGE)] {
+        assert_eq!(server.get(path).body.len(), length);
+    }
+    std::fs::remove_file(server.site().path("hold")).expect("it was made");
+}
+
 /// A file that is replaced is another one at once, whatever tells of it.
 #[test]
 fn replaced_files_are_seen_without_inotify() {
@@ -135,7 +170,7 @@ fn without_a_profile_nothing_is_said() {
         "server { listen 127.0.0.1:%PORT%; root %DIR%/html; }",
     );
     let log = server.error_log();
-    for said in ["is refused", "opens every file", "sched_setaffinity"] {
+    for said in ["is refused", "opens each file", "sched_setaffinity"] {
         assert!(!log.contains(said), "{said}: {log}");
     }
 }

@@ -32,7 +32,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "",
         "script::a_program_that_does_not_serve_leaves_the_old_one",
     ),
-    // They hold all pools and want a file meanwhile: without openat2, a pool opens every file.
+    // They hold all pools and want a file meanwhile: without openat2, a pool opens what is not kept open.
     (
         "openat2",
         "auth_basic::a_password_that_is_being_checked_keeps_nobody_else",

@@ -82,7 +82,7 @@ impl fmt::Display for Probe {
             ),
             Some(_) if !self.openat2 => write!(
                 formatter,
-                "the pool of threads opens every file: openat2(2) with RESOLVE_CACHED, Linux 5.12, is not there or not permitted"
+                "the pool of threads opens each file that is not kept open: openat2(2) with RESOLVE_CACHED, Linux 5.12, is not there or not permitted"
             ),
             Some(Filesystem::Memory) => {
                 write!(formatter, "in memory, nothing of it waits for a disk")
@@ -157,11 +157,16 @@ impl Disk {
     /// its own, and tries what the kernel permits. Once per process, before its loops run.
     #[must_use]
     pub fn new(prepared: PreparedDisk) -> Arc<Disk> {
+        Self::with(prepared, mount::openat2_works())
+    }
+
+    /// The same, where it is known whether loops open files by openat2(2).
+    pub(crate) fn with(prepared: PreparedDisk, has_openat2: bool) -> Arc<Disk> {
         let mounts = Mounts::default();
         mounts.refresh();
         let disk = Arc::new(Disk {
             mounts,
-            has_openat2: mount::openat2_works(),
+            has_openat2,
             windows: Windows::new(prepared.pagemap),
             buffers: Semaphore::new(buffers_kib()),
             pools: Mutex::new(Vec::new()),

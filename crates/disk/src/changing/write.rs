@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::disk::Disk;
 use crate::files::error::Error;
-use crate::files::open_file::{Meta, OpenFile, OpenedFile};
+use crate::files::open_file::{Meta, OpenFile, OpenedFile, Way};
 use crate::local::Local;
 use crate::memory::unwritten;
 use crate::metrics::call_times;
@@ -86,6 +86,7 @@ impl Output {
             body: None,
             direct: false,
             records_access: false,
+            way: Way::Unknown,
         })
     }
 

@@ -497,6 +497,18 @@ pub(crate) struct OpenedFile {
     pub direct: bool,
     /// Does the next read record when it happens ([`access_time`](crate::files::access_time))?
     pub records_access: bool,
+    pub way: Way,
+}
+
+/// How a path leads to a file that the pool has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Its last component is the file.
+    Direct,
+    /// Its last component is a symlink.
+    ByLink,
+    /// It was not asked (a loop can look by itself), or changed meanwhile.
+    Unknown,
 }
 
 /// Counts a file as being sent while it lives.

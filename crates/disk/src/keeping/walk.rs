@@ -257,7 +257,8 @@ fn open_dir(dir: Option<BorrowedFd<'_>>, name: &[u8]) -> Result<OwnedFd, Errno> 
     open_at(dir.unwrap_or(rustix::fs::CWD), name, flags)
 }
 
-fn open_at(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+/// **Waits.**
+pub(crate) fn open_at(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
     rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::empty())
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the table of guards, and its limits (`keeping::path_guards`).
 
-use crate::files::open_file::{self, Handle, Meta};
+use crate::files::open_file::{self, Handle, Meta, Way};
 use crate::keeping::inotify::{GuardedPath, PathGuard};
 use crate::keeping::path_guards::parent_of;
 use crate::keeping::walk::{self, PathWatch, Walked};
@@ -16,6 +16,39 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 impl Local {
+    /// The guards that there are for a path that the pool is about to open, where no loop can look at its name (without
+    /// openat2).
+    pub(crate) fn guards_of(&self, path: &[u8]) -> Option<GuardsBefore> {
+        let guards = self.0.guards.borrow();
+        (!self.0.disk.has_openat2).then(|| GuardsBefore {
+            of_parent: guards.get(parent_of(path)),
+            of_link: guards.get(path),
+        })
+    }
+
+    /// Gives the table's entry of this path, which the pool has just opened, its guard, if that was valid before and is so
+    /// still: then the path led there, and only a change of the file itself, which shows, can make it lead elsewhere. Begins
+    /// a walk for a guard if there is none yet.
+    pub(crate) fn guard_as_opened(
+        &self,
+        path: &[u8],
+        way: Way,
+        before: Option<GuardsBefore>,
+        pool: &Pool,
+    ) {
+        let Some(before) = before else { return };
+        let (guard, guarded) = match way {
+            Way::Direct => (before.of_parent, parent_of(path)),
+            Way::ByLink => (before.of_link, path),
+            Way::Unknown => return,
+        };
+        self.0.guards.borrow_mut().take_events();
+        match guard {
+            Some(guard) if guard.is_valid() => self.set_guard(path, guard),
+            _ => self.walk(guarded, pool),
+        }
+    }
+
     /// Gives the table's entry of this path its guard; begins a walk for one if there is none yet.
     pub(crate) fn guard(&self, path: &[u8], pool: &Pool) {
         let parent = parent_of(path);
@@ -107,6 +140,12 @@ impl Local {
             inner.guards.borrow_mut().walked(path, walked);
         });
     }
+}
+
+/// The valid guards of a path, of its directory and of itself if it is a symlink.
+pub(crate) struct GuardsBefore {
+    of_parent: Option<Rc<PathGuard>>,
+    of_link: Option<Rc<PathGuard>>,
 }
 
 enum LeadsTo {

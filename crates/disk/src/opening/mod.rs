@@ -4,4 +4,5 @@
 
 pub(crate) mod guard_path;
 pub(crate) mod open;
+pub(crate) mod open_waiting;
 pub(crate) mod path_file;

@@ -4,19 +4,18 @@
 //! that answers inline, then `fstat` on the descriptor. It never passes a path alone.
 
 use crate::access::{Access, AioMode};
-use crate::disk::Disk;
 use crate::files::access_time;
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::Mount;
-use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile};
-use crate::files::pread::read_fully;
+use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile, Way};
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
-use crate::keeping::walk::{self, Symlinks};
+use crate::keeping::walk::Symlinks;
 use crate::local::Local;
-use crate::metrics::{call_times, counters::Operation};
+use crate::metrics::counters::Operation;
+use crate::opening::open_waiting::open_waiting;
 use crate::pool::Lane;
-use rustix::fs::{CWD, Mode as FileMode, OFlags, ResolveFlags};
+use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -31,7 +30,7 @@ pub const BODY_MAX: usize = 68 << 10;
 
 /// For `bench/spikes` alone: open and stat wait on the loop, and only reads go to a pool, as with `aio
 /// threads`.
-const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
+pub(super) const OPENS_ON_LOOPS: bool = cfg!(feature = "open_inline");
 
 /// What a path is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub(crate) enum OpenPurpose {
 }
 
 impl OpenPurpose {
-    fn flags(self, noatime: bool) -> OFlags {
+    pub(super) fn flags(self, noatime: bool) -> OFlags {
         let flags = match self {
             OpenPurpose::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
             OpenPurpose::Stat => OFlags::PATH | OFlags::CLOEXEC,
@@ -55,7 +54,7 @@ impl OpenPurpose {
         }
     }
 
-    fn call(self) -> &'static str {
+    pub(super) fn call(self) -> &'static str {
         match self {
             OpenPurpose::Read => "open()",
             OpenPurpose::Stat => "stat()",
@@ -126,7 +125,11 @@ impl Local {
             return Err(WouldBlock);
         }
         self.0.counters.memory(Operation::Open);
-        Ok(Ok(self.keep(path, found, access)))
+        let (file, is_again) = self.keep(path, found, access);
+        if is_again {
+            self.guard(path, access.pool);
+        }
+        Ok(Ok(file))
     }
 
     /// Opens the file or directory at an absolute path.
@@ -153,11 +156,19 @@ impl Local {
     }
 
     async fn open_in_pool(&self, path: &[u8], access: &Access<'_>) -> Result<Rc<OpenFile>, Error> {
+        let guards = self.guards_of(path);
         let whole = std::convert::identity;
         let found = self.find(path, OpenPurpose::Read, access, Operation::Open, whole);
         let found = found.await?;
         self.guard_detour(path, found.mount.as_deref(), access);
-        Ok(self.keep(path, found, access))
+        let way = found.way;
+        let (file, is_again) = self.keep(path, found, access);
+        match is_again {
+            true if self.0.disk.has_openat2 => self.guard(path, access.pool),
+            true => self.guard_as_opened(path, way, guards, access.pool),
+            false => {}
+        }
+        Ok(file)
     }
 
     /// The metadata of the file or directory at an absolute path (index and try_files candidates), if it is in memory.
@@ -224,9 +235,9 @@ impl Local {
         })
     }
 
-    /// Puts an opened file into the loop's table of open files, if the table can keep it exactly. A file that is there
-    /// already (a second use) gets its guard.
-    fn keep(&self, path: &[u8], found: OpenedFile, access: &Access<'_>) -> Rc<OpenFile> {
+    /// Puts an opened file into the loop's table of open files, if the table can keep it exactly. True: it was there
+    /// already (a second use), and wants its guard.
+    fn keep(&self, path: &[u8], found: OpenedFile, access: &Access<'_>) -> (Rc<OpenFile>, bool) {
         self.heed_scarcity();
         let inline = found
             .mount
@@ -235,22 +246,20 @@ impl Local {
         let file = Rc::new(OpenFile::new(found, access.pool));
         file.unsent.set(access.unsent);
         if !inline || !keeps(access) || file.meta().kind != FileKind::File {
-            return file;
+            return (file, false);
         }
         let kept = self.0.files.borrow_mut().keep(path, file);
         match kept {
-            Insertion::Known(file) => {
-                self.guard(path, access.pool);
-                file
-            }
-            Insertion::New(file) => file,
+            Insertion::Known(file) => (file, true),
+            Insertion::New(file) => (file, false),
         }
     }
 
     /// Begins a guard for the directory of a path that a loop cannot open from its mount (EXDEV): a symlink leads to
     /// another mount, or is absolute (Linux up to 6.18 at least). The next open starts at the guarded directory.
     pub(crate) fn guard_detour(&self, path: &[u8], found_on: Option<&Mount>, access: &Access<'_>) {
-        if !keeps(access) || !found_on.is_some_and(Mount::answers_inline) {
+        let is_of_use = self.0.disk.has_openat2 && keeps(access);
+        if !is_of_use || !found_on.is_some_and(Mount::answers_inline) {
             return;
         }
         let Some((mount, rest)) = self.0.disk.mounts.find(path) else {
@@ -490,6 +499,7 @@ fn found_inline(
         body: None,
         direct,
         records_access,
+        way: Way::Unknown,
     }))
 }
 
@@ -503,96 +513,7 @@ fn is_direct(meta: &Meta, directio: Option<u64>) -> bool {
 }
 
 /// Sets O_DIRECT for `directio SIZE`, on files from that size on, where the file system supports it.
-fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
+pub(super) fn switch_direct(fd: BorrowedFd<'_>, meta: &Meta, options: &OpenOptions) -> bool {
     is_direct(meta, options.directio)
         && rustix::fs::fcntl_setfl(fd, OFlags::DIRECT | OFlags::NONBLOCK).is_ok()
-}
-
-/// Opens in a pool (or on the loop, [`AioMode::Inline`]): `openat2`, `fstat`, and the first bytes. **Waits.**
-pub(crate) fn open_waiting(
-    disk: &Arc<Disk>,
-    path: &[u8],
-    purpose: OpenPurpose,
-    options: &OpenOptions,
-) -> Result<OpenedFile, Error> {
-    let operation = match purpose {
-        OpenPurpose::Read => Operation::Open,
-        OpenPurpose::Stat => Operation::Stat,
-    };
-    let device_and_bytes = |found: &OpenedFile| {
-        let bytes = found.body.as_ref().map_or(0, |body| body.len() as u64);
-        (found.meta.dev, bytes)
-    };
-    call_times::timed_open(operation, device_and_bytes, || {
-        open_unseen(disk, path, purpose, options)
-    })
-}
-
-/// **Waits.**
-fn open_unseen(
-    disk: &Arc<Disk>,
-    path: &[u8],
-    purpose: OpenPurpose,
-    options: &OpenOptions,
-) -> Result<OpenedFile, Error> {
-    let fd =
-        open_path(path, purpose, options).map_err(|errno| Error::system(purpose.call(), errno))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
-    let meta = Meta::from_stat(&stat);
-    let mount = disk.mounts.learn(fd.as_fd());
-    let direct = purpose == OpenPurpose::Read && switch_direct(fd.as_fd(), &meta, options);
-    let mut body = None;
-    let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
-    if reads && meta.kind == FileKind::File && !direct {
-        // Other loops must not take pages that are being read for present ones.
-        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.windows.begin_first_fill(&meta));
-        // As a body, so that a small file that was not in memory needs no second job.
-        let first_len = meta.len.min(BODY_MAX as u64) as usize;
-        let first = read_fully(fd.as_fd(), 0, first_len)?;
-        if first.len() as u64 == meta.len {
-            body = Some(first);
-        }
-    }
-    Ok(OpenedFile {
-        fd,
-        meta,
-        mount,
-        body,
-        direct,
-        records_access: false,
-    })
-}
-
-pub(crate) fn open_path(
-    path: &[u8],
-    purpose: OpenPurpose,
-    options: &OpenOptions,
-) -> Result<OwnedFd, Errno> {
-    let flags = purpose.flags(options.noatime);
-    let open = |flags| match options.symlinks {
-        Symlinks::Follow =>
-        {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "runs in a pool, or inline (AioMode::Inline)"
-            )]
-            rustix::fs::open(OsStr::from_bytes(path), flags, FileMode::empty())
-        }
-        Symlinks::Refuse { from } => {
-            open_behind(CWD, path, from.max(1), flags, ResolveFlags::empty())
-        }
-        Symlinks::RefuseOthers { .. } => {
-            let walked = walk::judge_links(path, options.symlinks)?;
-            openat2(
-                walked.dir.as_fd(),
-                &walked.name,
-                flags | OFlags::NOFOLLOW,
-                ResolveFlags::empty(),
-            )
-        }
-    };
-    match open(flags) {
-        Err(Errno::PERM) if options.noatime => open(flags - OFlags::NOATIME),
-        result => result,
-    }
 }

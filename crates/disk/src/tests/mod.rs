@@ -6,6 +6,7 @@ mod trees;
 mod unprivileged;
 
 use crate::*;
+use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,9 +20,17 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     runtime.block_on(future)
 }
 
+thread_local! {
+    /// False: as on kernels before 5.12.
+    static HAS_OPENAT2: Cell<bool> = const { Cell::new(true) };
+}
+
 /// A layer with one pool, on this thread's runtime.
 pub(crate) fn local() -> (Local, Pool) {
-    let disk = Disk::new(Disk::prepare());
+    let disk = match HAS_OPENAT2.get() {
+        true => Disk::new(Disk::prepare()),
+        false => Disk::with(Disk::prepare(), false),
+    };
     let pool = disk.define_pool("test", 4, 1000);
     (Local::new(&disk), pool)
 }
@@ -229,6 +238,17 @@ fn the_very_next_request_sees_a_switched_symlink() {
     assert_eq!(after_change(dir, &file, switch).unwrap(), b"2");
     let move_target = || std::fs::rename(dir.join("two"), dir.join("three")).unwrap();
     assert!(after_change(dir, &file, move_target).is_err());
+}
+
+#[test]
+fn without_openat2_files_are_kept_as_exactly() {
+    HAS_OPENAT2.set(false);
+    the_very_next_request_sees_a_write_a_truncation_a_rename_over_and_an_unlink();
+    the_very_next_request_sees_a_hard_link_replaced();
+    the_very_next_request_sees_a_parent_renamed_or_swapped();
+    the_very_next_request_sees_a_switched_symlink();
+    a_kept_file_keeps_its_slot_until_it_changes();
+    disable_symlinks_refuses_links_behind_its_prefix();
 }
 
 #[test]
