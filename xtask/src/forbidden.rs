@@ -28,6 +28,7 @@ const CALLS: &[&str] = &[
 /// Tests that are about a call, or about the file that the program is started from, which is here a script.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("", "process::ps_tells_the_master_from_its_worker"),
+    ("", "beginners::what_has_the_port_is_told"),
     (
         "",
         "script::a_program_that_does_not_serve_leaves_the_old_one",
