@@ -49,7 +49,7 @@ pub use access::{AccessLogs, LogFiles, build_error_logs};
 pub use error::{ErrorLogs, LineForm};
 pub use figures::Figures;
 pub use level::Level;
-pub use line::{ERROR_LINE_BYTES, ErrorContext, append_failed, append_os_error, thread_error};
+pub use line::{ERROR_LINE_BYTES, ErrorContext, append_failed, append_os_error};
 pub use named::OpenLogFileCache;
 pub use ring::{Feed, RING_BYTES, ROOM_WAIT, SETTLE_WAIT, Sleep};
 pub use sink::{Buffer, Sink, Target};
@@ -79,8 +79,7 @@ impl Logs {
         let (for_thread, its_targets) = (Arc::clone(&ring), Arc::clone(&targets));
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || Writer::new(for_thread, its_targets).run())
-            .map_err(|error| thread_error("log", &error))?;
+            .spawn(move || Writer::new(for_thread, its_targets).run())?;
         Ok(Self {
             ring,
             targets,

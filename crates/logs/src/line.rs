@@ -121,20 +121,6 @@ pub fn append_os_error(out: &mut Vec<u8>, error: &std::io::Error) {
     out.push(b')');
 }
 
-/// The error of a thread that cannot be started, with its name. The system gives EAGAIN where a user, a control group or the
-/// machine has as many as it may have (pthread_create(3)).
-#[must_use]
-pub fn thread_error(name: &str, error: &std::io::Error) -> std::io::Error {
-    let mut text = format!("the thread \"{name}\" cannot be started").into_bytes();
-    append_os_error(&mut text, error);
-    if error.kind() == std::io::ErrorKind::WouldBlock {
-        text.extend_from_slice(
-            b": there may be no more (ulimit -u, pids.max of the control group)",
-        );
-    }
-    std::io::Error::other(String::from_utf8_lossy(&text).into_owned())
-}
-
 /// Appends `open() "PATH" failed (2: No such file or directory)`.
 pub fn append_failed(out: &mut Vec<u8>, call: &str, path: &[u8], error: &std::io::Error) {
     out.extend_from_slice(call.as_bytes());

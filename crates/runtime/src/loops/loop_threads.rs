@@ -217,14 +217,17 @@ impl LoopThreads {
         let start = Arc::clone(&self.start);
         let shared = self.shared.clone();
         let (started, is_started) = mpsc::channel();
-        let name = format!("loop {index}");
-        let thread = thread::Builder::new().name(name.clone()).spawn({
-            let handle = Arc::clone(&handle);
-            move || {
-                run(first, handle, &start, shared, commands, &started);
-            }
-        });
-        let thread = thread.map_err(|error| logs::thread_error(&name, &error))?;
+        let thread = thread::Builder::new()
+            .name(format!("loop {index}"))
+            .spawn({
+                let handle = Arc::clone(&handle);
+                move || {
+                    run(first, handle, &start, shared, commands, &started);
+                }
+            })
+            .map_err(|error| {
+                io::Error::other(format!("the thread of a loop cannot be started ({error})"))
+            })?;
         let answer = is_started.recv_timeout(COMMAND_TIMEOUT);
         answer.map_err(|_| io::Error::other("a loop does not start"))??;
         Ok(LoopThread { handle, thread })

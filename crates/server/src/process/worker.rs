@@ -81,11 +81,13 @@ pub(crate) mod word {
 pub(crate) fn run(modules: Modules) -> ExitCode {
     match start(modules) {
         Ok(code) => code,
-        Err(sentence) => {
-            error_log(Level::Emerg, format_args!("{sentence}"));
-            ExitCode::from(FATAL)
-        }
+        Err(sentence) => fail(&sentence),
     }
+}
+
+fn fail(sentence: &str) -> ExitCode {
+    error_log(Level::Emerg, format_args!("{sentence}"));
+    ExitCode::from(FATAL)
 }
 
 fn start(modules: Modules) -> Result<ExitCode, String> {
@@ -106,7 +108,8 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
     }
     let channel = Channel::from_socket(socket).map_err(text)?;
     log_panics();
-    let logs = Logs::start().map_err(text)?;
+    let logs =
+        Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     let (built, results) = mpsc::channel();
     let bell = Arc::new(rustix::event::eventfd(0, BELL_FLAGS).map_err(|error| error.to_string())?);
     let worker = Worker {
@@ -116,7 +119,7 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
         disk: None,
         caches: None,
         modules,
-        logs,
+        logs: logs.clone(),
         built,
         bell,
         shutdown_timeout: None,
@@ -127,7 +130,12 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
         stderr: None,
         was_large: false,
     };
-    worker.run(&results)
+    Ok(worker.run(&results).unwrap_or_else(|sentence| {
+        let code = fail(&sentence);
+        // The log thread ends with this process.
+        super::log_files::drain(&logs);
+        code
+    }))
 }
 
 /// Size in bytes of configuration texts from which on the memory freed after building and dropping their settings (some

@@ -85,8 +85,7 @@ impl CacheManager {
         };
         thread::Builder::new()
             .name("caches".to_owned())
-            .spawn(run)
-            .map_err(|error| logs::thread_error("caches", &error))?;
+            .spawn(run)?;
         Ok(Self { commands })
     }
 
