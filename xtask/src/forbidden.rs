@@ -36,11 +36,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     // They hold all pools and want a file meanwhile: without openat2, a pool opens what is not kept open.
     (
         "openat2",
-        "auth_basic::a_password_that_is_being_checked_keeps_nobody_else",
-    ),
-    ("openat2", "compression::a_large_body_never_keeps_its_loop"),
-    (
-        "openat2",
         "fills::who_revalidates_does_not_wait_for_the_disk",
     ),
     (

@@ -16,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 impl Local {
-    /// The guards that there are for a path that the pool is about to open, where no loop can look at its name (without
-    /// openat2).
+    /// The guards that there are for a path that the pool is about to open. None: a loop can look at its name itself
+    /// (openat2).
     pub(crate) fn guards_of(&self, path: &[u8]) -> Option<GuardsBefore> {
         let guards = self.0.guards.borrow();
         (!self.0.disk.has_openat2).then(|| GuardsBefore {
@@ -29,14 +29,7 @@ impl Local {
     /// Gives the table's entry of this path, which the pool has just opened, its guard, if that was valid before and is so
     /// still: then the path led there, and only a change of the file itself, which shows, can make it lead elsewhere. Begins
     /// a walk for a guard if there is none yet.
-    pub(crate) fn guard_as_opened(
-        &self,
-        path: &[u8],
-        way: Way,
-        before: Option<GuardsBefore>,
-        pool: &Pool,
-    ) {
-        let Some(before) = before else { return };
+    pub(crate) fn guard_as_opened(&self, path: &[u8], way: Way, before: GuardsBefore, pool: &Pool) {
         let (guard, guarded) = match way {
             Way::Direct => (before.of_parent, parent_of(path)),
             Way::ByLink => (before.of_link, path),

@@ -163,10 +163,10 @@ impl Local {
         self.guard_detour(path, found.mount.as_deref(), access);
         let way = found.way;
         let (file, is_again) = self.keep(path, found, access);
-        match is_again {
-            true if self.0.disk.has_openat2 => self.guard(path, access.pool),
-            true => self.guard_as_opened(path, way, guards, access.pool),
-            false => {}
+        match guards {
+            _ if !is_again => {}
+            None => self.guard(path, access.pool),
+            Some(before) => self.guard_as_opened(path, way, before, access.pool),
         }
         Ok(file)
     }
