@@ -31,9 +31,11 @@ pub const TURN_NS: u64 = 1_000_000;
 /// The minimum share of one of many such tasks, in nanoseconds: with less, the time would go into switching between
 /// them. A task whose polls take no longer is not one of them.
 const SHARE_MIN_NS: u64 = 50_000;
-/// Number of tasks that are ready until no more go on whose turn was over: what these need at least is half of
-/// [`TURN_NS`], and others that become ready wait for as long.
-const RESUMED_MAX: usize = (TURN_NS / SHARE_MIN_NS / 2) as usize;
+/// The time in nanoseconds that tasks whose turn was over may take together before other tasks run: a task that becomes
+/// ready waits for as long, however many of them there are. Less would go into asking for events.
+const RESUMED_NS: u64 = 300_000;
+/// Number of tasks that are ready besides one until no more go on whose turn was over: each has more than the minimum.
+const RESUMED_MAX: usize = (RESUMED_NS / SHARE_MIN_NS / 2) as usize;
 /// Maximum number of bytes that a turn may move, however fast.
 pub const TURN_BYTES: i64 = 2 << 20;
 /// Number of bytes after which the clock is read.
@@ -277,11 +279,18 @@ pub fn share() {
     TURN.with(|turn| {
         let (busy_ns, share_ns) = (turn.busy_ns.replace(0), turn.share_ns.get());
         if busy_ns != 0 || waiting != 0 || share_ns != TURN_NS {
-            let most_ns = TURN_NS / (1 + waiting.min(RESUMED_MAX)) as u64;
-            turn.share_ns
-                .set(next_share(share_ns, busy_ns).min(most_ns));
+            let next_ns = next_share(share_ns, busy_ns).min(share_of_resumed(waiting));
+            turn.share_ns.set(next_ns);
         }
     });
+}
+
+/// `waiting`: the number of tasks whose turn is over besides the one that goes on.
+fn share_of_resumed(waiting: usize) -> u64 {
+    match waiting.min(RESUMED_MAX) as u64 {
+        0 => TURN_NS,
+        others => RESUMED_NS / (1 + others),
+    }
 }
 
 fn next_share(share_ns: u64, busy_ns: u64) -> u64 {
@@ -421,6 +430,12 @@ mod tests {
         ] {
             assert_eq!(next_share(share_ns, busy_ns), next, "{share_ns} {busy_ns}");
         }
+    }
+
+    #[test]
+    fn tasks_that_go_on_share_less_time() {
+        let resumed = [0, 1, 2, 3, 99].map(share_of_resumed);
+        assert_eq!(resumed, [TURN_NS, 150_000, 100_000, 75_000, 75_000]);
     }
 
     #[test]
