@@ -14,7 +14,6 @@ from . import options
 
 MIB = 1 << 20
 PATIENCE = 90           # seconds for an answer: the pool may be held meanwhile
-GIVES_WAY = 19          # the nice value of threads that are not measured
 # "secret", at a cost of about 50 ms, and as Apache writes it.
 BCRYPT = "$2y$10$abcdefghijklmnopqrstuuTBKDt6ykJQ.EVZAF8yZMUgohJN3eXdq"
 APR1 = "$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/"
@@ -167,7 +166,7 @@ def spare(args):
 
 class Beside:
     """Asks the modules inside the `with` block, each with a connection and a thread of its own, on the cores that nobody measures. Where there are
-    none, these threads give way to the load that is measured (nice(1)): a client that unpacks 10 MiB is no part of the server's latency."""
+    none, these threads give way at once (SCHED_IDLE; a nicer thread keeps its slice): a client that takes 10 MiB is no part of the server's latency."""
 
     def __init__(self, args, one, modules, pause=0.05):
         """`pause`: seconds between two requests for content."""
@@ -191,7 +190,7 @@ class Beside:
     def ask(self, module):
         thread = threading.get_native_id()
         os.sched_setaffinity(thread, self.cores)
-        os.setpriority(os.PRIO_PROCESS, thread, GIVES_WAY)
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
         host, port = self.one.address.split(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
         base = os.getpid() * 1000

@@ -237,6 +237,18 @@ impl Socket {
         }
     }
 
+    /// Acknowledges at once what was read (TCP_QUICKACK, tcp(7)). The kernel waits up to 40 ms for something to send along
+    /// with it, and a client under Nagle's algorithm sends no more until then. No effect on Unix sockets.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn acknowledge(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => Ok(sockopt::set_tcp_quickack(socket, true)?),
+            Socket::Unix(_) => Ok(()),
+        }
+    }
+
     /// `tcp_nopush`: holds back packets that are not full. No effect on Unix sockets.
     ///
     /// # Errors

@@ -202,6 +202,15 @@ impl Stream {
         self.socket.set_nodelay(is_on)
     }
 
+    /// Acknowledges at once what was read, where nothing is sent along with it: a client under Nagle's algorithm sends no
+    /// more until then. No effect on Unix sockets.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn acknowledge(&self) -> io::Result<()> {
+        self.socket.acknowledge()
+    }
+
     /// `tcp_nopush`: holds back packets that are not full. No effect on Unix sockets.
     ///
     /// # Errors
