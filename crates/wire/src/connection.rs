@@ -171,6 +171,9 @@ impl Connection {
                 Err(error) => break Err(error.into()),
             }
             self.is_prompt = false;
+            if !parser.is_untouched() {
+                self.input.acknowledge(&self.stream);
+            }
             if let Err(error) = poll_fn(|cx| self.poll_readable(cx)).await {
                 break Err(error);
             }
@@ -405,7 +408,10 @@ impl Connection {
             {
                 ReadProgress::Data => return Ok(()),
                 ReadProgress::Framing => {}
-                ReadProgress::Nothing => self.wait_readable(timeout).await?,
+                ReadProgress::Nothing => {
+                    self.input.acknowledge(&self.stream);
+                    self.wait_readable(timeout).await?;
+                }
             }
         }
     }

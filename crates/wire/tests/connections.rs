@@ -239,34 +239,3 @@ fn lingering_reads_what_still_comes() {
         assert!(reader.join().unwrap().is_empty());
     });
 }
-
-#[test]
-fn a_client_under_nagles_algorithm_sends_on_once_it_is_acknowledged() {
-    common::on_loop(async |_| {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        server.set_nonblocking(true).unwrap();
-        let stream = Stream::from_accepted(server.try_clone().unwrap().into(), true).unwrap();
-        let mut byte = [0];
-        let read_one = async |server: &mut std::net::TcpStream| {
-            while server.read(&mut [0]).is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        // Who answers what it reads is expected to send the acknowledgement along.
-        for _ in 0..20 {
-            client.write_all(b"?").unwrap();
-            read_one(&mut server).await;
-            server.write_all(b"!").unwrap();
-            client.read_exact(&mut byte).unwrap();
-        }
-        client.write_all(b"1").unwrap();
-        read_one(&mut server).await;
-        client.write_all(b"2").unwrap();
-        stream.acknowledge().unwrap();
-        // The client's kernel has sent it before that call returned.
-        assert_eq!(server.read(&mut byte).unwrap(), 1);
-        assert_eq!(&byte, b"2");
-    });
-}

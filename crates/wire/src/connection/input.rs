@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use super::{Error, is_would_block};
+use crate::acknowledgement::Acknowledgement;
 use crate::event_loop::Loop;
 use crate::http1::body_decoder::{BodyFault, Decoder, decode};
 use crate::stream::Stream;
@@ -18,6 +19,7 @@ pub struct Input {
     pub(super) owner: Rc<Loop>,
     pub(super) unread: Vec<u8>,
     pub(super) received: u64,
+    acknowledgement: Acknowledgement,
 }
 
 impl Input {
@@ -26,6 +28,7 @@ impl Input {
             owner: Rc::clone(owner),
             unread: Vec::new(),
             received: 0,
+            acknowledgement: Acknowledgement::default(),
         }
     }
 
@@ -46,9 +49,17 @@ impl Input {
             match self.try_next_piece(stream, decoder, &mut keep)? {
                 ReadProgress::Data => return Poll::Ready(Ok(())),
                 ReadProgress::Framing => {}
-                ReadProgress::Nothing => ready!(stream.poll_readable(cx))?,
+                ReadProgress::Nothing => {
+                    self.acknowledge(stream);
+                    ready!(stream.poll_readable(cx))?;
+                }
             }
         }
+    }
+
+    /// Call before a wait for the rest of a head or a body.
+    pub(super) fn acknowledge(&mut self, stream: &Stream) {
+        self.acknowledgement.send(stream, self.received);
     }
 
     /// Reads once into the scratch buffer; passes the bytes (none at the end) and `unread` to `take`.
