@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use runtime::Idle;
 use runtime::timing::{current_request, poll_timing};
-use runtime::{Idle, Waiting};
-use wire::http2::Reason;
+use wire::http2::Session;
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
@@ -23,6 +23,10 @@ use super::events::{self, Input, Pause};
 use super::figures::Http2Counters;
 use super::request::{self, Opened};
 use super::send_ahead::SendAhead;
+
+mod waiting;
+
+use waiting::Wait;
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
@@ -46,19 +50,6 @@ pub(super) enum Finish {
     Orderly,
     /// Whatever is to be sent.
     AtOnce,
-}
-
-/// What the driver waits for, of its client alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// Nothing: requests are being answered.
-    Nothing,
-    /// The next request.
-    Request,
-    /// The rest of a frame, or of a header block.
-    Frame,
-    /// The rest of a header block, while requests are being answered.
-    Block,
 }
 
 pub(super) fn default_server<'a>(
@@ -86,6 +77,8 @@ pub(super) struct Driver<'a> {
     read_max: usize,
     /// Whether `unread` has more than the beginning of a frame.
     has_paused: bool,
+    /// Whether what came last begins a message, or a frame, and does not end it.
+    awaits_rest: bool,
     /// Whether a fault has ended the session.
     is_broken: bool,
     /// For what the client is waited for.
@@ -124,6 +117,7 @@ impl<'a> Driver<'a> {
             has_paused: !unread.is_empty(),
             unread,
             read_max,
+            awaits_rest: false,
             is_broken: false,
             timer: connection.owner.wheel.timer(),
             waits: Wait::Nothing,
@@ -164,6 +158,7 @@ impl<'a> Driver<'a> {
         }
         self.leave_if_due();
         self.reset_unended(context);
+        self.acknowledge();
         // Streams that wait for room get it once before the driver waits for the socket.
         if let Err(finish) = self.write(context) {
             return Poll::Ready(finish);
@@ -257,8 +252,11 @@ impl<'a> Driver<'a> {
             now_ms,
             moment: poll_timing::now_ns(),
             opened: &mut opened,
+            awaits_rest: false,
         };
         let (used, pause) = input.take(bytes);
+        let awaits_rest = input.awaits_rest || used < bytes.len();
+        self.awaits_rest = awaits_rest && pause == Pause::Partial;
         self.opened = opened;
         match pause {
             Pause::Partial => {}
@@ -378,6 +376,16 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Acknowledges what has come if the client is to send the rest, and nothing is sent to it that carries that: under
+    /// Nagle's algorithm it would wait for 40 ms.
+    fn acknowledge(&mut self) {
+        let is_silent = |session: &mut Session| session.output().is_empty();
+        if std::mem::take(&mut self.awaits_rest) && self.connection.with_session(is_silent) {
+            // If it fails, the client waits.
+            let _ = self.connection.stream.acknowledge();
+        }
+    }
+
     /// Writes until all is written, or the socket is full.
     fn write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
         let stream = &self.connection.stream;
@@ -446,125 +454,6 @@ impl<'a> Driver<'a> {
         let location = default_location(self.client, &generation);
         if location.is_some_and(|it| it.settings.closing.reset_timedout_connection) {
             let _ = self.connection.stream.set_reset_on_close();
-        }
-    }
-
-    /// Waits for the client while no request is being answered, in the list of idle connections.
-    fn wait(&mut self, idle: &mut Option<Idle<'a>>, context: &mut Context<'_>) -> Poll<Finish> {
-        let now = self.waits_for();
-        if now != self.waits || std::mem::take(&mut self.has_begun) {
-            self.waits = now;
-            self.timer.disarm();
-            *idle = None;
-            if now == Wait::Nothing {
-                return Poll::Pending;
-            }
-            self.timer.arm(self.timeout(now));
-            self.waits_since = loop_clock::monotonic_ms();
-            self.is_resting = false;
-            if now != Wait::Block {
-                *idle = Some(self.enter_idle());
-            }
-        }
-        if now == Wait::Nothing {
-            return Poll::Pending;
-        }
-        let entry = idle.as_mut();
-        let is_told = entry.is_some_and(|entry| entry.poll_close(context).is_ready());
-        if is_told && now == Wait::Request {
-            self.rest();
-        }
-        let must_close = is_told && !self.is_resting;
-        if !must_close {
-            ready!(self.timer.poll_expired(context));
-        }
-        // GOAWAY is not written in a turn that is over.
-        ready!(turn::poll_go_on(context));
-        if !must_close && now != Wait::Request {
-            self.time_out();
-        }
-        self.give_way()
-    }
-
-    /// Where the loop ends: a client that has just had a response may be about to ask again. Its next request goes together
-    /// with GOAWAY; one that comes across GOAWAY some clients give up (curl 7.88).
-    fn rest(&mut self) {
-        let waited = loop_clock::monotonic_ms().saturating_sub(self.waits_since);
-        let left = LEAVING_WAIT.saturating_sub(Duration::from_millis(waited));
-        let is_kept = self.client.requests.get() > 0;
-        if !self.is_resting && self.client.loop_.is_leaving() && is_kept && !left.is_zero() {
-            self.is_resting = true;
-            self.timer.arm(left);
-        }
-    }
-
-    /// What of the client's is waited for.
-    fn waits_for(&self) -> Wait {
-        let (live, is_in_block) = self
-            .connection
-            .with_session(|session| (session.live(), session.is_in_block()));
-        match live {
-            _ if self.is_behind() => Wait::Nothing,
-            0 if self.unread.is_empty() && !is_in_block => Wait::Request,
-            0 => Wait::Frame,
-            _ if is_in_block => Wait::Block,
-            _ => Wait::Nothing,
-        }
-    }
-
-    /// Enters the list of idle connections, without what such a connection needs not.
-    fn enter_idle(&mut self) -> Idle<'a> {
-        self.unread.shrink_to_fit();
-        self.opened = VecDeque::new();
-        self.generation = None;
-        self.connection.release_buffers();
-        self.connection
-            .place
-            .enter(match self.client.requests.get() {
-                0 => Waiting::New,
-                _ => Waiting::Kept,
-            })
-    }
-
-    /// The client has begun a frame or a header block, and not ended it in time.
-    fn time_out(&mut self) {
-        let reason = Reason::TimedOut;
-        self.connection.with_session(|session| session.end(reason));
-        self.is_leaving = true;
-        let counters = self.client.loop_.figures.of::<Http2Counters>();
-        counters.faults[reason as usize].add(1);
-        events::log_end(self.client, TIMED_OUT);
-    }
-
-    /// Ends an idle connection: the client is told so, as far as the socket takes it. Where the loop ends, a request may be
-    /// on its way: the client has to read that it was not taken, to send it elsewhere.
-    fn give_way(&mut self) -> Poll<Finish> {
-        self.leave();
-        self.connection.with_session(|session| {
-            // What does not fit is not waited for.
-            let _ = self.connection.stream.try_write(session.output());
-        });
-        Poll::Ready(match self.client.loop_.is_leaving() {
-            true => Finish::Orderly,
-            false => Finish::AtOnce,
-        })
-    }
-
-    fn timeout(&self, wait: Wait) -> Duration {
-        let generation = self.client.http.generation();
-        let Some(server) = default_server(self.client, &generation) else {
-            return Duration::ZERO;
-        };
-        match wait {
-            Wait::Frame | Wait::Block => server.settings.client_header_timeout.duration(),
-            // As for the first request of an HTTP/1 connection.
-            Wait::Request if self.client.requests.get() == 0 => {
-                server.settings.client_header_timeout.duration()
-            }
-            Wait::Request | Wait::Nothing => {
-                let location = generation.settings.location(server.location);
-                Duration::from_millis(location.settings.keepalive.keepalive_timeout.timeout_ms)
-            }
         }
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Input<'a> {
     pub(super) moment: u64,
     /// The requests that were opened.
     pub(super) opened: &'a mut VecDeque<Opened>,
+    /// Whether the last of the events begins or continues a request, and does not end it.
+    pub(super) awaits_rest: bool,
 }
 
 impl Input<'_> {
@@ -72,6 +74,7 @@ impl Input<'_> {
                 Event::TurnEnds => return (used, Pause::Turn),
                 Event::Request(key, head, is_whole) => {
                     wire::turn::spend(head.bytes.len());
+                    self.awaits_rest = !is_whole;
                     self.connection.open(key, is_whole);
                     let server = self.server(head.host().is_some(), chosen.take());
                     let start = self.start(key, server);
@@ -84,12 +87,7 @@ impl Input<'_> {
                     });
                 }
                 Event::Refused(key, refusal, reason) => {
-                    wire::turn::spend(refusal.head.bytes.len());
-                    // It is reset behind its answer.
-                    let is_reset = reason.is_malformed();
-                    self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
-                    self.connection.open(key, true);
-                    let opened = self.refused(key, refusal, chosen.take());
+                    let opened = self.refused(key, refusal, reason, chosen.take());
                     self.opened.push_back(opened);
                 }
                 Event::Unopened(id, reason) => {
@@ -99,10 +97,14 @@ impl Input<'_> {
                 }
                 Event::Data(key, data, is_last) => {
                     wire::turn::spend(data.len());
+                    self.awaits_rest = !is_last;
                     self.connection.take_data(key, data, is_last);
                 }
                 // Nothing here asks for trailers.
-                Event::Trailers(key, _) => self.connection.end_body(key, Rest::Nothing),
+                Event::Trailers(key, _) => {
+                    self.awaits_rest = false;
+                    self.connection.end_body(key, Rest::Nothing);
+                }
                 Event::Malformed(key, reason) => {
                     self.counters().resets[Reset::Fault as usize].add(1);
                     self.tell(reason);
@@ -150,8 +152,14 @@ impl Input<'_> {
         &self,
         key: StreamKey,
         refusal: Box<HeadRefusal>,
+        reason: Reason,
         chosen: Option<ServerId>,
     ) -> Opened {
+        wire::turn::spend(refusal.head.bytes.len());
+        // It is reset behind its answer.
+        let is_reset = reason.is_malformed();
+        self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
+        self.connection.open(key, true);
         let HeadRefusal {
             status,
             why,
@@ -219,7 +227,6 @@ impl Input<'_> {
     }
 }
 
-/// The limits of heads over HTTP/2: there are no tunnels yet.
 /// Logs how a connection ended.
 pub(super) fn log_end(client: &Client, text: &str) {
     let text = format!("{text} {ACTION}");
