@@ -7,7 +7,7 @@ import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "large", "article", "cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "written",
-       "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "hitratio", "small", "slowclients", "fairness", "attack", "floods", "pools", "tls", "http2", "far"]
+       "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "hitratio", "small", "slowclients", "fairness", "attack", "floods", "pools", "tls", "http2", "far", "pieces"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.
 TAKES = {"ats": ["stores", "spikes", "sickdisks", "cachecosts", "hitratio"], "also": ["hot", "cached", "http2"], "origin_core": ["cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "hitratio", "small", "slowclients"]}

@@ -287,19 +287,14 @@ class _Http1:
             raise OSError("not answered")
 
 
-class _Http2:
-    """Over TLS."""
+class Frames:
+    """A client of HTTP/2 on a connection that asks for one answer after the other: the frames that come."""
 
-    def __init__(self, address):
-        context = ssl._create_unverified_context()
-        context.set_alpn_protocols(["h2"])
-        self.connection = context.wrap_socket(socket.create_connection(address, GIVES_UP), server_hostname="localhost")
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.stream, self.ahead = 1, b""
-        self.connection.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(UPDATE, 0, 0, (2**31 - 65_536).to_bytes(4, "big")))
+    def __init__(self, connection):
+        self.connection, self.stream, self.ahead = connection, 1, b""
 
-    def ask(self):
-        self.connection.sendall(frame(HEADERS, WHOLE, self.stream, block(PLAIN, scheme=b"https")))
+    def take_answer(self):
+        """To the end of the stream; the next one is then due."""
         while True:
             kind, flags, stream, _ = self.next_frame()
             if kind == SETTINGS and not flags & ACK:
@@ -319,3 +314,18 @@ class _Http2:
         end = 9 + int.from_bytes(self.ahead[:3], "big")
         head, payload, self.ahead = self.ahead[:9], self.ahead[9:end], self.ahead[end:]
         return head[3], head[4], int.from_bytes(head[5:], "big"), payload
+
+
+class _Http2(Frames):
+    """Over TLS."""
+
+    def __init__(self, address):
+        context = ssl._create_unverified_context()
+        context.set_alpn_protocols(["h2"])
+        super().__init__(context.wrap_socket(socket.create_connection(address, GIVES_UP), server_hostname="localhost"))
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(UPDATE, 0, 0, (2**31 - 65_536).to_bytes(4, "big")))
+
+    def ask(self):
+        self.connection.sendall(frame(HEADERS, WHOLE, self.stream, block(PLAIN, scheme=b"https")))
+        self.take_answer()

@@ -114,6 +114,10 @@ def far(figures):
     return made + [Row("far away: small responses beside a large one, p50", server, [run["p50_ms"] for run in runs], "ms", LESS) for server, runs in figures["beside"].items()]
 
 
+def pieces(figures):
+    return [Row("in pieces: %s, p99" % what, server, [times[min(int(0.99 * len(times)), len(times) - 1)] for times in rounds], "ms", LESS) for what, server, rounds in figures["times"]]
+
+
 def crowd(figures):
     made = []
     for what, server, m in figures["medians"]:
@@ -186,7 +190,7 @@ def large(figures):
             for figure, (what, unit) in LARGE_FIGURES.items() for (kind, name), rounds in ((key.split(", "), found) for key, found in figures.items())]
 
 
-ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written, "far": far,
+ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written, "far": far, "pieces": pieces,
         "fairness": fairness, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 

@@ -172,7 +172,7 @@ impl Connection {
             }
             self.is_prompt = false;
             if !parser.is_untouched() {
-                self.input.acknowledge(&self.stream);
+                self.stream.acknowledge();
             }
             if let Err(error) = poll_fn(|cx| self.poll_readable(cx)).await {
                 break Err(error);
@@ -409,7 +409,7 @@ impl Connection {
                 ReadProgress::Data => return Ok(()),
                 ReadProgress::Framing => {}
                 ReadProgress::Nothing => {
-                    self.input.acknowledge(&self.stream);
+                    self.stream.acknowledge();
                     self.wait_readable(timeout).await?;
                 }
             }

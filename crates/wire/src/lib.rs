@@ -7,7 +7,6 @@
 
 #![warn(unreachable_pub)]
 
-mod acknowledgement;
 pub mod answer;
 mod connection;
 mod event_loop;

@@ -6,6 +6,7 @@
 //! filled it: both mark the socket as not ready, which saves the system call that would only say so. Each counts
 //! against the task's turn ([`crate::turn`]): once that is over, a socket reports `WouldBlock` until the next turn.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -22,11 +23,35 @@ use crate::turn;
 
 /// A connected socket.
 #[derive(Debug)]
-pub enum Socket {
-    /// TCP.
+pub struct Socket {
+    kind: Kind,
+    /// Whether something was read, and nothing written since that would carry its acknowledgement.
+    has_read: Cell<bool>,
+}
+
+#[derive(Debug)]
+enum Kind {
     Tcp(TcpStream),
-    /// Unix.
     Unix(UnixStream),
+}
+
+impl From<TcpStream> for Socket {
+    fn from(socket: TcpStream) -> Self {
+        Kind::Tcp(socket).into()
+    }
+}
+
+impl From<UnixStream> for Socket {
+    fn from(socket: UnixStream) -> Self {
+        Kind::Unix(socket).into()
+    }
+}
+
+impl From<Kind> for Socket {
+    fn from(kind: Kind) -> Self {
+        let has_read = Cell::new(false);
+        Self { kind, has_read }
+    }
 }
 
 /// The address of the peer.
@@ -49,9 +74,9 @@ pub enum Listener {
 
 macro_rules! on_socket {
     ($self:expr, $socket:ident => $call:expr) => {
-        match $self {
-            Socket::Tcp($socket) => $call,
-            Socket::Unix($socket) => $call,
+        match &$self.kind {
+            Kind::Tcp($socket) => $call,
+            Kind::Unix($socket) => $call,
         }
     };
 }
@@ -63,17 +88,17 @@ impl Socket {
     /// The runtime cannot register it.
     pub fn from_accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Socket> {
         if is_tcp {
-            TcpStream::from_std(socket.into()).map(Socket::Tcp)
+            TcpStream::from_std(socket.into()).map(Socket::from)
         } else {
-            UnixStream::from_std(socket.into()).map(Socket::Unix)
+            UnixStream::from_std(socket.into()).map(Socket::from)
         }
     }
 
     /// The TCP socket; `None`: it is of another kind.
     pub fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Socket::Tcp(socket) => Some(socket.as_fd()),
-            Socket::Unix(_) => None,
+        match &self.kind {
+            Kind::Tcp(socket) => Some(socket.as_fd()),
+            Kind::Unix(_) => None,
         }
     }
 
@@ -231,21 +256,24 @@ impl Socket {
     /// # Errors
     /// Those of setsockopt(2).
     pub fn set_nodelay(&self, is_on: bool) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
-            Socket::Unix(_) => Ok(()),
+        match &self.kind {
+            Kind::Tcp(socket) => Ok(sockopt::set_tcp_nodelay(socket, is_on)?),
+            Kind::Unix(_) => Ok(()),
         }
     }
 
-    /// Acknowledges at once what was read (TCP_QUICKACK, tcp(7)). The kernel waits up to 40 ms for something to send along
-    /// with it, and a client under Nagle's algorithm sends no more until then. No effect on Unix sockets.
+    /// Acknowledges at once what was read, unless something was written since (TCP_QUICKACK, tcp(7)): call before a wait for
+    /// the rest of a message.
     ///
-    /// # Errors
-    /// Those of setsockopt(2).
-    pub fn acknowledge(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => Ok(sockopt::set_tcp_quickack(socket, true)?),
-            Socket::Unix(_) => Ok(()),
+    /// A peer under Nagle's algorithm (RFC 9293, 3.7.4) that writes a message in pieces, its head and its body for example,
+    /// holds back a small piece until the one before is acknowledged. The kernel holds back that acknowledgement for 40 ms
+    /// and more, since something may be sent that could carry it (RFC 9293, 3.8.6.3); before a message is complete, nothing
+    /// is. Where the call fails, the peer waits. No effect on Unix sockets.
+    pub fn acknowledge(&self) {
+        if self.has_read.replace(false)
+            && let Kind::Tcp(socket) = &self.kind
+        {
+            let _ = sockopt::set_tcp_quickack(socket, true);
         }
     }
 
@@ -254,9 +282,9 @@ impl Socket {
     /// # Errors
     /// Those of setsockopt(2).
     pub fn set_nopush(&self, is_on: bool) -> io::Result<()> {
-        match self {
-            Socket::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
-            Socket::Unix(_) => Ok(()),
+        match &self.kind {
+            Kind::Tcp(socket) => Ok(sockopt::set_tcp_cork(socket, is_on)?),
+            Kind::Unix(_) => Ok(()),
         }
     }
 
@@ -282,9 +310,9 @@ impl Socket {
     /// # Errors
     /// Those of getsockname(2).
     pub fn local_addr(&self) -> io::Result<Option<SocketAddr>> {
-        match self {
-            Socket::Tcp(socket) => socket.local_addr().map(Some),
-            Socket::Unix(_) => Ok(None),
+        match &self.kind {
+            Kind::Tcp(socket) => socket.local_addr().map(Some),
+            Kind::Unix(_) => Ok(None),
         }
     }
 
@@ -297,6 +325,9 @@ impl Socket {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let outcome = on_socket!(self, socket => socket.try_io(Interest::WRITABLE, call));
+        if outcome.is_ok() {
+            self.has_read.set(false);
+        }
         turn::spend_time();
         outcome
     }
@@ -320,8 +351,14 @@ impl Socket {
         }
         let outcome = self.call(interest, wanted, call);
         match outcome {
-            Ok(count) if is_read => turn::spend_read(count),
-            Ok(count) => turn::spend_call(count),
+            Ok(count) if is_read => {
+                self.has_read.set(true);
+                turn::spend_read(count);
+            }
+            Ok(count) => {
+                self.has_read.set(false);
+                turn::spend_call(count);
+            }
             Err(_) => {}
         }
         outcome
@@ -384,10 +421,10 @@ impl Listener {
         match self {
             Listener::Tcp(socket) => socket
                 .poll_accept(cx)
-                .map_ok(|(stream, address)| (Socket::Tcp(stream), Peer::Inet(address))),
+                .map_ok(|(stream, address)| (stream.into(), Peer::Inet(address))),
             Listener::Unix(socket) => socket
                 .poll_accept(cx)
-                .map_ok(|(stream, _)| (Socket::Unix(stream), Peer::Unix)),
+                .map_ok(|(stream, _)| (stream.into(), Peer::Unix)),
         }
     }
 }

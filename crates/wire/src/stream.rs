@@ -33,13 +33,13 @@ impl From<Socket> for Stream {
 
 impl From<TcpStream> for Stream {
     fn from(socket: TcpStream) -> Self {
-        Socket::Tcp(socket).into()
+        Socket::from(socket).into()
     }
 }
 
 impl From<UnixStream> for Stream {
     fn from(socket: UnixStream) -> Self {
-        Socket::Unix(socket).into()
+        Socket::from(socket).into()
     }
 }
 
@@ -202,13 +202,10 @@ impl Stream {
         self.socket.set_nodelay(is_on)
     }
 
-    /// Acknowledges at once what was read, where nothing is sent along with it: a client under Nagle's algorithm sends no
-    /// more until then. No effect on Unix sockets.
-    ///
-    /// # Errors
-    /// Those of setsockopt(2).
-    pub fn acknowledge(&self) -> io::Result<()> {
-        self.socket.acknowledge()
+    /// As [`Socket::acknowledge`], also of parts of records.
+    #[inline]
+    pub fn acknowledge(&self) {
+        self.socket.acknowledge();
     }
 
     /// `tcp_nopush`: holds back packets that are not full. No effect on Unix sockets.

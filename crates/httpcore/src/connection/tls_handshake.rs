@@ -358,12 +358,10 @@ impl Endpoint<'_> {
             move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, certificates, outgoing);
         let mut worked = self.work(trust.clone(), choose).await?;
         loop {
-            let is_silent = worked.outgoing.is_empty();
             let mut waiting = match self.send_of(worked).await? {
                 (Handshake::Complete(complete), judgement) => {
-                    if is_silent && complete.rest.is_empty() {
-                        // The client may hold back its request until then. If it fails, that takes 40 ms.
-                        let _ = self.wire.stream.acknowledge();
+                    if complete.rest.is_empty() {
+                        self.wire.stream.acknowledge();
                     }
                     return Ok((complete, judgement));
                 }

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use super::{Error, is_would_block};
-use crate::acknowledgement::Acknowledgement;
 use crate::event_loop::Loop;
 use crate::http1::body_decoder::{BodyFault, Decoder, decode};
 use crate::stream::Stream;
@@ -19,7 +18,6 @@ pub struct Input {
     pub(super) owner: Rc<Loop>,
     pub(super) unread: Vec<u8>,
     pub(super) received: u64,
-    acknowledgement: Acknowledgement,
 }
 
 impl Input {
@@ -28,7 +26,6 @@ impl Input {
             owner: Rc::clone(owner),
             unread: Vec::new(),
             received: 0,
-            acknowledgement: Acknowledgement::default(),
         }
     }
 
@@ -50,16 +47,11 @@ impl Input {
                 ReadProgress::Data => return Poll::Ready(Ok(())),
                 ReadProgress::Framing => {}
                 ReadProgress::Nothing => {
-                    self.acknowledge(stream);
+                    stream.acknowledge();
                     ready!(stream.poll_readable(cx))?;
                 }
             }
         }
-    }
-
-    /// Call before a wait for the rest of a head or a body.
-    pub(super) fn acknowledge(&mut self, stream: &Stream) {
-        self.acknowledgement.send(stream, self.received);
     }
 
     /// Reads once into the scratch buffer; passes the bytes (none at the end) and `unread` to `take`.

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use runtime::Idle;
 use runtime::timing::{current_request, poll_timing};
-use wire::http2::Session;
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
@@ -158,10 +157,12 @@ impl<'a> Driver<'a> {
         }
         self.leave_if_due();
         self.reset_unended(context);
-        self.acknowledge();
         // Streams that wait for room get it once before the driver waits for the socket.
         if let Err(finish) = self.write(context) {
             return Poll::Ready(finish);
+        }
+        if self.awaits_rest {
+            self.connection.stream.acknowledge();
         }
         self.connection.grant();
         let (is_done, is_written) = self
@@ -373,16 +374,6 @@ impl<'a> Driver<'a> {
             self.connection
                 .with_session(|session| session.reset_unended());
             self.unended_timer = None;
-        }
-    }
-
-    /// Acknowledges what has come if the client is to send the rest, and nothing is sent to it that carries that: under
-    /// Nagle's algorithm it would wait for 40 ms.
-    fn acknowledge(&mut self) {
-        let is_silent = |session: &mut Session| session.output().is_empty();
-        if std::mem::take(&mut self.awaits_rest) && self.connection.with_session(is_silent) {
-            // If it fails, the client waits.
-            let _ = self.connection.stream.acknowledge();
         }
     }
 

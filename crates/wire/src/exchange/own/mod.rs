@@ -19,7 +19,6 @@ use bytes::Bytes;
 use message::{Framing, Header};
 
 use super::{AnswerHead, AnswerReader, BodyWriter, Exchange, ExchangeError, RequestKind};
-use crate::acknowledgement::Acknowledgement;
 use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
 use crate::read_buffers::{LENT_MIN, SCRATCH};
@@ -64,7 +63,6 @@ pub struct OwnExchange {
     is_waiting: bool,
     sent: u64,
     received: u64,
-    acknowledgement: Acknowledgement,
 }
 
 impl UpstreamConnection {
@@ -93,7 +91,6 @@ impl UpstreamConnection {
             is_waiting: false,
             sent: 0,
             received: 0,
-            acknowledgement: Acknowledgement::default(),
         }))
     }
 
@@ -126,7 +123,6 @@ impl UpstreamConnection {
         exchange.has_stopped = false;
         exchange.is_waiting = false;
         (exchange.sent, exchange.received) = (0, 0);
-        exchange.acknowledgement = Acknowledgement::default();
         Exchange::Own(self.0)
     }
 
@@ -458,7 +454,7 @@ impl OwnExchange {
                 continue;
             }
             if !std::mem::replace(&mut self.is_waiting, true) {
-                self.acknowledgement.send(&self.stream, self.received);
+                self.stream.acknowledge();
                 self.timer.arm(timeout);
             }
             ready!(self.timer.poll_expired(cx));
