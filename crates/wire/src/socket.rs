@@ -262,13 +262,7 @@ impl Socket {
         }
     }
 
-    /// Acknowledges at once what was read, unless something was written since (TCP_QUICKACK, tcp(7)): call before a wait for
-    /// the rest of a message.
-    ///
-    /// A peer under Nagle's algorithm (RFC 9293, 3.7.4) that writes a message in pieces, its head and its body for example,
-    /// holds back a small piece until the one before is acknowledged. The kernel holds back that acknowledgement for 40 ms
-    /// and more, since something may be sent that could carry it (RFC 9293, 3.8.6.3); before a message is complete, nothing
-    /// is. Where the call fails, the peer waits. No effect on Unix sockets.
+    /// See [`crate::Stream::acknowledge`].
     pub fn acknowledge(&self) {
         if self.has_read.replace(false)
             && let Kind::Tcp(socket) = &self.kind
