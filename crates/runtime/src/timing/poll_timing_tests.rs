@@ -188,7 +188,7 @@ fn a_task_that_is_polled_again_goes_on_in_its_turn() {
 #[test]
 fn of_many_tasks_that_never_stop_some_go_on_in_each_turn_and_all_in_the_end() {
     const TASKS: usize = 100;
-    const AT_ONCE: usize = 10;
+    const AT_ONCE: usize = 3;
     enter(Arc::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build_local(Default::default())
