@@ -147,7 +147,7 @@ fn where_it_must_not_be_buffered_its_server_waits() {
             }
         }
         assert!(whole(&mut client).body == body, "{lines} {location}");
-        assert_eq!(source.answers.load(SeqCst), 1);
+        source.wait(1, &server);
     }
 }
 
