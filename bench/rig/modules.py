@@ -165,8 +165,8 @@ def spare(args):
 
 
 class Beside:
-    """Asks the modules inside the `with` block, each with a connection and a thread of its own, on the cores that nobody measures. Where there are
-    none, these threads give way at once (SCHED_IDLE; a nicer thread keeps its slice): a client that takes 10 MiB is no part of the server's latency."""
+    """Asks the modules inside the `with` block, each with a connection and a thread of its own, on the cores that nobody measures, or all. There
+    these threads give way at once (SCHED_IDLE; a nicer thread keeps its slice): a client that takes 10 MiB is no part of the server's latency."""
 
     def __init__(self, args, one, modules, pause=0.05):
         """`pause`: seconds between two requests for content."""

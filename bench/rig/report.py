@@ -11,6 +11,11 @@ def median(values):
     return statistics.median(values)
 
 
+def quantile(ordered, share):
+    """Of values in their order; infinite where there are none."""
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("inf")
+
+
 def table(head, rows):
     """Prints rows under a head, columns aligned."""
     cells = [[str(cell) for cell in row] for row in [head, *rows]]

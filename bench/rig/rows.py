@@ -5,6 +5,8 @@ Experiments without rows here show their targets alone."""
 import dataclasses
 import statistics
 
+from . import report
+
 MORE, LESS = "more", "less"     # which is better
 PLAIN = "plain calls"           # no rival: they wait for the disk where nobody may
 LARGE = 65536                   # bytes of an answer from which on a gigabyte of them is worth a figure
@@ -115,7 +117,7 @@ def far(figures):
 
 
 def pieces(figures):
-    return [Row("in pieces: %s, p99" % what, server, [times[min(int(0.99 * len(times)), len(times) - 1)] for times in rounds], "ms", LESS) for what, server, rounds in figures["times"]]
+    return [Row("in pieces: %s, p99" % what, server, [report.quantile(times, 0.99) for times in rounds], "ms", LESS) for what, server, rounds in figures["times"]]
 
 
 def crowd(figures):

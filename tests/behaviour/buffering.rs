@@ -148,6 +148,7 @@ fn where_it_must_not_be_buffered_its_server_waits() {
         }
         assert!(whole(&mut client).body == body, "{lines} {location}");
         source.wait(1, &server);
+        assert_eq!(source.answers.load(SeqCst), 1);
     }
 }
 

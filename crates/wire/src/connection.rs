@@ -171,9 +171,6 @@ impl Connection {
                 Err(error) => break Err(error.into()),
             }
             self.is_prompt = false;
-            if !parser.is_untouched() {
-                self.stream.acknowledge();
-            }
             if let Err(error) = poll_fn(|cx| self.poll_readable(cx)).await {
                 break Err(error);
             }
@@ -364,6 +361,7 @@ impl Connection {
         if let Poll::Ready(outcome) = self.stream.poll_readable(cx) {
             return Poll::Ready(outcome.map_err(Error::Io));
         }
+        self.stream.acknowledge();
         ready!(self.timer.poll_expired(cx));
         Poll::Ready(Err(Error::Timeout))
     }
@@ -408,10 +406,7 @@ impl Connection {
             {
                 ReadProgress::Data => return Ok(()),
                 ReadProgress::Framing => {}
-                ReadProgress::Nothing => {
-                    self.stream.acknowledge();
-                    self.wait_readable(timeout).await?;
-                }
+                ReadProgress::Nothing => self.wait_readable(timeout).await?,
             }
         }
     }

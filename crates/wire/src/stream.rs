@@ -10,8 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::{TcpStream, UnixStream};
-
 use crate::event_loop::Loop;
 use crate::loop_clock;
 use crate::socket::Socket;
@@ -25,21 +23,10 @@ pub struct Stream {
     tls: Option<Box<TlsLayer>>,
 }
 
-impl From<Socket> for Stream {
-    fn from(socket: Socket) -> Self {
+impl<S: Into<Socket>> From<S> for Stream {
+    fn from(socket: S) -> Self {
+        let socket = socket.into();
         Self { socket, tls: None }
-    }
-}
-
-impl From<TcpStream> for Stream {
-    fn from(socket: TcpStream) -> Self {
-        Socket::from(socket).into()
-    }
-}
-
-impl From<UnixStream> for Stream {
-    fn from(socket: UnixStream) -> Self {
-        Socket::from(socket).into()
     }
 }
 
@@ -202,13 +189,13 @@ impl Stream {
         self.socket.set_nodelay(is_on)
     }
 
-    /// Acknowledges at once what was read, unless something was written since (TCP_QUICKACK, tcp(7)): call before a wait for
-    /// the rest of a message.
+    /// Acknowledges at once what was read, unless something was written since (TCP_QUICKACK, tcp(7)): call where the peer is
+    /// to go on, with the rest of a message or, after a handshake, with its first one.
     ///
     /// A peer under Nagle's algorithm (RFC 9293, 3.7.4) that writes a message in pieces, its head and its body for example,
     /// holds back a small piece until the one before is acknowledged. The kernel holds back that acknowledgement for 40 ms
-    /// and more, since something may be sent that could carry it (RFC 9293, 3.8.6.3); before a message is complete, nothing
-    /// is. Where the call fails, the peer waits. No effect on Unix sockets.
+    /// and more, since something may be sent that could carry it (RFC 9293, 3.8.6.3); while the peer is to go on,
+    /// nothing is. Where the call fails, the peer waits. No effect on Unix sockets.
     #[inline]
     pub fn acknowledge(&self) {
         self.socket.acknowledge();

@@ -11,8 +11,8 @@
 //! Code that polls others again from the outermost to the innermost (bodies around bodies) checks the turn after its
 //! work and not before, so that each poll gets as far as the innermost one.
 //!
-//! Tasks whose turn is over go on one after the other, `RESUMED_MAX` of them at most at once: however many they are,
-//! other tasks wait for these few.
+//! Tasks whose turn is over go on one after the other, few at once (`RESUMED_MAX`): however many they are, other tasks wait
+//! for these.
 //!
 //! Not here: the order in which tasks are polled (the runtime, and `runtime::timing::poll_timing`). Invariant: outside of
 //! a loop, where no turn begins, none is ever over.

@@ -138,3 +138,17 @@ fn the_body_of_a_response() {
         assert!(has_come(&socket));
     });
 }
+
+/// As after a handshake that ends with the client's word.
+#[test]
+fn a_request_behind_what_is_not_answered() {
+    on_loop(async |owner| {
+        let (mut connection, socket, mut client) = accepted(&owner).await;
+        client.write_all(b"Finished").unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        let all = |bytes: &[u8]| Some((bytes.len(), bytes.len()));
+        assert_eq!(connection.read_prologue(LONG, all).await.unwrap(), 8);
+        begin_wait(connection.wait(LONG));
+        assert!(has_come(&socket));
+    });
+}

@@ -359,12 +359,7 @@ impl Endpoint<'_> {
         let mut worked = self.work(trust.clone(), choose).await?;
         loop {
             let mut waiting = match self.send_of(worked).await? {
-                (Handshake::Complete(complete), judgement) => {
-                    if complete.rest.is_empty() {
-                        self.wire.stream.acknowledge();
-                    }
-                    return Ok((complete, judgement));
-                }
+                (Handshake::Complete(complete), judgement) => return Ok((complete, judgement)),
                 (Handshake::NeedsInput(waiting), _) => waiting,
                 (Handshake::Accepted(_), _) => return Err(wire::Error::Closed.into()),
             };
