@@ -118,7 +118,9 @@ pub use metrics::counters::{
 };
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
-pub use pool::{BatchLimits, BatchQueue, Hold, Lane, Overflow, Pool, PoolCounters, PoolKind};
+pub use pool::{
+    BatchLimits, BatchQueue, CpuJobs, Hold, Lane, Overflow, Pool, PoolCounters, PoolKind,
+};
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
 pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 
 use disk::pool::{Lane, Overflow};
-use disk::{Disk, Pool};
+use disk::{CpuJobs, Disk, Pool};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -22,8 +22,8 @@ pub const POOLS: [&str; 2] = [POOL, HANDSHAKE_POOL];
 /// Maximum number of jobs in the queue of a pool; more wait in front of it, in order.
 const QUEUE_MAX: usize = 1024;
 
-static CPU: CpuPool = CpuPool::named(POOL);
-static HANDSHAKES: CpuPool = CpuPool::named(HANDSHAKE_POOL);
+static CPU: CpuPool = CpuPool::new(POOL, CpuJobs::Long);
+static HANDSHAKES: CpuPool = CpuPool::new(HANDSHAKE_POOL, CpuJobs::Short);
 
 /// Threads of a pool when the configuration gives no number. Determining it reads files (`/sys/fs/cgroup/…`): see
 /// [`learn_cores`].
@@ -32,6 +32,7 @@ static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(
 /// One of these pools.
 struct CpuPool {
     name: &'static str,
+    jobs: CpuJobs,
     threads: Mutex<Option<Arc<Threads>>>,
 }
 
@@ -74,9 +75,10 @@ pub async fn run_handshake<T: Send + 'static>(
 }
 
 impl CpuPool {
-    const fn named(name: &'static str) -> Self {
+    const fn new(name: &'static str, jobs: CpuJobs) -> Self {
         Self {
             name,
+            jobs,
             threads: Mutex::new(None),
         }
     }
@@ -94,7 +96,7 @@ impl CpuPool {
             return Arc::clone(threads);
         }
         let pool = declared.unwrap_or_else(|| disk.define_pool(self.name, *CORES, QUEUE_MAX));
-        pool.give_way();
+        pool.give_way(self.jobs);
         // Cancelled jobs stay in the queue, empty, until a thread takes them out: half of the queue is for those.
         let places = pool.threads() + pool.max_queue() / 2;
         let turns = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));

@@ -254,18 +254,29 @@ fn threads_of_a_pool_have_the_weight_of_others_and_longer_turns() {
 }
 
 #[test]
-fn threads_of_a_pool_that_gives_way_are_nicer() {
+fn threads_of_a_pool_that_gives_way_are_nicer_those_of_short_jobs_less() {
     use rustix::process::{getpid, getpriority_process};
     let first = getpriority_process(Some(getpid())).unwrap();
-    let pool = Pool::new("nicer", 1, 10);
-    let look = || getpriority_process(None).unwrap();
-    runtime().block_on(async {
-        assert_eq!(pool.run(Lane::Read, look).await, Ok(first));
-        pool.give_way();
-        assert_eq!(
-            pool.run(Lane::Read, look).await,
-            Ok((first + NICER).min(NICEST))
-        );
-    });
-    assert_eq!(getpriority_process(None).unwrap(), first);
+    let usual = sys::SchedAttributes::of(0).unwrap().nanos();
+    let look = || {
+        let slice = sys::SchedAttributes::of(0).unwrap().nanos();
+        (getpriority_process(None).unwrap(), slice)
+    };
+    let kinds = [
+        (CpuJobs::Short, NICER_SHORT, SLICE_SHORT_NS),
+        (CpuJobs::Long, NICER, SLICE_NS),
+    ];
+    for (jobs, nicer, slice) in kinds {
+        let pool = Pool::new("nicer", 1, 10);
+        // Before Linux 6.12 there is nothing to tell.
+        let slices = |nanos| if usual == 0 { 0 } else { nanos };
+        runtime().block_on(async {
+            let before = pool.run(Lane::Read, look).await;
+            assert_eq!(before, Ok((first, slices(SLICE_NS))));
+            pool.give_way(jobs);
+            let after = pool.run(Lane::Read, look).await;
+            assert_eq!(after, Ok(((first + nicer).min(NICEST), slices(slice))));
+        });
+    }
+    assert_eq!(look(), (first, usual));
 }

@@ -284,7 +284,7 @@ fn with_all_pool_threads_frozen_answers_come_from_memory() {
         paths.iter().for_each(|path| drop(std::fs::read(path)));
         warm(&local, &paths[0], &pool).await;
         let busy = local.disk().define_pool("busy", 1, 10);
-        busy.give_way();
+        busy.give_way(CpuJobs::Long);
         let hold = local.disk().hold_pools(PoolKind::Disk);
         let deadline = std::time::Duration::from_secs(5);
         let worked = tokio::time::timeout(deadline, busy.run(Lane::Read, || 2)).await;
