@@ -161,15 +161,17 @@ impl<'a> Driver<'a> {
         if let Err(finish) = self.write(context) {
             return Poll::Ready(finish);
         }
-        if self.awaits_rest {
-            self.connection.stream.acknowledge();
-        }
         self.connection.grant();
-        let (is_done, is_written) = self
-            .connection
-            .with_session(|session| (session.is_done(), session.output().is_empty()));
+        let (is_done, is_written, live) = self.connection.with_session(|session| {
+            let is_written = session.output().is_empty();
+            (session.is_done(), is_written, session.live())
+        });
         if is_done && is_written {
             return Poll::Ready(Finish::Orderly);
+        }
+        // The next request may be held back behind SETTINGS or WINDOW_UPDATE, to which nothing is said.
+        if self.awaits_rest || live == 0 {
+            self.connection.stream.acknowledge();
         }
         self.wait(idle, context)
     }
