@@ -496,8 +496,8 @@ fn take_slices(nanos: u64) {
 /// How much nicer than the process's first thread the threads of a pool are that gives way (setpriority(2)): they get a
 /// tenth of a processor that a loop needs, too, and all of it while no loop has work.
 const NICER: i32 = 10;
-/// The same where the jobs are short: a quarter of the processor. What waits is asked for in the order of slice and
-/// weight: with the nice value and slice of long jobs, a step of 0.3 ms waited up to 16 ms for threads of other pools.
+/// The same where the jobs are short: a quarter of the processor. The scheduler's deadline is the slice divided by the
+/// weight: with the nice value and slice of long jobs, a step of 0.3 ms waited up to 16 ms behind threads of other pools.
 const NICER_SHORT: i32 = 5;
 /// The slice of their threads, in nanoseconds: still longer than a loop's, and for this weight about as urgent as
 /// [`SLICE_NS`] is for that of others.
