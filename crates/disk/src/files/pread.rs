@@ -5,8 +5,8 @@ use bytes::Bytes;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 
-/// Bytes of one read. A kernel without preemption gives its processor to no other thread meanwhile: 6 MB in one call, out
-/// of memory, took 5 ms, for which the loop of that processor waited.
+/// Bytes of one read. A kernel without preemption gives its processor to no other thread meanwhile: where 6 MB came out of
+/// memory in one call, a loop of that processor waited 3 to 5 ms.
 const CALL_MAX: usize = 512 << 10;
 
 /// Reads `len` bytes, or up to the end of the file. **Waits** if the file is on a disk.

@@ -233,50 +233,48 @@ fn jobs_of_a_runtime_that_ended_do_not_stop_the_pool() {
     runtime().block_on(async { assert_eq!(pool.run(Lane::Read, || 2).await, Ok(2)) });
 }
 
+/// The nice value and the slice of this thread.
+fn priority() -> (i32, u64) {
+    let slice = sys::SchedAttributes::of(0).unwrap().nanos();
+    (getpriority_process(None).unwrap(), slice)
+}
+
+/// What the kernel tells of a slice that was set: nothing before Linux 6.12, where it tells nothing of this thread's either.
+fn told(nanos: u64) -> u64 {
+    if priority().1 == 0 { 0 } else { nanos }
+}
+
 #[test]
 fn threads_of_a_pool_have_the_weight_of_others_and_longer_turns() {
-    use rustix::process::{getpid, getpriority_process};
-    let weight = getpriority_process(Some(getpid())).unwrap();
-    let usual = sys::SchedAttributes::of(0).unwrap().nanos();
+    let own = priority();
+    let turns = told(SLICE_NS);
     let pool = Pool::new("turns", 2, 10);
     runtime().block_on(async {
         for _ in 0..10 {
-            let look = || {
-                let turns = sys::SchedAttributes::of(0).unwrap().nanos();
-                (getpriority_process(None).unwrap(), turns)
-            };
-            // Before Linux 6.12 there is nothing to tell.
-            let turns = if usual == 0 { 0 } else { SLICE_NS };
-            assert_eq!(pool.run(Lane::Read, look).await, Ok((weight, turns)));
+            let found = pool.run(Lane::Read, priority).await;
+            assert_eq!(found, Ok((own.0, turns)));
         }
     });
-    assert_eq!(sys::SchedAttributes::of(0).unwrap().nanos(), usual);
+    assert_eq!(priority(), own);
 }
 
 #[test]
 fn threads_of_a_pool_that_gives_way_are_nicer_those_of_short_jobs_less() {
-    use rustix::process::{getpid, getpriority_process};
-    let first = getpriority_process(Some(getpid())).unwrap();
-    let usual = sys::SchedAttributes::of(0).unwrap().nanos();
-    let look = || {
-        let slice = sys::SchedAttributes::of(0).unwrap().nanos();
-        (getpriority_process(None).unwrap(), slice)
-    };
+    let own = priority();
     let kinds = [
         (CpuJobs::Short, NICER_SHORT, SLICE_SHORT_NS),
         (CpuJobs::Long, NICER, SLICE_NS),
     ];
     for (jobs, nicer, slice) in kinds {
+        let (before, after) = (told(SLICE_NS), told(slice));
         let pool = Pool::new("nicer", 1, 10);
-        // Before Linux 6.12 there is nothing to tell.
-        let slices = |nanos| if usual == 0 { 0 } else { nanos };
         runtime().block_on(async {
-            let before = pool.run(Lane::Read, look).await;
-            assert_eq!(before, Ok((first, slices(SLICE_NS))));
+            let found = pool.run(Lane::Read, priority).await;
+            assert_eq!(found, Ok((own.0, before)));
             pool.give_way(jobs);
-            let after = pool.run(Lane::Read, look).await;
-            assert_eq!(after, Ok(((first + nicer).min(NICEST), slices(slice))));
+            let found = pool.run(Lane::Read, priority).await;
+            assert_eq!(found, Ok(((own.0 + nicer).min(NICEST), after)));
         });
     }
-    assert_eq!(look(), (first, usual));
+    assert_eq!(priority(), own);
 }
