@@ -5,6 +5,7 @@
 
 use super::rule::{PurgeRule, tags_of};
 use crate::key::Key;
+use std::ops::BitOr;
 
 /// Prefixes of a key's text that are in the filter: up to its first slashes. (`httpexample.com/a/b/` has three of
 /// interest.)
@@ -29,16 +30,14 @@ impl PurgeFilter {
     /// The filter of the main key and the key's text.
     #[must_use]
     pub(crate) fn of_key(main: Key, key_text: &[u8]) -> Self {
-        let purge_filter = slashes(key_text).fold(0, |purge_filter, end| {
-            purge_filter | bits(PREFIX, &key_text[..end])
-        });
-        Self(of_main(main) | purge_filter)
+        Self(prefixes(key_text).fold(of_main(main), BitOr::bitor))
     }
 
     /// Adds the tags in a header line.
     #[must_use]
     pub(crate) fn and_line(self, name: &[u8], value: &[u8]) -> Self {
-        Self(tags_of(name, value).fold(self.0, |purge_filter, tag| purge_filter | bits(TAG, tag)))
+        let tags = tags_of(name, value);
+        Self(tags.fold(self.0, |purge_filter, tag| purge_filter | of_tag(tag)))
     }
 }
 
@@ -47,11 +46,10 @@ impl FilterQuery {
         let (mask, value) = match rule {
             PurgeRule::Key(key) => (u64::from(u16::MAX) << FILTER_BITS, of_main(*key)),
             PurgeRule::Prefix(prefix) => {
-                let end = slashes(prefix).last();
-                let bits = end.map_or(0, |end| bits(PREFIX, &prefix[..end]));
+                let bits = prefixes(prefix).last().unwrap_or(0);
                 (bits, bits)
             }
-            PurgeRule::Tag(tag) => (bits(TAG, tag), bits(TAG, tag)),
+            PurgeRule::Tag(tag) => (of_tag(tag), of_tag(tag)),
         };
         Self { mask, value }
     }
@@ -61,10 +59,19 @@ impl FilterQuery {
     }
 }
 
-/// The positions behind each of the first slashes.
-fn slashes(text: &[u8]) -> impl Iterator<Item = usize> {
-    let ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-    ends.map(|(at, _)| at + 1).take(SLASHES_MAX)
+/// The bits of a text's prefixes, up to each of its first slashes.
+fn prefixes(text: &[u8]) -> impl Iterator<Item = u64> {
+    // The hash of one is a step on the way to that of the next.
+    let mut hash = PREFIX;
+    let prefixes = text.iter().filter_map(move |byte| {
+        hash = with_byte(hash, *byte);
+        (*byte == b'/').then(|| bits(hash))
+    });
+    prefixes.take(SLASHES_MAX)
+}
+
+fn of_tag(tag: &[u8]) -> u64 {
+    bits(tag.iter().fold(TAG, |hash, byte| with_byte(hash, *byte)))
 }
 
 fn of_main(main: Key) -> u64 {
@@ -75,11 +82,14 @@ fn of_main(main: Key) -> u64 {
 const PREFIX: u64 = 0x9E37_79B9_7F4A_7C15;
 const TAG: u64 = 0xC2B2_AE3D_27D4_EB4F;
 
-/// Two bits of the filter. (FNV-1a: the texts are short, and deliberate collisions only make a sweep read more.)
-fn bits(kind: u64, text: &[u8]) -> u64 {
-    let hash = text.iter().fold(kind, |hash, byte| {
-        (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
-    });
+/// The hash of a text with one more byte. (FNV-1a: the texts are short, and deliberate collisions only make a sweep read
+/// more.)
+fn with_byte(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
+}
+
+/// Two bits of the filter, by a hash.
+fn bits(hash: u64) -> u64 {
     let bit = |hash: u64| 1 << (((hash >> 32) * u64::from(FILTER_BITS)) >> 32);
     bit(hash) | bit(hash << 32)
 }
