@@ -8,6 +8,7 @@ pub(crate) mod replace;
 pub(crate) mod reuse_inode;
 pub(crate) mod segment_file;
 pub(crate) mod socket;
+mod steps;
 pub(crate) mod temporary;
 pub(crate) mod tree;
 pub(crate) mod write;

@@ -10,6 +10,7 @@
 //! caller asks ([`SegmentFile::is_viewed`]).
 
 use crate::changing::device::{DevicePart, PartLock};
+use crate::changing::steps::{self, in_steps};
 use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::mount::Mount;
@@ -204,11 +205,16 @@ impl SegmentFile {
 
     fn clear_part(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let keep = FallocateFlags::KEEP_SIZE;
-        match self.fallocate(FallocateFlags::ZERO_RANGE | keep, offset, len) {
+        let free = |how| {
+            in_steps(offset, len, |offset, len| {
+                self.fallocate(how | keep, offset, len)
+            })
+        };
+        match free(FallocateFlags::ZERO_RANGE) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
             done => return done,
         }
-        match self.fallocate(FallocateFlags::PUNCH_HOLE | keep, offset, len) {
+        match free(FallocateFlags::PUNCH_HOLE) {
             // The blocks are wanted back; without them the next writes may find the disk full, which they report.
             Ok(()) => {
                 let _ = self.fallocate(keep, offset, len);
@@ -229,7 +235,7 @@ impl SegmentFile {
             return;
         }
         // Without it the kernel writes when it finds it right.
-        let _ = sys::begin_writeback(self.fd.as_fd(), 0, self.meta.len);
+        steps::begin_writeback(self.fd.as_fd(), self.meta.len);
     }
 
     /// Waits until the contents are on the disk (fdatasync). **Waits.**
@@ -237,7 +243,9 @@ impl SegmentFile {
     /// # Errors
     /// [`Error::System`] with `fdatasync()`.
     pub fn sync(&self) -> Result<(), Error> {
-        let sync = || rustix::fs::fdatasync(&*self.fd);
+        // Of a device nothing is dirty; what it keeps itself is written.
+        let len = self.part.as_ref().map_or(self.meta.len, |_| 0);
+        let sync = || steps::sync(self.fd.as_fd(), len);
         let sync = || sync().map_err(|errno| Error::system("fdatasync()", errno));
         call_times::timed_on(Operation::Fsync, self.fd.as_fd(), |()| 0, sync)
     }

@@ -1,6 +1,7 @@
 //! Single changes of the disk, always in a pool's write lane, and opening a file for reading while it is being written.
 
 use crate::access::Access;
+use crate::changing::steps;
 use crate::disk::Disk;
 use crate::files::error::Error;
 use crate::files::open_file::{Meta, OpenFile, OpenedFile, Way};
@@ -263,11 +264,12 @@ pub(crate) fn unlinked(path: &[u8]) -> Result<(), Errno> {
 
 /// **Waits.**
 pub(crate) fn synced(fd: &OwnedFd) -> Result<(), Error> {
+    let len = rustix::fs::fstat(fd).map_or(0, |stat| Meta::from_stat(&stat).len);
     call_times::timed_on(
         Operation::Fsync,
         fd.as_fd(),
         |()| 0,
-        || rustix::fs::fdatasync(fd).map_err(|errno| Error::system("fdatasync()", errno)),
+        || steps::sync(fd.as_fd(), len).map_err(|errno| Error::system("fdatasync()", errno)),
     )
 }
 
