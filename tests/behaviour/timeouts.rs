@@ -4,7 +4,8 @@
     reason = "tests run on no loop: they may sleep"
 )]
 
-use blackbox::{Connection, PATIENCE, Server};
+use crate::sick_disks::metric;
+use blackbox::{Connection, PATIENCE, Server, is_nginx};
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -159,4 +160,21 @@ fn a_rate_is_a_limit_behind_the_first_bytes() {
     assert!(after < slow, "{after:?} {slow:?}");
     assert!(time("/var?rate=0") < slow);
     assert!(time("/var?rate=20k") > Duration::from_secs(1));
+}
+
+/// A wait that ended before more was due would be one of a thousand in a second.
+#[test]
+fn a_response_that_waits_for_its_rate_keeps_no_loop_busy() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location = /metrics { metrics; } location / { limit_rate 20k; } }",
+    );
+    server.file("slow", vec![b'x'; 60_000]);
+    let polls = || metric(&server, "freewheel_loop_poll_seconds_count{loop=\"0\"}");
+    let before = polls();
+    assert_eq!(server.get("/slow").body.len(), 60_000);
+    let polls = polls() - before;
+    assert!(polls < 300, "{polls} polls in two seconds");
 }

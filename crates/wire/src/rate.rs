@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Longest wait in milliseconds, after which it is asked again: a day.
+const PAUSE_MAX_MS: u64 = 86_400_000;
+
 /// A rate limit of one response, counted from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -34,21 +37,10 @@ impl Rate {
         if due > sent {
             return Allowed::Bytes(due - sent);
         }
-        Allowed::Wait(Duration::from_millis(self.ms_for(sent - due) + 1))
-    }
-
-    /// How long to pause after a write that raised the total from `before` to `now` bytes, to keep the rate smooth.
-    pub fn pause(&self, before: u64, now: u64) -> Duration {
-        if self.per_second == 0 {
-            return Duration::ZERO;
-        }
-        let limited = now.saturating_sub(before.max(self.after));
-        Duration::from_millis(self.ms_for(limited))
-    }
-
-    fn ms_for(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * 1000 / u128::from(self.per_second)).min(u128::from(u64::MAX >> 1))
-            as u64
+        // In this second more is due for the first time. A wait that ends before it would be one of many.
+        let second = (sent - self.after) / self.per_second;
+        let pause = second.saturating_mul(1000).saturating_sub(elapsed_ms);
+        Allowed::Wait(Duration::from_millis(pause.min(PAUSE_MAX_MS)))
     }
 }
 
@@ -65,11 +57,11 @@ mod tests {
         assert_eq!(rate.allow(0, 0), Allowed::Bytes(1500));
         assert_eq!(
             rate.allow(1500, 10),
-            Allowed::Wait(Duration::from_millis(1))
+            Allowed::Wait(Duration::from_millis(990))
         );
         assert_eq!(
             rate.allow(2000, 999),
-            Allowed::Wait(Duration::from_millis(501))
+            Allowed::Wait(Duration::from_millis(1))
         );
         assert_eq!(rate.allow(2000, 1000), Allowed::Bytes(500));
         assert_eq!(
@@ -83,13 +75,24 @@ mod tests {
     }
 
     #[test]
-    fn pauses_count_what_is_limited() {
-        let rate = Rate {
-            per_second: 1000,
-            after: 500,
-        };
-        assert_eq!(rate.pause(0, 500), Duration::ZERO);
-        assert_eq!(rate.pause(0, 600), Duration::from_millis(100));
-        assert_eq!(rate.pause(600, 1600), Duration::from_millis(1000));
+    fn a_wait_ends_when_more_is_due_and_not_before() {
+        for (per_second, after) in [(1, 0), (1000, 0), (1000, 500), (20_480, 7), (u64::MAX, 0)] {
+            let rate = Rate { per_second, after };
+            let mut waits = 0;
+            for sent in (0..70_000).step_by(123) {
+                for elapsed_ms in [0, 1, 500, 999, 1000, 1001, 2999] {
+                    let Allowed::Wait(pause) = rate.allow(sent, elapsed_ms) else {
+                        continue;
+                    };
+                    waits += 1;
+                    let then = elapsed_ms + pause.as_millis() as u64;
+                    assert!(pause > Duration::ZERO);
+                    assert!(matches!(rate.allow(sent, then - 1), Allowed::Wait(_)));
+                    let is_due = matches!(rate.allow(sent, then), Allowed::Bytes(_));
+                    assert!(is_due || pause == Duration::from_millis(PAUSE_MAX_MS));
+                }
+            }
+            assert_eq!(waits > 0, per_second < 70_000);
+        }
     }
 }
