@@ -2,11 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use blackbox::{PATIENCE, Site, is_running};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+/// Puts a copy of a program at a path. Another process writes it: a descriptor of this one could be inherited by what
+/// another test starts meanwhile, and the kernel runs no file that is open for writing (execve(2), ETXTBSY).
+pub(crate) fn put_program(program: &Path, path: &Path) {
+    let copied = Command::new("cp").args([program, path]).status().unwrap();
+    assert!(copied.success());
+}
 
 /// A server in the background, with all that came of it: ended with the test, whatever happens.
 pub(crate) struct Daemon(pub(crate) Site);

@@ -10,7 +10,7 @@ use blackbox::{Origin, Site, binary, is_running};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::daemon::{Daemon, until};
+use crate::daemon::{Daemon, put_program, until};
 use crate::load::{self, Counts, Load, Lost};
 
 /// How long both programs run, and how long the old one waits between WINCH and QUIT.
@@ -38,7 +38,7 @@ fn site(program: &Path) -> Site {
 /// Puts another program at the path, as a package does: a new file under the old name.
 fn replace(directory: &Path, program: &Path) {
     let new = directory.join("new");
-    std::fs::copy(program, &new).unwrap();
+    put_program(program, &new);
     std::fs::rename(new, directory.join("server")).unwrap();
 }
 

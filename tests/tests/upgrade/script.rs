@@ -6,15 +6,17 @@ use std::process::{Command, Output};
 
 use blackbox::{Site, binary, is_running};
 
-use crate::daemon::{Daemon, until};
+use crate::daemon::{Daemon, put_program, until};
 
 const TEXT: &str =
     "worker_processes 1; pid %DIR%/nginx.pid; error_log logs/error.log info; events { }
     http { server { listen 127.0.0.1:%PORT%; location / { return 200 $pid; } } }";
 
 fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let source = path.with_extension("text");
+    std::fs::write(&source, text).unwrap();
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
+    put_program(&source, path);
 }
 
 /// A server that is started from a file that can be replaced.
@@ -22,7 +24,7 @@ fn daemon() -> Daemon {
     let directory = tempfile::tempdir().unwrap().keep();
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.join("server");
-    std::fs::copy(binary(), &program).unwrap();
+    put_program(binary(), &program);
     Daemon::start_at(Site::of(&program), TEXT)
 }
 
