@@ -477,14 +477,15 @@ impl PoolShared {
     }
 }
 
-/// The slice of a pool thread on a processor, in nanoseconds: longer than that of other threads (usually 3 ms; the
-/// kernel accepts up to 100 ms).
+/// The slice of a pool's thread on a processor, but for those of short jobs, in nanoseconds: longer than that of other
+/// threads (usually 3 ms; the kernel accepts up to 100 ms).
 const SLICE_NS: u64 = 10_000_000;
 
-/// Gives this thread longer slices, so that loops run first: a thread that wakes with a shorter slice preempts at once
-/// (EEVDF, Linux 6.12), and pool threads that wake at the same time, when a disk has answered, do not run before a loop
-/// one after the other. The thread's share of a processor does not change: with a tenth of it (a nicer thread), it
-/// waited long for other work on that processor each time a disk had answered. If the kernel refuses, nothing changes.
+/// Gives this thread slices of this length. With longer ones than a loop's, the loop runs first: a thread that wakes with
+/// a shorter slice preempts at once (EEVDF, Linux 6.12), and pool threads that wake at the same time, when a disk has
+/// answered, do not run before a loop one after the other. The thread's share of a processor does not change: with a tenth
+/// of it (a nicer thread), it waited long for other work on that processor each time a disk had answered. If the kernel
+/// refuses, nothing changes.
 fn take_slices(nanos: u64) {
     if let Ok(own) = sys::SchedAttributes::of(0)
         && own.is_ordinary()
