@@ -3,8 +3,11 @@
 //! Not here: where a pattern stands in the configuration (each module knows that), and when it is matched. Invariant:
 //! every pattern carries a match limit, so that catastrophic backtracking cannot hold a loop.
 
+mod prefix;
+
+use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use config::{Problem, Scope, VariableIndex, Word};
 use hashbrown::HashMap;
@@ -25,12 +28,36 @@ pub struct Regex {
     pub pattern: String,
     /// Number of groups kept of a match: those accessible by number, and up to the last one with a name.
     kept: usize,
+    /// What every subject that matches begins with ([`prefix::of`]).
+    prefix: Box<[u8]>,
+    is_caseless: bool,
     /// Named groups: their number and the variable that they set.
     pub groups: Vec<(usize, VariableIndex)>,
 }
 
 /// The positions of the groups of the last successful match in its subject.
 pub type Spans = SmallVec<[Option<Range<u32>>; 4]>;
+
+/// Number of groups, the whole match included, of the positions that a thread keeps from one match to the next.
+const KEPT_BY_THREAD: usize = 32;
+
+/// A pattern with [`KEPT_BY_THREAD`] groups: what it has room for is enough for patterns with as many.
+static ROOM: LazyLock<Option<pcre2::bytes::Regex>> =
+    LazyLock::new(|| pcre2::bytes::Regex::new(&"()".repeat(KEPT_BY_THREAD - 1)).ok());
+
+thread_local! {
+    /// Where PCRE2 writes what it finds: making it anew costs two to three times the usual match.
+    static LOCATIONS: RefCell<Option<CaptureLocations>> = const { RefCell::new(None) };
+}
+
+/// Whether `subject` begins with `prefix`; letters of ASCII are the same in both cases if `is_caseless`.
+fn begins_with(subject: &[u8], prefix: &[u8], is_caseless: bool) -> bool {
+    match subject.get(..prefix.len()) {
+        Some(start) if is_caseless => start.eq_ignore_ascii_case(prefix),
+        Some(start) => start == prefix,
+        None => false,
+    }
+}
 
 /// nginx's sentence for a pattern that PCRE2 refuses; `before` is the prefix that was added to the pattern.
 fn not_compiled(error: &pcre2::Error, pattern: &str, before: usize) -> String {
@@ -108,7 +135,7 @@ impl Regex {
         caseless: bool,
         name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
-        Self::new(pattern, compile(pattern, caseless)?, name)
+        Self::new(pattern, caseless, compile(pattern, caseless)?, name)
     }
 
     /// Like [`Regex::compile`], for a pattern from the configuration, which may occur there many times. Not on a
@@ -121,11 +148,12 @@ impl Regex {
         caseless: bool,
         name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
-        Self::new(pattern, shared(pattern, caseless)?, name)
+        Self::new(pattern, caseless, shared(pattern, caseless)?, name)
     }
 
     fn new(
         pattern: &str,
+        is_caseless: bool,
         program: Arc<pcre2::bytes::Regex>,
         mut name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
@@ -139,6 +167,8 @@ impl Regex {
         Ok(Self {
             kept: program.captures_len().min(named.max(NUMBERED)),
             program,
+            prefix: prefix::of(pattern),
+            is_caseless,
             pattern: pattern.to_owned(),
             groups,
         })
@@ -170,26 +200,34 @@ impl Regex {
     /// Whether the pattern matches; a match that hit the limit counts as none.
     #[must_use]
     pub fn is_match(&self, subject: &[u8]) -> bool {
-        self.program.is_match(subject).unwrap_or(false)
+        self.matched(subject, |_| ()).is_some()
     }
 
     /// The groups of a match, or `None`.
     #[must_use]
     pub fn captures(&self, subject: &[u8]) -> Option<Spans> {
-        let mut locations: CaptureLocations = self.program.capture_locations();
-        self.program
-            .captures_read(&mut locations, subject)
-            .ok()
-            .flatten()?;
-        Some(
-            (0..self.kept)
-                .map(|i| {
-                    locations
-                        .get(i)
-                        .map(|(start, end)| start as u32..end as u32)
-                })
-                .collect(),
-        )
+        self.matched(subject, |locations| {
+            let span = |(start, end)| start as u32..end as u32;
+            (0..self.kept).map(|i| locations.get(i).map(span)).collect()
+        })
+    }
+
+    /// What `found` makes of the positions of a match; `None` without one.
+    fn matched<T>(&self, subject: &[u8], found: impl FnOnce(&CaptureLocations) -> T) -> Option<T> {
+        if !begins_with(subject, &self.prefix, self.is_caseless) {
+            return None;
+        }
+        let in_room = |locations: &mut CaptureLocations| {
+            let is_match = self.program.captures_read(locations, subject);
+            is_match.ok().flatten().map(|_| found(locations))
+        };
+        match ROOM.as_ref() {
+            Some(room) if self.program.captures_len() <= KEPT_BY_THREAD => LOCATIONS
+                .with_borrow_mut(|locations| {
+                    in_room(locations.get_or_insert_with(|| room.capture_locations()))
+                }),
+            _ => in_room(&mut self.program.capture_locations()),
+        }
     }
 
     /// Number of groups, the whole match counted.
@@ -234,6 +272,24 @@ mod tests {
         );
         let regex = compile(&"(.)".repeat(200));
         assert_eq!(regex.captures(&[b'a'; 200]).expect("matches").len(), 10);
+    }
+
+    #[test]
+    fn groups_of_one_match_are_not_those_of_the_next() {
+        let many = compile(&"(a)".repeat(9));
+        assert!(many.captures(&[b'a'; 9]).is_some());
+        let spans = compile("(b)|(a)|(c)").captures(b"a").expect("matches");
+        assert_eq!(spans[..], [Some(0..1), None, Some(0..1), None]);
+        assert!(compile("(b)(c)?").captures(b"a").is_none());
+        let more = compile(&"(a)".repeat(KEPT_BY_THREAD));
+        assert!(more.is_match(&[b'a'; KEPT_BY_THREAD]));
+    }
+
+    #[test]
+    fn a_prefix_is_of_either_case_where_the_pattern_is() {
+        let regex = Regex::compile("^/App[0-9]", true, |_| VariableIndex(0)).expect("compiles");
+        assert!(regex.is_match(b"/aPP1") && !regex.is_match(b"/ap"));
+        assert!(!compile("^/App[0-9]").is_match(b"/app1"));
     }
 
     #[test]
