@@ -9,6 +9,20 @@ use crate::ssi::{ERROR, pages, shown};
 use blackbox::{Answer, Origin, PATIENCE, Server};
 
 #[test]
+fn little_pieces_that_are_there_are_sent_as_one() {
+    let include = "<!--#include virtual='/made?x' -->|".repeat(10);
+    let server = pages(
+        "location = /made { return 200 '$args'; }",
+        &[("a", &include)],
+    );
+    let request = "GET /a.html HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    server.raw(request);
+    let answer = server.raw(request);
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert_eq!(body, format!("14\r\n{}\r\n0\r\n\r\n", "x|".repeat(10)));
+}
+
+#[test]
 fn answers_are_shown_where_they_belong() {
     let server = pages(
         "location = /made { return 200 '$uri $args $request_uri'; }

@@ -112,8 +112,8 @@ pub trait Source<F> {
         false
     }
 
-    /// Lets the source fetch ahead, within its own limits, while the reader is busy with the last chunk. Polled
-    /// whenever the reader is.
+    /// Lets the source fetch ahead, within its own limits, while the reader is busy with the last chunk; the next one
+    /// may have been asked for already. Polled whenever the reader is.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
     /// Whether the last chunk has been returned and there are no trailers. The end can then be sent with that chunk.
@@ -209,6 +209,7 @@ impl<F> Body<F> {
             step,
             next: None,
             ahead,
+            kept: None,
         }))
     }
 
@@ -328,19 +329,22 @@ impl<F> Source<F> for Chunks<F> {
     }
 }
 
-struct Unfold<S, Step, Next> {
+struct Unfold<F, S, Step, Next> {
+    /// There between two steps.
     state: Option<S>,
     step: Step,
     next: Option<Pin<Box<Next>>>,
     ahead: fn(&mut S, &mut Context<'_>),
+    /// The result of a step that ended while the reader was busy.
+    kept: Option<Option<Result<Chunk<F>, BodyError>>>,
 }
 
-impl<F, S, Step, Next> Source<F> for Unfold<S, Step, Next>
+impl<F, S, Step, Next> Unfold<F, S, Step, Next>
 where
     Step: FnMut(S) -> Next,
     Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>>,
 {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
         if let Some(state) = self.state.take() {
             let next = (self.step)(state);
             match &mut self.next {
@@ -367,9 +371,28 @@ where
             }
         })
     }
+}
+
+impl<F, S, Step, Next> Source<F> for Unfold<F, S, Step, Next>
+where
+    Step: FnMut(S) -> Next,
+    Next: Future<Output = Result<Option<(Chunk<F>, S)>, BodyError>>,
+{
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        match self.kept.take() {
+            Some(kept) => Poll::Ready(kept),
+            None => self.poll_step(cx),
+        }
+    }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        // The state is here only between two chunks.
+        let is_within_step = self.state.is_none() && self.next.is_some();
+        if is_within_step
+            && self.kept.is_none()
+            && let Poll::Ready(next) = self.poll_step(cx)
+        {
+            self.kept = Some(next);
+        }
         if let Some(state) = &mut self.state {
             (self.ahead)(state, cx);
         }
@@ -404,6 +427,29 @@ mod tests {
             Ok((n < 3).then(|| (Chunk::Bytes(Bytes::copy_from_slice(&[b'0' + n])), n + 1)))
         });
         assert_eq!(drain(counted), b"012");
+    }
+
+    #[test]
+    fn a_step_goes_on_while_the_reader_is_busy() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let step = async |n: u8| {
+            let mut is_ready = false;
+            std::future::poll_fn(|_| match std::mem::replace(&mut is_ready, true) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+            Ok((n < 1).then(|| (Chunk::Bytes(Bytes::from_static(b"a")), n + 1)))
+        };
+        let mut body: Body<()> = Body::unfold_ahead(0, step, |n, _| *n += 10);
+        assert!(body.poll_next(&mut cx).is_pending());
+        // The step ends, and its state fetches ahead.
+        body.poll_ahead(&mut cx);
+        assert!(matches!(body.poll_next(&mut cx), Poll::Ready(Some(Ok(_)))));
+        assert!(body.poll_next(&mut cx).is_pending());
+        body.poll_ahead(&mut cx);
+        assert!(matches!(body.poll_next(&mut cx), Poll::Ready(None)));
+        assert!(matches!(body.poll_next(&mut cx), Poll::Ready(None)));
     }
 
     #[test]

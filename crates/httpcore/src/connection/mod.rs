@@ -17,6 +17,7 @@ mod send_error;
 mod send_file;
 mod send_instead;
 mod send_rest;
+mod send_stream;
 pub mod tls_handshake;
 mod zones;
 

@@ -3,29 +3,25 @@
 //! Not here: how bytes are serialised (`wire`), where a file's pages are (`disk`). Invariant: only bytes that the
 //! socket took are counted in [`Sent`](crate::request::Sent).
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use disk::OpenFile;
 use message::response::ClientAbort;
-use message::{Body, BodyError, Chunk, Header};
+use message::{Body, Chunk};
 use runtime::timing::current_request;
 use wire::rate::Rate;
-use wire::turn;
 
 use crate::Response;
 use crate::connection::absolute_redirect;
 use crate::request::Request;
-use crate::request_body::{self, Apart, Leaving};
 use crate::transport::{Extent, Head, Piece, Unsent};
 
 use super::finish::After;
 use super::send_error::{Stop, stopped};
 use super::send_file::{allowed, send_copy, send_file};
+use super::send_stream::{end, send_stream};
 use crate::settings::connections::SizeTemplate;
 
 pub use super::send_rest::go_on;
@@ -39,9 +35,9 @@ pub(super) struct Delivery {
     /// Whether the body's end is sent by itself or with the last piece, rather than told by the head.
     pub(super) has_explicit_end: bool,
     pub(super) has_body: bool,
-    has_trailers: bool,
-    delays_head: bool,
-    ends_with_client: bool,
+    pub(super) has_trailers: bool,
+    pub(super) delays_head: bool,
+    pub(super) ends_with_client: bool,
     pub(super) rate: Rate,
     pub(super) timeout: Duration,
 }
@@ -232,180 +228,23 @@ pub(super) async fn send(
         {
             send_head(request, delivery, &bytes).await
         }
-        mut stream => match send_stream(request, &mut stream, delivery).await? {
-            Part::End => Ok(()),
-            Part::Pieces => end(request, delivery, &mut stream).await,
-        },
+        mut stream => send_stream(request, &mut stream, delivery).await,
     }
-}
-
-/// The part of a body that was sent.
-enum Part {
-    /// Its pieces: the end is still to be sent, where it is explicit.
-    Pieces,
-    /// Its end too.
-    End,
 }
 
 /// The position of a piece in a response.
 #[derive(Clone, Copy, Default)]
-struct Place {
+pub(super) struct Place {
     /// Whether the head goes before it.
-    has_head: bool,
+    pub(super) has_head: bool,
     /// Whether the end of the body goes after it.
-    has_end: bool,
+    pub(super) has_end: bool,
 }
 
 const WITH_HEAD: Place = Place {
     has_head: true,
     has_end: false,
 };
-
-/// The place of the piece that was just taken of a body.
-fn place_of(delivery: Delivery, stream: &Body<Rc<OpenFile>>, has_head: bool) -> Place {
-    Place {
-        has_head,
-        has_end: delivery.has_explicit_end && !delivery.has_trailers && stream.is_over(),
-    }
-}
-
-/// Sends piece after piece. Data that is available when the head is due goes with it, and the end goes with the last
-/// piece where that is known to be the last.
-async fn send_stream(
-    request: &mut Request,
-    stream: &mut Body<Rc<OpenFile>>,
-    delivery: Delivery,
-) -> Result<Part, Stop> {
-    if takes_request(stream) {
-        request_body::pass_meanwhile(request);
-    }
-    let first = poll_fn(|cx| {
-        Poll::Ready(match stream.poll_next(cx) {
-            Poll::Ready(chunk) => Some(chunk),
-            Poll::Pending => None,
-        })
-    });
-    let mut next = match first.await {
-        Some(Some(Err(error))) if is_without_answer(delivery, &error) => {
-            return Err(Stop::Body(error));
-        }
-        Some(Some(Ok(Chunk::Bytes(bytes)))) if delivery.rate.per_second == 0 => {
-            let place = place_of(delivery, stream, true);
-            let body = beside(request, stream);
-            ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
-            if place.has_end {
-                return Ok(Part::End);
-            }
-            next_piece(request, delivery, stream).await?
-        }
-        Some(chunk) => {
-            let body = beside(request, stream);
-            ahead(stream, body, send_head(request, delivery, &[])).await?;
-            chunk
-        }
-        None if delivery.delays_head => match next_piece(request, delivery, stream).await? {
-            Some(Err(error)) => return Err(Stop::Body(error)),
-            next => {
-                send_head(request, delivery, &[]).await?;
-                next
-            }
-        },
-        None => {
-            let body = beside(request, stream);
-            ahead(stream, body, send_head(request, delivery, &[])).await?;
-            next_piece(request, delivery, stream).await?
-        }
-    };
-    while let Some(chunk) = next {
-        match chunk.map_err(Stop::Body)? {
-            Chunk::Bytes(bytes) if delivery.rate.per_second == 0 => {
-                let place = place_of(delivery, stream, false);
-                let body = beside(request, stream);
-                ahead(stream, body, send_piece(request, delivery, &bytes, place)).await?;
-                if place.has_end {
-                    return Ok(Part::End);
-                }
-            }
-            chunk => {
-                let body = beside(request, stream);
-                ahead(stream, body, Box::pin(send_chunk(request, chunk, delivery))).await?;
-            }
-        }
-        // Not between the read of a piece and its write.
-        turn::go_on().await;
-        next = next_piece(request, delivery, stream).await?;
-    }
-    Ok(Part::Pieces)
-}
-
-/// The rest of a request's body, where the response's server is to get it meanwhile.
-fn beside(request: &Request, stream: &Body<Rc<OpenFile>>) -> Option<Apart> {
-    match takes_request(stream) {
-        true => request_body::apart(request),
-        false => None,
-    }
-}
-
-/// Whether the response's server is to get the rest of the request's body.
-fn takes_request(stream: &Body<Rc<OpenFile>>) -> bool {
-    matches!(stream, Body::Stream(source) if source.takes_request())
-}
-
-/// Sends data. While the client does not take it, the following body may be fetched, and that of the request goes on: a
-/// client may send all of it before it takes anything.
-async fn ahead(
-    stream: &mut Body<Rc<OpenFile>>,
-    mut body: Option<Apart>,
-    send: impl Future<Output = Result<(), Stop>>,
-) -> Result<(), Stop> {
-    let mut send = pin!(send);
-    poll_fn(|cx| {
-        let sent = send.as_mut().poll(cx);
-        if sent.is_ready() {
-            return sent;
-        }
-        // A body that breaks off is told of when the next piece is waited for.
-        if let Some(moving) = &mut body
-            && moving.as_mut().poll(cx).is_ready()
-        {
-            body = None;
-        }
-        stream.poll_ahead(cx);
-        Poll::Pending
-    })
-    .await
-}
-
-/// Whether the client gets nothing, not even the head. As nginx: when an upstream connection was lost, the part
-/// received before is passed on; a malformed body never becomes a response that looks complete, as it would to an
-/// HTTP/1.0 client.
-fn is_without_answer(delivery: Delivery, error: &BodyError) -> bool {
-    delivery.delays_head || matches!(error, BodyError::Invalid | BodyError::Io(_))
-}
-
-/// The next piece of a body. A response that an upstream sends for this client alone is given up when the client
-/// leaves.
-pub(super) async fn next_piece(
-    request: &mut Request,
-    delivery: Delivery,
-    stream: &mut Body<Rc<OpenFile>>,
-) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
-    if takes_request(stream) {
-        let next = poll_fn(|cx| stream.poll_next(cx));
-        // Boxed: it is rare.
-        let next = Box::pin(request_body::alongside(request, Leaving::Ends, next)).await;
-        return next.map_err(|_| Stop::Logged);
-    }
-    let mut left = pin!(request.transport.peer_closed());
-    poll_fn(|cx| match stream.poll_next(cx) {
-        Poll::Ready(next) => Poll::Ready(Ok(next)),
-        Poll::Pending if delivery.ends_with_client => {
-            left.as_mut().poll(cx).map(|()| Err(Stop::Left))
-        }
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
 
 /// Sends the head, and a body in memory with the same call.
 pub(super) async fn send_head(
@@ -418,7 +257,7 @@ pub(super) async fn send_head(
 
 /// Sends a piece of a body in memory, framed as the body is, with the head before it and the end after it where these
 /// are due: with one call, if the socket takes it.
-async fn send_piece(
+pub(super) async fn send_piece(
     request: &mut Request,
     delivery: Delivery,
     body: &[u8],
@@ -460,7 +299,7 @@ fn send_piece_now(request: &mut Request, body: &[u8], place: Place) -> Result<Un
 }
 
 /// Sends one piece of a body.
-async fn send_chunk(
+pub(super) async fn send_chunk(
     request: &mut Request,
     chunk: Chunk<Rc<OpenFile>>,
     delivery: Delivery,
@@ -499,32 +338,5 @@ pub(super) async fn send_bytes(
         request.count(before, 0);
         sent?;
     }
-    Ok(())
-}
-
-/// Ends a body whose end is explicit, with its trailers.
-async fn end(
-    request: &mut Request,
-    delivery: Delivery,
-    body: &mut Body<Rc<OpenFile>>,
-) -> Result<(), Stop> {
-    if !delivery.has_explicit_end {
-        return Ok(());
-    }
-    let response = request.response.as_mut().expect("transmit put it there");
-    let first = response.trailers.len();
-    if let Body::Stream(source) = body {
-        for trailer in source.trailers() {
-            response.trailers.push(trailer.name, trailer.value);
-        }
-    }
-    if let Some(add) = request.late_trailers.filter(|_| delivery.has_trailers) {
-        add(request);
-    }
-    let response = request.response.as_ref().expect("transmit put it there");
-    let trailers: Vec<Header> = response.trailers.iter().skip(first).cloned().collect();
-    let before = request.transport.sent();
-    request.transport.end(delivery.timeout, &trailers).await?;
-    request.count(before, 0);
     Ok(())
 }

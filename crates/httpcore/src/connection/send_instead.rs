@@ -13,9 +13,10 @@ use wire::turn;
 use crate::files;
 use crate::request::Request;
 
-use super::send::{Delivery, next_piece, send_bytes};
+use super::send::{Delivery, send_bytes};
 use super::send_error::Stop;
 use super::send_file::send_from_disk;
+use super::send_stream::next_piece;
 
 /// Whether the rest of this file is to come from elsewhere.
 pub(super) fn is_due(request: &Request, file: &Rc<OpenFile>, error: &disk::Error) -> bool {
