@@ -127,6 +127,10 @@ impl Coder for Encoder {
         }
     }
 
+    fn codes_at_once(&self) -> bool {
+        false
+    }
+
     fn room(&self, len: usize) -> usize {
         len
     }

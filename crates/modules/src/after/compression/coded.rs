@@ -2,7 +2,7 @@
 //! [`runtime::cpu_pool`].
 //!
 //! Not here: the coders themselves. Invariants: one piece is under way at a time, and the next one is asked for once it
-//! was taken; no poll codes more on the loop than [`Coder::inline_len`] allows.
+//! was taken; no poll codes more input on the loop than [`Coder::inline_len`] allows.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -67,6 +67,9 @@ pub trait Coder: Send + 'static {
 
     /// Maximum bytes, taken and given since the last flush, that are coded on the loop: about 100 µs of work.
     fn inline_len(&self) -> usize;
+
+    /// Whether it codes what it takes at once, but for a block: then a flush or an end is little work.
+    fn codes_at_once(&self) -> bool;
 
     /// An upper bound, in most cases, of its output for `len` bytes.
     fn room(&self, len: usize) -> usize;
@@ -201,7 +204,8 @@ impl<C: Coder> Coded<C> {
     fn work_on(&mut self, coder: C) -> Option<Work<C>> {
         let due = self.since_flush + self.input.len();
         let room = coder.room(due).clamp(OUT_LEN_LEAST, OUT_LEN);
-        let is_little = due <= coder.inline_len();
+        let is_taken = self.input.is_empty() && coder.codes_at_once();
+        let is_little = due <= coder.inline_len() || is_taken;
         let mut out = std::mem::take(&mut self.held);
         out.reserve(room);
         let work = Work {

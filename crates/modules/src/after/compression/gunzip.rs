@@ -112,6 +112,10 @@ impl Coder for Inflate {
         INLINE_LEN
     }
 
+    fn codes_at_once(&self) -> bool {
+        true
+    }
+
     fn room(&self, len: usize) -> usize {
         (len * 4).min(OUT_LEN)
     }

@@ -61,6 +61,8 @@ pub struct Deflate {
     compress: Compress,
     level: u32,
     window: u8,
+    /// Whether it has ended a stream. It is reset where the next one is coded: that clears 200 KiB.
+    is_used: bool,
 }
 
 thread_local! {
@@ -83,6 +85,7 @@ impl Gzip {
             compress: Compress::new_gzip(Compression::new(level), window),
             level,
             window,
+            is_used: false,
         })
     }
 }
@@ -99,6 +102,9 @@ impl Coder for Deflate {
             FlushMode::Flush => FlushCompress::Sync,
             FlushMode::End => FlushCompress::Finish,
         };
+        if std::mem::take(&mut self.is_used) {
+            self.compress.reset();
+        }
         let before = self.compress.total_in();
         let status = self.compress.compress_vec(input, out, flush);
         let status = status.map_err(|error| format!("deflate() failed: {error}"))?;
@@ -122,12 +128,16 @@ impl Coder for Deflate {
         }
     }
 
+    fn codes_at_once(&self) -> bool {
+        true
+    }
+
     fn room(&self, len: usize) -> usize {
         len / 2 + FRAME_LEN
     }
 
     fn finish(mut self) {
-        self.compress.reset();
+        self.is_used = true;
         KEPT.with_borrow_mut(|kept| {
             if kept.len() < KEPT_MAX {
                 kept.push(self);
@@ -172,11 +182,24 @@ mod tests {
             gzip_min_length: Size(0),
             gzip_window: Window(15),
         };
-        gzip.coder().finish();
+        let mut coder = gzip.coder();
+        let mut coded = Vec::with_capacity(100);
+        for (input, goal) in [(&b"abc"[..], FlushMode::Take), (b"", FlushMode::End)] {
+            let progress = coder.code(input, goal, &mut coded).unwrap();
+            assert!(progress.is_done);
+        }
+        coder.finish();
         assert_eq!(KEPT.with_borrow(Vec::len), 1);
         let again = gzip.coder();
         assert_eq!(KEPT.with_borrow(Vec::len), 0);
-        let coded = crate::after::compression::coded::all(again, b"abc", 1);
-        assert_eq!(coded[..4], [0x1f, 0x8b, 8, 0]);
+        let mut decoded = String::new();
+        let coded = [
+            coded,
+            crate::after::compression::coded::all(again, b"def", 1),
+        ]
+        .concat();
+        let mut reader = flate2::read::MultiGzDecoder::new(&coded[..]);
+        reader.read_to_string(&mut decoded).unwrap();
+        assert_eq!(decoded, "abcdef");
     }
 }

@@ -145,6 +145,10 @@ impl Coder for Compressor {
         }
     }
 
+    fn codes_at_once(&self) -> bool {
+        false
+    }
+
     fn room(&self, len: usize) -> usize {
         len
     }
