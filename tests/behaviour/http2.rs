@@ -68,6 +68,24 @@ fn a_connection_that_is_closed_ends_its_uploads() {
     assert!(server.access_log(1).contains("\"POST / HTTP/2.0\" 400 0"));
 }
 
+/// Streams wait for each other's turn to send; with the connection, all are over, whichever had it.
+#[test]
+fn a_connection_that_is_closed_ends_its_downloads() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; location /file { } location /proxied { proxy_pass http://127.0.0.1:%PORT%/file; } }",
+    );
+    server.file("file", bytes(2 << 20));
+    for turn in 0..60 {
+        let mut client = server.connect_http2_with_window(1 << 20);
+        let streams: Vec<u32> = (0..16)
+            .map(|number| client.get(["/file", "/proxied"][(turn + number / 8) % 2]))
+            .collect();
+        client.read_until(streams[turn % 16], 1 + turn * 5000);
+        drop(client);
+        assert_eq!(server.get_with("/file", "Range: bytes=0-1\r\n").status, 206);
+    }
+}
+
 /// A client that is far away sends no more than its window in a round trip.
 #[test]
 fn an_upload_that_is_taken_as_fast_as_it_comes_gets_a_wide_window() {

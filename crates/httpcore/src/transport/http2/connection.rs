@@ -334,7 +334,8 @@ impl Http2Connection {
         granted.is_none_or(|granted| granted == key)
     }
 
-    /// Sends data of a stream as far as it may be sent. Returns how many bytes were taken, and those of the frames.
+    /// Sends data of a stream as far as it may be sent. Returns how many bytes were taken, and those of the frames. A stream
+    /// that is closed is an error also where another has the turn: its wait would end at once, again and again.
     pub(super) fn send_data(
         &self,
         key: StreamKey,
@@ -343,7 +344,10 @@ impl Http2Connection {
         frame_max: usize,
     ) -> Result<(usize, u64), StreamGone> {
         if !data.is_empty() && !self.has_turn(key) {
-            return Ok((0, 0));
+            return match self.is_gone(key) {
+                true => Err(StreamGone),
+                false => Ok((0, 0)),
+            };
         }
         self.send(|session| session.data_in_frames(key, data, is_last, frame_max))
     }
