@@ -184,6 +184,23 @@ fn so_are_those_of_the_other_families() {
     }
 }
 
+/// Streams wait for each other, too: not for long, since their client may be what the first of them waits for.
+#[test]
+fn all_servers_of_a_slow_client_of_http2_are_let_go() {
+    if is_nginx() {
+        return;
+    }
+    let body = body();
+    let source = Source::of(&body);
+    let server = serve(&source, "http2 on; location / { %PASS%; }");
+    let mut client = server.connect_http2_with_window(64 << 20);
+    let streams: Vec<u32> = (0..4).map(|_| client.get("/")).collect();
+    source.wait(4, &server);
+    for stream in streams {
+        assert!(client.reply(stream).body == body);
+    }
+}
+
 #[test]
 fn what_came_before_an_answer_broke_off_is_sent() {
     let body = body();

@@ -14,6 +14,7 @@ use wire::turn;
 
 use crate::request::Request;
 use crate::request_body::{self, Apart, Leaving};
+use crate::transport::OtherStreams;
 
 use super::send::{Delivery, Place, send_chunk, send_head, send_piece};
 use super::send_error::Stop;
@@ -46,8 +47,9 @@ pub(super) async fn send_stream(
                 }
             }
             chunk => {
-                let body = beside(request, stream);
-                ahead(stream, body, Box::pin(send_chunk(request, chunk, delivery))).await?;
+                let beside = Beside::of(request, stream);
+                let send = Box::pin(send_chunk(request, chunk, delivery));
+                ahead(stream, beside, send).await?;
                 // Not between the read of a piece and its write.
                 turn::go_on().await;
                 next_piece(request, delivery, stream).await?
@@ -96,8 +98,8 @@ async fn send_first(
         },
         next => next,
     };
-    let body = beside(request, stream);
-    ahead(stream, body, send_head(request, delivery, &[])).await?;
+    let beside = Beside::of(request, stream);
+    ahead(stream, beside, send_head(request, delivery, &[])).await?;
     Ok(Sent::Piece(match next {
         Some(next) => next,
         None => next_piece(request, delivery, stream).await?,
@@ -119,8 +121,8 @@ async fn send_joined(
         has_head,
         has_end: delivery.has_explicit_end && !delivery.has_trailers && is_last,
     };
-    let body = beside(request, stream);
-    ahead(stream, body, send_piece(request, delivery, &piece, place)).await?;
+    let beside = Beside::of(request, stream);
+    ahead(stream, beside, send_piece(request, delivery, &piece, place)).await?;
     if place.has_end {
         return Ok(Sent::End);
     }
@@ -186,11 +188,23 @@ fn from_memory(
     }
 }
 
-/// The rest of a request's body, where the response's server is to get it meanwhile.
-fn beside(request: &Request, stream: &Body<Rc<OpenFile>>) -> Option<Apart> {
-    match takes_request(stream) {
-        true => request_body::apart(request),
-        false => None,
+/// What goes on while a piece is sent.
+struct Beside {
+    /// The rest of a request's body, where the response's server is to get it meanwhile.
+    body: Option<Apart>,
+    /// Streams that may go before: while they do, the client is not the slow one, and the body is not fetched ahead of it.
+    others: Option<OtherStreams>,
+}
+
+impl Beside {
+    fn of(request: &Request, stream: &Body<Rc<OpenFile>>) -> Beside {
+        Beside {
+            body: match takes_request(stream) {
+                true => request_body::apart(request),
+                false => None,
+            },
+            others: request.transport.other_streams(),
+        }
     }
 }
 
@@ -203,7 +217,7 @@ fn takes_request(stream: &Body<Rc<OpenFile>>) -> bool {
 /// client may send all of it before it takes anything.
 async fn ahead(
     stream: &mut Body<Rc<OpenFile>>,
-    mut body: Option<Apart>,
+    mut beside: Beside,
     send: impl Future<Output = Result<(), Stop>>,
 ) -> Result<(), Stop> {
     let mut send = pin!(send);
@@ -213,12 +227,15 @@ async fn ahead(
             return sent;
         }
         // A body that breaks off is told of when the next piece is waited for.
-        if let Some(moving) = &mut body
+        if let Some(moving) = &mut beside.body
             && moving.as_mut().poll(cx).is_ready()
         {
-            body = None;
+            beside.body = None;
         }
-        stream.poll_ahead(cx);
+        let mut others = beside.others.as_mut();
+        if !others.as_mut().is_some_and(|others| others.go_first(cx)) {
+            stream.poll_ahead(cx);
+        }
         Poll::Pending
     })
     .await

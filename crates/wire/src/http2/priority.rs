@@ -98,6 +98,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether a stream besides this one has something to send.
+    pub fn is_another_ready(&self, slot: usize) -> bool {
+        self.ready & !bit(slot) != 0
+    }
+
     /// The stream that sends next, of those that `may_send`: the most urgent; of these, the oldest that is not
     /// incremental (`age` is its stream identifier); else the incremental ones in turn (RFC 9218, 10).
     pub fn next(
@@ -192,6 +197,7 @@ mod tests {
         scheduler.close(2);
         assert_eq!(sent(&mut scheduler, &[]), Some(0));
         assert_eq!(sent(&mut scheduler, &[0]), None);
+        assert!(scheduler.is_another_ready(2) && !scheduler.is_another_ready(0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod connection;
 mod encoded;
+mod other_streams;
 mod stream_body;
 mod stream_tunnel;
 
@@ -31,6 +32,7 @@ use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Pi
 
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
+pub use other_streams::OtherStreams;
 pub(crate) use stream_body::StreamBody;
 pub use stream_tunnel::StreamTunnel;
 
@@ -308,6 +310,11 @@ impl Http2 {
         } else {
             taken
         })
+    }
+
+    /// The other streams of the connection.
+    pub(super) fn other_streams(&self) -> OtherStreams {
+        OtherStreams::of(&self.connection, self.key)
     }
 
     pub(super) async fn send_bytes(

@@ -334,6 +334,13 @@ impl Session {
         is_closed(self.send) && now_ms.saturating_sub(self.moved_ms) >= timeout_ms
     }
 
+    /// Whether a stream cannot send as long as others are ready to: the peer's windows are open.
+    pub fn waits_for_others(&mut self, key: StreamKey) -> bool {
+        let scheduler = self.scheduler.as_ref();
+        scheduler.is_some_and(|scheduler| scheduler.is_another_ready(key.slot()))
+            && !self.is_stalled(key, 0, 0)
+    }
+
     /// Begins to end the connection (RFC 9113, 6.8): a server first announces it, takes what is on its way, and names
     /// the last stream once the peer has answered; [`Session::finish_goaway`] does not wait for that.
     pub fn goaway(&mut self) {
