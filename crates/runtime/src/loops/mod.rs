@@ -2,6 +2,7 @@
 //!
 //! * [`Loop`]: what everything on one loop can reach; it never leaves its thread.
 //! * [`accept`]: accepts connections and spreads them over the loops.
+//! * [`held`]: loops that do not come back from a poll.
 //! * [`idle`]: connections that wait for their client and can be told to close.
 //! * `malloc_arena`: the memory of a loop's thread, made before it runs.
 //! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.
@@ -14,6 +15,7 @@
 //! Invariant: everything in a [`Loop`] belongs to its thread; only its [`LoopHandle`] is shared.
 
 pub mod accept;
+pub mod held;
 pub mod idle;
 pub mod ledger;
 pub mod loop_threads;

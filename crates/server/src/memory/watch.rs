@@ -1,5 +1,5 @@
 //! The thread that watches the worker's memory: asks how much of each bound is used, sets the level, logs it, and tells
-//! the loops.
+//! the loops. Looks after loops that do not come back as well ([`runtime::loops::held`]).
 //!
 //! It wakes at the kernel's alarms ([`super::alarms`]), and by itself: often where little is free. It gives the
 //! allocator's unused memory back to the kernel, which no loop does.
@@ -19,6 +19,7 @@ use disk::memory::unwritten;
 use disk::memory::{self, Holder, MemoryLevel, budget};
 use logs::process_log::{self, error_log};
 use runtime::Ledger;
+use runtime::loops::held::HeldLoops;
 use rustix::event::{PollFlags, Timespec, poll};
 
 use super::alarms::Alarms;
@@ -65,6 +66,17 @@ pub(crate) fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
     }
 }
 
+/// The log line for a loop that has been in one poll for so long.
+fn tell_of_held(index: usize, took: Duration) {
+    error_log(
+        process_log::Level::Alert,
+        format_args!(
+            "event loop {index} has been in one step for {:.0} s, its connections wait meanwhile",
+            took.as_secs_f64()
+        ),
+    );
+}
+
 struct Watch {
     alarms: Alarms,
     groups: Groups,
@@ -80,6 +92,7 @@ struct Watch {
     kills_untold: u64,
     kills_told: Option<Instant>,
     said: LastLogged,
+    held_loops: HeldLoops,
 }
 
 /// The last log lines.
@@ -119,6 +132,7 @@ impl Watch {
                 level: MemoryLevel::None,
                 calm_since: now,
             },
+            held_loops: HeldLoops::default(),
         }
     }
 
@@ -139,6 +153,7 @@ impl Watch {
             };
             self.obey(&ledger, &look);
             self.note_kills(&ledger);
+            self.held_loops.look(&ledger, tell_of_held);
             if memory::is_tight(budget()) && super::of(&ledger).has_settled(SETTLED) {
                 sys::unmap_idle_code();
             }
