@@ -106,11 +106,12 @@ class Held:
             self.report = json.loads(out)
 
 
-def wrk(args, url, connections, seconds, is_fresh=False, cores=None):
-    """Requests answered, and failures of all kinds; fresh: a connection for each request; a thread for each of the cores."""
+def wrk(args, url, connections, seconds, is_fresh=False, cores=None, script=None):
+    """Requests answered, and failures of all kinds; fresh: a connection for each request; a thread for each of the cores; a script says what is asked."""
     cores = cores or [args.load_core]
     command = ["taskset", "-c", ",".join(map(str, cores)), "wrk", "-t%d" % len(cores), "-c%d" % connections, "-d%gs" % seconds, url]
     command += ["-H", "Connection: close"] if is_fresh else []
+    command += ["-s", script] if script else []
     out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}).stdout
     requests = int(re.search(r"(\d+) requests in", out).group(1))
     failures = sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", out))

@@ -174,6 +174,10 @@ def fairness(figures):
     return [Row("beside %s ×%d, p99" % (case, count), server, [one["p99_ms"]], "ms", LESS) for case, count, server, one in figures["medians"] if count]
 
 
+def kinds(figures):
+    return [Row("%s, CPU of a request" % one["what"], one["server"], [1e6 * value for value in one["rounds"]], "µs", LESS) for one in figures["rounds"]]
+
+
 def attack(figures):
     made = []
     for one in figures["rounds"]:
@@ -193,7 +197,7 @@ def large(figures):
 
 
 ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written, "far": far, "pieces": pieces,
-        "fairness": fairness, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
+        "fairness": fairness, "kinds": kinds, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 
 
