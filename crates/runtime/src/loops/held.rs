@@ -1,8 +1,8 @@
 //! Loops that do not come back from a poll: each of their connections waits, new ones among them, and the figures of
 //! polls show nothing before the poll has ended.
 //!
-//! Not here: polls that took long ([`crate::metrics::stalls`]). Invariant: lines about one poll are bounded: at [`LONG`],
-//! then each [`AGAIN`].
+//! Not here: polls that took long ([`crate::metrics::stalls`]). Invariant: lines about one poll are bounded: at `LONG`,
+//! then each `AGAIN`.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -31,7 +31,7 @@ impl OtherStreams {
         }
     }
 
-    /// Whether they are what keeps this stream from sending, and not its client; for at most [`PATIENCE`] in a piece, behind
+    /// Whether they are what keeps this stream from sending, and not its client; for at most 250 ms in a piece, behind
     /// which the task is woken.
     pub fn go_first(&mut self, context: &mut Context<'_>) -> bool {
         let key = self.key;
