@@ -232,8 +232,8 @@ async fn ahead(
         {
             beside.body = None;
         }
-        let mut others = beside.others.as_mut();
-        if !others.as_mut().is_some_and(|others| others.go_first(cx)) {
+        let others = beside.others.as_mut();
+        if !others.is_some_and(|others| others.go_first(cx)) {
             stream.poll_ahead(cx);
         }
         Poll::Pending

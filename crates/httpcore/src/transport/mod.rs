@@ -28,8 +28,8 @@ use crate::request::body::Pipe;
 pub use detached::{Detached, Leave};
 pub use disk_limit::{DiskLimit, FileWaits};
 pub use http1::Http1;
-pub(crate) use http2::StreamBody;
-pub use http2::{Http2, OtherStreams};
+pub use http2::Http2;
+pub(crate) use http2::{OtherStreams, StreamBody};
 #[cfg(any(test, feature = "testing"))]
 pub use test_client::TestClient;
 pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd};
@@ -422,8 +422,7 @@ impl Transport {
     }
 
     /// The other streams of a connection of HTTP/2, which may go before this one.
-    #[must_use]
-    pub fn other_streams(&self) -> Option<OtherStreams> {
+    pub(crate) fn other_streams(&self) -> Option<OtherStreams> {
         match self {
             Self::Http2(it) => Some(it.other_streams()),
             _ => None,

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use logs::process_log::{Level, error_log};
+
 use super::ledger::Ledger;
 use crate::timing::poll_timing::now_ns;
 
@@ -15,22 +17,29 @@ const LONG: Duration = Duration::from_secs(5);
 /// Interval between two lines about the same poll.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was told of the polls of each loop.
+/// What the log was told of the polls of each loop.
 #[derive(Debug, Default)]
 pub struct HeldLoops {
-    /// By the slot of the loop: when the poll began, and when it was last told of, in nanoseconds of CLOCK_MONOTONIC.
+    /// By the slot of the loop, of which a worker has as many as it had loops at a time: when the poll began, and when it
+    /// was last told of, in nanoseconds of CLOCK_MONOTONIC.
     told: HashMap<usize, (u64, u64)>,
 }
 
 impl HeldLoops {
-    /// Looks at all loops that run. Calls `tell` with the number of a loop that is to be told of, and the time for which it has
-    /// been in one poll. To be called about once a second, from no loop.
-    pub fn look(&mut self, ledger: &Ledger, mut tell: impl FnMut(usize, Duration)) {
+    /// Looks at all loops that run, and logs those that are held. To be called about once a second, from no loop.
+    pub fn look(&mut self, ledger: &Ledger) {
         let now = now_ns();
         for entry in ledger.entries().iter().filter(|entry| entry.is_alive()) {
             let figures = &entry.figures;
             if let Some(took) = self.due(figures.slot, figures.began_ns.get(), now) {
-                tell(figures.index, took);
+                error_log(
+                    Level::Alert,
+                    format_args!(
+                        "event loop {} has been in one step for {:.0} s, its connections wait meanwhile",
+                        figures.index,
+                        took.as_secs_f64()
+                    ),
+                );
             }
         }
     }
@@ -41,13 +50,14 @@ impl HeldLoops {
         if began == 0 || took < LONG {
             return None;
         }
-        let told = self.told.insert(slot, (began, now));
-        if let Some((poll, at)) = told.filter(|(poll, _)| *poll == began)
-            && Duration::from_nanos(now.saturating_sub(at)) < AGAIN
+        let is_again = |at: u64| Duration::from_nanos(now.saturating_sub(at)) >= AGAIN;
+        if let Some(&(poll, at)) = self.told.get(&slot)
+            && poll == began
+            && !is_again(at)
         {
-            self.told.insert(slot, (poll, at));
             return None;
         }
+        self.told.insert(slot, (began, now));
         Some(took)
     }
 }

@@ -66,17 +66,6 @@ pub(crate) fn begin(ledger: &Arc<Ledger>, alarms: Alarms) {
     }
 }
 
-/// The log line for a loop that has been in one poll for so long.
-fn tell_of_held(index: usize, took: Duration) {
-    error_log(
-        process_log::Level::Alert,
-        format_args!(
-            "event loop {index} has been in one step for {:.0} s, its connections wait meanwhile",
-            took.as_secs_f64()
-        ),
-    );
-}
-
 struct Watch {
     alarms: Alarms,
     groups: Groups,
@@ -153,7 +142,7 @@ impl Watch {
             };
             self.obey(&ledger, &look);
             self.note_kills(&ledger);
-            self.held_loops.look(&ledger, tell_of_held);
+            self.held_loops.look(&ledger);
             if memory::is_tight(budget()) && super::of(&ledger).has_settled(SETTLED) {
                 sys::unmap_idle_code();
             }

@@ -32,7 +32,7 @@ use super::{BodyStop, ClientSide, ClientStream, DiskLimit, Extent, FileWaits, Pi
 
 pub use connection::Http2Connection;
 pub(crate) use connection::Rest;
-pub use other_streams::OtherStreams;
+pub(crate) use other_streams::OtherStreams;
 pub(crate) use stream_body::StreamBody;
 pub use stream_tunnel::StreamTunnel;
 

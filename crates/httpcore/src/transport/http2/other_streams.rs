@@ -15,7 +15,7 @@ use super::Http2Connection;
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The other streams of a connection, as one stream sees them while it sends a piece.
-pub struct OtherStreams {
+pub(crate) struct OtherStreams {
     connection: Rc<Http2Connection>,
     key: StreamKey,
     /// Armed when the first of them went before.
@@ -33,7 +33,7 @@ impl OtherStreams {
 
     /// Whether they are what keeps this stream from sending, and not its client; for at most 250 ms in a piece, behind
     /// which the task is woken.
-    pub fn go_first(&mut self, context: &mut Context<'_>) -> bool {
+    pub(crate) fn go_first(&mut self, context: &mut Context<'_>) -> bool {
         let key = self.key;
         let (connection, timer) = (&self.connection, &mut self.timer);
         if !connection.with_session(|session| session.waits_for_others(key)) {

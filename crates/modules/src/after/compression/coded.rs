@@ -68,7 +68,7 @@ pub trait Coder: Send + 'static {
     /// Maximum bytes, taken and given since the last flush, that are coded on the loop: about 100 µs of work.
     fn inline_len(&self) -> usize;
 
-    /// Whether it codes what it takes at once, but for a block: then a flush or an end is little work.
+    /// Whether it codes what it takes at once, but for a block: then a flush or an end is below half a millisecond of work.
     fn codes_at_once(&self) -> bool;
 
     /// An upper bound, in most cases, of its output for `len` bytes.
