@@ -17,6 +17,7 @@ mod charset;
 mod compression;
 mod conditional;
 mod connections;
+mod cut_uploads;
 mod dashboard;
 mod dav;
 mod disks_midway;

@@ -251,12 +251,12 @@ impl Http2Connection {
         }
     }
 
-    /// Whether all of a stream's body has been read, and nothing is to come.
+    /// Whether a stream is open, all of its body has been read, and nothing is to come.
     pub(super) fn is_body_over(&self, key: StreamKey) -> bool {
         let state = self.state.borrow();
         let slot = state.slots.get(key.slot());
         let slot = slot.filter(|slot| slot.key == Some(key));
-        slot.is_none_or(|slot| slot.body.is_empty() && slot.rest == Rest::Nothing)
+        slot.is_some_and(|slot| slot.body.is_empty() && slot.rest == Rest::Nothing)
     }
 
     /// Appends the bytes of a body that have come to `out`, and gives the client room for as many again; what is to

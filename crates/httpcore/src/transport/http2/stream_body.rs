@@ -1,7 +1,8 @@
 //! The body of a request on a stream of HTTP/2, read apart from the sending of its response.
 //!
 //! Both are done in the request's task, each whenever it can go on: a client may send all of its body before it takes
-//! anything of the response. Invariant: bytes are given out in their order, and once, whichever of the two asks.
+//! anything of the response. Invariants: bytes are given out in their order, and once, whichever of the two asks; the body
+//! of a stream that was reset before its end has no end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,6 +24,8 @@ pub(crate) struct StreamBody {
     limit: Cell<u64>,
     /// Bytes that were read.
     received: Cell<u64>,
+    /// Whether its end was seen: the stream may be closed since.
+    has_ended: Cell<bool>,
     /// Whether the client has the room of a body that is being read.
     is_wide: Cell<bool>,
 }
@@ -34,6 +37,7 @@ impl StreamBody {
         length: Option<u64>,
     ) -> Rc<Self> {
         Rc::new(Self {
+            has_ended: Cell::new(connection.is_body_over(key)),
             connection,
             key,
             length,
@@ -51,8 +55,13 @@ impl StreamBody {
         self.received.get()
     }
 
+    /// Whether it was read to its end.
     pub(super) fn is_over(&self) -> bool {
-        self.connection.is_body_over(self.key)
+        if !self.has_ended.get() {
+            let has_ended = self.connection.is_body_over(self.key);
+            self.has_ended.set(has_ended);
+        }
+        self.has_ended.get()
     }
 
     /// Whether its last byte has been read.
@@ -75,7 +84,11 @@ impl StreamBody {
         match rest {
             None => Err(wire::Error::Closed),
             Some(Rest::Malformed) => Err(wire::Error::Body(BodyFault::Malformed)),
-            Some(rest) => Ok(count > 0 || rest == Rest::Nothing),
+            Some(rest) => {
+                let is_last = rest == Rest::Nothing;
+                self.has_ended.set(is_last);
+                Ok(count > 0 || is_last)
+            }
         }
     }
 
