@@ -265,6 +265,32 @@ fn a_body_that_ends_too_early_is_broken() {
     }
 }
 
+/// The next server would take what is left for all of it.
+#[test]
+fn a_stream_that_is_refused_behind_a_part_of_its_body_goes_to_no_other_server() {
+    let second = Http2Origin::start(WIDE);
+    let (first, server) = servers(
+        WIDE,
+        &"upstream u { server %O%; server %2% backup; }
+         server { listen 127.0.0.1:%PORT%; http2 on; location / { grpc_pass u; grpc_next_upstream error invalid_header non_idempotent; }
+         location /proxied/ { proxy_pass http://u/; proxy_http_version 2; proxy_request_buffering off;
+             proxy_next_upstream error invalid_header non_idempotent; } }"
+            .replace("%2%", &second.address()),
+    );
+    for (number, path) in ["/refused-late", "/proxied/refused-late"]
+        .iter()
+        .enumerate()
+    {
+        let mut client = server.connect_http2();
+        let stream = client.begin("POST", path, &[], false);
+        client.body(stream, b"first", false);
+        assert_eq!(client.reply(stream).status, 502);
+        assert_eq!(first.count("/refused-late"), number + 1);
+    }
+    assert_eq!(second.count("connection"), 0);
+    server.forget_log();
+}
+
 #[test]
 fn refused_streams_and_timeouts_go_to_the_next_server() {
     let second = Http2Origin::start(WIDE);

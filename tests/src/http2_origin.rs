@@ -9,6 +9,7 @@
 //! | `/trailers-only` | a head that ends the stream, with `grpc-status: 12` |
 //! | `/large/N` | `N` bytes |
 //! | `/refused` | RST_STREAM(REFUSED_STREAM) |
+//! | `/refused-late` | takes a piece of the body, then as `/refused` |
 //! | `/broken` | a head, `part`, then RST_STREAM(INTERNAL_ERROR) |
 //! | `/short` | a head that announces eight bytes, `part`, and the end behind it |
 //! | `/hang` | takes the request, and answers nothing |
@@ -172,6 +173,10 @@ async fn answer(
             respond.send_response(head, true)?;
         }
         "/refused" => respond.send_reset(Reason::REFUSED_STREAM),
+        "/refused-late" => {
+            let _ = body.data().await;
+            respond.send_reset(Reason::REFUSED_STREAM);
+        }
         "/broken" | "/short" => break_off(path, head(), respond).await?,
         "/hang" => {
             let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;

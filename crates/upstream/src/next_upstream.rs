@@ -72,8 +72,9 @@ pub struct AttemptProgress {
     pub method: Method,
     /// Whether any of it was sent to the peer.
     pub is_sent: bool,
-    /// Whether it cannot be sent again, since its body was streamed (`proxy_request_buffering off`).
-    pub is_unbuffered: bool,
+    /// Whether a part of its body, which is passed on as it comes (`proxy_request_buffering off`, gRPC), was taken: it cannot
+    /// be sent again, not even where the peer has done nothing with it.
+    pub is_body_taken: bool,
     /// Time since it went to its first peer.
     pub elapsed_ms: u64,
     /// Number of peers that may be tried, including this one ([`super::Choice::tries_left`]).
@@ -171,7 +172,7 @@ impl NextRules {
         }
         progress.tries_left > 1
             && self.on.contains(needed)
-            && !(progress.is_sent && progress.is_unbuffered)
+            && !progress.is_body_taken
             && (self.timeout_ms == 0 || progress.elapsed_ms < self.timeout_ms)
     }
 }
@@ -185,7 +186,7 @@ mod tests {
     const SENT: AttemptProgress = AttemptProgress {
         method: Method::Get,
         is_sent: true,
-        is_unbuffered: false,
+        is_body_taken: false,
         elapsed_ms: 100,
         tries_left: 2,
     };
@@ -235,18 +236,14 @@ mod tests {
             let all = rules(NextUpstream::ERROR.or(NextUpstream::NON_IDEMPOTENT));
             assert!(all.allows(PeerFailure::Error, &AttemptProgress { method, ..SENT }));
         }
-        let unbuffered = AttemptProgress {
-            is_unbuffered: true,
-            ..SENT
-        };
-        assert!(!usual.allows(PeerFailure::Error, &unbuffered));
-        assert!(usual.allows(
-            PeerFailure::Error,
-            &AttemptProgress {
-                is_sent: false,
-                ..unbuffered
-            }
-        ));
+        for is_sent in [true, false] {
+            let taken = AttemptProgress {
+                is_body_taken: true,
+                is_sent,
+                ..SENT
+            };
+            assert!(!usual.allows(PeerFailure::Error, &taken), "half of a body");
+        }
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl UpstreamExchange {
         let progress = AttemptProgress {
             method: self.upstream_request.method,
             is_sent: one.is_sent,
-            is_unbuffered: !self.upstream_request.body.is_replayable(),
+            is_body_taken: !self.upstream_request.body.is_replayable(),
             elapsed_ms: wire::loop_clock::monotonic_ms().saturating_sub(self.begun_ms),
             tries_left: self.choice.as_ref().map_or(0, Choice::tries_left)
                 + usize::from(one.is_forgiven(failure)),
