@@ -1,6 +1,7 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
 use blackbox::{Answer, Connection, Origin, Server};
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 use wire::http2::hpack::encode;
@@ -266,6 +267,45 @@ fn the_number_of_requests_ends_a_connection() {
     client.read_to_end();
     let (last, code) = client.goaway.expect("it was told");
     assert_eq!((last, code.0), (other, 0));
+}
+
+/// A request that a client sent before it read of the end is not lost to it: not each client sends one again.
+#[test]
+fn what_comes_across_the_end_of_a_connection_is_answered() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; http2 on; keepalive_requests 2;
+         location / { return 200 ok; } location /upload { proxy_pass http://127.0.0.1:1; } }",
+    );
+    let mut client = server.connect_http2();
+    // Two at a time.
+    client.begin("POST", "/upload", &[], false);
+    let late = client.get("/") + 2;
+    client.is_silent = true;
+    while client.goaway.is_none() {
+        assert!(client.read());
+    }
+    let mut block = Vec::new();
+    for (name, value) in [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/late"),
+        (":authority", "localhost"),
+    ] {
+        encode::field(&mut block, name.as_bytes(), value.as_bytes());
+    }
+    let length = u8::try_from(block.len()).expect("a short head");
+    let head = [0, 0, length, 1, 5, 0, 0, 0, u8::try_from(late).unwrap()];
+    let end_of_upload = [0, 0, 0, 0, 1, 0, 0, 0, 1];
+    let pong = *b"\0\0\x08\x06\x01\0\0\0\0\0goaway\0";
+    let frames = [&head[..], &block, &end_of_upload, &pong].concat();
+    let mut stream = client.stream();
+    stream.write_all(&frames).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    let log = server.access_log(3);
+    assert!(log.contains("\"GET /late HTTP/2.0\" 200 "), "{log}");
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0];
+    assert!(rest.windows(goaway.len()).any(|it| it == goaway));
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub struct Http2Client {
     pub goaway: Option<(u32, ErrorCode)>,
     /// Whether room is given back for bodies that came.
     pub consumes: bool,
+    /// Whether reading sends nothing: neither room nor acknowledgements.
+    pub is_silent: bool,
 }
 
 impl Http2Client {
@@ -81,6 +83,7 @@ impl Http2Client {
             keys: BTreeMap::new(),
             goaway: None,
             consumes: true,
+            is_silent: false,
         }
     }
 
@@ -239,9 +242,16 @@ impl Http2Client {
         self.session.sent(count);
     }
 
+    /// Sends what reading has to answer.
+    fn answer(&mut self) {
+        if !self.is_silent {
+            self.flush();
+        }
+    }
+
     /// Reads once; false at the end of the connection.
     pub fn read(&mut self) -> bool {
-        self.flush();
+        self.answer();
         let mut buffer = vec![0; 65_536];
         let count = match self.stream.read(&mut buffer) {
             Ok(count) => count,
@@ -306,7 +316,7 @@ impl Http2Client {
             }
         }
         self.unread = input[at..].to_vec();
-        self.flush();
+        self.answer();
         true
     }
 }

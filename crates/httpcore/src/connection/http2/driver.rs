@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use runtime::Idle;
 use runtime::timing::{current_request, poll_timing};
+use wire::http2::Session;
 use wire::{Timer, loop_clock, turn};
 
 use crate::client::Client;
@@ -33,8 +34,9 @@ const UNSENT_MAX: usize = 512 << 10;
 const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 2;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
-/// Where the loop ends: maximum time for which a client's next request is waited for after a response, and between two
-/// pieces of what it still sends after GOAWAY.
+/// Maximum time for a client to have read that the connection ends, which requests that are on their way come in. Where
+/// the loop ends: for which its next request is waited for after a response, and between two pieces of what it still sends
+/// after GOAWAY.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are read and dropped of a client that has broken the connection, so that it sees why:
 /// a flood does not end with that.
@@ -94,8 +96,12 @@ pub(super) struct Driver<'a> {
     ahead: SendAhead,
     /// For the ends of requests that are answered, while some are missing.
     unended_timer: Option<Timer>,
+    /// Whether the client has had several requests open at a time: it does not wait for a response before the next.
+    has_had_several: bool,
     /// Whether GOAWAY was sent.
     is_leaving: bool,
+    /// For the client to have read the first GOAWAY of two.
+    goaway_timer: Option<Timer>,
     /// Requests that were opened and not begun, since the turn was over; at most those of one turn.
     opened: VecDeque<Opened>,
     /// The configuration of the last requests, and the entry in its listening table; an idle connection has none.
@@ -126,7 +132,9 @@ impl<'a> Driver<'a> {
             write_timer: None,
             ahead: SendAhead::default(),
             unended_timer: None,
+            has_had_several: false,
             is_leaving: false,
+            goaway_timer: None,
             opened: VecDeque::new(),
             generation: None,
         }
@@ -156,6 +164,7 @@ impl<'a> Driver<'a> {
             return Poll::Ready(finish);
         }
         self.leave_if_due();
+        self.finish_goaway(context);
         self.reset_unended(context);
         // Streams that wait for room get it once before the driver waits for the socket.
         if let Err(finish) = self.write(context) {
@@ -258,6 +267,7 @@ impl<'a> Driver<'a> {
             awaits_rest: false,
         };
         let (used, pause) = input.take(bytes);
+        self.has_had_several |= self.connection.with_session(|session| session.live()) > 1;
         let awaits_rest = input.awaits_rest || used < bytes.len();
         self.awaits_rest = awaits_rest && pause == Pause::Partial;
         self.opened = opened;
@@ -349,12 +359,41 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Takes no more streams. Those that were on their way the client may open elsewhere.
+    /// Begins to end the connection. A client that has several requests open at a time may have others on their way, which it
+    /// need not be able to send again: it is told first, and what comes until it has read that is taken (RFC 9113, 6.8). Any
+    /// other waits for its response.
     fn leave(&mut self) {
-        if !std::mem::replace(&mut self.is_leaving, true) {
-            self.connection
-                .with_session(|session| session.finish_goaway());
-            self.client.loop_.figures.of::<Http2Counters>().goaways[0].add(1);
+        if !self.has_had_several {
+            return self.leave_at_once();
+        }
+        if self.note_leaving() {
+            self.connection.with_session(Session::goaway);
+            let mut timer = self.connection.owner.wheel.timer();
+            timer.arm(LEAVING_WAIT);
+            self.goaway_timer = Some(timer);
+        }
+    }
+
+    /// Takes no more streams. Those that were on their way the client may open elsewhere.
+    fn leave_at_once(&mut self) {
+        self.note_leaving();
+        self.goaway_timer = None;
+        self.connection.with_session(Session::finish_goaway);
+    }
+
+    /// Notes that GOAWAY is sent; whether it is the first time.
+    fn note_leaving(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_leaving, true);
+        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        counters.goaways[0].add(u64::from(is_first));
+        is_first
+    }
+
+    /// Takes no more streams of a client that has not said in time that it read the first GOAWAY.
+    fn finish_goaway(&mut self, context: &mut Context<'_>) {
+        let timer = self.goaway_timer.as_mut();
+        if timer.is_some_and(|timer| timer.poll_expired(context).is_ready()) {
+            self.leave_at_once();
         }
     }
 

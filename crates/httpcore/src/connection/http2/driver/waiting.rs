@@ -118,7 +118,7 @@ impl<'a> Driver<'a> {
     /// Ends an idle connection: the client is told so, as far as the socket takes it. Where the loop ends, a request may be
     /// on its way: the client has to read that it was not taken, to send it elsewhere.
     fn give_way(&mut self) -> Poll<Finish> {
-        self.leave();
+        self.leave_at_once();
         self.connection.with_session(|session| {
             // What does not fit is not waited for.
             let _ = self.connection.stream.try_write(session.output());
