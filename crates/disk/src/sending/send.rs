@@ -134,7 +134,8 @@ impl Local {
             stream: None,
             copy,
         };
-        if sending.copy.is_some() {
+        // What is not sent straight from the copy is read, which is the file's turn again once the copy is dropped.
+        if sending.copy.is_some() && (straight || !file.direct) {
             return sending.run().await;
         }
         let _counted = SendingCount::new(file);

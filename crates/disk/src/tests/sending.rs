@@ -6,7 +6,9 @@ use crate::residency::window::Residency;
 use crate::tests::{block_on, local};
 use crate::*;
 use rustix::fs::{Advice, fadvise};
+use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -481,6 +483,57 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
             }
             before = Some((file, contents));
         }
+    });
+}
+
+/// A socket that takes bytes only, as one with TLS does.
+struct Transforming(UnixStream);
+
+impl Sink for Transforming {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        Sink::try_io(&self.0, operation)
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Sink::try_write(&self.0, bytes)
+    }
+
+    fn writable(&self) -> impl Future<Output = io::Result<()>> {
+        Sink::writable(&self.0)
+    }
+}
+
+#[test]
+fn a_file_of_direct_reads_with_a_copy_is_sent_over_tls_too() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small");
+        let access = Access {
+            directio: Some(1),
+            ..Access::new(&pool)
+        };
+        let contents = vec![b'a'; COPY_MIN + 5000];
+        std::fs::write(&path, &contents).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut file = open(&local, &path, &access).await;
+        local.read(&file, 0, contents.len(), &access).await.unwrap();
+        file = open(&local, &path, &access).await;
+        assert!(file.gets_copy());
+        while !file.has_copy() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let (mut got, mut offset) = (vec![0; contents.len()], 0);
+        let sink = Transforming(here);
+        let sent = local.send(&file, &mut offset, contents.len() as u64, &sink, &access);
+        let receive = async { there.read_exact(&mut got).await.map_err(Error::Socket) };
+        tokio::try_join!(sent, receive).unwrap();
+        assert_eq!(got, contents);
     });
 }
 
