@@ -1,7 +1,5 @@
 //! Uploads whose clients give them up midway, over HTTP/1 and HTTP/2: what came is never taken for all of it.
 
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
-
 use blackbox::{Answer, Connection, Origin, Server};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
