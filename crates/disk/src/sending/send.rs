@@ -134,7 +134,7 @@ impl Local {
             stream: None,
             copy,
         };
-        // What is not sent straight from the copy is read, which is the file's turn again once the copy is dropped.
+        // What does not go straight from the copy to the socket is read, from the file where the copy is dropped meanwhile.
         if sending.copy.is_some() && (straight || !file.direct) {
             return sending.run().await;
         }

@@ -83,6 +83,8 @@ rows! {
     Every, "`Server` and the built-in pages say freewheel.": "server_tokens=";
     Command, "`-V` and `-v` name freewheel first":;
     Lines, "A reload ends no connection of HTTP/2": "http2" "listen=http2";
+    Lines, "A connection of HTTP/2 ends in two steps":
+        "http2" "listen=http2" "keepalive_requests";
     Lines, "A stream that is answered before its request has ended": "http2" "listen=http2";
     Lines, "Connections of HTTP/2 have limits:":
         "http2" "listen=http2" "http2_max_concurrent_streams" "http2_recv_buffer_size" "http2_chunk_size"

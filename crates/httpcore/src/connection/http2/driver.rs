@@ -34,9 +34,8 @@ const UNSENT_MAX: usize = 512 << 10;
 const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 2;
 /// How long the end of a request may follow its answer before the stream is reset.
 const UNENDED_WAIT: Duration = Duration::from_millis(200);
-/// Maximum time for a client to have read that the connection ends, which requests that are on their way come in. Where
-/// the loop ends: for which its next request is waited for after a response, and between two pieces of what it still sends
-/// after GOAWAY.
+/// Maximum time in which requests that cross the first GOAWAY of two are taken. Where the loop ends, also the time for which
+/// a client's next request is waited for after a response, and between two pieces of what it still sends after GOAWAY.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are read and dropped of a client that has broken the connection, so that it sees why:
 /// a flood does not end with that.
