@@ -134,7 +134,7 @@ impl Local {
             stream: None,
             copy,
         };
-        // What does not go straight from the copy to the socket is read, from the file where the copy is dropped meanwhile.
+        // Where bytes are transformed, the file's pages are read, of which direct reads make none.
         if sending.copy.is_some() && (straight || !file.direct) {
             return sending.run().await;
         }

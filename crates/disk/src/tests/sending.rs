@@ -450,6 +450,21 @@ fn a_sending_without_a_reader_is_small() {
     });
 }
 
+/// Writes a small file, and opens it with its copy in memory.
+async fn copied(local: &Local, path: &Path, contents: &[u8], access: &Access<'_>) -> Rc<OpenFile> {
+    std::fs::write(path, contents).unwrap();
+    // Until its time stamp would show the next change it is not kept.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let file = open(local, path, access).await;
+    local.read(&file, 0, contents.len(), access).await.unwrap();
+    let file = open(local, path, access).await;
+    assert!(file.gets_copy());
+    while !file.has_copy() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    file
+}
+
 #[test]
 fn a_small_file_is_sent_from_its_copy_until_it_changes() {
     block_on(async {
@@ -460,16 +475,7 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
         let mut before: Option<(Rc<OpenFile>, Vec<u8>)> = None;
         for fill in [b'a', b'b'] {
             let contents = vec![fill; COPY_MIN + 5000];
-            std::fs::write(&path, &contents).unwrap();
-            // Until its time stamp would show the next change it is not kept.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let mut file = open(&local, &path, &access).await;
-            local.read(&file, 0, contents.len(), &access).await.unwrap();
-            file = open(&local, &path, &access).await;
-            assert!(file.gets_copy());
-            while !file.has_copy() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            let file = copied(&local, &path, &contents, &access).await;
             let (got, result) = sent(&local, &file, 0..contents.len() as u64, &access).await;
             result.unwrap();
             assert_eq!(got, contents);
@@ -518,15 +524,7 @@ fn a_file_of_direct_reads_with_a_copy_is_sent_over_tls_too() {
             ..Access::new(&pool)
         };
         let contents = vec![b'a'; COPY_MIN + 5000];
-        std::fs::write(&path, &contents).unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let mut file = open(&local, &path, &access).await;
-        local.read(&file, 0, contents.len(), &access).await.unwrap();
-        file = open(&local, &path, &access).await;
-        assert!(file.gets_copy());
-        while !file.has_copy() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let file = copied(&local, &path, &contents, &access).await;
         let (here, mut there) = UnixStream::pair().unwrap();
         let (mut got, mut offset) = (vec![0; contents.len()], 0);
         let sink = Transforming(here);

@@ -365,12 +365,11 @@ impl<'a> Driver<'a> {
         if !self.has_had_several {
             return self.leave_at_once();
         }
-        if self.note_leaving() {
-            self.connection.with_session(Session::goaway);
-            let mut timer = self.connection.owner.wheel.timer();
-            timer.arm(LEAVING_WAIT);
-            self.goaway_timer = Some(timer);
-        }
+        self.note_leaving();
+        self.connection.with_session(Session::goaway);
+        let mut timer = self.connection.owner.wheel.timer();
+        timer.arm(LEAVING_WAIT);
+        self.goaway_timer = Some(timer);
     }
 
     /// Takes no more streams. Those that were on their way the client may open elsewhere.
@@ -380,12 +379,11 @@ impl<'a> Driver<'a> {
         self.connection.with_session(Session::finish_goaway);
     }
 
-    /// Notes that GOAWAY is sent; whether it is the first time.
-    fn note_leaving(&mut self) -> bool {
-        let is_first = !std::mem::replace(&mut self.is_leaving, true);
-        let counters = self.client.loop_.figures.of::<Http2Counters>();
-        counters.goaways[0].add(u64::from(is_first));
-        is_first
+    /// Notes that GOAWAY is sent, and counts the connection once.
+    fn note_leaving(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.client.loop_.figures.of::<Http2Counters>().goaways[0].add(1);
+        }
     }
 
     /// Takes no more streams of a client that has not said in time that it read the first GOAWAY.
