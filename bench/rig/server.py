@@ -200,8 +200,8 @@ class Server(Program):
 
     SETTLE = 0.2
 
-    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_user=None):
-        self.name, self.binary, self.site, self.port = name, binary, site, free_port()
+    def __init__(self, name, binary, site, http, main="", workers=1, core=None, environment=None, before=None, as_user=None, descriptors=NOFILE):
+        self.name, self.binary, self.site, self.port, self.descriptors = name, binary, site, free_port(), descriptors
         self.workers, self.core, self.environment, self.before, self.as_user = workers, core, environment or {}, before, as_user
         self.dir = tempfile.mkdtemp(prefix=name.replace(" ", "-") + ".", dir=site.path)
         os.chmod(self.dir, 0o755)
@@ -220,7 +220,7 @@ class Server(Program):
         text = (
             "daemon off;\n%sworker_processes %d;\nworker_rlimit_nofile %d;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n%s\n"
             "events { worker_connections %d; }\nhttp {\n    root %s;\n    keepalive_timeout 300s; keepalive_requests 100000000;\n%s\n}\n"
-            % (user, workers, NOFILE, main, NOFILE, self.site.html, http.replace("%PORT%", str(self.port)))
+            % (user, workers, self.descriptors, main, self.descriptors, self.site.html, http.replace("%PORT%", str(self.port)))
         )
         with open(os.path.join(self.dir, "nginx.conf"), "w") as f:
             f.write(text)

@@ -5,6 +5,7 @@
 )]
 
 use blackbox::{Answer, Origin, Server, Site, is_nginx};
+use nix::sys::signal::Signal;
 use std::path::PathBuf;
 
 /// A file whose reads fail with EIO, whoever asks: the kernel has such attributes of devices that cannot sleep.
@@ -137,6 +138,35 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
         "accept4() failed (24: Too many open files)",
         "nothing else was tried here",
     );
+    server.forget_log();
+}
+
+#[test]
+fn a_worker_without_a_descriptor_left_gets_its_logs_and_a_new_configuration() {
+    // More sockets than there are descriptors left.
+    let http = |word, sockets| {
+        let listen = |i| format!("listen 127.0.0.{i}:%PORT%;");
+        let listen: String = (1..=sockets).map(listen).collect();
+        format!("server {{ {listen} location = /word {{ return 200 {word}; }} }}")
+    };
+    let main = "worker_processes 1; worker_rlimit_nofile 64;";
+    let server = Server::start_with(main, &http("old", 1));
+    server.file("large", vec![b'x'; 16 << 20]);
+    // Connections that nothing is taken from: a response is on its way over each.
+    let begin = |_| {
+        let mut connection = server.connect();
+        connection.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        connection
+    };
+    let begun: Vec<_> = (0..70).map(begin).collect();
+    server.wait_for("accept4() failed (24: Too many open files)", "they ran out");
+    let log = server.site().path("logs/access.log");
+    std::fs::rename(&log, log.with_extension("old")).expect("it is there");
+    server.signal(Signal::SIGUSR1);
+    server.reload_with(main, &http("new", 20));
+    drop(begun);
+    assert_eq!(server.get("/word").text(), "new");
+    assert!(server.access_log(1).contains("/word"), "in the new file");
     server.forget_log();
 }
 

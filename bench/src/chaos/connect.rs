@@ -169,7 +169,7 @@ async fn shake(
 }
 
 /// Without a look at certificates, which are made for the run.
-pub fn config(speech: Speech) -> ClientConfig {
+fn config(speech: Speech) -> ClientConfig {
     let mut config = ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(any_certificate::Any))

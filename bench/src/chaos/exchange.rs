@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// Asks for anything at a location. False: the connection is not to be used again.
+/// Asks for anything at a location. None: the connection is not to be used again.
 pub async fn ask(mut connection: Connection, location: &str) -> Option<Connection> {
     let plan = Plan::any(location);
     let request = plan.request(&connection)?;

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use super::frame::{Frame, Reader, Writer};
 use super::master::{Master, Purpose};
 use super::supervise::{Stage, Worker};
-use super::worker::word;
+use super::word;
 use crate::settings::acme::{Declared, metrics};
 
 /// Maximum time for workers to take a change.

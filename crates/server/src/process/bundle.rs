@@ -121,6 +121,12 @@ impl Bundle {
         (body, sockets.chain(logs).map(|fd| fd.as_fd()).collect())
     }
 
+    /// The generation of a bundle that cannot be unpacked for want of its descriptors.
+    pub(crate) fn generation_of(body: &[u8]) -> Option<u64> {
+        let body: Body<'_> = postcard::from_bytes(body).ok()?;
+        Some(body.generation)
+    }
+
     /// The message, read back; `None` when it is not one.
     #[must_use]
     pub(crate) fn unpack(body: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! Messages with descriptors between master and worker, over a SEQPACKET socket pair.
 //!
 //! Not here: what the messages mean ([`super::bundle`]). Invariant: a message arrives whole or not at all; its
-//! descriptors arrive in order.
+//! descriptors arrive in order, all of them or, where the process can have no more, none.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -35,6 +35,8 @@ pub(crate) struct Frame {
     pub body: Vec<u8>,
     /// Its descriptors, close-on-exec.
     pub descriptors: Vec<OwnedFd>,
+    /// Whether it had more of them than this process may have (RLIMIT_NOFILE). None is kept then.
+    pub lacks_descriptors: bool,
 }
 
 /// One end of the pair.
@@ -126,6 +128,7 @@ impl Channel {
             kind: 0,
             body: Vec::new(),
             descriptors: Vec::new(),
+            lacks_descriptors: false,
         };
         let mut is_begun = false;
         loop {
@@ -144,6 +147,9 @@ impl Channel {
                 ));
             }
             if is_last {
+                if frame.lacks_descriptors {
+                    frame.descriptors.clear();
+                }
                 return Ok(Some(frame));
             }
         }
@@ -165,15 +171,10 @@ impl Channel {
         if received.bytes == 0 {
             return Ok(None);
         }
-        if received
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-            || received.bytes < 2
-        {
-            return Err(io::Error::other(
-                "descriptors or bytes got lost between master and worker",
-            ));
+        if received.flags.contains(ReturnFlags::TRUNC) || received.bytes < 2 {
+            return Err(io::Error::other("bytes got lost between master and worker"));
         }
+        frame.lacks_descriptors |= received.flags.contains(ReturnFlags::CTRUNC);
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 frame.descriptors.extend(descriptors);

@@ -31,7 +31,7 @@ use super::sockets::Sockets;
 use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
 use super::upgrade::{Predecessor, StartCommand};
-use super::worker::word;
+use super::word;
 use super::{notify, title};
 use crate::process::log_files;
 

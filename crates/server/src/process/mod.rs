@@ -2,7 +2,7 @@
 //!
 //! * `master`: reads, binds, starts, supervises, obeys signals; `upgrade` replaces its program. `single` is both in one
 //!   process.
-//! * `worker`: takes `bundle`s from the master over a socket pair (`frame`) and runs the loops.
+//! * `worker`: takes `bundle`s from the master over a socket pair (`frame`, `word`) and runs the loops.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
 //! * `acme`: the threads that get certificates, and what workers are told of them.
 //! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
@@ -41,6 +41,7 @@ mod supervise;
 mod title;
 mod trust;
 mod upgrade;
+mod word;
 pub(crate) mod worker;
 
 use httpcore::handler::Modules;

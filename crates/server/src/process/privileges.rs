@@ -160,14 +160,14 @@ pub(crate) fn set_limits(main: &directives::Main) {
         // nginx's limit is that of each worker process; here one process has the work of all.
         Some(files) => {
             let all = files.0.saturating_mul(loops);
-            if setrlimit(Resource::RLIMIT_NOFILE, all, all).is_err() {
+            if limit_descriptors(all).is_err() {
                 limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
             }
         }
         // For the same reason the hard limit is used, not only the soft one.
         None => {
             if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-                let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+                let _ = limit_descriptors(hard);
             }
         }
     }
@@ -195,6 +195,39 @@ pub(crate) fn set_limits(main: &directives::Main) {
             Level::Alert,
             format_args!("setpriority({priority}) failed ({text})"),
         );
+    }
+}
+
+/// Descriptors beyond the limit for what the master sends: sockets, logs, devices of a new configuration.
+const BEYOND: u64 = 4096;
+
+/// Sets the limit that holds (the soft one); the hard one is higher by [`BEYOND`], as far as the system lets it.
+fn limit_descriptors(soft: u64) -> nix::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, soft, soft.saturating_add(BEYOND))
+        .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, soft, hard.max(soft)))
+}
+
+/// While it lives, the process may have as many descriptors as its hard limit allows, so that a worker whose
+/// connections have taken all others can be configured anew, and gets its logs.
+#[derive(Debug)]
+pub(crate) struct Beyond {
+    soft: u64,
+    hard: u64,
+}
+
+impl Beyond {
+    /// `None`: the system does not tell the limits.
+    pub(crate) fn begin() -> Option<Beyond> {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok()?;
+        Some(Beyond { soft, hard })
+    }
+}
+
+impl Drop for Beyond {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, self.soft, self.hard);
     }
 }
 

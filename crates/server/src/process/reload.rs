@@ -12,7 +12,7 @@ use super::privileges::Account;
 use super::sockets::CannotBind;
 use super::start::Options;
 use super::supervise::Stage;
-use super::worker::word;
+use super::word;
 use super::{devices, directories, notify};
 use crate::process::start;
 use crate::settings::circumstances::Circumstances;

@@ -17,7 +17,7 @@ use super::frame::Channel;
 use super::master::{Master, Purpose};
 use super::remains;
 use super::spawn;
-use super::worker::word;
+use super::word;
 use crate::process::worker;
 
 /// A worker that dies sooner than this is not started again at once.

@@ -26,13 +26,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
 use super::directives::Main;
-use super::frame::{Channel, Writer};
+use super::frame::{Channel, Frame, Writer};
 use super::load::Loaded;
 use super::log_files::Wanted;
 use super::pools::define_pools;
-use super::privileges;
+use super::privileges::{self, Beyond};
 use super::signals::{Signals, note};
 use super::title;
+use super::word;
 use crate::http_server::{HttpServer, Plan};
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
@@ -57,24 +58,6 @@ const FORGETTING_TICK: Duration = Duration::from_secs(1);
 /// Maximum time that a leaving worker waits for the journals of its caches; what is not merged by then is read by the
 /// next worker.
 pub(crate) const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The messages between master and worker.
-pub(crate) mod word {
-    /// Master: serve this bundle.
-    pub(crate) const CONFIGURE: u8 = 1;
-    /// Master: finish the requests in flight and leave; the byte 1: another process waits for the caches.
-    pub(crate) const QUIT: u8 = 2;
-    /// Master: these are the logs now; log your figures.
-    pub(crate) const REOPEN: u8 = 3;
-    /// Master: certificates and challenges of ACME, with a number.
-    pub(crate) const ACME: u8 = 4;
-    /// Worker: the bundle of this generation is served.
-    pub(crate) const SERVED: u8 = 17;
-    /// Worker: the bundle of this generation cannot be served, and the reason.
-    pub(crate) const REFUSED: u8 = 18;
-    /// Worker: what came with this number is taken.
-    pub(crate) const TAKEN: u8 = 19;
-}
 
 /// The life of a worker process: its standard input is the channel to the master.
 #[must_use]
@@ -125,6 +108,7 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
         shutdown_timeout: None,
         pools: pools::Kept::default(),
         has_rights: true,
+        beyond: None,
         lacks_raw: false,
         is_daemon: false,
         stderr: None,
@@ -179,6 +163,8 @@ struct Worker {
     pools: pools::Kept,
     /// Whether root's rights (if there were any) are still held.
     has_rights: bool,
+    /// While a new configuration is built.
+    beyond: Option<Beyond>,
     /// Whether the right to send from foreign addresses was given up.
     lacks_raw: bool,
     is_daemon: bool,
@@ -267,6 +253,12 @@ impl Worker {
         if !matches!(poll(&mut events, Some(&now)), Ok(1..)) {
             return Ok(WorkerEvent::Goes);
         }
+        // The first bundle comes before any connection, and brings the limit itself.
+        let beyond = if self.has_rights {
+            None
+        } else {
+            Beyond::begin()
+        };
         let frame = self
             .channel
             .receive()
@@ -276,10 +268,15 @@ impl Worker {
             error_log(Level::Alert, format_args!("the master process has gone"));
             return Ok(WorkerEvent::Quits { has_heir: true });
         };
+        if frame.lacks_descriptors {
+            self.do_without(&frame)?;
+            return Ok(WorkerEvent::Goes);
+        }
         match frame.kind {
             word::CONFIGURE => {
                 let bundle = Bundle::unpack(&frame.body, frame.descriptors);
                 self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
+                self.beyond = beyond;
             }
             word::QUIT => {
                 let has_heir = frame.body == [1];
@@ -307,6 +304,24 @@ impl Worker {
             ),
         }
         Ok(WorkerEvent::Goes)
+    }
+
+    /// A message whose descriptors this process may not have: what is served and written to goes on as it is.
+    fn do_without(&self, frame: &Frame) -> Result<(), String> {
+        if frame.kind != word::CONFIGURE {
+            error_log(
+                Level::Emerg,
+                format_args!("log files are not opened again: {NO_DESCRIPTORS}"),
+            );
+            return Ok(());
+        }
+        let generation = Bundle::generation_of(&frame.body).filter(|_| !self.has_rights);
+        let generation = generation.ok_or(NO_DESCRIPTORS)?;
+        let mut body = Writer::default();
+        body.number(generation);
+        body.bytes(format!("the configuration is not taken: {NO_DESCRIPTORS}").as_bytes());
+        let sent = self.channel.send(word::REFUSED, &body.0, &[]);
+        sent.map_err(|error| format!("sendmsg() failed ({error})"))
     }
 
     /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting.
@@ -366,6 +381,8 @@ impl Worker {
 
     fn take_over(&mut self, built: BuiltBundle) -> Result<(), String> {
         let BuiltBundle { bundle, outcome } = built;
+        // Until the end: what is opened for the new configuration has room, too.
+        let _beyond = self.beyond.take();
         let outcome = outcome.and_then(
             |BuiltSettings {
                  main,
@@ -454,6 +471,9 @@ impl Worker {
         std::process::exit(0)
     }
 }
+
+const NO_DESCRIPTORS: &str =
+    "the worker process may not have more open files (\"worker_rlimit_nofile\", RLIMIT_NOFILE)";
 
 /// A reload that comes with the first `proxy_bind … transparent`.
 const RIGHT_IS_GONE: &str = "\"transparent\" of \"proxy_bind\" and its kin needs a right that the worker gave up when it was started without such a line: \
