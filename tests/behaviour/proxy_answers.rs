@@ -401,6 +401,7 @@ fn a_worker_that_was_root_may_come_from_foreign_addresses() {
             server.site().fill(&text("transparent"))
         ));
         server.wait_for("needs a right that the worker gave up", "the refusal");
+        server.wait_for("the new configuration is not served", "what follows it");
         assert_eq!(server.get("/").text(), "127.0.0.2");
         server.forget_log();
     }
