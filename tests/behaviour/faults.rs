@@ -4,7 +4,8 @@
     reason = "tests run on no loop: they touch files"
 )]
 
-use blackbox::{Answer, Origin, Server, Site, is_nginx};
+use crate::forbidden::FORBIDDING;
+use blackbox::{Answer, Connection, Origin, Server, Site, is_nginx};
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
 
@@ -141,33 +142,70 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
     server.forget_log();
 }
 
-#[test]
-fn a_worker_without_a_descriptor_left_gets_its_logs_and_a_new_configuration() {
-    // More sockets than there are descriptors left.
-    let http = |word, sockets| {
-        let listen = |i| format!("listen 127.0.0.{i}:%PORT%;");
-        let listen: String = (1..=sockets).map(listen).collect();
-        format!("server {{ {listen} location = /word {{ return 200 {word}; }} }}")
-    };
-    let main = "worker_processes 1; worker_rlimit_nofile 64;";
-    let server = Server::start_with(main, &http("old", 1));
+/// A server of one word, at so many sockets.
+fn at_sockets(word: &str, sockets: usize) -> String {
+    let listen = |i| format!("listen 127.0.0.{i}:%PORT%;");
+    let listen: String = (1..=sockets).map(listen).collect();
+    format!("server {{ {listen} location = /word {{ return 200 {word}; }} }}")
+}
+
+/// More sockets than a worker of 64 descriptors has left beside [`occupied`].
+const SOCKETS: usize = 20;
+
+/// Connections that nothing is taken from: a response is on its way over each, until descriptors run out.
+fn occupied(server: &Server) -> Vec<Connection> {
     server.file("large", vec![b'x'; 16 << 20]);
-    // Connections that nothing is taken from: a response is on its way over each.
     let begin = |_| {
         let mut connection = server.connect();
         connection.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         connection
     };
-    let begun: Vec<_> = (0..70).map(begin).collect();
+    let begun = (0..70).map(begin).collect();
     server.wait_for("accept4() failed (24: Too many open files)", "they ran out");
+    begun
+}
+
+#[test]
+fn a_worker_without_a_descriptor_left_gets_its_logs_and_a_new_configuration() {
+    let main = "worker_processes 1; worker_rlimit_nofile 64;";
+    let server = Server::start_with(main, &at_sockets("old", 1));
+    let begun = occupied(&server);
     let log = server.site().path("logs/access.log");
     std::fs::rename(&log, log.with_extension("old")).expect("it is there");
     server.signal(Signal::SIGUSR1);
-    server.reload_with(main, &http("new", 20));
+    server.reload_with(main, &at_sockets("new", SOCKETS));
     drop(begun);
     assert_eq!(server.get("/word").text(), "new");
     // The master has made the new file, but only the worker writes to it.
     assert!(!server.access_log(1).is_empty());
+    server.forget_log();
+}
+
+#[test]
+fn where_the_system_gives_no_more_descriptors_the_old_configuration_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    let limited = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    let site = Site::new().run_by(&[&limited[..], &[FORBIDDING, "setrlimit", "1"]].concat());
+    let main = "worker_processes 1;";
+    let server = Server::start_on(site, main, &at_sockets("old", 1));
+    let begun = occupied(&server);
+    let new = format!(
+        "daemon off; pid nginx.pid; error_log logs/error.log info; {main} events {{ }} http {{ {} }}",
+        server.site().fill(&at_sockets("new", SOCKETS))
+    );
+    server.reload_file(&new);
+    server.wait_for(
+        "the configuration is not taken: the worker process may not have more",
+        "why",
+    );
+    server.wait_for("the new configuration is not served", "what follows it");
+    drop(begun);
+    assert_eq!(server.get("/word").text(), "old");
+    server.signal(Signal::SIGHUP);
+    server.wait_for("is served now", "there is room again");
+    assert_eq!(server.get("/word").text(), "new");
     server.forget_log();
 }
 

@@ -27,7 +27,7 @@ const ERRORS: &[&str] = &["1", "38"];
 /// More than a copy in memory has, and more than one window.
 const LARGE: usize = 3 << 20;
 /// The program that forbids a call.
-const FORBIDDING: &str = env!("CARGO_BIN_EXE_forbidding");
+pub(crate) const FORBIDDING: &str = env!("CARGO_BIN_EXE_forbidding");
 
 fn server(call: &str, error: &str) -> Server {
     let site = Site::new().run_by(&[FORBIDDING, call, error]);

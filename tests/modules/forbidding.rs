@@ -42,6 +42,8 @@ const CALLS: &[(&str, &[i64])] = &[
     ("statx", &[libc::SYS_statx]),
     ("close_range", &[libc::SYS_close_range]),
     ("sched_setaffinity", &[libc::SYS_sched_setaffinity]),
+    // The call that reads a limit as well, which has no new one then.
+    ("setrlimit", &[libc::SYS_prlimit64]),
     ("mlock", &[libc::SYS_mlock, libc::SYS_mlock2]),
 ];
 
@@ -57,16 +59,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (_, numbers) = known.ok_or("no such call")?;
     let mut rules = BTreeMap::new();
     for number in *numbers {
-        // Of some, one argument only.
+        // Of some, one argument only; of a limit, any new one (a pointer).
         let only = match *number {
-            libc::SYS_ioctl => Some((1, PAGEMAP_SCAN)),
-            libc::SYS_madvise => Some((2, MADV_POPULATE_READ)),
-            libc::SYS_preadv2 => Some((5, RWF_NOWAIT)),
+            libc::SYS_ioctl => Some((1, SeccompCmpOp::Eq, PAGEMAP_SCAN)),
+            libc::SYS_madvise => Some((2, SeccompCmpOp::Eq, MADV_POPULATE_READ)),
+            libc::SYS_preadv2 => Some((5, SeccompCmpOp::Eq, RWF_NOWAIT)),
+            libc::SYS_prlimit64 => Some((2, SeccompCmpOp::Ne, 0)),
             _ => None,
         };
-        let only = only.map(|(index, value)| {
-            let (length, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-            SeccompRule::new(vec![SeccompCondition::new(index, length, equal, value)?])
+        let only = only.map(|(index, compared, value)| {
+            let length = SeccompCmpArgLen::Dword;
+            SeccompRule::new(vec![SeccompCondition::new(index, length, compared, value)?])
         });
         let only = only.into_iter().collect::<Result<_, _>>()?;
         rules.insert(*number, only);

@@ -43,7 +43,8 @@ config::directives! {
         /// Sets the priority (nice value, −20 to 19) of the worker process.
         worker_priority: Priority = "0", [MAIN] 1;
         /// Sets the limit of open files (RLIMIT_NOFILE) for each event loop: the worker process gets it times the number of
-        /// loops. Without it the worker raises its limit to what the system grants.
+        /// loops. Without it the worker raises its limit to what the system grants. The hard limit is 4096 higher, as far as the system
+        /// lets it: room for the sockets and logs of a new configuration, whatever the connections have taken.
         worker_rlimit_nofile: Option<Number> = none, [MAIN] 1;
         /// Sets the limit of the size of core files (RLIMIT_CORE) of the worker process.
         worker_rlimit_core: Option<Offset> = none, [MAIN] 1;

@@ -253,12 +253,10 @@ impl Worker {
         if !matches!(poll(&mut events, Some(&now)), Ok(1..)) {
             return Ok(WorkerEvent::Goes);
         }
-        // The first bundle comes before any connection, and brings the limit itself.
-        let beyond = if self.has_rights {
-            None
-        } else {
-            Beyond::begin()
-        };
+        // The first bundle comes before any connection, and brings the limit itself. While a configuration is built, the
+        // room is there already.
+        let has_room = self.has_rights || self.beyond.is_some();
+        let beyond = if has_room { None } else { Beyond::begin() };
         let frame = self
             .channel
             .receive()
@@ -276,7 +274,7 @@ impl Worker {
             word::CONFIGURE => {
                 let bundle = Bundle::unpack(&frame.body, frame.descriptors);
                 self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
-                self.beyond = beyond;
+                self.beyond = self.beyond.take().or(beyond);
             }
             word::QUIT => {
                 let has_heir = frame.body == [1];
