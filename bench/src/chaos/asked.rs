@@ -142,6 +142,16 @@ pub fn part(seed: u64, at: u64, max: usize) -> &'static [u8] {
     bytes().part(content::place(&seed.to_string(), 0), at, max)
 }
 
+/// The whole of a body, for files.
+pub fn whole(seed: u64, size: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    while (body.len() as u64) < size {
+        let left = usize::try_from(size).unwrap_or(usize::MAX) - body.len();
+        body.extend_from_slice(part(seed, body.len() as u64, left));
+    }
+    body
+}
+
 /// Where the first byte stands that is not that of the body.
 pub fn difference(seed: u64, at: u64, came: &[u8]) -> Option<u64> {
     let mut done = 0;

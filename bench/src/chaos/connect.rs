@@ -7,6 +7,8 @@ use crate::fickle::reset_at_end;
 use crate::uploads::Flow;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use hyper::header::HOST;
+use hyper::http::request;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
@@ -21,7 +23,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// For a connection and its handshakes.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What has not ended by then never does; those that read slowly are not judged by it.
+pub const NEVER: Duration = Duration::from_secs(25);
+/// The server's name.
+const NAME: &str = "localhost";
 /// A receive buffer, in bytes, of clients that take little.
 const SMALL: u32 = 4096;
 
@@ -90,7 +96,7 @@ impl Connection {
             if !speech.is_tls() {
                 return shake(speech, stream).await;
             }
-            let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+            let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
             let tls = TlsConnector::from(Arc::new(config(speech)));
             shake(speech, tls.connect(name, stream).await?).await
         };
@@ -100,6 +106,16 @@ impl Connection {
             is_small,
             sender,
         })
+    }
+
+    /// The beginning of a request.
+    pub fn request(&self, method: &str, path: &str) -> request::Builder {
+        let head = Request::builder().method(method);
+        if self.speech.is_http2() {
+            head.uri(format!("http://{NAME}{path}"))
+        } else {
+            head.uri(path).header(HOST, NAME)
+        }
     }
 
     /// Sends a request; the head of its answer.

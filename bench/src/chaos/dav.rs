@@ -1,15 +1,14 @@
 //! Files that are put, taken and deleted by several clients at a time: each says in its first bytes what it is, so that a file that is there is whole.
 
-use crate::asked::SIZES;
-use crate::connect::Connection;
-use crate::exchange::whole;
+use crate::asked::{SIZES, whole};
+use crate::connect::{Connection, NEVER};
 use crate::findings;
-use crate::uploads::{Flow, GivenUp};
+use crate::uploads::{AHEAD, Flow, GivenUp};
 use bytes::Bytes;
 use http_body_util::channel::Sender;
 use http_body_util::{BodyExt, Channel};
 use hyper::Request;
-use hyper::header::{CONTENT_LENGTH, HOST};
+use hyper::header::CONTENT_LENGTH;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +19,6 @@ const NAMES: u8 = 5;
 /// Sizes of up to a megabyte.
 const SIZES_USED: usize = SIZES.len() - 1;
 const PIECE: usize = 5000;
-const NEVER: Duration = Duration::from_secs(25);
 
 /// One request at the location. None: the connection is not to be used again.
 pub async fn ask(mut connection: Connection, location: &str) -> Option<Connection> {
@@ -32,13 +30,8 @@ pub async fn ask(mut connection: Connection, location: &str) -> Option<Connectio
         fastrand::u8(..NAMES),
         fastrand::u8(..NAMES)
     );
-    let mut head = Request::builder().method(method);
-    head = if connection.speech.is_http2() {
-        head.uri(format!("http://localhost{path}"))
-    } else {
-        head.uri(&path).header(HOST, "localhost")
-    };
-    let (sender, flow) = Channel::new(2);
+    let mut head = connection.request(method, &path);
+    let (sender, flow) = Channel::new(AHEAD);
     let mut quit = None;
     if method == "PUT" {
         let body = file(fastrand::u64(..1000), SIZES[fastrand::usize(..SIZES_USED)]);

@@ -1,22 +1,19 @@
 //! One request of a client, and what comes back.
 
-use crate::asked::{Asked, How, difference, part};
-use crate::connect::Connection;
+use crate::asked::{Asked, How, difference};
+use crate::connect::{Connection, NEVER};
 use crate::findings;
 use crate::uploads::{FIELD, Flow, Upload};
 use flate2::read::GzDecoder;
 use http_body_util::{BodyExt, Channel};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HOST, RANGE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, RANGE,
 };
 use hyper::{Request, Response};
 use std::io::Read;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
-
-/// What has not ended by then never does; those that read slowly are not judged by it.
-const NEVER: Duration = Duration::from_secs(25);
 
 /// A request.
 struct Plan {
@@ -75,12 +72,7 @@ impl Plan {
 
     fn request(&self, connection: &Connection) -> Option<Request<Flow>> {
         let path = format!("{}{}", self.location, self.asked.path());
-        let mut head = Request::builder().method(self.method);
-        head = if connection.speech.is_http2() {
-            head.uri(format!("http://localhost{path}"))
-        } else {
-            head.uri(path).header(HOST, "localhost")
-        };
+        let mut head = connection.request(self.method, &path);
         if fastrand::bool() {
             head = head.header(ACCEPT_ENCODING, "gzip");
         }
@@ -248,6 +240,7 @@ async fn read(
     }
     if at == range.1 {
         findings::count("whole");
+        findings::count(format!("whole {}", plan.location));
     } else {
         findings::wrong(format!("the end at {at} of {range:?}: {words}"));
     }
@@ -271,14 +264,4 @@ fn unzip(bytes: &[u8]) -> Option<Vec<u8>> {
 
 fn is_body(plan: &Plan, (first, end): (u64, u64), text: &[u8]) -> bool {
     text.len() as u64 == end - first && difference(plan.asked.seed, first, text).is_none()
-}
-
-/// The whole of a body, for files.
-pub fn whole(seed: u64, size: u64) -> Vec<u8> {
-    let mut body = Vec::new();
-    while (body.len() as u64) < size {
-        let left = usize::try_from(size).unwrap_or(usize::MAX) - body.len();
-        body.extend_from_slice(part(seed, body.len() as u64, left));
-    }
-    body
 }

@@ -2,12 +2,11 @@
 
 use crate::answer::{self, Answer};
 use crate::asked::{Asked, How};
+use crate::fickle::Fickle;
 use crate::uploads::{Arriving, FIELD};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
-
-use crate::fickle::Fickle;
 
 const BEGIN: u8 = 1;
 const END: u8 = 3;

@@ -1,7 +1,6 @@
 //! The files of the locations that are no proxies, and those that `proxy_store` keeps.
 
-use crate::asked::{Asked, How, SIZES};
-use crate::exchange::whole;
+use crate::asked::{Asked, How, SIZES, whole};
 use crate::findings;
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 /// The longest that it keeps quiet.
 const SILENCE: Duration = Duration::from_millis(2500);
 
-/// What it may say; a length of chance bytes where it is empty.
+/// What it may say; bytes by chance where it is empty.
 const SAID: [&[u8]; 6] = [
     b"garbage garbage\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Le",

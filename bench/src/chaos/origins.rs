@@ -3,13 +3,14 @@
 use crate::answer::{self, Answer};
 use crate::asked::{Asked, How};
 use crate::fickle::Fickle;
-use crate::uploads::{Arriving, FIELD, Flow, GivenUp};
+use crate::uploads::{AHEAD, Arriving, FIELD, Flow, GivenUp};
 use crate::{echo, fastcgi, findings, garbage};
 use bytes::Bytes;
 use http_body_util::channel::Sender;
 use http_body_util::{BodyExt, Channel};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, IF_NONE_MATCH, RANGE};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -20,23 +21,21 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 /// Streams of a connection at a time, and the window of each in bytes, over TLS: small, so that requests wait for them.
 const STREAMS: u32 = 20;
 const WINDOW: u32 = 20_000;
-/// Pieces of an answer on their way.
-const AHEAD: usize = 2;
 
 /// Serves until standard input ends.
 pub async fn run(certificate: &str, key: &str) -> Result<(), String> {
     let failed = |error: io::Error| error.to_string();
     let tls = TlsAcceptor::from(Arc::new(config(certificate, key)?));
     let addresses = serde_json::json!({
-        "http1": listen(|stream| async { http1(stream).await }).await.map_err(failed)?,
-        "http2": listen(|stream| async { http2(Fickle::new(stream)).await }).await.map_err(failed)?,
+        "http1": listen(|stream| async { http1(Fickle::new(stream)).await }).await.map_err(failed)?,
+        "http2": listen(|stream| async { http2(Fickle::new(stream), false).await }).await.map_err(failed)?,
         "tls": listen(move |stream| { let tls = tls.clone(); async move { secured(stream, tls).await } }).await.map_err(failed)?,
         "fastcgi": listen(|stream| async { fastcgi::serve(Fickle::new(stream)).await }).await.map_err(failed)?,
         "garbage": listen(garbage::serve).await.map_err(failed)?,
@@ -82,32 +81,29 @@ where
     Ok(address)
 }
 
-async fn http1(stream: TcpStream) {
-    let served = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(Fickle::new(stream)), service_fn(reply));
+async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(reply));
     let _ = served.await;
 }
 
-async fn http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
-    let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .serve_connection(TokioIo::new(stream), service_fn(reply));
+async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin, is_small: bool) {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    if is_small {
+        builder.max_concurrent_streams(STREAMS);
+        builder.initial_stream_window_size(WINDOW);
+    }
+    let served = builder.serve_connection(TokioIo::new(stream), service_fn(reply));
     let _ = served.await;
 }
 
 async fn secured(stream: TcpStream, tls: TlsAcceptor) {
-    let Ok(stream) = tls.accept(Fickle::new(stream)).await else {
-        return;
-    };
-    if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-        let served = hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(stream), service_fn(reply));
-        return drop(served.await);
+    match tls.accept(Fickle::new(stream)).await {
+        Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+            http2(stream, true).await
+        }
+        Ok(stream) => http1(stream).await,
+        Err(_) => {}
     }
-    let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .max_concurrent_streams(STREAMS)
-        .initial_stream_window_size(WINDOW)
-        .serve_connection(TokioIo::new(stream), service_fn(reply));
-    let _ = served.await;
 }
 
 /// An error breaks the connection or the stream off.

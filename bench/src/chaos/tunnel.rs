@@ -1,7 +1,7 @@
 //! Upgraded connections: what was sent comes back, in order.
 
 use crate::asked::{difference, part};
-use crate::connect::connect;
+use crate::connect::{NEVER, connect};
 use crate::findings;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,7 +13,6 @@ use tokio::time::timeout;
 const HEAD: &str =
     "GET /tunnel/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n";
 const HEAD_MAX: usize = 1 << 14;
-const NEVER: Duration = Duration::from_secs(25);
 
 /// One connection.
 pub async fn run(address: SocketAddr) {

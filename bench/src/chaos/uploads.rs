@@ -8,12 +8,12 @@ use http_body_util::channel::Sender;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The fields that say what the body is: `SEED LENGTH`.
+/// The field that says what the body is: `SEED LENGTH`.
 pub const FIELD: &str = "x-upload";
 /// Bytes from which on a body is not sent slowly.
 const SLOW_MAX: u64 = 70_000;
-/// Pieces on their way.
-const AHEAD: usize = 2;
+/// Pieces of a body on their way.
+pub const AHEAD: usize = 2;
 
 /// Why a body ends too early.
 #[derive(Debug)]
