@@ -1,6 +1,7 @@
 """Locations for clients and origins that leave at any moment: ways to an origin, each with directives that change how a body travels, and files."""
 
 import os
+import re
 
 WAYS = {
     "http1": ("proxy", "proxy_pass http://http1/;", "proxy_http_version 1.1; proxy_set_header Connection '';"),
@@ -9,9 +10,11 @@ WAYS = {
     "tls1": ("proxy", "proxy_pass https://tls/;", "proxy_http_version 1.1; proxy_set_header Connection '';"),
     "fastcgi": ("fastcgi", "fastcgi_pass fastcgi;", "fastcgi_keep_conn on; fastcgi_param REQUEST_METHOD $request_method; fastcgi_param REQUEST_URI $below; fastcgi_param CONTENT_LENGTH $content_length;"
                 " fastcgi_param SERVER_PROTOCOL HTTP/1.1;"),
+    "uwsgi": ("uwsgi", "uwsgi_pass uwsgi;", "uwsgi_param REQUEST_METHOD $request_method; uwsgi_param REQUEST_URI $below; uwsgi_param CONTENT_LENGTH $content_length;"),
+    "scgi": ("scgi", "scgi_pass scgi;", "scgi_param REQUEST_METHOD $request_method; scgi_param REQUEST_URI $below;"),
 }
-RANGE = {"proxy": "proxy_set_header Range $slice_range;", "fastcgi": "fastcgi_param HTTP_RANGE $slice_range;"}
-# WAY_ is proxy_ or fastcgi_; %RANGE% asks for the slice, %PATH% is the site's directory. `pass`: other servers in the place of the first.
+RANGE = {"proxy": "proxy_set_header Range $slice_range;", "fastcgi": "fastcgi_param HTTP_RANGE $slice_range;", "uwsgi": "uwsgi_param HTTP_RANGE $slice_range;", "scgi": "scgi_param HTTP_RANGE $slice_range;"}
+# WAY_ is proxy_, fastcgi_, uwsgi_ or scgi_; %RANGE% asks for the slice, %PATH% is the site's directory. `pass`: other servers in the place of the first.
 VARIANTS = {
     "plain": "", "unbuffered": "WAY_buffering off;", "streamed": "WAY_request_buffering off;",
     "files": "WAY_cache WAY; WAY_cache_key $request_method$uri; WAY_cache_valid 200 1s;",
@@ -34,19 +37,25 @@ FILES = {
     "strate": "limit_rate 400k;", "stssi": "ssi on; ssi_types *;", "stchunk": "sendfile_max_chunk 64k; output_buffers 1 8k;", "stinline": "aio off;",
 }
 HTTP = """    access_log logs/access.log; aio threads; sendfile on; client_max_body_size 50m;
-    client_body_temp_path %PATH%/temp/body; proxy_temp_path %PATH%/temp/proxy; fastcgi_temp_path %PATH%/temp/fastcgi;
+    client_body_temp_path %PATH%/temp/body; proxy_temp_path %PATH%/temp/proxy; fastcgi_temp_path %PATH%/temp/fastcgi; uwsgi_temp_path %PATH%/temp/uwsgi; scgi_temp_path %PATH%/temp/scgi;
     proxy_cache_path %PATH%/files levels=1:2 keys_zone=proxy:2m max_size=60m inactive=10s;
     fastcgi_cache_path %PATH%/fastcgi levels=1:2 keys_zone=fastcgi:2m max_size=60m inactive=10s;
+    uwsgi_cache_path %PATH%/uwsgi levels=1:2 keys_zone=uwsgi:2m max_size=60m inactive=10s;
+    scgi_cache_path %PATH%/scgi levels=1:2 keys_zone=scgi:2m max_size=60m inactive=10s;
     proxy_cache_path %PATH%/segments keys_zone=segments:2m max_size=300m inactive=10s%OWN%;
     upstream http1 { server %http1%; keepalive 16; }
     upstream http2 { server %http2%; keepalive 8; }
     upstream grpc { server %grpc%; keepalive 8; }
     upstream tls { server %tls%; keepalive 8; }
     upstream fastcgi { server %fastcgi%; keepalive 8; }
+    upstream uwsgi { server %uwsgi%; }
+    upstream scgi { server %scgi%; }
     upstream http1-next { zone one 64k; server %garbage% max_fails=3 fail_timeout=1s; server %http1%; server 127.0.0.1:9; keepalive 4; }
     upstream http2-next { server %garbage% max_fails=2 fail_timeout=1s; server %http2%; keepalive 4; least_conn; }
     upstream tls-next { server %garbage%; server %tls%; server %tls% backup; keepalive 4; }
     upstream fastcgi-next { server %garbage%; server %fastcgi%; keepalive 4; }
+    upstream uwsgi-next { server %garbage%; server %uwsgi%; }
+    upstream scgi-next { server %garbage%; server %scgi%; }
     map $request_uri $below { ~^/[^/]*(?<rest>/.*)$ $rest; }
     server {
         listen 127.0.0.1:%PORT% reuseport; listen 127.0.0.2:%PORT% ssl; listen 127.0.0.3:%PORT%; http2 on; keepalive_requests 50;
@@ -67,9 +76,9 @@ def locations(path, only, is_nginx):
     found = {}
     for way, (kind, to, begin) in WAYS.items():
         for name, text in VARIANTS.items():
-            here, text = to, text.replace("%RANGE%", RANGE[kind]).replace("WAY", kind).replace("cache segments", "cache segments" if kind == "proxy" else "cache fastcgi")
+            here, text = to, text.replace("%RANGE%", RANGE[kind]).replace("WAY", kind).replace("cache segments", "cache segments" if kind == "proxy" else "cache " + kind)
             if name == "next":
-                here = here.replace("http2/", "http2-next/").replace("http1/", "http1-next/").replace("tls/", "tls-next/").replace("fastcgi;", "fastcgi-next;")
+                here = re.sub(r"(/?;)$", r"-next\1", here)
             found["/%s-%s/" % (way, name)] = "%s %s %s add_header X-Cache $upstream_cache_status;" % (begin, text, here)
     found["/grpc-plain/"] = "rewrite ^/grpc-plain(/.*)$ $1 break; grpc_pass grpc://grpc;"
     found.update(("/%s/" % name, "alias %PATH%/st/; " + text) for name, text in FILES.items())

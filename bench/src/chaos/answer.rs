@@ -1,6 +1,6 @@
 //! What an origin says to a request, whatever is spoken.
 
-use crate::asked::{Asked, How, part};
+use crate::asked::{Asked, How, VERSION, VERSIONS, part};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -18,6 +18,8 @@ pub struct Request<'a> {
     pub range: Option<&'a str>,
     /// The value of `If-None-Match`.
     pub tag: Option<&'a str>,
+    /// The value of `X-Kind`.
+    pub kind: Option<&'a str>,
     /// Whether the protocol has `Connection`.
     pub has_connections: bool,
 }
@@ -50,7 +52,12 @@ pub async fn answer(asked: &Asked, request: &Request<'_>) -> Option<Answer> {
         How::Late => sleep(Duration::from_millis(fastrand::u64(..LATE_MS))).await,
         _ => {}
     }
-    let tag = format!("\"{}-{}\"", asked.size, asked.seed);
+    let version = match asked.how {
+        How::Changing => fastrand::u64(..VERSIONS),
+        How::Varied => request.kind.and_then(|kind| kind.parse().ok()).unwrap_or(0),
+        _ => 0,
+    };
+    let tag = format!("\"{}-{}-{version}\"", asked.size, asked.seed);
     let life = match asked.how {
         How::Stale => "max-age=0, stale-while-revalidate=5, stale-if-error=5".to_owned(),
         How::Fresh => "max-age=30".to_owned(),
@@ -60,6 +67,7 @@ pub async fn answer(asked: &Asked, request: &Request<'_>) -> Option<Answer> {
         status: 200,
         fields: vec![
             ("X-How", asked.path()),
+            (VERSION, version.to_string()),
             ("Content-Type", "text/html".to_owned()),
             ("ETag", tag.clone()),
             ("Cache-Control", life),
@@ -70,8 +78,11 @@ pub async fn answer(asked: &Asked, request: &Request<'_>) -> Option<Answer> {
         cut: None,
         pause: Duration::ZERO,
         has_trailers: false,
-        seed: asked.seed,
+        seed: asked.seed_of(version),
     };
+    if asked.how == How::Varied {
+        answer.fields.push(("Vary", "X-Kind".to_owned()));
+    }
     if request.tag == Some(&tag) && fastrand::u8(..3) > 0 {
         answer.status = 304;
         answer.range = (0, 0);

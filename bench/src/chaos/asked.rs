@@ -18,6 +18,14 @@ pub const SIZES: [u64; 10] = [
 ];
 /// Seeds that are asked for again, so that caches have something to keep.
 pub const SEEDS: u64 = 60;
+/// Bodies of one path, where there are several.
+pub const VERSIONS: u64 = 3;
+/// Request field: which of them is asked for.
+pub const KIND: &str = "x-kind";
+/// Response field: which of them it is.
+pub const VERSION: &str = "x-version";
+/// Apart from all seeds of paths.
+const VERSION_STEP: u64 = 1 << 40;
 
 /// How an origin answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +58,14 @@ pub enum How {
     Close,
     /// With a longer life, for caches.
     Fresh,
+    /// Another body each time, with a tag of its own.
+    Changing,
+    /// The body that a field of the request asks for (`Vary`).
+    Varied,
 }
 
 /// All of them, by name.
-pub const HOWS: [(&str, How); 14] = [
+pub const HOWS: [(&str, How); 16] = [
     ("whole", How::Whole),
     ("chunked", How::Chunked),
     ("cut", How::Cut),
@@ -68,6 +80,8 @@ pub const HOWS: [(&str, How); 14] = [
     ("trailers", How::Trailers),
     ("close", How::Close),
     ("fresh", How::Fresh),
+    ("changing", How::Changing),
+    ("varied", How::Varied),
 ];
 
 /// What a path asks for.
@@ -117,6 +131,11 @@ impl Asked {
                 },
             ),
         }
+    }
+
+    /// The seed of the body of that version.
+    pub fn seed_of(&self, version: u64) -> u64 {
+        self.seed + version * VERSION_STEP
     }
 
     /// Without the slash that locations end with.

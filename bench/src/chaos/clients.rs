@@ -60,7 +60,7 @@ async fn client(plan: Arc<Plan>, until: Instant) {
     while Instant::now() < until {
         match fastrand::u8(..20) {
             0 => pipeline::run(plan.addresses[0]).await,
-            1 => tunnel::run(plan.addresses[0]).await,
+            1 => tunnel::run(&plan.addresses).await,
             _ => match Connection::open(&plan.addresses).await {
                 Ok(connection) => talk(&plan, connection, until).await,
                 Err(error) => {

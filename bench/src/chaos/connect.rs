@@ -4,11 +4,15 @@
 mod any_certificate;
 
 use crate::fickle::reset_at_end;
+use crate::findings;
 use crate::uploads::Flow;
+use http_body_util::Channel;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use hyper::ext::Protocol;
 use hyper::header::HOST;
 use hyper::http::request;
+use hyper::upgrade::Upgraded;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
@@ -85,7 +89,15 @@ enum Sender {
 impl Connection {
     /// Opens one, with anything that clients do with their sockets.
     pub async fn open(addresses: &Addresses) -> io::Result<Connection> {
-        let (speech, is_small) = (Speech::any(), fastrand::u8(..10) == 0);
+        Connection::open_as(addresses, Speech::any(), fastrand::u8(..10) == 0).await
+    }
+
+    /// The same, and that is spoken. `is_small`: the client takes little at a time.
+    pub async fn open_as(
+        addresses: &Addresses,
+        speech: Speech,
+        is_small: bool,
+    ) -> io::Result<Connection> {
         let address = match speech {
             Speech::Http1 => addresses[0],
             Speech::Http1Tls | Speech::Http2 => addresses[1],
@@ -127,6 +139,22 @@ impl Connection {
             }
             Sender::Http2(sender) => sender.send_request(request).await,
         }
+    }
+
+    /// A stream of bytes in both directions, by an extended CONNECT (RFC 8441).
+    pub async fn tunnel(&mut self, path: &str) -> hyper::Result<Upgraded> {
+        let (_, nothing) = Channel::new(1);
+        let mut request = self
+            .request("CONNECT", path)
+            .body(nothing)
+            .expect("the parts are right");
+        let protocol = Protocol::from_static("x");
+        request.extensions_mut().insert(protocol);
+        let answer = self.send(request).await?;
+        if answer.status() != 200 {
+            findings::count(format!("tunnel over HTTP/2: status {}", answer.status()));
+        }
+        hyper::upgrade::on(answer).await
     }
 
     /// Another sender of the same connection, where several requests may be open.

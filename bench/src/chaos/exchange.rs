@@ -1,115 +1,17 @@
 //! One request of a client, and what comes back.
 
-use crate::asked::{Asked, How, difference};
+use crate::asked::{How, VERSION, difference};
 use crate::connect::{Connection, NEVER};
 use crate::findings;
-use crate::uploads::{FIELD, Flow, Upload};
+use crate::plan::Plan;
 use flate2::read::GzDecoder;
-use http_body_util::{BodyExt, Channel};
+use http_body_util::BodyExt;
+use hyper::Response;
 use hyper::body::Incoming;
-use hyper::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, RANGE,
-};
-use hyper::{Request, Response};
+use hyper::header::{CONTENT_ENCODING, CONTENT_RANGE};
 use std::io::Read;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
-
-/// A request.
-struct Plan {
-    location: String,
-    asked: Asked,
-    method: &'static str,
-    upload: Option<Upload>,
-    has_length: bool,
-    range: Option<(u64, u64)>,
-    /// When the client leaves, whatever has come.
-    patience: Duration,
-    /// How much of the body it reads.
-    limit: u64,
-    is_slow: bool,
-}
-
-impl Plan {
-    fn any(location: &str) -> Plan {
-        let mut asked = Asked::any();
-        let is_file = location.starts_with("/st");
-        if is_file {
-            (asked.how, asked.seed) = (How::Whole, asked.seed % crate::files::SEEDS);
-        }
-        let upload = (!is_file && fastrand::u8(..4) == 0).then(Upload::any);
-        let is_head = upload.is_none() && fastrand::u8(..20) == 0;
-        let has_range = upload.is_none() && asked.size > 100 && fastrand::u8(..8) == 0;
-        Plan {
-            location: location.to_owned(),
-            method: if upload.is_some() {
-                "POST"
-            } else if is_head {
-                "HEAD"
-            } else {
-                "GET"
-            },
-            upload,
-            has_length: fastrand::bool(),
-            range: has_range.then(|| {
-                let first = fastrand::u64(..asked.size);
-                (first, fastrand::u64(first..asked.size))
-            }),
-            patience: if fastrand::u8(..3) == 0 {
-                Duration::from_millis(fastrand::u64(..400))
-            } else {
-                NEVER
-            },
-            limit: if fastrand::u8(..5) == 0 {
-                fastrand::u64(..300_000)
-            } else {
-                u64::MAX
-            },
-            is_slow: fastrand::u8(..6) == 0,
-            asked,
-        }
-    }
-
-    fn request(&self, connection: &Connection) -> Option<Request<Flow>> {
-        let path = format!("{}{}", self.location, self.asked.path());
-        let mut head = connection.request(self.method, &path);
-        if fastrand::bool() {
-            head = head.header(ACCEPT_ENCODING, "gzip");
-        }
-        if let Some((first, last)) = self.range {
-            head = head.header(RANGE, format!("bytes={first}-{last}"));
-        }
-        let Some(upload) = self.upload else {
-            let (_, flow) = Channel::new(1);
-            return head.body(flow).ok();
-        };
-        head = head
-            .header(FIELD, upload.said())
-            .header("x-place", self.place(connection));
-        if self.has_length {
-            head = head.header(CONTENT_LENGTH, upload.size);
-        }
-        if fastrand::u8(..5) == 0 {
-            head = head.header(EXPECT, "100-continue");
-        }
-        head.body(upload.flow()).ok()
-    }
-
-    /// The words of a finding.
-    fn place(&self, connection: &Connection) -> String {
-        let upload = self
-            .upload
-            .map(|upload| (upload.size, upload.quit, self.has_length));
-        format!(
-            "{} {}{} {:?} upload {upload:?} range {:?}",
-            self.method,
-            self.location,
-            self.asked.path(),
-            connection.speech,
-            self.range
-        )
-    }
-}
 
 /// Asks for anything at a location. None: the connection is not to be used again.
 pub async fn ask(mut connection: Connection, location: &str) -> Option<Connection> {
@@ -145,18 +47,35 @@ pub async fn ask(mut connection: Connection, location: &str) -> Option<Connectio
     }
 }
 
+/// What the body of an answer has to be.
+struct Wanted<'a> {
+    seed: u64,
+    /// First byte, and the one behind the last.
+    range: (u64, u64),
+    /// Whether the body is looked at.
+    is_judged: bool,
+    is_zipped: bool,
+    /// Of a finding.
+    words: &'a str,
+}
+
+impl Wanted<'_> {
+    fn is(&self, text: &[u8]) -> bool {
+        let (first, end) = self.range;
+        text.len() as u64 == end - first && difference(self.seed, first, text).is_none()
+    }
+}
+
 /// Whether the answer was read to its end.
 async fn judge(plan: &Plan, answer: Response<Incoming>, place: &str) -> bool {
     let status = answer.status().as_u16();
     findings::count(format!("status {status}"));
     let fields = answer.headers();
-    let is_judged = matches!(status, 200 | 206) || status == 500 && fields.contains_key("x-how");
-    let is_zipped = fields.contains_key(CONTENT_ENCODING);
+    let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
+    let is_body = matches!(status, 200 | 206) || status == 500 && fields.contains_key("x-how");
     let mut range = (0, plan.asked.size);
     if status == 206 {
-        let said = fields
-            .get(CONTENT_RANGE)
-            .and_then(|value| value.to_str().ok());
+        let said = text(CONTENT_RANGE.as_str());
         let Some((first, end, size)) = said.and_then(content_range) else {
             findings::wrong(format!("Content-Range {said:?}: {place}"));
             return false;
@@ -166,16 +85,20 @@ async fn judge(plan: &Plan, answer: Response<Incoming>, place: &str) -> bool {
         }
         range = (first, end);
     }
-    let words = format!("{place}: {status} {:?}", fields.get("x-cache"));
-    let is_judged = is_judged && plan.method != "HEAD";
-    read(
-        plan,
-        answer.into_body(),
-        (is_judged, is_zipped),
+    let words = format!("{place}: {status} {:?}", text("x-cache"));
+    // Files have none.
+    let version = text(VERSION).and_then(|version| version.parse().ok());
+    if is_body && plan.asked.how == How::Varied && version != Some(plan.kind) {
+        findings::wrong(format!("the body of kind {version:?}: {words}"));
+    }
+    let wanted = Wanted {
+        seed: plan.asked.seed_of(version.unwrap_or(0)),
         range,
-        &words,
-    )
-    .await
+        is_judged: is_body && plan.method != "HEAD",
+        is_zipped: fields.contains_key(CONTENT_ENCODING),
+        words: &words,
+    };
+    read(plan, answer.into_body(), &wanted).await
 }
 
 /// First byte, the one behind the last, and the size.
@@ -189,13 +112,14 @@ fn content_range(said: &str) -> Option<(u64, u64, u64)> {
     ))
 }
 
-async fn read(
-    plan: &Plan,
-    mut body: Incoming,
-    (is_judged, is_zipped): (bool, bool),
-    range: (u64, u64),
-    words: &str,
-) -> bool {
+async fn read(plan: &Plan, mut body: Incoming, wanted: &Wanted<'_>) -> bool {
+    let Wanted {
+        range,
+        is_judged,
+        is_zipped,
+        words,
+        ..
+    } = *wanted;
     let (mut at, mut zipped, mut taken) = (range.0, Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = match frame {
@@ -218,7 +142,7 @@ async fn read(
         if is_zipped && is_judged {
             zipped.extend_from_slice(piece);
         } else if is_judged {
-            if let Some(place) = difference(plan.asked.seed, at, piece) {
+            if let Some(place) = difference(wanted.seed, at, piece) {
                 findings::wrong(format!("another byte at {place}: {words}"));
                 return false;
             }
@@ -235,7 +159,7 @@ async fn read(
         return true;
     }
     if is_zipped {
-        let is_right = unzip(&zipped).is_some_and(|text| is_body(plan, range, &text));
+        let is_right = unzip(&zipped).is_some_and(|text| wanted.is(&text));
         at = if is_right { range.1 } else { range.0 };
     }
     if at == range.1 {
@@ -260,8 +184,4 @@ fn unzip(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     GzDecoder::new(bytes).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-fn is_body(plan: &Plan, (first, end): (u64, u64), text: &[u8]) -> bool {
-    text.len() as u64 == end - first && difference(plan.asked.seed, first, text).is_none()
 }

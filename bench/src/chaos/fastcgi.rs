@@ -1,10 +1,10 @@
 //! The origin that speaks FastCGI (FastCGI 1.0, section 3): one request at a time over each connection, which may be kept.
 
 use crate::answer::{self, Answer};
-use crate::asked::{Asked, How};
+use crate::asked::How;
 use crate::fickle::Fickle;
-use crate::uploads::{Arriving, FIELD};
-use std::collections::HashMap;
+use crate::params::{self, PARAMS_MAX, Params};
+use crate::uploads::Arriving;
 use std::io::{self, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 
@@ -15,8 +15,6 @@ const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 /// FCGI_KEEP_CONN.
 const KEEP: u8 = 1;
-/// Of all parameters of a request, in bytes.
-const PARAMS_MAX: usize = 1 << 16;
 
 type Connection = BufReader<BufWriter<Fickle>>;
 
@@ -33,31 +31,19 @@ async fn exchange(connection: &mut Connection) -> io::Result<bool> {
         return Ok(false);
     }
     let is_kept = begin[2] & KEEP != 0;
-    let params = params(connection).await?;
-    let asked = params.get("REQUEST_URI").and_then(|uri| Asked::parse(uri));
-    let Some(asked) = asked else {
+    let params = read_params(connection).await?;
+    let Some(asked) = params.asked() else {
         return Ok(false);
     };
-    let place = params.get("HTTP_X_PLACE").map_or("", String::as_str);
-    let place = format!("FastCGI {} {place}", asked.path());
-    let said = FIELD.replace('-', "_").to_uppercase();
-    let said = params.get(&format!("HTTP_{said}"));
-    let mut arriving = said.and_then(|said| Arriving::new(said, &place));
+    let place = params.place("FastCGI", &asked);
+    let mut arriving = params.arriving(&place);
     if asked.how != How::Early && !take(connection, &mut arriving).await? {
         return Ok(false);
     }
-    let request = answer::Request {
-        range: params.get("HTTP_RANGE").map(String::as_str),
-        tag: params.get("HTTP_IF_NONE_MATCH").map(String::as_str),
-        has_connections: false,
-    };
-    let Some(answer) = answer::answer(&asked, &request).await else {
+    let Some(answer) = answer::answer(&asked, &params.request()).await else {
         return Ok(false);
     };
-    let is_head = params
-        .get("REQUEST_METHOD")
-        .is_some_and(|method| method == "HEAD");
-    let is_whole = send(connection, &answer, is_head).await?;
+    let is_whole = send(connection, &answer, params.is_head()).await?;
     // What was not read of the body is not looked for.
     Ok(is_whole && is_kept && asked.how != How::Early)
 }
@@ -89,14 +75,7 @@ async fn take(
 
 /// Whether it went to its end.
 async fn send(connection: &mut Connection, answer: &Answer, is_head: bool) -> io::Result<bool> {
-    let mut head = format!("Status: {}\r\n", answer.status);
-    for (name, value) in &answer.fields {
-        head += &format!("{name}: {value}\r\n");
-    }
-    if answer.has_length {
-        head += &format!("Content-Length: {}\r\n", answer.range.1 - answer.range.0);
-    }
-    write(connection, STDOUT, (head + "\r\n").as_bytes()).await?;
+    write(connection, STDOUT, params::head(answer).as_bytes()).await?;
     let mut at = answer.range.0;
     while !is_head && let Some(piece) = answer.piece(at) {
         write(connection, STDOUT, piece).await?;
@@ -138,7 +117,7 @@ async fn record(connection: &mut Connection) -> io::Result<(u8, Vec<u8>)> {
 }
 
 /// The parameters, from all their records.
-async fn params(connection: &mut Connection) -> io::Result<HashMap<String, String>> {
+async fn read_params(connection: &mut Connection) -> io::Result<Params> {
     let mut all = Vec::new();
     loop {
         let (kind, part) = record(connection).await?;
@@ -152,16 +131,15 @@ async fn params(connection: &mut Connection) -> io::Result<HashMap<String, Strin
     }
 }
 
-fn pairs(mut bytes: &[u8]) -> Option<HashMap<String, String>> {
-    let mut found = HashMap::new();
+fn pairs(mut bytes: &[u8]) -> Option<Params> {
+    let mut params = Params::default();
     while !bytes.is_empty() {
         let (name, value) = (length(&mut bytes)?, length(&mut bytes)?);
         let (pair, rest) = bytes.split_at_checked(name + value)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        found.insert(text(&pair[..name]), text(&pair[name..]));
+        params.insert(&pair[..name], &pair[name..]);
         bytes = rest;
     }
-    Some(found)
+    Some(params)
 }
 
 /// One byte, or four with the highest bit set.
@@ -184,8 +162,8 @@ mod tests {
     fn pairs_have_lengths_of_one_byte_or_four() {
         let bytes = [&b"\x01\x02abc\x80\x00\x00\x01\x00z"[..]].concat();
         let found = pairs(&bytes).expect("pairs");
-        assert_eq!(found.get("a").map(String::as_str), Some("bc"));
-        assert_eq!(found.get("z").map(String::as_str), Some(""));
+        assert_eq!(found.get("a"), Some("bc"));
+        assert_eq!(found.get("z"), Some(""));
         assert!(pairs(b"\x05\x05abc").is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The files of the locations that are no proxies, and those that `proxy_store` keeps.
 
-use crate::asked::{Asked, How, SIZES, whole};
+use crate::asked::{Asked, How, SIZES, VERSIONS, whole};
 use crate::findings;
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,8 @@ fn look(directory: &Path) -> std::io::Result<()> {
             look(&path)?;
         } else if let Some(asked) = asked(&path) {
             let content = fs::read(&path)?;
-            if content == whole(asked.seed, asked.size) {
+            let is_whole = |version| content == whole(asked.seed_of(version), asked.size);
+            if (0..VERSIONS).any(is_whole) {
                 findings::count("stored whole");
             } else {
                 let length = content.len();

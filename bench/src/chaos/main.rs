@@ -16,8 +16,11 @@ mod fickle;
 mod files;
 mod findings;
 mod garbage;
+mod gateway;
 mod origins;
+mod params;
 mod pipeline;
+mod plan;
 mod tunnel;
 mod uploads;
 
@@ -25,7 +28,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: chaos origins CERTIFICATE KEY
-         prints their addresses as JSON: http1, http2 (in clear), tls, fastcgi, garbage, echo; ends with standard input, and prints what was found
+         prints their addresses as JSON: http1, http2 (in clear), tls, fastcgi, uwsgi, scgi, garbage, echo; ends with standard input, and prints what was found
        chaos clients SECONDS TASKS PLAIN TLS CLEAR2 LOCATIONS
          addresses of the server: HTTP/1, TLS, HTTP/2 in clear; LOCATIONS: a file with a prefix of paths on each line; prints what was found
        chaos files DIRECTORY

@@ -1,10 +1,10 @@
-//! The origins: HTTP/1, HTTP/2 in clear and over TLS by the crate `hyper`; FastCGI, an echo and one that answers in no order beside them.
+//! The origins: HTTP/1, HTTP/2 in clear and over TLS by the crate `hyper`; FastCGI, uwsgi, SCGI, an echo and one that answers in no order beside them.
 
 use crate::answer::{self, Answer};
-use crate::asked::{Asked, How};
+use crate::asked::{Asked, How, KIND};
 use crate::fickle::Fickle;
 use crate::uploads::{AHEAD, Arriving, FIELD, Flow, GivenUp};
-use crate::{echo, fastcgi, findings, garbage};
+use crate::{echo, fastcgi, findings, garbage, gateway};
 use bytes::Bytes;
 use http_body_util::channel::Sender;
 use http_body_util::{BodyExt, Channel};
@@ -38,6 +38,8 @@ pub async fn run(certificate: &str, key: &str) -> Result<(), String> {
         "http2": listen(|stream| async { http2(Fickle::new(stream), false).await }).await.map_err(failed)?,
         "tls": listen(move |stream| { let tls = tls.clone(); async move { secured(stream, tls).await } }).await.map_err(failed)?,
         "fastcgi": listen(|stream| async { fastcgi::serve(Fickle::new(stream)).await }).await.map_err(failed)?,
+        "uwsgi": listen(|stream| async { gateway::serve_uwsgi(Fickle::new(stream)).await }).await.map_err(failed)?,
+        "scgi": listen(|stream| async { gateway::serve_scgi(Fickle::new(stream)).await }).await.map_err(failed)?,
         "garbage": listen(garbage::serve).await.map_err(failed)?,
         "echo": listen(echo::serve).await.map_err(failed)?,
     });
@@ -132,6 +134,10 @@ async fn reply(request: Request<Incoming>) -> Result<Response<Flow>, GivenUp> {
     let request = answer::Request {
         range: field(RANGE),
         tag: field(IF_NONE_MATCH),
+        kind: parts
+            .headers
+            .get(KIND)
+            .and_then(|value| value.to_str().ok()),
         has_connections: parts.version < Version::HTTP_2,
     };
     let answer = answer::answer(&asked, &request).await.ok_or(GivenUp)?;
