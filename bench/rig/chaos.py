@@ -19,6 +19,7 @@ VARIANTS = {
     "plain": "", "unbuffered": "WAY_buffering off;", "streamed": "WAY_request_buffering off;",
     "files": "WAY_cache WAY; WAY_cache_key $request_method$uri; WAY_cache_valid 200 1s;",
     "segments": "WAY_cache segments; WAY_cache_key $request_method$uri; WAY_cache_lock on;",
+    "disks": "WAY_cache disks; WAY_cache_key $request_method$uri; WAY_cache_lock on;", "device": "WAY_cache device; WAY_cache_key $request_method$uri; WAY_cache_revalidate on;",
     "updated": "WAY_cache WAY; WAY_cache_key $uri$is_args; WAY_cache_lock on; WAY_cache_background_update on; WAY_cache_use_stale updating error timeout http_500; WAY_cache_revalidate on;"
                " WAY_cache_methods GET HEAD;",
     "slices": "slice 100k; WAY_cache segments; WAY_cache_key $uri$slice_range; %RANGE%",
@@ -43,6 +44,7 @@ HTTP = """    access_log logs/access.log; aio threads; sendfile on; client_max_b
     uwsgi_cache_path %PATH%/uwsgi levels=1:2 keys_zone=uwsgi:2m max_size=60m inactive=10s;
     scgi_cache_path %PATH%/scgi levels=1:2 keys_zone=scgi:2m max_size=60m inactive=10s;
     proxy_cache_path %PATH%/segments keys_zone=segments:2m max_size=300m inactive=10s%OWN%;
+%OWN-CACHES%
     upstream http1 { server %http1%; keepalive 16; }
     upstream http2 { server %http2%; keepalive 8; }
     upstream grpc { server %grpc%; keepalive 8; }
@@ -71,12 +73,21 @@ HTTP = """    access_log logs/access.log; aio threads; sendfile on; client_max_b
 """
 
 
+# Caches that others have not: one over two disks, the second of which is as it should be; one on a device, here a file of its length.
+SEGMENTS = " store=segments"
+OWN_CACHES = """    proxy_cache_path %PATH%/disk,%OTHER%/disk levels=1:2 keys_zone=disks:2m max_size=60m inactive=10s;
+    proxy_cache_path %PATH%/device.img files=%PATH%/device keys_zone=device:2m inactive=10s;"""
+DEVICE_BYTES = 384 << 20
+
+
 def locations(path, only, is_nginx):
     """(prefix, block) of each. `only`: a part of its prefix."""
     found = {}
     for way, (kind, to, begin) in WAYS.items():
         for name, text in VARIANTS.items():
             here, text = to, text.replace("%RANGE%", RANGE[kind]).replace("WAY", kind).replace("cache segments", "cache segments" if kind == "proxy" else "cache " + kind)
+            if is_nginx:
+                text = re.sub("cache (segments|disks|device);", "cache %s;" % kind, text)
             if name == "next":
                 here = re.sub(r"(/?;)$", r"-next\1", here)
             found["/%s-%s/" % (way, name)] = "%s %s %s add_header X-Cache $upstream_cache_status;" % (begin, text, here)
@@ -90,9 +101,10 @@ def locations(path, only, is_nginx):
             yield prefix, "        location %s { %s }" % (prefix, block)
 
 
-def http(path, certificate, origins, chosen, is_nginx):
-    """The http block. `origins`: addresses by name; `chosen`: blocks of locations."""
-    text = HTTP.replace("%LOCATIONS%", "\n".join(chosen)).replace("%PATH%", path).replace("%OWN%", "" if is_nginx else " store=segments")
+def http(path, other, certificate, origins, chosen, is_nginx):
+    """The http block. `other`: a directory on a disk that is as it should be; `origins`: addresses by name; `chosen`: blocks of locations."""
+    text = HTTP.replace("%LOCATIONS%", "\n".join(chosen)).replace("%OWN%", "" if is_nginx else SEGMENTS).replace("%OWN-CACHES%", "" if is_nginx else OWN_CACHES)
+    text = text.replace("%PATH%", path).replace("%OTHER%", other)
     text = text.replace("%CERTIFICATE%", certificate[0]).replace("%KEY%", certificate[1])
     # Debian's nginx has no HTTP/2 to servers but gRPC.
     origins = {**origins, "grpc": origins["http2"], "http2": origins["http1" if is_nginx else "http2"]}
@@ -106,4 +118,6 @@ def prepare(path):
     for name in ("store", "dav", "temp", "st"):
         os.makedirs(os.path.join(path, name), exist_ok=True)
         os.chmod(os.path.join(path, name), 0o777)
+    with open(os.path.join(path, "device.img"), "wb") as device:
+        device.truncate(DEVICE_BYTES)
     os.chmod(path, 0o755)
