@@ -34,6 +34,34 @@ fn the_real_path_of_the_root_is_found_without_links() {
 }
 
 #[test]
+fn the_real_path_of_the_root_asks_for_no_value_too_early() {
+    let server = Server::start(&format!(
+        "{FORMAT} map $site $folder {{ default a; two b; }} map $auth $allowed {{ default a; two b; }} map $realpath_root $known {{ default no; ~/b$ yes; }}
+        server {{ listen 127.0.0.1:%PORT%; {LOG} set $site one;
+            if ($http_x_site = two) {{ set $site two; }}
+            root %DIR%/html/$folder; add_header X-Real $realpath_root;
+            location /said {{ return 200 \"$document_root $known\"; }}
+            location /set {{ set $site two; set $before $realpath_root; return 200 $before; }}
+            location /if {{ set $site two; if ($known = yes) {{ return 200 yes; }} return 200 no; }}
+            location /rewritten {{ set $site two; rewrite ^ /page? break; }}
+            location = /yes {{ internal; return 204; }}
+            location /auth {{ auth_request /yes; auth_request_set $auth two; root %DIR%/html/$allowed; try_files /page =404; }} }}"
+    ));
+    server.file("a/page", "one");
+    server.file("b/page", "two");
+    let two = server.site().path("html/b").display().to_string();
+    let other = |target: &str| server.get_with(target, "X-Site: two\r\n");
+    assert_eq!(server.get("/page").text(), "one");
+    assert_eq!(other("/page").text(), "two");
+    assert_eq!(other("/said").text(), format!("{two} yes"));
+    assert_eq!(other("/said").header("X-Real"), Some(two.as_str()));
+    assert_eq!(server.get("/set").text(), two);
+    assert_eq!(server.get("/if").text(), "yes");
+    assert_eq!(server.get("/rewritten").text(), "two");
+    assert_eq!(server.get("/auth").text(), "two");
+}
+
+#[test]
 fn a_connection_closed_without_a_byte_is_logged_as_444() {
     let server = Server::start(&format!(
         "{FORMAT} server {{ listen 127.0.0.1:%PORT%; {LOG} location / {{ return 444; }}

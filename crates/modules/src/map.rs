@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Problem, Scope, Template, Word, blocks};
+use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word, blocks};
 
 use httpcore::name_map::{self, Key, Map};
 use httpcore::regex::Regex;
@@ -30,12 +30,14 @@ struct Lines {
     source: Template,
     map: Map<Template, Regex>,
     is_volatile: bool,
+    sources: Box<[VariableIndex]>,
 }
 
 fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
     let (source, target) = source_and_target(block, scope)?;
     let mut map = Map::new(false);
     let mut is_volatile = false;
+    let mut sources: Vec<VariableIndex> = source.variables().collect();
     for line in block.children() {
         let fail = |problem: Problem| line.error(&problem);
         match (&line.name.bytes()[..], &line.args[..]) {
@@ -43,15 +45,19 @@ fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
             (b"volatile", []) => is_volatile = true,
             (key, [value]) => {
                 let value = Template::of_word(value, scope).map_err(|p| fail(p.at(0)))?;
+                sources.extend(value.variables());
                 add(&mut map, key, &line.name, value, scope).map_err(fail)?;
             }
             _ => return Err(fail(Problem::new("invalid number of the map parameters"))),
         }
     }
+    sources.sort_unstable();
+    sources.dedup();
     let lines = Lines {
         source,
         map,
         is_volatile,
+        sources: sources.into(),
     };
     Ok((target, Arc::new(lines)))
 }
@@ -88,6 +94,10 @@ impl Defined for Lines {
         let value = self.map.find(&text, matches);
         let value = value.map_or_else(Bytes::new, |template| request.evaluate(template));
         (!request.is_too_long(&value)).then_some(value)
+    }
+
+    fn sources(&self) -> &[VariableIndex] {
+        &self.sources
     }
 
     fn is_volatile(&self) -> bool {

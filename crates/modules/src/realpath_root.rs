@@ -1,6 +1,7 @@
 //! `$realpath_root`: the root directory of a request with symbolic links resolved.
 //!
-//! Variables cannot wait for a disk, so the links are resolved by a step of their own, wherever the location has changed.
+//! Variables cannot wait for a disk, so the links are resolved by a step of their own: before an instruction of the rewriting that uses the
+//! variable, and once the rewriting has ended. Not earlier: to compose the root is to ask for values that are found once.
 //! Invariant: only configurations that use the variable pay for it.
 
 use std::rc::Rc;
@@ -28,7 +29,7 @@ impl State for Resolved {}
 
 /// Determines `$realpath_root` at the request's location, if the configuration uses it.
 pub async fn run(request: &mut Request) {
-    if !request.settings().uses_realpath {
+    if request.settings().realpath_variables.is_empty() {
         return;
     }
     let mut path = Vec::new();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Scope, Template, blocks};
+use config::{Directive, Error, Scope, Template, VariableIndex, blocks};
 
 use httpcore::request::Request;
 use httpcore::variables::block::{Defined, Definition, VariableBlock, source_and_target};
@@ -48,6 +48,7 @@ pub enum Problem {
 struct Lines {
     source: Template,
     parts: SplitClients,
+    sources: Box<[VariableIndex]>,
 }
 
 fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
@@ -62,13 +63,23 @@ fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
     }
     let parts = SplitClients::new(lines)
         .map_err(|found| block.error(&config::Problem::new(found.to_string())))?;
-    Ok((target, Arc::new(Lines { source, parts })))
+    let sources = source.variables().collect();
+    let lines = Lines {
+        source,
+        parts,
+        sources,
+    };
+    Ok((target, Arc::new(lines)))
 }
 
 impl Defined for Lines {
     fn value(&self, request: &Request) -> Option<Bytes> {
         let source = request.evaluate(&self.source);
         self.parts.choose(&source).cloned()
+    }
+
+    fn sources(&self) -> &[VariableIndex] {
+        &self.sources
     }
 }
 

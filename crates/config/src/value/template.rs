@@ -101,6 +101,14 @@ impl Template {
         &self.parts
     }
 
+    /// The variables in it, in order.
+    pub fn variables(&self) -> impl Iterator<Item = VariableIndex> + '_ {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Variable(index) => Some(*index),
+            TemplatePart::Literal(_) | TemplatePart::Capture(_) => None,
+        })
+    }
+
     /// The text as it was written.
     #[must_use]
     pub fn source(&self) -> &Bytes {

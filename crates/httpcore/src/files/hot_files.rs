@@ -82,7 +82,7 @@ fn is_of_uri_alone(request: &Request) -> bool {
         && !request.is_internal
         && request.uri_origin == UriOrigin::Client
         && !request.has_captures()
-        && !request.settings().uses_realpath
+        && request.settings().realpath_variables.is_empty()
         && !server.has_steps_before
         && !location.has_steps_before
         && location.settings.root.path.literal().is_some()

@@ -38,6 +38,7 @@ use wire::http1::request_parser::HeadLimits;
 pub use self::core::CoreSettings;
 use crate::route::{LocationId, Locations, ServerId, ServerNames};
 use crate::tls::ServerTls;
+use crate::variables::VariableSet;
 use ::logs::getaddrinfo::Hosts;
 pub use http2::Http2Settings;
 pub use server::ServerSettings;
@@ -63,8 +64,8 @@ pub struct Settings {
     pub made: MadeOfAll,
     /// The names that are looked up while it is built.
     pub hosts: Hosts,
-    /// Whether `$realpath_root` is used anywhere.
-    pub uses_realpath: bool,
+    /// `$realpath_root` and the variables that are made of it, if it is used anywhere.
+    pub realpath_variables: VariableSet,
     /// Whether the time of a response's first byte is used anywhere.
     pub wants_first_byte: bool,
     /// The names of `status_zone`, each once.

@@ -15,6 +15,9 @@ pub trait Defined: Debug + Send + Sync {
     /// Its value for a request; `None`: it has none.
     fn value(&self, request: &Request) -> Option<Bytes>;
 
+    /// The variables that the value is made of.
+    fn sources(&self) -> &[VariableIndex];
+
     /// Whether the value is found anew at each use; otherwise the request remembers it.
     fn is_volatile(&self) -> bool {
         false

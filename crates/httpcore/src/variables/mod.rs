@@ -166,8 +166,58 @@ impl DefinedVariables {
         &self.tables
     }
 
+    /// The variable of this name and those that are made of it by blocks (`map`), by way of others, too; none if the configuration does
+    /// not use it.
+    #[must_use]
+    pub fn made_of(&self, name: &str) -> VariableSet {
+        let Some(first) = self.names.get(name) else {
+            return VariableSet::default();
+        };
+        let mut set = VariableSet(vec![false; self.definitions.len()]);
+        set.0[first.0 as usize] = true;
+        let mut is_grown = true;
+        while is_grown {
+            is_grown = false;
+            for (at, definition) in self.definitions.iter().enumerate() {
+                let (Definition::Block(block) | Definition::VolatileBlock(block)) = definition
+                else {
+                    continue;
+                };
+                if !set.0[at] && block.sources().iter().any(|source| set.has(*source)) {
+                    set.0[at] = true;
+                    is_grown = true;
+                }
+            }
+        }
+        set
+    }
+
     fn definition(&self, index: VariableIndex) -> &Definition {
         &self.definitions[index.0 as usize]
+    }
+}
+
+/// Some of a configuration's variables.
+#[derive(Debug, Default)]
+pub struct VariableSet(Vec<bool>);
+
+impl VariableSet {
+    /// Whether there is none in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this one is in it.
+    #[must_use]
+    pub fn has(&self, index: VariableIndex) -> bool {
+        self.0.get(index.0 as usize).is_some_and(|is_in| *is_in)
+    }
+
+    /// Whether a text has one of them.
+    #[must_use]
+    pub fn is_in(&self, text: &Template) -> bool {
+        text.variables().any(|index| self.has(index))
     }
 }
 

@@ -72,6 +72,12 @@ pub fn is_on(location: &Location) -> bool {
     location.own::<AuthRequest>().auth_request.is_some()
 }
 
+/// Whether it sets variables at a location.
+#[must_use]
+pub fn sets(location: &Location) -> bool {
+    is_on(location) && !location.own::<AuthRequest>().auth_request_set.is_empty()
+}
+
 /// The kind that its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("auth_request");
 

@@ -133,6 +133,10 @@ impl Defined for Geo {
         Some(self.find(named().or(own).map(|address| address.ip())))
     }
 
+    fn sources(&self) -> &[VariableIndex] {
+        self.address.as_slice()
+    }
+
     fn is_volatile(&self) -> bool {
         self.is_volatile
     }

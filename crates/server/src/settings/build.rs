@@ -162,8 +162,8 @@ pub(crate) fn build(
     settings.made.set(Some(upstreams));
     settings.made.set(Some(staples));
     let variables = definitions.finish(variable_tables, scope)?;
+    settings.realpath_variables = variables.made_of("realpath_root");
     settings.made.set(Some(variables));
-    settings.uses_realpath = scope.find("realpath_root").is_some();
     number_zones(&mut settings)?;
     number_stale_files(&mut settings);
     cpu_pool::learn_cores();

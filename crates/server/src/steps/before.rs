@@ -14,7 +14,7 @@ use httpcore::steps::find_location;
 use httpcore::steps::observe::Observe;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
-    acme_challenge, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite,
+    acme_challenge, auth_request, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite,
     try_files,
 };
 use modules::headers_more;
@@ -59,7 +59,6 @@ pub(crate) async fn run<O: Observe>(
                     step!(observer, request, "real_ip": { real_ip::run(request); None });
                 }
             }
-            realpath_root::run(request).await;
             if let Some(early) = rewrite::run_server(request, observer).await {
                 return Some(early);
             }
@@ -68,7 +67,6 @@ pub(crate) async fn run<O: Observe>(
     }
     // At most `URI_CHANGES_MAX` times.
     loop {
-        realpath_root::run(request).await;
         step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
         let moves = match rewrite::run_location(request, observer).await {
             Rewritten::Answered(outcome) => return Some(outcome),
@@ -89,6 +87,10 @@ pub(crate) async fn run<O: Observe>(
     }
     if !request.location().has_steps_before {
         return None;
+    }
+    // Where a subrequest sets variables, the root may be made of them.
+    if !auth_request::sets(request.location()) {
+        realpath_root::run(request).await;
     }
     run_at_location(request, observer).await
 }

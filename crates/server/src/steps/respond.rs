@@ -10,6 +10,7 @@ use httpcore::steps::client_tls;
 use httpcore::steps::error_page::{self, Cover};
 use httpcore::steps::observe::Observe;
 use httpcore::{Failure, Response};
+use modules::realpath_root;
 
 use super::{after, before, content};
 
@@ -66,7 +67,9 @@ pub(crate) async fn respond<O: Observe>(
 
 async fn pass<O: Observe>(request: &mut Request, arrival: Arrival, observer: O) -> Outcome {
     observer.begins(request);
-    match before::run(request, arrival, observer).await {
+    let early = before::run(request, arrival, observer).await;
+    realpath_root::run(request).await;
+    match early {
         Some(early) => early,
         None => content::make(request, observer).await,
     }

@@ -9,6 +9,7 @@ use httpcore::Failure;
 use httpcore::files;
 use httpcore::regex::Regex;
 use httpcore::request::Request;
+use httpcore::variables::VariableSet;
 
 /// Permission bit: the owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
@@ -58,6 +59,18 @@ enum FileProperty {
 }
 
 impl Condition {
+    /// Whether the value of one of these variables is used.
+    #[must_use]
+    pub fn uses(&self, variables: &VariableSet) -> bool {
+        match self {
+            Self::Holds(variable) | Self::Matches { variable, .. } => variables.has(*variable),
+            Self::Equals {
+                variable, value, ..
+            } => variables.has(*variable) || variables.is_in(value),
+            Self::File(test) => variables.is_in(&test.path),
+        }
+    }
+
     /// Parses the arguments of an `if`: the parentheses may stand by themselves or touch a word.
     ///
     /// # Errors

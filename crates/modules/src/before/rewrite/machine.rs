@@ -40,8 +40,7 @@ pub(crate) fn run<O: Observe>(request: &mut Request, program: &Program, observer
     }
 }
 
-/// Runs a program that tests files, or one of a configuration with `$realpath_root`, whose value may change at every
-/// step.
+/// Runs a program that tests files or uses `$realpath_root`.
 pub(crate) async fn run_waiting<O: Observe>(
     request: &mut Request,
     program: &Program,
@@ -49,7 +48,14 @@ pub(crate) async fn run_waiting<O: Observe>(
 ) -> ProgramEnd {
     let mut machine = Machine::new(request, program);
     loop {
-        realpath_root::run(request).await;
+        // Not before it is used: the root may be made of what the program sets, and of values that are found once.
+        let settings = &request.generation.settings;
+        if program
+            .at(machine.at)
+            .is_some_and(|next| next.uses(&settings.realpath_variables))
+        {
+            realpath_root::run(request).await;
+        }
         let is_met = match machine.file_test() {
             None => false,
             Some(test) => match test.ask(request).await {

@@ -191,7 +191,10 @@ async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
     let Some(program) = request.location().made::<Program>() else {
         return Rewritten::Stays;
     };
-    if let Some(decided) = program.only_return().cloned() {
+    let waits = program.waits() || program.uses(&request.settings().realpath_variables);
+    if let Some(decided) = program.only_return().cloned()
+        && !waits
+    {
         observer.obeys(request, 0);
         let outcome = return_::answer(request, &decided);
         let obeyed = Obeyed {
@@ -208,8 +211,8 @@ async fn run<O: Observe>(request: &mut Request, observer: O) -> Rewritten {
     let Some(program) = location.made::<Program>() else {
         return Rewritten::Stays;
     };
-    let ended = if program.waits() || generation.settings.uses_realpath {
-        // Boxed: few programs test files.
+    let ended = if waits {
+        // Boxed: few programs wait.
         Box::pin(machine::run_waiting(request, program, observer)).await
     } else {
         machine::run(request, program, observer)

@@ -6,6 +6,7 @@ use config::{Template, VariableIndex};
 
 use crate::before::return_::Return;
 use httpcore::route::LocationId;
+use httpcore::variables::VariableSet;
 
 use super::Line;
 use super::condition::Condition;
@@ -43,6 +44,23 @@ pub enum Instruction {
     Break,
 }
 
+impl Instruction {
+    /// Whether the value of one of these variables is used.
+    #[must_use]
+    pub fn uses(&self, variables: &VariableSet) -> bool {
+        match self {
+            Self::Set(_, value) => variables.is_in(value),
+            Self::If { condition, .. } => condition.uses(variables),
+            Self::Rewrite(rewrite) => rewrite.uses(variables),
+            Self::Return(decided) => decided
+                .text
+                .as_ref()
+                .is_some_and(|text| variables.is_in(text)),
+            Self::Break => false,
+        }
+    }
+}
+
 impl Program {
     /// Compiles the lines; `None` if there are none. `scopes` are the locations that stand for the scopes of the lines.
     #[must_use]
@@ -63,6 +81,12 @@ impl Program {
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// Whether the value of one of these variables is used.
+    #[must_use]
+    pub fn uses(&self, variables: &VariableSet) -> bool {
+        !variables.is_empty() && self.instructions.iter().any(|one| one.uses(variables))
     }
 
     /// Its answer, if an answer is all that it does.

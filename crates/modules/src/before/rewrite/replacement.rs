@@ -9,6 +9,7 @@ use message::escape::{Unescape, unescape};
 use httpcore::Failure;
 use httpcore::regex::Regex;
 use httpcore::request::Request;
+use httpcore::variables::VariableSet;
 
 use super::machine::quoting;
 
@@ -41,6 +42,13 @@ pub enum Then {
 }
 
 impl Rewrite {
+    /// Whether the value of one of these variables is used.
+    #[must_use]
+    pub fn uses(&self, variables: &VariableSet) -> bool {
+        let args = self.args.as_ref();
+        variables.is_in(&self.uri) || args.is_some_and(|args| variables.is_in(args))
+    }
+
     /// Parses the arguments.
     ///
     /// # Errors
