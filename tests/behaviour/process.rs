@@ -57,6 +57,36 @@ fn t_tests_and_capital_t_shows() {
 }
 
 #[test]
+fn a_test_sends_no_signal() {
+    let server = Server::start(ONE);
+    let (status, said) = server.site().run(&["-t", "-s", "stop"]);
+    assert!(
+        status.success() && said.contains("test is successful"),
+        "{said}"
+    );
+    assert_eq!(server.get("/").text(), "one");
+}
+
+#[test]
+fn a_parent_that_ignores_the_end_of_children_changes_nothing() {
+    let site = Site::new().run_by(&["sh", "-c", "trap '' CHLD; exec \"$0\" \"$@\""]);
+    let mut server = Server::start_on(site, "", ONE);
+    assert_eq!(server.get("/").text(), "one");
+    assert!(server.end(Signal::SIGTERM).success());
+}
+
+#[test]
+fn warnings_are_in_the_log_once() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; server_name a; }
+         server { listen 127.0.0.1:%PORT%; server_name a; }",
+    );
+    let warning = "conflicting server name \"a\"";
+    server.wait_for(warning, "the warning");
+    assert_eq!(server.error_log().matches(warning).count(), 1);
+}
+
+#[test]
 fn a_reload_takes_the_new_file_and_keeps_the_old_one_if_it_is_wrong() {
     let server = Server::start(ONE);
     assert_eq!(server.get("/").text(), "one");

@@ -324,6 +324,61 @@ fn rates_and_charsets_may_come_from_the_server() {
 }
 
 #[test]
+fn a_rate_from_the_server_holds_where_it_redirects_to() {
+    let origin = Origin::start(|_| {
+        let lines =
+            "X-Accel-Redirect: /inside\r\nX-Accel-Limit-Rate: 12345\r\nAccept-Ranges: none\r\n";
+        Answer::with("200 OK", lines, "")
+    });
+    let server = server(
+        &origin,
+        "location / { proxy_force_ranges on; proxy_pass http://%ORIGIN%; }
+         location /inside { internal; add_header X-Rate $limit_rate; }",
+    );
+    server.file("inside", "content");
+    let reply = server.get("/");
+    assert_eq!(reply.text(), "content");
+    assert_eq!(reply.header("x-rate"), Some("12345"));
+    assert_eq!(reply.all("accept-ranges"), ["bytes"]);
+}
+
+#[test]
+fn what_comes_behind_a_response_is_told() {
+    let origin = Origin::start(|request| match request.target() {
+        "/chunks" => Answer::raw(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\nmore",
+        ),
+        _ => Answer::raw("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxmore"),
+    });
+    let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
+    for (target, sentence) in [
+        (
+            "/",
+            "upstream sent more data than specified in \"Content-Length\" header while reading upstream",
+        ),
+        (
+            "/chunks",
+            "upstream sent data after final chunk while reading upstream",
+        ),
+    ] {
+        assert_eq!(server.get(target).text(), "x");
+        server.wait_for(sentence, "the warning");
+    }
+}
+
+#[test]
+fn a_second_location_sees_what_came_of_the_first() {
+    let origin = Origin::start(|_| Answer::ok("x"));
+    let server = server(
+        &origin,
+        "location / { error_page 502 = @other; proxy_pass http://127.0.0.1:9; }
+         location @other { proxy_set_header X-Before $upstream_status; proxy_pass http://%ORIGIN%; add_header X-Both $upstream_status; }",
+    );
+    assert_eq!(server.get("/").header("x-both"), Some("502 : 200"));
+    assert_eq!(origin.last().header("X-Before"), Some("502"));
+}
+
+#[test]
 fn names_made_of_variables_are_upstreams_addresses_or_resolved() {
     let origin = echo();
     let server = Server::start(&format!(

@@ -13,6 +13,21 @@ fn uri(server: &Server, target: &str) -> String {
 }
 
 #[test]
+fn a_header_line_that_is_too_long_forges_no_line_of_the_log() {
+    let server = Server::start(
+        "error_log logs/error.log info; server { listen 127.0.0.1:%PORT%; large_client_header_buffers 2 1k; return 204; }",
+    );
+    let long = "v".repeat(1500);
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n2026/11/28 15:00:00 [emerg] 1#1: forged\r\nCookie: secret\r\n\r\n"
+    );
+    assert!(server.raw(request).starts_with("HTTP/1.1 400 "));
+    server.wait_for("client sent too long header line: \"X: vvv", "the refusal");
+    let log = server.error_log();
+    assert!(!log.contains("forged") && !log.contains("secret"), "{log}");
+}
+
+#[test]
 fn a_uri_is_decoded_and_normalised() {
     let server = Server::start(ECHO);
     for (target, expected) in [

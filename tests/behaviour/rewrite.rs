@@ -345,6 +345,47 @@ fn an_empty_uri_is_an_error() {
 }
 
 #[test]
+fn an_internal_location_is_internal_for_every_method() {
+    let origin = Origin::start(|_| Answer::ok("origin"));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%;
+             location /files {{ internal; limit_except POST {{ allow all; }} }}
+             location /passed {{ internal; limit_except GET {{ allow all; }} proxy_pass http://{0}; }}
+             location /folder/ {{ internal; proxy_pass http://{0}; }} }}",
+        origin.address()
+    ));
+    server.file("files", "secret");
+    for target in ["/files", "/passed", "/folder/", "/folder"] {
+        for method in ["GET", "POST", "PUT"] {
+            let reply = server.request(method, target, "");
+            assert_eq!(reply.status, 404, "{method} {target}");
+        }
+    }
+    assert_eq!(origin.received().len(), 0);
+}
+
+#[test]
+fn a_body_is_not_measured_again_at_a_named_location() {
+    let origin = Origin::start(|_| Answer::ok("origin"));
+    let server = Server::start(&format!(
+        "client_max_body_size 5;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ client_max_body_size 100; try_files $uri @app; }}
+             location /page {{ client_max_body_size 100; error_page 404 = @app; }}
+             location /small {{ try_files $uri @app; }}
+             location @app {{ proxy_pass http://{0}; }} }}",
+        origin.address()
+    ));
+    for (target, status) in [("/a", 200), ("/page", 200), ("/small", 413)] {
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0123456789"
+        );
+        let reply = server.connect().send(request).reply();
+        assert_eq!(reply.status, status, "{target}");
+    }
+}
+
+#[test]
 fn limit_except_is_a_scope_for_other_methods() {
     let origin = Origin::start(|_| Answer::ok("origin"));
     let server = Server::start(&format!(

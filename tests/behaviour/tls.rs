@@ -4,10 +4,10 @@ use blackbox::tls::{Certificate, TlsClient};
 use blackbox::{Exposition, Server, Site, is_nginx};
 use std::io::{Read as _, Write as _};
 
-const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
+pub(super) const CERTIFICATE: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
 
 /// A site with certificates `a` and `b`.
-fn site() -> (Site, Certificate, Certificate) {
+pub(super) fn site() -> (Site, Certificate, Certificate) {
     let site = Site::new();
     let (a, b) = (Certificate::of("a.example"), Certificate::of("b.example"));
     a.write(&site, "a");
@@ -423,6 +423,10 @@ fn what_cannot_be_used_is_told_with_nginxs_sentence() {
         (
             "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_conf_command Nosuch x;",
             "SSL_CONF_cmd(\"Nosuch\", \"x\") failed",
+        ),
+        (
+            "ssl_certificate a.crt; ssl_certificate_key a.key; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA25;",
+            "SSL_CONF_cmd(\"Ciphersuites\", \"TLS_AES_128_GCM_SHA25\") failed",
         ),
     ] {
         let said = told(lines);

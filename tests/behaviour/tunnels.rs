@@ -39,7 +39,7 @@ fn server(locations: &str) -> Server {
         "upstream none {{ server 127.0.0.1:1; }}
          log_format tried '$status $upstream_addr $upstream_bytes_sent $upstream_bytes_received';
          access_log %DIR%/logs/other.log tried;
-         server {{ listen 127.0.0.1:%PORT%; error_log %DIR%/logs/other.log; {locations} }}"
+         server {{ listen 127.0.0.1:%PORT%; error_log %DIR%/logs/other.log info; {locations} }}"
     ))
 }
 

@@ -270,12 +270,8 @@ fn unix_sockets_are_servers() {
     std::fs::remove_file(path).unwrap();
     assert_eq!(server.get("/").status, 502);
     let log = other_log(&server);
-    let said = if is_nginx() {
-        format!("connect() to unix:{path} failed (2: No such file or directory)")
-    } else {
-        "connect() failed (2: No such file or directory)".to_owned()
-    };
-    assert!(log.contains(&said), "{log}");
+    let said = format!("connect() to unix:{path} failed (2: No such file or directory)");
+    assert!(log.contains(&said) && log.contains("[crit]"), "{log}");
 }
 
 #[test]

@@ -37,6 +37,9 @@ const IN_A_LOCATION: &str = r#"
     open_file_cache bogus; => invalid "open_file_cache" parameter "bogus"
     autoindex_format yaml; => invalid value "yaml"
     disable_symlinks maybe; => invalid parameter "maybe"
+    disable_symlinks from=/a; => "disable_symlinks" must have "off", "on" or "if_not_owner" parameter
+    disable_symlinks from=/a off; => "from=" cannot be used with "off" parameter
+    disable_symlinks on if_not_owner; => duplicate parameters "on if_not_owner"
     etag 1; => invalid value "1" in "etag" directive, it must be "on" or "off"
     if_modified_since sometimes; => invalid value "sometimes"
     max_ranges x; => "max_ranges" directive invalid number

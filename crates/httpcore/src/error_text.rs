@@ -96,7 +96,6 @@ pub fn page(status: u16, signature: &str, padded: bool) -> Option<Vec<u8>> {
 pub const fn on_the_wire(status: u16) -> u16 {
     match status {
         494..=497 => 400,
-        498 => 404,
         other => other,
     }
 }

@@ -6,6 +6,9 @@ use message::Header;
 /// The status of a client that left before its response.
 pub const CLIENT_CLOSED: u16 = 499;
 
+/// The status of a request whose connection is closed without a response, on purpose: nginx's own, never sent.
+pub const CLOSED: u16 = 444;
+
 /// The reason why a request gets no content: a status on its way to an error page.
 #[derive(Debug, Clone)]
 pub struct Failure {

@@ -93,6 +93,14 @@ impl ServerNames {
         !self.regexes.is_empty()
     }
 
+    /// Whether all names are this server's, and none is a regular expression.
+    #[must_use]
+    pub fn are_all_of(&self, server: ServerId) -> bool {
+        let maps = [&self.exact, &self.leading, &self.trailing];
+        let mut servers = maps.into_iter().flat_map(HashMap::values);
+        self.regexes.is_empty() && servers.all(|one| *one == server)
+    }
+
     /// The server of `host` (lower-cased, without port and trailing dot), if a name matches.
     #[must_use]
     pub fn find(&self, host: &[u8]) -> Option<NamedServer<'_>> {

@@ -47,10 +47,10 @@ pub const fn text(status: u16) -> Option<&'static str> {
     })
 }
 
-/// The code that the client gets for one of nginx's own codes (494 to 498); those appear only in logs and `error_page`.
+/// The code that the client gets for one of nginx's own codes (494 to 497); those appear only in logs and `error_page`.
 pub const fn shown(status: u16) -> u16 {
     match status {
-        494..=498 => 400,
+        494..=497 => 400,
         other => other,
     }
 }

@@ -135,6 +135,7 @@ pub async fn make(request: &mut Request, leading: &TunnelTarget) -> Outcome {
         return Outcome::Failed(Failure::new(405));
     }
     upstream_state::begin_without_url(request);
+    upstream_state::separate(request);
     let upstream = match servers(request, leading).await {
         Ok(upstream) => upstream,
         Err(failure) => return Outcome::Failed(failure),

@@ -32,6 +32,19 @@ pub fn fork_single_threaded() -> io::Result<Forked> {
     }
 }
 
+/// Gives SIGCHLD its default disposition (signal(7)): one that is ignored outlives exec(2), and the kernel then reaps
+/// children that nothing has waited for.
+///
+/// # Errors
+/// That of sigaction(2); it has none for this signal.
+pub fn keep_children() -> io::Result<()> {
+    // SAFETY: no handler is installed.
+    match unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Fails with `InvalidInput` and this sentence when the process has more than one thread.
 pub(crate) fn check_single_threaded(sentence: &'static str) -> io::Result<()> {
     #[expect(

@@ -27,7 +27,7 @@ use crate::store::WrittenBody;
 use bytes::Bytes;
 use disk::memory::level::level;
 use disk::memory::{Charge, Holder, MemoryLevel, charge};
-use message::ResponseHead;
+use message::{Header, ResponseHead};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -86,6 +86,7 @@ struct FillInner {
     begun: OnceLock<u64>,
     metadata: OnceLock<Metadata>,
     ending: OnceLock<Ending>,
+    trailers: OnceLock<Vec<Header>>,
     written_body: OnceLock<WrittenBody>,
     is_spoilt: AtomicBool,
     state: Mutex<FillState>,
@@ -183,6 +184,7 @@ impl Filler {
                 begun: OnceLock::new(),
                 metadata: OnceLock::new(),
                 ending: OnceLock::new(),
+                trailers: OnceLock::new(),
                 written_body: OnceLock::new(),
                 is_spoilt: AtomicBool::new(false),
                 state: Mutex::new(state),
@@ -219,6 +221,13 @@ impl Filler {
     /// Sets what followers need to know of the response beside its head. To be called before [`Filler::set_head`].
     pub fn set_metadata(&self, metadata: Metadata) {
         let _ = self.fill.0.metadata.set(metadata);
+    }
+
+    /// Sets the trailers of the response, which are not stored. To be called before the end of its body.
+    pub fn set_trailers(&self, trailers: Vec<Header>) {
+        if !trailers.is_empty() {
+            let _ = self.fill.0.trailers.set(trailers);
+        }
     }
 
     /// Ends the fill without a response to follow, and says why.
@@ -400,6 +409,18 @@ impl Fill {
     #[must_use]
     pub fn metadata(&self) -> Option<&Metadata> {
         self.0.metadata.get()
+    }
+
+    /// The head of the response, once it has arrived; of one that is for the requester alone, too.
+    #[must_use]
+    pub fn head(&self) -> Option<Arc<ResponseHead>> {
+        self.0.state.lock().head.clone()
+    }
+
+    /// The trailers, once the body has arrived completely.
+    #[must_use]
+    pub fn trailers(&self) -> &[Header] {
+        self.0.trailers.get().map_or(&[], Vec::as_slice)
     }
 
     /// Why there is no response to follow, if the fill ended so.

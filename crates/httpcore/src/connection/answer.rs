@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use logs::Level;
 
+use crate::failure::CLOSED;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
@@ -84,7 +85,8 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
             send::Started::Done(after) => after,
             send::Started::Left(left) => send::go_on(request, left).await,
         },
-        None if request.silent_status == Some(TIMED_OUT) => After::TimedOut,
+        // Both are reset with `reset_timedout_connection`, as in nginx.
+        None if matches!(request.silent_status, Some(TIMED_OUT | CLOSED)) => After::TimedOut,
         None => refused,
     };
     if after == After::Close {

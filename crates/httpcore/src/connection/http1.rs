@@ -19,6 +19,7 @@ use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
+use runtime::listen::bind::errno;
 use runtime::timing::current_request;
 use runtime::{Idle, Seat, Waiting};
 
@@ -254,7 +255,10 @@ async fn hold(
 /// Logs that the connection broke before a request had arrived.
 fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
     if let WireError::Io(error) = error {
-        let text = format!("recv() failed ({error}) while reading client request");
+        let text = format!(
+            "recv() failed ({}) while reading client request",
+            errno(error)
+        );
         client.log(generation, Level::Info, &text);
     }
 }
@@ -290,18 +294,24 @@ pub async fn read(
         client.log(generation, Level::Info, text);
         return Err(WireError::Closed);
     };
+    // As in nginx: a host without a server is the address' default server's, whatever name the handshake was for.
+    let named = |chosen: Option<ServerId>| {
+        chosen.unwrap_or_else(|| settings.listens.entries()[entry].default)
+    };
+    let nameless = || names.find(b"").map(|named| named.server);
     match outcome {
         Ok(head) => {
             let server = match head.host() {
-                Some(_) => chosen,
-                None => names.find(b"").map(|named| named.server),
+                Some(_) => named(chosen),
+                None => named(nameless()),
             };
-            Ok((head, server.unwrap_or(default), Started::Fresh))
+            Ok((head, server, Started::Fresh))
         }
         Err(WireError::Refused(refusal)) => {
             let server = match refusal.head.host() {
-                None if refusal.is_whole => names.find(b"").map(|named| named.server),
-                _ => chosen,
+                Some(_) => named(chosen),
+                None if refusal.is_whole => named(nameless()),
+                None => default,
             };
             let reply = match (refusal.is_silent, refusal.must_linger) {
                 (true, _) => Reply::Nothing,
@@ -313,7 +323,7 @@ pub async fn read(
                 why: refusal.why,
                 reply,
             }));
-            Ok((Box::new(refusal.head), server.unwrap_or(default), start))
+            Ok((Box::new(refusal.head), server, start))
         }
         Err(error) => Err(error),
     }

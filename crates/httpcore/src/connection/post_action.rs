@@ -7,15 +7,13 @@
 use bytes::Bytes;
 use message::Framing;
 
+use crate::failure::CLOSED;
 use crate::handler::metrics::ModuleMetrics;
 use crate::outcome::{Start, Target};
 use crate::request::Request;
 use crate::request_body::{Arriving, RequestBody};
 use crate::responder::Responder;
 use crate::subrequest;
-
-/// Status of a request that was deliberately closed without a byte: it gets no `post_action`.
-const CLOSED: u16 = 444;
 
 /// What its sub-requests are counted as.
 static SUBREQUESTS: subrequest::Kind = subrequest::Kind::named("post_action");

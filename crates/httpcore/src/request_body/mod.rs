@@ -16,6 +16,7 @@ use bytes::Bytes;
 use disk::{Pool, Temporary};
 use logs::Level;
 use message::Framing;
+use runtime::listen::bind::errno;
 use wire::http1::body_decoder::BodyFault;
 
 use crate::Failure;
@@ -254,7 +255,11 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
     request.log(level, &|out| match &error {
         wire::Error::Body(fault) => out.extend_from_slice(fault.to_string().as_bytes()),
         wire::Error::Io(error) => out.extend_from_slice(
-            format!("recv() failed ({error}) while reading client request body").as_bytes(),
+            format!(
+                "recv() failed ({}) while reading client request body",
+                errno(error)
+            )
+            .as_bytes(),
         ),
         other => {
             out.extend_from_slice(format!("{other} while reading client request body").as_bytes());

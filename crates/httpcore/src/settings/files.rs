@@ -63,28 +63,65 @@ impl Value for DisableSymlinks {
     const SYNTAX: &'static str = "off | on | if_not_owner [from=part]";
 
     fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
-        let mut from = None;
-        if let Some(word) = args.get(1) {
-            let part = word
-                .bytes()
-                .strip_prefix(b"from=")
-                .filter(|part| !part.is_empty());
-            if part.is_none() {
-                return Err(
-                    Problem::new(format!("invalid parameter \"{}\"", word.display())).at(1),
-                );
+        let (mut mode, mut from) = (None, None);
+        for (at, word) in args.iter().enumerate() {
+            match &word.bytes()[..] {
+                own @ (b"off" | b"on" | b"if_not_owner") => mode = Some(own),
+                [b'f', b'r', b'o', b'm', b'=', ..] => {
+                    let part = word.bytes().slice(b"from=".len()..);
+                    from = Some(Template::parse(&part, &word.place(), scope)?);
+                }
+                _ => {
+                    let sentence = format!("invalid parameter \"{}\"", word.display());
+                    return Err(Problem::new(sentence).at(at));
+                }
             }
-            from = Some(Template::parse(
-                &word.bytes().slice(b"from=".len()..),
-                &word.place(),
-                scope,
-            )?);
         }
-        match &args[0].bytes()[..] {
-            b"off" if from.is_none() => Ok(Self::Off),
-            b"on" => Ok(Self::On(from)),
-            b"if_not_owner" => Ok(Self::IfNotOwner(from)),
-            _ => Err(Problem::new(format!("invalid parameter \"{}\"", args[0].display())).at(0)),
+        if args.len() > 1 && from.is_none() {
+            let [one, other] = [&args[0], &args[1]].map(Word::display);
+            return Err(Problem::new(format!(
+                "duplicate parameters \"{one} {other}\""
+            )));
+        }
+        // An empty part is none.
+        let has_from = from.is_some();
+        let from = from.filter(|part| !part.parts().is_empty());
+        match mode {
+            Some(b"off") if has_from => Err(Problem::new(
+                "\"from=\" cannot be used with \"off\" parameter",
+            )),
+            Some(b"off") => Ok(Self::Off),
+            Some(b"on") => Ok(Self::On(from)),
+            Some(_) => Ok(Self::IfNotOwner(from)),
+            None => Err(Problem::new(
+                "\"disable_symlinks\" must have \"off\", \"on\" or \"if_not_owner\" parameter",
+            )),
+        }
+    }
+}
+
+/// `disk_timeout`.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskTimeout(OrOff<Msec>);
+
+impl DiskTimeout {
+    /// The limit; `None`: there is none.
+    #[must_use]
+    pub fn on(&self) -> Option<&Msec> {
+        self.0.on()
+    }
+}
+
+impl Value for DiskTimeout {
+    const SYNTAX: &'static str = "time | off";
+
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
+        match OrOff::<Msec>::parse(args, scope)? {
+            OrOff::On(Msec(0)) => Err(Problem::directive(
+                "must not be 0, which would leave a disk no time; \"off\" sets no limit",
+            )
+            .at(0)),
+            limit => Ok(Self(limit)),
         }
     }
 }
@@ -155,7 +192,7 @@ directives! {
         /// Limits how long a request waits for a disk at a time (not in nginx). Before the response has begun, it is then
         /// answered with 503 and `Retry-After`; after that, its connection is closed. `off`: it waits for as long as the
         /// disk takes. Of a cache's disk a request needs nothing that the origin does not have: see `proxy_cache_path`.
-        disk_timeout: OrOff<Msec> = "60s", [HTTP | SERVER | LOCATION] 1, syntax "time | off";
+        disk_timeout: DiskTimeout = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Sends files from the page cache to the socket without copying.
         sendfile: Flag = "off", [HTTP | SERVER | LOCATION | LOCATION_IF] FLAG;
         /// Limits what one connection sends of a file before other connections get their turn. `0` means no limit.

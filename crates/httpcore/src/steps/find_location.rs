@@ -22,19 +22,17 @@ pub fn run(request: &mut Request) -> Option<Outcome> {
         request.capture(regex, &uri, spans.clone());
     }
     request.uri = uri;
-    let location = match found {
-        Found::Location(location) | Found::Regex(location, ..) => location,
-        Found::AddSlash(location) => {
-            request.enter(location);
-            return Some(add_slash(request));
-        }
-        Found::Nothing => server.location,
+    let (location, adds_slash) = match found {
+        Found::Location(location) | Found::Regex(location, ..) => (location, false),
+        Found::AddSlash(location) => (location, true),
+        Found::Nothing => (server.location, false),
     };
     request.enter(location);
-    if request.location().is_internal && !request.is_internal {
+    // Of the location itself: a `limit_except` inside, which may have been entered, says nothing of it.
+    if settings.location(location).is_internal && !request.is_internal {
         return Some(Outcome::Failed(Failure::new(404)));
     }
-    None
+    adds_slash.then(|| add_slash(request))
 }
 
 /// 301 from `/a` to the prefix location `/a/`.

@@ -364,7 +364,7 @@ impl<'a> Making<'a> {
         line: Option<&Placed<PathText>>,
         read: impl Fn(&str, ReadFile<'_>) -> Result<T, tls::Error>,
     ) -> Result<T, Error> {
-        let Some(line) = line else {
+        let Some(line) = line.filter(|line| is_named(line)) else {
             return Ok(T::default());
         };
         let value = read(&self.name(&line.value.0), self.file);
@@ -375,7 +375,9 @@ impl<'a> Making<'a> {
     fn judging(&self, settings: &TlsSettings, scope: &mut Scope) -> Result<Option<Judging>, Error> {
         let mode = settings.ssl_verify_client.value;
         let told = settings.ssl_client_certificate.as_ref();
+        let told = told.filter(|line| is_named(line));
         let trusted = settings.ssl_trusted_certificate.as_ref();
+        let trusted = trusted.filter(|line| is_named(line));
         let needs_any = matches!(mode, VerifyClient::On | VerifyClient::Optional);
         if needs_any && told.is_none() && trusted.is_none() {
             return Err(settings.ssl_verify_client.error(
@@ -404,6 +406,7 @@ impl<'a> Making<'a> {
         }
         let depth = usize::try_from(settings.ssl_verify_depth.0).unwrap_or(usize::MAX);
         let list = settings.ssl_crl.as_ref();
+        let list = list.filter(|line| is_named(line));
         let list = list.and_then(|line| (self.file)(&self.name(&line.value.0)).ok());
         let mut parts = vec![mode.name().as_bytes().to_vec(), depth.to_be_bytes().into()];
         parts.extend(told.iter().chain(&trusted).map(|der| der.to_vec()));
@@ -541,4 +544,9 @@ fn placed(sentence: String, place: Option<&TextPlace>) -> Error {
         Some(place) => Error::at(sentence, place),
         None => Error::without_place(sentence),
     }
+}
+
+/// Whether a directive names a file: as in nginx an empty name is none, which takes back that of the level above.
+fn is_named(line: &Placed<PathText>) -> bool {
+    !line.value.0.is_empty()
 }

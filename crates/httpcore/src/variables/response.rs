@@ -6,6 +6,7 @@ use bytes::Bytes;
 use logs::Level;
 
 use crate::request::Request;
+use crate::transport::Transport;
 
 use super::append::{joined, nanoseconds, number, put};
 
@@ -35,7 +36,12 @@ fn status(request: &Request, out: &mut Vec<u8>) -> bool {
 
 fn body_bytes_sent(request: &Request, out: &mut Vec<u8>) -> bool {
     let sent = request.sent.get();
-    number(sent.bytes - sent.head_bytes, out)
+    // As in nginx the heads of frames are no part of the body; the sizes of chunks are.
+    let framing = match &request.transport {
+        Transport::Http2(stream) => stream.framing(),
+        _ => 0,
+    };
+    number(sent.bytes.saturating_sub(sent.head_bytes + framing), out)
 }
 
 fn first_byte_time(request: &Request, out: &mut Vec<u8>) -> bool {

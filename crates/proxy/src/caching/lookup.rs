@@ -12,12 +12,13 @@ use cache::freshness::ReuseDecision;
 use cache::store::{Hit, LookupOutcome, Miss};
 use cache::{Key, KeyState, KnownKey, USES_MAX};
 use logs::Level;
+use message::Framing;
 
 use crate::caching::cache_request::{CacheRequest, is_asked, is_range_far, key_text};
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::caches::{placing, registry};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
-use crate::caching::fetch::origin_fetch::{fetch, fetch_anew, fetch_behind, has_expired};
+use crate::caching::fetch::origin_fetch::{fetch, fetch_alone, fetch_behind, has_expired};
 use crate::caching::hedge::{Raced, race};
 use crate::caching::stored::serve::{Unusable, serve, with_read};
 use crate::caching::stored::{disk_work, foreign_cache, hot_entries};
@@ -31,6 +32,7 @@ use httpcore::Failure;
 use httpcore::http_loop::generation::Generation;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::request_body;
 use httpcore::settings::Location;
 
 /// Maximum of lookups that one request repeats because another one stored or renewed what it waits for.
@@ -78,8 +80,17 @@ async fn through(
     (location, passing): (&Location, &PassSettings),
 ) -> Option<Outcome> {
     let caching = &passing.groups.caching;
+    let is_asked = is_asked(request, caching);
+    // As in nginx: the key and the conditions may be made of the body.
+    let may_use_body = is_asked || !caching.proxy_cache_purge.0.is_empty();
+    if may_use_body
+        && request.head.framing != Framing::None
+        && let Err(outcome) = Box::pin(request_body::store(request)).await
+    {
+        return Some(outcome);
+    }
     let is_purge = caching.proxy_cache_purge.0.hold(request);
-    if !is_purge && !is_asked(request, caching) {
+    if !is_purge && !is_asked {
         return None;
     }
     let key_text = key_text(request, passing);
@@ -151,7 +162,8 @@ async fn through_disk(
                 && !rules.forbids_storing(&cache_request.wishes),
             ..FetchParams::default()
         };
-        let fetched = in_place::boxed(|| fetch_anew(request, &cache_request, params)).await;
+        // As in nginx it holds up no other request; what it gets may be for it alone.
+        let fetched = in_place::boxed(|| fetch_alone(request, &cache_request, params)).await;
         return outcome(request, fetched);
     }
     in_place::boxed(|| look(request, &cache_request)).await

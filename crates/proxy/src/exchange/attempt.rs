@@ -340,15 +340,22 @@ impl Attempt {
 
     pub(super) fn log(&self, error: &AttemptError) {
         let upstream = shown(&self.name, &self.upstream_request);
+        let mut level = Level::Error;
         let (what, action) = match error {
-            AttemptError::Connect(error) => (error.to_string(), CONNECTING),
+            AttemptError::Connect(error) => {
+                let (sentence, is_critical) = error.sentence(&self.name);
+                if is_critical {
+                    level = Level::Crit;
+                }
+                (sentence, CONNECTING)
+            }
             AttemptError::Tls(error) => (error.to_string(), HANDSHAKING),
             AttemptError::Exchange(error, action) => (error.to_string(), *action),
             AttemptError::Body(error) => (error.to_string(), SENDING),
         };
         self.upstream_request
             .context
-            .log(Level::Error, &what, action, &upstream);
+            .log(level, &what, action, &upstream);
     }
 }
 

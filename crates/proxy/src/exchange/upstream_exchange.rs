@@ -238,7 +238,7 @@ impl UpstreamExchange {
         // Trailers come behind the body of a stream.
         if exchange.is_ended() && !exchange.has_trailers() {
             response_body::settle(&one.upstream_request, &exchange, choice, &progress);
-            response_body::keep(&one.upstream_request, exchange, one.like);
+            response_body::keep(&one.upstream_request, exchange, one.like, &one.name);
             let body = UpstreamBody::Whole(begun);
             return Some(UpstreamResponse { head, body });
         }

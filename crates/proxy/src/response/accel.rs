@@ -128,9 +128,11 @@ impl State for KeptLines {
 
 fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
     let rewrites = request.location().own::<ProxyRewrites>();
+    let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     for field in &head.fields {
         match field.id {
+            HeaderId::AcceptRanges if forces_ranges => {}
             HeaderId::ContentType if content_type.is_empty() => {
                 content_type = head.part(field.value);
             }

@@ -365,11 +365,17 @@ impl BodyStream {
         };
         self.attempt.settle(&exchange);
         let upstream_request = &self.attempt.upstream_request;
-        if upstream_request.passing.passes_trailers() {
-            self.trailers = exchange.trailers();
-            *upstream_request.state.trailers.borrow_mut() = self.trailers.clone();
+        let passing = &upstream_request.passing;
+        // As in nginx, of HTTP/2 they are shown (`$upstream_trailer_…`) whether or not they are passed on.
+        if passing.is_http2() || passing.passes_trailers() {
+            let trailers = exchange.trailers();
+            *upstream_request.state.trailers.borrow_mut() = trailers.clone();
+            if passing.passes_trailers() {
+                self.trailers = trailers;
+            }
         }
-        keep(upstream_request, exchange, self.attempt.like.clone());
+        let like = self.attempt.like.clone();
+        keep(upstream_request, exchange, like, &self.attempt.name);
     }
 
     fn break_off(&mut self, error: &ExchangeError) {
@@ -439,7 +445,9 @@ pub(crate) fn settle(
         one.response_length = match upstream_request.asked {
             RequestKind::Head => 0,
             _ if status::is_bodiless(one.status) => 0,
-            _ => exchange.received().saturating_sub(progress.head_bytes),
+            _ => exchange
+                .body_received()
+                .unwrap_or_else(|| exchange.received().saturating_sub(progress.head_bytes)),
         };
     }
     let times = PeerTimes {
@@ -450,8 +458,19 @@ pub(crate) fn settle(
     upstream_request.state.end();
 }
 
-/// Keeps the connection of a response that was read for the next request, or closes it.
-pub(crate) fn keep(upstream_request: &UpstreamRequest, exchange: Exchange, like: ConnectionKey) {
+/// Keeps the connection of a response that was read from the server of this name for the next request, or closes it.
+pub(crate) fn keep(
+    upstream_request: &UpstreamRequest,
+    exchange: Exchange,
+    like: ConnectionKey,
+    name: &str,
+) {
+    if let Some(sentence) = exchange.excess() {
+        let upstream = shown(name, upstream_request);
+        upstream_request
+            .context
+            .log(Level::Warn, sentence, READING, &upstream);
+    }
     if let Some(connection) = exchange.finish() {
         let loop_ = upstream_request.context.loop_();
         KeepalivePool::of(loop_).put(&upstream_request.upstream, connection, like, loop_);

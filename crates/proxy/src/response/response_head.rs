@@ -56,6 +56,7 @@ pub(crate) fn shape(
     let Some(head) = &*head else {
         return Outcome::Failed(Failure::new(500));
     };
+    accel::obey(asked, passing, head);
     let ignores_charset = accel::ignores(passing, IgnoreHeaders::X_ACCEL_CHARSET);
     state.ignores_charset.set(ignores_charset);
     if let Some(mut failure) = intercepted(asked, passing, head) {
@@ -71,8 +72,16 @@ pub(crate) fn shape(
         return accel::follow(request, redirect, cookie);
     }
     let response = copy(asked, passing, head, body, origin, cookie);
-    accel::obey(asked, passing, head);
     Outcome::Answer(response)
+}
+
+/// The response that a head becomes, without its body: for conditions that look at it before it is the request's.
+pub(crate) fn preview(
+    request: &Request,
+    passing: &PassSettings,
+    head: &ResponseHead,
+) -> Box<Response> {
+    copy(request, passing, head, Body::Empty, Origin::Fill, None)
 }
 
 /// A response that an error page is to replace (`proxy_intercept_errors`).

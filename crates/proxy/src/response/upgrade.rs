@@ -15,6 +15,8 @@ use wire::Stream;
 
 use httpcore::transport::{ClientSide, Tunnel, TunnelEnd};
 
+use runtime::listen::bind::errno;
+
 use crate::response::response_body::BodyStream;
 use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::request::shown;
@@ -151,14 +153,13 @@ fn check(client: &impl TunnelEnd, owner: &wire::Loop, cx: &mut Context<'_>) -> i
 }
 
 fn log(behind: &dyn TunnelUpstream, error: &io::Error) {
-    let (level, what) = match error.kind() {
-        io::ErrorKind::TimedOut => (
-            Level::Error,
-            "upstream timed out (110: Connection timed out)".to_owned(),
-        ),
-        _ => (Level::Info, error.to_string()),
+    // As in nginx a connection that says nothing for long is no error.
+    let what = match error.kind() {
+        io::ErrorKind::TimedOut => "upstream timed out (110: Connection timed out)".to_owned(),
+        _ => format!("recv() failed ({})", errno(error)),
     };
-    behind.context().log(level, &what, ACTION, &behind.shown());
+    let context = behind.context();
+    context.log(Level::Info, &what, ACTION, &behind.shown());
 }
 
 impl TunnelUpstream for BodyStream {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{BodyError, ResponseHead};
+use message::{BodyError, Header, ResponseHead, Source};
 
 use crate::response::response_body::BodyStream;
 
@@ -36,6 +36,14 @@ impl UpstreamBody {
             UpstreamBody::Whole(bytes) if bytes.is_empty() => None,
             UpstreamBody::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
             UpstreamBody::Stream(stream) => stream.piece().await,
+        }
+    }
+
+    /// The trailers; asked for once, after the end.
+    pub(crate) fn trailers(&mut self) -> Vec<Header> {
+        match self {
+            UpstreamBody::Whole(_) => Vec::new(),
+            UpstreamBody::Stream(stream) => Source::trailers(&mut **stream),
         }
     }
 

@@ -108,7 +108,9 @@ impl CacheState {
     pub fn set_validators(&mut self, hit: &Hit) {
         let head = hit.entry.head();
         let line = |id| head.get(id).map(|value| head.bytes.slice_ref(value));
-        self.last_modified = line(HeaderId::LastModified);
+        // What is no date is no condition (RFC 9110, 13.1.3).
+        let last_modified = line(HeaderId::LastModified);
+        self.last_modified = last_modified.filter(|value| message::date::parse(value).is_some());
         self.etag = line(HeaderId::ETag);
     }
 

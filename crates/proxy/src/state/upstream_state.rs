@@ -87,7 +87,7 @@ fn hinted_charset(request: &Request) -> Option<Bytes> {
     (is_told && !state.ignores_charset.get()).then(|| name.into())
 }
 
-/// Separates the attempts: if the request was passed on before, the next ones follow a colon.
+/// Begins with another upstream. The attempts before are shown as they are until [`separate`].
 pub(crate) fn begin(request: &mut Request, url: &Url) {
     let state = begin_without_url(request);
     *state.host.borrow_mut() = url.host_header.clone();
@@ -98,12 +98,17 @@ pub(crate) fn begin(request: &mut Request, url: &Url) {
 /// The same for a server that has no URL.
 pub(crate) fn begin_without_url(request: &mut Request) -> &UpstreamState {
     let state = of(request);
-    state.tries.borrow_mut().redirect();
     state.head.take();
     state.host.take();
     state.port.take();
     state.has_tls.set(false);
     state
+}
+
+/// Separates the attempts: if the request was passed on before, the next ones follow a colon. Once the upstream request
+/// is made, whose parts may show those before.
+pub(crate) fn separate(request: &mut Request) {
+    of(request).tries.borrow_mut().redirect();
 }
 
 /// Reads the head of the last response, from a server or the cache; false: there is none.

@@ -24,7 +24,7 @@ use upstream::{Asker, Peer, Upstream};
 use crate::settings::directives::HttpVersion;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
-use crate::state::upstream_state::{StickyBinding, UpstreamState};
+use crate::state::upstream_state::{self, StickyBinding, UpstreamState};
 use crate::upstream_request::destination::{Destination, destination, resolved};
 use crate::upstream_request::head::HeadWriter;
 use crate::upstream_request::log_context::LogContext;
@@ -245,10 +245,13 @@ pub async fn make(
     if !variation.is_cacheable
         && let Some(name) = to.unresolved.take()
     {
-        to.upstream = Box::pin(resolved(request, &name)).await?;
+        let found = Box::pin(resolved(request, &name)).await;
+        to.upstream = found.inspect_err(|_| upstream_state::separate(request))?;
     }
     let body = outbound(request, passing).await?;
-    UpstreamRequest::new(request, passing, &to, variation, body).map_err(Outcome::Failed)
+    let made = UpstreamRequest::new(request, passing, &to, variation, body);
+    upstream_state::separate(request);
+    made.map_err(Outcome::Failed)
 }
 
 /// The body to be sent: the configured one, else the client's.

@@ -43,7 +43,7 @@ impl Entry {
 
     pub(super) fn connections(&self) -> u64 {
         let handle = self.handle.upgrade();
-        handle.map_or(0, |handle| u64::from(handle.connections()))
+        handle.map_or(0, |handle| u64::from(handle.clients()))
     }
 }
 

@@ -205,6 +205,7 @@ impl LoopThreads {
         let (inbox, commands) = unbounded_channel();
         let handle = Arc::new(LoopHandle {
             connections: AtomicU32::new(0),
+            work: AtomicU32::new(0),
             is_shedding: AtomicBool::new(false),
             inbox,
         });

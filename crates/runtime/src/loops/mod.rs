@@ -129,6 +129,8 @@ pub enum Stage {
 pub struct LoopHandle {
     /// Current connections, including those on their way in [`LoopHandle::inbox`].
     connections: AtomicU32,
+    /// Those of them that are other work ([`Loop::seat`]).
+    work: AtomicU32,
     inbox: UnboundedSender<loop_threads::Command>,
     /// Whether the loop was told to free memory and has not begun.
     is_shedding: AtomicBool,
@@ -146,6 +148,13 @@ impl LoopHandle {
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that a client has.
+    #[must_use]
+    pub fn clients(&self) -> u32 {
+        let work = self.work.load(Ordering::Relaxed);
+        self.connections().saturating_sub(work)
     }
 }
 
@@ -251,6 +260,7 @@ impl Loop {
         let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
         let handle = Arc::new(LoopHandle {
             connections: AtomicU32::new(0),
+            work: AtomicU32::new(0),
             is_shedding: AtomicBool::new(false),
             inbox,
         });
@@ -295,7 +305,7 @@ impl Loop {
         self.handle.connections()
     }
 
-    /// A place among this loop's connections; `None`: there are `worker_connections` of them.
+    /// A place among this loop's connections for other work; `None`: there are `worker_connections` of them.
     #[must_use]
     pub fn take_seat(&self) -> Option<Seat> {
         if self.connections() >= self.connections_max.get() {
@@ -307,7 +317,10 @@ impl Loop {
     /// The same, however many there are.
     #[must_use]
     pub fn seat(&self) -> Seat {
-        Seat::at(&self.handle)
+        self.handle.work.fetch_add(1, Ordering::Relaxed);
+        let mut seat = Seat::at(&self.handle);
+        seat.is_work = true;
+        seat
     }
 
     /// Closes descriptors that are open without need, since descriptors have run out. `false`: there are none.
@@ -382,18 +395,27 @@ struct ServingLoop {
 /// A connection's place in the count of its loop, or that of other work that the worker waits for when it leaves.
 /// Released before the socket is closed, so that a client that sees the close finds the connection counted on no loop.
 #[derive(Debug)]
-pub struct Seat(Arc<LoopHandle>);
+pub struct Seat {
+    handle: Arc<LoopHandle>,
+    is_work: bool,
+}
 
 impl Seat {
     fn at(handle: &Arc<LoopHandle>) -> Self {
         handle.connections.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(handle))
+        Self {
+            handle: Arc::clone(handle),
+            is_work: false,
+        }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.is_work {
+            self.handle.work.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.handle.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -86,7 +86,10 @@ fn as_nginx(mut args: Vec<OsString>, modules: Modules) -> ExitCode {
     if let Some(question) = question {
         return question::answer(&options, &question);
     }
-    if let Some(signal) = &flags.signal {
+    // As in nginx a test does nothing else.
+    if let Some(signal) = &flags.signal
+        && !flags.tests
+    {
         return start::send_signal(&options, signal);
     }
     let mut made = match flags.prefix {

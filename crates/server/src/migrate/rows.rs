@@ -57,6 +57,7 @@ rows! {
     Every, "Trailers are limited:":;
     Lines, "If `disable_symlinks` rejects a directory in the path,": "disable_symlinks";
     Lines, "`stub_status` counts a connection once:": "stub_status";
+    Every, "`client_body_buffer_size` is 16k by default":;
     Lines, "Logs show what was done.":
         "$sent_http_connection" "$sent_http_keep_alive" "$request_completion" "$sent_http_location"
         "$request_uri@log_format";

@@ -53,6 +53,10 @@ impl Signals {
     pub(crate) fn of(signals: &[Signal]) -> io::Result<Self> {
         let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
+        // A parent may have left it ignored, which outlives exec(2): the kernel would then reap the workers unseen.
+        if signals.contains(&Signal::SIGCHLD) {
+            sys::process::keep_children()?;
+        }
         Ok(Self(SignalFd::with_flags(
             &set,
             SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,

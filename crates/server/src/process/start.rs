@@ -327,7 +327,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     // Those that this configuration does not name stay open in the program before this one.
     drop(inherited);
     log_files::use_them(&wanted, &opened);
-    log_useless(&loaded);
+    log_warnings(&loaded);
     let sockets = sockets.map_err(|CannotBind(hint)| {
         help(hint);
         Told
@@ -374,14 +374,13 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     })
 }
 
-/// One line in the log for all directives that have no effect.
-fn log_useless(loaded: &Loaded) {
-    let useless: Vec<_> = loaded
-        .warnings
-        .iter()
-        .filter(|one| has_no_effect(one))
-        .cloned()
-        .collect();
+/// The warnings, which were told on stderr, in the log; one line for all directives that have no effect.
+fn log_warnings(loaded: &Loaded) {
+    let (useless, others): (Vec<_>, Vec<_>) =
+        loaded.warnings.iter().cloned().partition(has_no_effect);
+    for one in others.iter().chain(&useless_user(loaded)) {
+        error_log(Level::Warn, format_args!("{one}"));
+    }
     if let Some(sentence) = sum(&useless) {
         error_log(Level::Warn, format_args!("{sentence}"));
     }

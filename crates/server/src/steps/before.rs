@@ -14,8 +14,8 @@ use httpcore::steps::find_location;
 use httpcore::steps::observe::Observe;
 use modules::before::rewrite::Rewritten;
 use modules::before::{
-    acme_challenge, auth_request, client_body_early_read, client_max_body_size, mirror, real_ip, rewrite,
-    try_files,
+    acme_challenge, auth_request, client_body_early_read, client_max_body_size, mirror, real_ip,
+    rewrite, try_files,
 };
 use modules::headers_more;
 use modules::headers_more::HeadersMore;
@@ -65,9 +65,13 @@ pub(crate) async fn run<O: Observe>(
             step!(observer, request, "find_location": find_location::run(request));
         }
     }
+    // As in nginx, a named location's own limit is not asked: the body was let in where the request came from.
+    let mut is_let_in = arrival == Arrival::Named;
     // At most `URI_CHANGES_MAX` times.
     loop {
-        step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
+        if !std::mem::take(&mut is_let_in) {
+            step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
+        }
         let moves = match rewrite::run_location(request, observer).await {
             Rewritten::Answered(outcome) => return Some(outcome),
             Rewritten::Stays => false,

@@ -38,7 +38,13 @@ impl Choice {
         })?;
         let mut chosen = Vec::new();
         if protocols.has_tls13 {
-            chosen.extend(suites::ciphersuites(commands.ciphersuites.as_deref()));
+            let names = commands.ciphersuites.as_deref();
+            let found = suites::ciphersuites(names);
+            if let (Some(names), true) = (names, found.is_empty()) {
+                let error = Error::NoCipher(names.to_owned());
+                return Err(by_command(error, "Ciphersuites", names));
+            }
+            chosen.extend(found);
         }
         if protocols.has_tls12 {
             chosen.extend(older);

@@ -39,7 +39,7 @@ pub fn ciphers(string: &str) -> Result<Vec<SupportedCipherSuite>, Error> {
 }
 
 /// The suites of TLS 1.3 with these names between colons, or all of them where none are given. Names that are not
-/// known are left out, as OpenSSL does.
+/// known or not offered here are left out.
 #[must_use]
 pub fn ciphersuites(names: Option<&str>) -> Vec<SupportedCipherSuite> {
     let all = table::TLS13.iter();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use message::{Header, ResponseHead, Version};
+use message::{Header, ResponseFraming, ResponseHead, Version};
 
 use crate::answer::{AnswerFault, Event};
 use crate::fastcgi::RecordReader;
@@ -49,6 +49,8 @@ pub struct AnswerReader {
     state: AnswerState,
     is_ended: bool,
     is_last: bool,
+    /// The log's sentence, nginx's, if anything follows the end.
+    excess: Option<&'static str>,
 }
 
 impl AnswerReader {
@@ -61,6 +63,7 @@ impl AnswerReader {
             state: AnswerState::Head(ResponseParser::new(head_bytes_max)),
             is_ended: false,
             is_last: false,
+            excess: None,
         }
     }
 
@@ -169,6 +172,12 @@ impl AnswerReader {
         may_be && self.is_ended && !self.is_last && unused == 0
     }
 
+    /// The log's sentence about `unused` bytes behind the response, which are unsolicited; `None`: there are none, or its
+    /// framing does not tell.
+    pub fn excess(&self, unused: usize) -> Option<&'static str> {
+        self.excess.filter(|_| self.is_ended && unused > 0)
+    }
+
     /// Bytes that follow and are all data; [`u64::MAX`]: as many as come.
     pub fn plain_bytes(&self) -> u64 {
         match &self.state {
@@ -210,7 +219,16 @@ impl AnswerReader {
                 }
             }
         } else {
-            let decoder = Decoder::of_response(&head, self.asked == RequestKind::Head);
+            let is_head = self.asked == RequestKind::Head;
+            let decoder = Decoder::of_response(&head, is_head);
+            self.excess = match head.framing {
+                _ if is_head || matches!(head.status, 204 | 304) => None,
+                ResponseFraming::Chunked => Some("upstream sent data after final chunk"),
+                ResponseFraming::Length(_) => {
+                    Some("upstream sent more data than specified in \"Content-Length\" header")
+                }
+                ResponseFraming::UntilClose => None,
+            };
             self.is_ended = decoder.is_end();
             self.state = AnswerState::Body(decoder);
         }

@@ -68,6 +68,45 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// The log's sentence about the server of this name, and whether it is critical. As in nginx an error of connect(2)
+    /// itself names the server, and is critical unless it is one of a server that is down or a network that is not there.
+    #[must_use]
+    pub fn sentence(&self, name: &str) -> (String, bool) {
+        use rustix::io::Errno;
+        let Self::Refused(error) = self else {
+            return (self.to_string(), matches!(self, Self::Bind { .. }));
+        };
+        let errno = Errno::from_io_error(error);
+        let is_at_once = name.starts_with("unix:")
+            || matches!(
+                errno,
+                Some(
+                    Errno::NETUNREACH
+                        | Errno::ADDRNOTAVAIL
+                        | Errno::ACCESS
+                        | Errno::PERM
+                        | Errno::INVAL
+                )
+            );
+        if !is_at_once || self.lacks_descriptor() {
+            return (self.to_string(), false);
+        }
+        let is_down = matches!(
+            errno,
+            Some(
+                Errno::CONNREFUSED
+                    | Errno::AGAIN
+                    | Errno::CONNRESET
+                    | Errno::NETDOWN
+                    | Errno::NETUNREACH
+                    | Errno::HOSTDOWN
+                    | Errno::HOSTUNREACH
+            )
+        );
+        let sentence = format!("connect() to {name} failed {}", numbered(error));
+        (sentence, !is_down)
+    }
+
     /// Whether no file descriptor was available.
     #[must_use]
     pub fn lacks_descriptor(&self) -> bool {

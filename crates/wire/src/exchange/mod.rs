@@ -153,6 +153,14 @@ impl Exchange {
         }
     }
 
+    /// The log's sentence about what the server has sent behind the response; `None`: nothing.
+    pub fn excess(&self) -> Option<&'static str> {
+        match self {
+            Self::Own(own) => own.excess(),
+            Self::Http2(_) => None,
+        }
+    }
+
     /// The trailers, once the body has ended.
     #[inline]
     pub fn trailers(&self) -> Vec<Header> {
@@ -278,6 +286,15 @@ impl Exchange {
         match self {
             Self::Own(own) => own.beside_head(),
             Self::Http2(_) => 0,
+        }
+    }
+
+    /// Bytes of the body received, where they are counted apart: of HTTP/2, whose head is received encoded.
+    #[inline]
+    pub fn body_received(&self) -> Option<u64> {
+        match self {
+            Self::Own(_) => None,
+            Self::Http2(http2) => Some(http2.body_received()),
         }
     }
 

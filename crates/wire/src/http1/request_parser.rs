@@ -254,7 +254,8 @@ impl RequestParser {
             return RequestStop::new(414, "client sent too long URI");
         }
         const SHOWN_MAX: usize = 2048 - 300;
-        let shown = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_MAX)]);
+        // Of this line alone, and nothing that could end a line of the log.
+        let shown = begun[..end.min(SHOWN_MAX)].escape_ascii();
         RequestStop {
             must_linger: true,
             ..RequestStop::new(

@@ -454,6 +454,21 @@ impl<'a> RequestAssembly<'a> {
         Ok(())
     }
 
+    /// The host of a request that is refused before [`RequestAssembly::place_host`]: that of `authority`, if it is not
+    /// empty, else of the field.
+    fn find_host(&mut self, authority: &[u8]) {
+        let Some(HostText::Raw(Span { start: 0, len })) = self.head.host else {
+            return;
+        };
+        self.head.host = match (authority, self.head.place(HeaderId::Host)) {
+            ([], None) => None,
+            ([], Some(Span { start, .. })) => Some(HostText::Raw(Span { start, len })),
+            (text, _) => Some(HostText::Lowered(
+                text[..text.len().min(len as usize)].into(),
+            )),
+        };
+    }
+
     /// Appends a field of our own.
     fn append(&mut self, lines: &mut Vec<u8>, name: &[u8], value: &[u8], id: HeaderId) {
         let start = lines.len();
@@ -499,6 +514,7 @@ impl<'a> RequestAssembly<'a> {
             return DecodedRequest::Head(self.head, self.priority);
         };
         self.head.framing = Framing::None;
+        self.find_host(part(self.pseudo(Pseudo::Authority)));
         if self.fields_at.is_none() {
             // The line as far as it is known, for the log; nothing was found in it.
             let mut head = RequestHead::new(std::mem::take(&mut self.head.bytes));

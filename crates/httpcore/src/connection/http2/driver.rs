@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use runtime::Idle;
+use runtime::listen::bind::errno;
 use runtime::timing::{current_request, poll_timing};
 use wire::http2::Session;
 use wire::{Timer, loop_clock, turn};
@@ -329,7 +330,7 @@ impl<'a> Driver<'a> {
     }
 
     fn lost(&self, error: &io::Error) -> Finish {
-        events::log_end(self.client, &format!("recv() failed ({error})"));
+        events::log_end(self.client, &format!("recv() failed ({})", errno(error)));
         Finish::AtOnce
     }
 

@@ -123,7 +123,8 @@ impl Input<'_> {
         }
     }
 
-    /// The server of a request, by its host.
+    /// The server of a request, by its host. As in nginx: a host without a server is the address' default server's,
+    /// whatever name the handshake was for.
     fn server(&self, has_host: bool, chosen: Option<ServerId>) -> ServerId {
         let settings = &self.generation.settings;
         let server = match has_host {
@@ -132,7 +133,7 @@ impl Input<'_> {
                 .find(b"")
                 .map(|named| named.server),
         };
-        server.unwrap_or(self.default)
+        server.unwrap_or_else(|| settings.listens.entries()[self.entry].default)
     }
 
     /// A request is answered, unless its server speaks no HTTP/2.
@@ -167,10 +168,14 @@ impl Input<'_> {
             is_whole,
             ..
         } = *refusal;
-        let has_host = head.host().is_some() || !is_whole;
+        let has_host = head.host().is_some();
+        let server = match has_host || is_whole {
+            true => self.server(has_host, chosen),
+            false => self.default,
+        };
         Opened {
             key,
-            server: self.server(has_host, chosen),
+            server,
             head: Box::new(head),
             start: refused(status, why),
             moment: self.moment,

@@ -11,6 +11,7 @@ use wire::http2::StreamKey;
 use crate::client::Client;
 use crate::connection::answer::{self, Counted, Started};
 use crate::connection::{finish, panic_guard, zones};
+use crate::failure::CLOSED;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::responder::Responder;
@@ -106,6 +107,11 @@ async fn answer<R: Responder>(beginning: Box<Beginning>) {
     counted.zone = zones::begin(&request);
     request.capture_server_name();
     let after = answer::answer::<R>(&mut request, opened.start).await;
+    if request.silent_status == Some(CLOSED)
+        && let Transport::Http2(stream) = &request.transport
+    {
+        stream.refuse();
+    }
     finish::finish::<R>(&mut request, after).await;
     count_reset(&request);
     drop(errand);
@@ -119,7 +125,7 @@ fn count_reset(request: &Request) {
     let by = match stream.ending() {
         Ending::Whole | Ending::Gone => return,
         Ending::TimedOut => Reset::TimedOut,
-        Ending::Broken => Reset::Broken,
+        Ending::Refused | Ending::Broken => Reset::Broken,
     };
     let counters = request.client.loop_.figures.of::<Http2Counters>();
     counters.resets[by as usize].add(1);

@@ -63,6 +63,8 @@ pub(crate) enum Ending {
     Gone,
     /// It is reset: the client was too slow.
     TimedOut,
+    /// It is reset: there is no response, on purpose (444).
+    Refused,
     /// It is reset: the response broke off.
     Broken,
 }
@@ -83,8 +85,12 @@ pub struct Http2 {
     end: Cell<End>,
     /// Whether the client did not take the response, or did not send the body, in time.
     has_timed_out: Cell<bool>,
+    /// Whether there is no response, on purpose.
+    is_refused: Cell<bool>,
     /// Bytes of frames sent, without the payload of files.
     sent: Cell<u64>,
+    /// Those of them behind the head that are no payload.
+    framing: Cell<u64>,
 }
 
 impl Http2 {
@@ -106,7 +112,9 @@ impl Http2 {
             frame_max: PAYLOAD_MAX,
             end: Cell::new(End::Explicit),
             has_timed_out: Cell::new(false),
+            is_refused: Cell::new(false),
             sent: Cell::new(0),
+            framing: Cell::new(0),
         }
     }
 
@@ -226,6 +234,10 @@ impl Http2 {
         self.sent.set(self.sent.get() + count);
     }
 
+    fn add_framing(&self, count: u64) {
+        self.framing.set(self.framing.get() + count);
+    }
+
     /// The end of a body goes with its last byte, where its length is known, else with an empty frame or trailers.
     pub(super) fn frame(&mut self, response: &mut Response, extent: &Extent) -> bool {
         self.is_invited = true;
@@ -299,6 +311,7 @@ impl Http2 {
             .send_data(self.key, bytes, is_last, self.frame_max);
         let (taken, count) = sent.map_err(|_| Gone)?;
         self.add_sent(count);
+        self.add_framing(count.saturating_sub(taken as u64));
         if let End::After(left) = self.end.get() {
             self.end.set(match left - taken as u64 {
                 0 if is_last => End::Sent,
@@ -360,8 +373,14 @@ impl Http2 {
             End::Sent => Ending::Whole,
             _ if self.connection.is_gone(self.key) => Ending::Gone,
             _ if self.has_timed_out.get() => Ending::TimedOut,
+            _ if self.is_refused.get() => Ending::Refused,
             End::After(_) | End::Explicit => Ending::Broken,
         }
+    }
+
+    /// Lets the stream end without a response, on purpose.
+    pub(crate) fn refuse(&self) {
+        self.is_refused.set(true);
     }
 
     pub(super) async fn send_file(
@@ -395,6 +414,7 @@ impl Http2 {
         };
         let (_, count) = sent.map_err(|_| wire::Error::Closed)?;
         self.add_sent(count);
+        self.add_framing(count);
         Ok(())
     }
 
@@ -416,6 +436,11 @@ impl Http2 {
     pub(super) fn sent(&self) -> u64 {
         self.sent.get()
     }
+
+    /// Bytes sent that are neither head nor body.
+    pub(crate) fn framing(&self) -> u64 {
+        self.framing.get()
+    }
 }
 
 /// The response to an extended CONNECT: 200 where a 101 came, and no 2xx else.
@@ -436,7 +461,7 @@ impl Drop for Http2 {
         // As nginx.
         let code = match self.ending() {
             Ending::Whole | Ending::Gone => ErrorCode::NO_ERROR,
-            Ending::TimedOut => ErrorCode::PROTOCOL_ERROR,
+            Ending::TimedOut | Ending::Refused => ErrorCode::PROTOCOL_ERROR,
             Ending::Broken => ErrorCode::INTERNAL_ERROR,
         };
         self.connection.finish_stream(self.key, code);

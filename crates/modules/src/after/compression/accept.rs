@@ -156,7 +156,11 @@ fn is_disabled(request: &Request, disabled: Option<&Disabled>) -> bool {
         || disabled.agents.iter().any(|regex| regex.is_match(agent))
 }
 
+/// As in nginx an Opera that says it is one of these is none.
 fn is_msie6(agent: &[u8]) -> bool {
+    if memchr::memmem::find(agent, b"Opera").is_some() {
+        return false;
+    }
     let Some(at) = memchr::memmem::find(agent, b"MSIE ") else {
         return false;
     };

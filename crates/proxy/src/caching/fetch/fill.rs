@@ -27,6 +27,7 @@ use runtime::{Loop, Seat};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::caches::open_cache::Cache;
+use crate::caching::fetch::store_question::{StoreQuestion, Storing};
 use crate::caching::fetch::write_entry;
 use crate::caching::fetch::write_entry::EntryToWrite;
 use crate::caching::write_backpressure::{DISK_PATIENCE, WritePermit};
@@ -43,25 +44,6 @@ use upstream::next_upstream::PeerFailure;
 
 /// Bytes of a response that stay in memory for its followers.
 pub(super) const WINDOW_BYTES: usize = cache::fill::WINDOW_BYTES;
-/// Whether the response may be stored, as far as the request decides that.
-#[derive(Debug)]
-pub(super) enum Storing {
-    /// No.
-    No,
-    /// Yes, if the answer allows it.
-    Yes,
-    /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
-    Ask(oneshot::Sender<StoreQuestion>),
-}
-
-/// A response's head, sent to the request that it is for: may it be stored?
-#[derive(Debug)]
-pub(super) struct StoreQuestion {
-    /// The head.
-    pub head: Arc<ResponseHead>,
-    /// The channel for the answer.
-    pub may_store: oneshot::Sender<bool>,
-}
 
 /// A fill before it begins.
 pub(super) struct FillTask {
@@ -468,6 +450,7 @@ impl FillContext {
                 return false;
             }
         }
+        filler.set_trailers(body.trailers());
         true
     }
 

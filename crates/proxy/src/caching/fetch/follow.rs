@@ -11,11 +11,12 @@ use cache::fill::{Fill, Follower};
 use cache::variant;
 use message::ResponseHead;
 
-use crate::caching::cache_request::{CacheRequest, lines};
+use crate::caching::cache_request::{CacheRequest, is_storable, lines};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::follower_body::answer;
 use crate::caching::fetch::no_response::ended;
 use crate::caching::fetch::origin_fetch::{fetch_alone, fetch_anew, now_ms};
+use crate::caching::fetch::store_question::keeps_out;
 use crate::caching::stored::age::with_age;
 use crate::response::response_head::{Origin, ranges};
 use crate::state::cache_state;
@@ -62,12 +63,30 @@ pub(super) async fn follow(
             Waited::Head(None) => {
                 return match fill.ending() {
                     Some(ending) => ended(request, cache_request, params, ending).await,
-                    // It is for the other request alone.
-                    None => fetch_alone(request, cache_request, params).await,
+                    None => after_private(request, cache_request, params, &fill).await,
                 };
             }
         }
     }
+}
+
+/// The step for a follower whose fill is for the other request alone. One that only that request's conditions
+/// (`proxy_no_cache`) keep out of the cache is fetched again, by one of its followers for the others.
+async fn after_private(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+    fill: &Fill,
+) -> Fetched {
+    let no_cache = &cache_request.caching.proxy_no_cache;
+    if !no_cache.is_empty()
+        && let Some(head) = fill.head()
+        && is_storable(cache_request, &head)
+        && !keeps_out(request, cache_request.passing, head)
+    {
+        return Fetched::Again;
+    }
+    fetch_alone(request, cache_request, params).await
 }
 
 async fn wait(

@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cache::Store;
-use cache::fill::{Follower, NextPiece};
+use cache::fill::{Fill, Follower, NextPiece};
 use disk::{Access, Local, OpenFile, Pool};
-use message::{Body, BodyError, Chunk, ResponseFraming, ResponseHead};
+use message::{Body, BodyError, Chunk, Header, ResponseFraming, ResponseHead, Source};
 
 use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::stored::rest;
@@ -84,7 +84,37 @@ async fn body(
         takeover: rest::of_fill(request, cache_request.cache, head),
         patience: DiskLimit::of_disk(&request.client.loop_.wire.wheel, &cache_request.cache.disk),
     };
-    Body::unfold(following, next)
+    let fill = following.follower.fill().clone();
+    match (
+        Body::unfold(following, next),
+        cache_request.passing.passes_trailers(),
+    ) {
+        (Body::Stream(body), true) => Body::Stream(Box::new(WithTrailers { body, fill })),
+        (body, _) => body,
+    }
+}
+
+/// The body of a response whose trailers are passed on.
+struct WithTrailers {
+    body: Box<dyn Source<Rc<OpenFile>>>,
+    fill: Fill,
+}
+
+impl Source<Rc<OpenFile>> for WithTrailers {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        self.body.poll_next(cx)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.body.poll_ahead(cx);
+    }
+
+    fn trailers(&mut self) -> Vec<Header> {
+        self.fill.trailers().to_vec()
+    }
 }
 
 /// The next piece for a follower, if one is here.

@@ -11,15 +11,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::cache_request::{CacheRequest, is_storable};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
-use crate::caching::fetch::fill::{StoreQuestion, Storing};
 use crate::caching::fetch::follower_body::answer;
 use crate::caching::fetch::no_response::ended;
 use crate::caching::fetch::origin_fetch::now_ms;
 use crate::caching::fetch::start_fill::{FillReceivers, prepare, start};
+use crate::caching::fetch::store_question::{self, storing};
 use crate::response::response_head::Origin;
 use crate::response::{early_hints, to_client};
 use crate::settings::directives::Hints;
-use crate::state::{cache_state, upstream_state};
+use crate::state::cache_state;
 use httpcore::request::Request;
 
 /// Maximum of interim heads that wait to be passed on.
@@ -66,7 +66,7 @@ pub(super) async fn lead(
         receivers,
     );
     if let Some(question) = question {
-        in_place::boxed(|| answer_question(request, cache_request, question)).await;
+        in_place::boxed(|| store_question::answer(request, cache_request.passing, question)).await;
     }
     let head = match hints {
         None => owner.head().await,
@@ -104,32 +104,4 @@ async fn head_after_hints(
         };
         early_hints::pass(request, &hint).await;
     }
-}
-
-/// How it is decided whether the response may be stored.
-fn storing(
-    cache_request: &CacheRequest<'_>,
-    params: &FetchParams,
-) -> (Storing, Option<oneshot::Receiver<StoreQuestion>>) {
-    if !params.may_store {
-        return (Storing::No, None);
-    }
-    if cache_request.caching.proxy_no_cache.is_empty() {
-        return (Storing::Yes, None);
-    }
-    let (ask, question) = oneshot::channel();
-    (Storing::Ask(ask), Some(question))
-}
-
-/// Answers for `proxy_no_cache`, which may look at the response.
-async fn answer_question(
-    request: &mut Request,
-    cache_request: &CacheRequest<'_>,
-    question: oneshot::Receiver<StoreQuestion>,
-) {
-    let Ok(StoreQuestion { head, may_store }) = question.await else {
-        return;
-    };
-    *upstream_state::of(request).head.borrow_mut() = Some(head);
-    let _ = may_store.send(!cache_request.caching.proxy_no_cache.hold(request));
 }

@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
-use crate::caching::fetch::fill::{Storing, WINDOW_BYTES};
+use crate::caching::fetch::fill::WINDOW_BYTES;
 use crate::caching::fetch::follow::follow;
 use crate::caching::fetch::lead::lead;
 use crate::caching::fetch::start_fill::{FillReceivers, prepare, start};
+use crate::caching::fetch::store_question::{self, storing};
 use crate::state::cache_state::CacheState;
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
@@ -117,12 +118,12 @@ pub(crate) async fn fetch_behind(
     let prepared = prepare(request, cache_request, &params).await;
     request.states.replace(upstream);
     request.states.replace(cached);
-    let storing = match cache_request.caching.proxy_no_cache.hold(request) {
-        true => Storing::No,
-        false => Storing::Yes,
-    };
     match prepared {
         Ok(upstream_request) => {
+            let (storing, question) = storing(cache_request, &params);
+            if let Some(question) = question {
+                store_question::answer_behind(request, &upstream_request, question);
+            }
             let receivers = FillReceivers {
                 end: end_awaited(request),
                 hints: None,

@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::cache_request::{CacheRequest, asks_as_get};
 use crate::caching::fetch::fetch_params::FetchParams;
-use crate::caching::fetch::fill::{self, FillContext, FillTask, Storing};
+use crate::caching::fetch::fill::{self, FillContext, FillTask};
+use crate::caching::fetch::store_question::Storing;
 use crate::response::upstream_response::UpstreamResponse;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;

@@ -229,6 +229,10 @@ impl Http2Exchange {
         self.0.sent
     }
 
+    pub(in crate::exchange) fn body_received(&self) -> u64 {
+        self.0.stream.borrow().body_received
+    }
+
     /// See [`super::Exchange::received`].
     pub(in crate::exchange) fn received(&self) -> u64 {
         self.0.stream.borrow().received

@@ -53,6 +53,8 @@ pub(super) struct StreamState {
     pub(super) wants_room: bool,
     /// Bytes of the frames that came.
     pub(super) received: u64,
+    /// Bytes of the body among them.
+    pub(super) body_received: u64,
     waker: Option<Waker>,
 }
 
@@ -71,6 +73,7 @@ impl StreamState {
             has_progress: false,
             wants_room: false,
             received: 0,
+            body_received: 0,
             waker: None,
         }
     }
@@ -150,6 +153,7 @@ impl StreamState {
             }
             Event::Data(_, data, is_end) => {
                 self.data.extend_from_slice(data);
+                self.body_received += data.len() as u64;
                 if is_end {
                     self.state = AnswerState::Ended;
                 }

@@ -372,6 +372,11 @@ impl OwnExchange {
         self.reader.trailers()
     }
 
+    /// See [`AnswerReader::excess`].
+    pub fn excess(&self) -> Option<&'static str> {
+        self.reader.excess(self.unread.len() + self.lent.len())
+    }
+
     /// Ends the exchange. Returns the connection if it may be used for another request: the request was sent and the
     /// response read completely, and nothing else was received.
     pub fn finish(mut self: Box<Self>) -> Option<UpstreamConnection> {

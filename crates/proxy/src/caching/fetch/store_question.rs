@@ -1,0 +1,96 @@
+//! `proxy_no_cache`, whose conditions may look at the response: asked of the request when the head is there.
+//!
+//! The fill, which may outlive the request, asks by a channel; a request that has ended gives no answer, which is a no.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::ResponseHead;
+use runtime::{Kind, spawn};
+use tokio::sync::oneshot;
+
+use crate::caching::cache_request::CacheRequest;
+use crate::caching::fetch::fetch_params::FetchParams;
+use crate::response::response_head;
+use crate::settings::proxy_pass::PassSettings;
+use crate::state::upstream_state;
+use crate::upstream_request::request::UpstreamRequest;
+use httpcore::request::Request;
+
+/// Whether the response may be stored, as far as the request decides that.
+#[derive(Debug)]
+pub(super) enum Storing {
+    /// No.
+    No,
+    /// Yes, if the answer allows it.
+    Yes,
+    /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
+    Ask(oneshot::Sender<StoreQuestion>),
+}
+
+/// A response's head, sent to the request that it is for: may it be stored?
+#[derive(Debug)]
+pub(super) struct StoreQuestion {
+    /// The head.
+    pub head: Arc<ResponseHead>,
+    /// The channel for the answer.
+    pub may_store: oneshot::Sender<bool>,
+}
+
+/// How it is decided whether the response may be stored.
+pub(super) fn storing(
+    cache_request: &CacheRequest<'_>,
+    params: &FetchParams,
+) -> (Storing, Option<oneshot::Receiver<StoreQuestion>>) {
+    if !params.may_store {
+        return (Storing::No, None);
+    }
+    if cache_request.caching.proxy_no_cache.is_empty() {
+        return (Storing::Yes, None);
+    }
+    let (ask, question) = oneshot::channel();
+    (Storing::Ask(ask), Some(question))
+}
+
+/// Answers the question for the request.
+pub(super) async fn answer(
+    request: &mut Request,
+    passing: &PassSettings,
+    question: oneshot::Receiver<StoreQuestion>,
+) {
+    let Ok(StoreQuestion { head, may_store }) = question.await else {
+        return;
+    };
+    let _ = may_store.send(!keeps_out(request, passing, head));
+}
+
+/// Answers it for a fetch behind the request, which gets another response meanwhile.
+pub(super) fn answer_behind(
+    request: &Request,
+    upstream_request: &Rc<UpstreamRequest>,
+    question: oneshot::Receiver<StoreQuestion>,
+) {
+    let mut stand_in = request.stand_in();
+    stand_in.states.put(Rc::clone(&upstream_request.state));
+    let passing = Arc::clone(&upstream_request.passing);
+    drop(spawn(Kind::Module("fill"), async move {
+        answer(&mut stand_in, &passing, question).await;
+    }));
+}
+
+/// Whether `proxy_no_cache` keeps a response with this head out of the cache, for this request. Like the variables of
+/// the upstream's response, those of the client's (`$sent_http_…`) are known to the conditions.
+pub(super) fn keeps_out(
+    request: &mut Request,
+    passing: &PassSettings,
+    head: Arc<ResponseHead>,
+) -> bool {
+    let shown = response_head::preview(request, passing, &head);
+    let state = upstream_state::of(request);
+    let before = state.head.replace(Some(head));
+    let response = request.response.replace(shown);
+    let is_kept_out = passing.groups.caching.proxy_no_cache.hold(request);
+    request.response = response;
+    *upstream_state::of(request).head.borrow_mut() = before;
+    is_kept_out
+}

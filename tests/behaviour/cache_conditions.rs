@@ -1,0 +1,194 @@
+//! Conditions and keys of a cache that are made of the request's body or of the response, and requests that bypass it.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
+use super::cache::{cache, hit, server, wait_until};
+use blackbox::{Answer, Origin, Server};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+const LASTING: &str = "Cache-Control: max-age=60\r\n";
+
+fn post(server: &Server, path: &str, body: &str) -> blackbox::Reply {
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    server.connect().send(request).reply()
+}
+
+#[test]
+fn a_key_and_a_bypass_may_be_made_of_the_body() {
+    let origin = Origin::start(|request| Answer::with("200 OK", LASTING, &request.body));
+    let server = server(
+        &origin,
+        "location /key { %PASS%; proxy_cache_methods POST; proxy_cache_key $uri|$request_body; }
+         location /bypass { %PASS%; proxy_cache_methods POST; proxy_cache_key $uri; proxy_cache_bypass $request_body; }",
+    );
+    for (path, body, status) in [
+        ("/key", "one", "MISS"),
+        ("/key", "two", "MISS"),
+        ("/bypass", "0", "MISS"),
+        ("/bypass", "1", "BYPASS"),
+    ] {
+        let reply = post(&server, path, body);
+        assert_eq!((cache(&reply), reply.text().as_str()), (status, body));
+    }
+    while cache(&post(&server, "/key", "one")) != "HIT" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(post(&server, "/key", "two").text(), "two");
+}
+
+#[test]
+fn what_is_not_to_be_stored_is_known_by_the_fields_that_are_sent() {
+    let origin = Origin::start(|_| {
+        let fields = format!("{LASTING}Content-Type: text/private\r\n");
+        Answer::with("200 OK", &fields, "x")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_no_cache $sent_http_content_type; }",
+    );
+    for _ in 0..3 {
+        assert_eq!(cache(&server.get("/")), "MISS");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn an_update_behind_a_stale_answer_is_not_stored_where_its_response_forbids_it() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let origin = Origin::start(move |_| match count.fetch_add(1, SeqCst) {
+        0 => Answer::with("200 OK", "Cache-Control: max-age=1\r\n", "all"),
+        _ => Answer::with(
+            "200 OK",
+            &format!("{LASTING}Set-Cookie: sid=me\r\n"),
+            "mine",
+        ),
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_ignore_headers Set-Cookie; proxy_no_cache $upstream_cookie_sid;
+             proxy_cache_use_stale updating; proxy_cache_background_update on; }",
+    );
+    hit(&server, "/");
+    std::thread::sleep(Duration::from_millis(2200));
+    for updates in 2..4 {
+        let reply = server.get("/");
+        assert_eq!((cache(&reply), reply.text().as_str()), ("STALE", "all"));
+        wait_until(&asked, updates);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_request_that_bypasses_the_cache_holds_up_no_other() {
+    let state = Arc::new(AtomicU32::new(0));
+    let held = state.clone();
+    let origin = Origin::start(move |request| {
+        if request.header("X-Past").is_none() {
+            return Answer::with("200 OK", LASTING, "all");
+        }
+        wait_until(&held, 1);
+        Answer::Close(Vec::new())
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_key $uri; proxy_cache_lock on; proxy_cache_lock_timeout 1h; proxy_cache_bypass $http_x_past; proxy_no_cache $http_x_past; }",
+    );
+    std::thread::scope(|scope| {
+        let past = scope.spawn(|| server.get_with("/", "X-Past: 1\r\n"));
+        origin.wait(1);
+        let reply = server.get("/");
+        assert_eq!((cache(&reply), reply.text().as_str()), ("MISS", "all"));
+        state.store(1, SeqCst);
+        assert_eq!(past.join().expect("it is answered").status, 502);
+    });
+    assert_eq!(hit(&server, "/").text(), "all");
+}
+
+#[test]
+fn those_who_wait_for_a_response_that_its_own_request_keeps_out_share_the_next_one() {
+    let state = Arc::new(AtomicU32::new(0));
+    let held = state.clone();
+    let origin = Origin::start(move |request| {
+        if request.header("X-Mine").is_some() {
+            wait_until(&held, 1);
+        } else {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Answer::with("200 OK", LASTING, "all")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_lock on; proxy_no_cache $http_x_mine; }",
+    );
+    std::thread::scope(|scope| {
+        let mine = scope.spawn(|| server.get_with("/", "X-Mine: 1\r\n"));
+        origin.wait(1);
+        let others: Vec<_> = (0..4).map(|_| scope.spawn(|| server.get("/"))).collect();
+        std::thread::sleep(Duration::from_millis(200));
+        state.store(1, SeqCst);
+        for one in others.into_iter().chain([mine]) {
+            assert_eq!(one.join().expect("it is answered").text(), "all");
+        }
+    });
+    // One for the first, one for all others.
+    assert_eq!(origin.received().len(), 2);
+}
+
+#[test]
+fn trailers_of_a_response_that_goes_through_a_cache_are_passed_on() {
+    let origin = Origin::start(|_| {
+        let fields = format!("{LASTING}Trailer: X-T\r\nTransfer-Encoding: chunked");
+        Answer::raw(format!(
+            "HTTP/1.1 200 OK\r\n{fields}\r\n\r\n3\r\nabc\r\n0\r\nX-T: end\r\n\r\n"
+        ))
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_pass_trailers on; proxy_cache_bypass $arg_b; }",
+    );
+    for path in ["/", "/x?b=1"] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n");
+        let text = server.raw(request);
+        assert!(text.ends_with("0\r\nX-T: end\r\n\r\n"), "{text}");
+    }
+}
+
+#[test]
+fn what_fetches_for_the_cache_is_no_connection_of_a_client() {
+    let state = Arc::new(AtomicU32::new(0));
+    let held = state.clone();
+    let origin = Origin::start(move |_| {
+        let held = held.clone();
+        Answer::Talk(Box::new(move |mut stream| {
+            use std::io::Write;
+            let head = format!("HTTP/1.1 200 OK\r\n{LASTING}Content-Length: 6\r\n\r\nabc");
+            let _ = stream.write_all(head.as_bytes());
+            wait_until(&held, 1);
+            let _ = stream.write_all(b"def");
+        }))
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; } location = /status { stub_status; }",
+    );
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    origin.wait(3);
+    let status = || server.get("/status").text();
+    // The one that asks, too.
+    let told = status();
+    assert!(told.starts_with("Active connections: 4 \n"), "{told}");
+    assert!(told.ends_with("Waiting: 0 \n"), "{told}");
+    state.store(1, SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.reply().text(), "abcdef");
+    }
+}
