@@ -129,6 +129,7 @@ pub use templates::ENVIRONMENT_MAX;
 pub use value::choice::not_one_of;
 pub use value::scope::{Assignable, FAULTS_MAX, Scope, VARIABLES_MAX, Variable, VariableIndex};
 pub use value::template::{Template, TemplatePart};
+pub use value::variable_set::VariableSet;
 pub use value::{
     Append, Bufs, DirectiveSlot, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff,
     PathText, Placed, Sec, Size, Value, Words, parse_msec, parse_offset, parse_sec, parse_size,

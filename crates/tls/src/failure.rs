@@ -171,6 +171,11 @@ impl Failure {
         }
     }
 
+    /// A client that offers no version of TLS that is spoken here.
+    pub(crate) fn too_old() -> Self {
+        Self::new(HANDSHAKE, Cause::NothingInCommon, UNSUPPORTED_PROTOCOL)
+    }
+
     /// A certificate that was to be read for this connection, and could not be.
     pub(crate) fn certificate() -> Self {
         let mut failure = Self::new(HANDSHAKE, Cause::Library, CERTIFICATE_CALLBACK);
@@ -184,7 +189,10 @@ impl Failure {
             level: Level::Info,
             cause: Cause::Alert,
             call,
-            reason: Some((ALERT_OFFSET + u32::from(alert), alert_text(alert))),
+            reason: Some((
+                ALERT_OFFSET + u32::from(alert),
+                Cow::Owned(format!("{}:SSL alert number {alert}", alert_text(alert))),
+            )),
         }
     }
 
@@ -301,7 +309,10 @@ mod tests {
         for (alert, text) in [
             (42, "0A000412:SSL routines::sslv3 alert bad certificate"),
             (48, "0A000418:SSL routines::tlsv1 alert unknown ca"),
-            (40, "0A000410:SSL routines::sslv3 alert handshake failure"),
+            (
+                40,
+                "0A000410:SSL routines::sslv3 alert handshake failure:SSL alert number 40",
+            ),
             (70, "0A00042E:SSL routines::tlsv1 alert protocol version"),
             (112, "0A000458:SSL routines::tlsv1 unrecognized name"),
             (20, "0A0003FC:SSL routines::sslv3 alert bad record mac"),

@@ -238,3 +238,25 @@ fn a_session_that_is_taken_up_knows_its_client() {
         }
     }
 }
+
+#[test]
+fn a_client_that_is_too_old_is_told_so() {
+    // TLS 1.1, no session, one suite, no compression, no extensions.
+    let begin = b"\x16\x03\x01\0\x2d\x01\0\0\x29\x03\x02";
+    let mut needs = NeedsInput::default();
+    needs.receive(&[&begin[..], &[7; 32], b"\0\0\x02\0\x2f\x01\0"].concat());
+    let mut answer = Vec::new();
+    let Ok(Handshake::Accepted(accepted)) = needs.step(&mut answer) else {
+        panic!("a hello");
+    };
+    let failure = accepted
+        .choose(&server(&MADE), None, &mut answer)
+        .err()
+        .unwrap();
+    let text = failure.to_string();
+    assert!(
+        text.contains("0A000102:SSL routines::unsupported protocol"),
+        "{text}"
+    );
+    assert_eq!(answer[5..], [2, 70]);
+}

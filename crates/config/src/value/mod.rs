@@ -9,6 +9,7 @@ mod plain;
 pub(crate) mod scope;
 pub(crate) mod template;
 mod time;
+pub(crate) mod variable_set;
 
 pub use number::{Bufs, Number, NumberWithin, Offset, Size, parse_offset, parse_size};
 pub use plain::{Flag, PathText, Words};

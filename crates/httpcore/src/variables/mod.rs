@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::made::WHOLE;
-use config::{Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, Word};
+use config::{
+    Assignable, Directive, Error, Problem, Scope, Template, VariableIndex, VariableSet, Word,
+};
 use hashbrown::HashMap;
 use logs::Level;
 use logs::template::{self, Variables};
@@ -173,8 +175,8 @@ impl DefinedVariables {
         let Some(first) = self.names.get(name) else {
             return VariableSet::default();
         };
-        let mut set = VariableSet(vec![false; self.definitions.len()]);
-        set.0[first.0 as usize] = true;
+        let mut set = VariableSet::default();
+        set.insert(*first);
         let mut is_grown = true;
         while is_grown {
             is_grown = false;
@@ -183,8 +185,9 @@ impl DefinedVariables {
                 else {
                     continue;
                 };
-                if !set.0[at] && block.sources().iter().any(|source| set.has(*source)) {
-                    set.0[at] = true;
+                let index = VariableIndex(at as u32);
+                if !set.has(index) && block.sources().iter().any(|source| set.has(*source)) {
+                    set.insert(index);
                     is_grown = true;
                 }
             }
@@ -194,30 +197,6 @@ impl DefinedVariables {
 
     fn definition(&self, index: VariableIndex) -> &Definition {
         &self.definitions[index.0 as usize]
-    }
-}
-
-/// Some of a configuration's variables.
-#[derive(Debug, Default)]
-pub struct VariableSet(Vec<bool>);
-
-impl VariableSet {
-    /// Whether there is none in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether this one is in it.
-    #[must_use]
-    pub fn has(&self, index: VariableIndex) -> bool {
-        self.0.get(index.0 as usize).is_some_and(|is_in| *is_in)
-    }
-
-    /// Whether a text has one of them.
-    #[must_use]
-    pub fn is_in(&self, text: &Template) -> bool {
-        text.variables().any(|index| self.has(index))
     }
 }
 

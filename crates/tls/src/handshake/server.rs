@@ -21,6 +21,9 @@ const UNEXPECTED_MESSAGE: u8 = 10;
 const RECORD_OVERFLOW: u8 = 22;
 const INTERNAL_ERROR: u8 = 80;
 const UNRECOGNISED_NAME: u8 = 112;
+/// Versions (RFC 8446, 4.2.1).
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
 const INTERNAL: (u32, &str) = (68, "internal error");
 
 /// Where a ServerHello that begins a flight has its random bytes and its session id.
@@ -198,6 +201,16 @@ impl Accepted {
         certificates: Option<Arc<Certificates>>,
         outgoing: &mut Vec<u8>,
     ) -> Result<Handshake, Failure> {
+        // rustls would miss other things first.
+        if !self
+            .hello
+            .versions
+            .iter()
+            .any(|version| matches!(*version, TLS12 | TLS13))
+        {
+            send_alert(PROTOCOL_VERSION, outgoing);
+            return Err(Failure::too_old());
+        }
         let mut config = Arc::clone(match &server.chacha_first {
             Some(config) if self.hello.ciphers.first().copied().is_some_and(is_chacha) => config,
             _ => &server.config,

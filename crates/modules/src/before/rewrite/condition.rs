@@ -1,7 +1,7 @@
 //! The conditions of `if`. nginx-drop-in 42.
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, VariableIndex, Word};
+use config::{Problem, Scope, Template, VariableIndex, VariableSet, Word};
 use disk::{Errno, FileKind, Meta};
 use logs::Level;
 
@@ -9,7 +9,6 @@ use httpcore::Failure;
 use httpcore::files;
 use httpcore::regex::Regex;
 use httpcore::request::Request;
-use httpcore::variables::VariableSet;
 
 /// Permission bit: the owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use config::{Template, VariableIndex};
+use config::{Template, VariableIndex, VariableSet};
 
 use crate::before::return_::Return;
 use httpcore::route::LocationId;
-use httpcore::variables::VariableSet;
 
 use super::Line;
 use super::condition::Condition;

@@ -1,7 +1,7 @@
 //! `rewrite`: a pattern, the replacement for a URI that matches it, and the next step. nginx-drop-in 40 and 41.
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Word};
+use config::{Problem, Scope, Template, VariableSet, Word};
 use logs::Level;
 use logs::template::{self, Quoting};
 use message::escape::{Unescape, unescape};
@@ -9,7 +9,6 @@ use message::escape::{Unescape, unescape};
 use httpcore::Failure;
 use httpcore::regex::Regex;
 use httpcore::request::Request;
-use httpcore::variables::VariableSet;
 
 use super::machine::quoting;
 
