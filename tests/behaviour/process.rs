@@ -132,6 +132,25 @@ fn term_leaves_at_once() {
 }
 
 #[test]
+fn requests_that_a_shutdown_cuts_have_their_lines() {
+    let mut server = Server::start_with(
+        "worker_shutdown_timeout 300ms;",
+        "server { listen 127.0.0.1:%PORT%; limit_rate 100k; }",
+    );
+    server.file("a", vec![b'x'; 800_000]);
+    let mut connection = server.connect();
+    connection.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.read(1000);
+    assert!(server.end(Signal::SIGQUIT).success());
+    assert!(connection.rest().len() < 799_000);
+    assert!(
+        server
+            .read("logs/access.log")
+            .contains("\"GET /a HTTP/1.1\" 200 ")
+    );
+}
+
+#[test]
 fn usr1_opens_logs_again() {
     let server = Server::start(ONE);
     server.get("/");

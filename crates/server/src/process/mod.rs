@@ -3,6 +3,7 @@
 //! * `master`: reads, binds, starts, supervises, obeys signals; `upgrade` replaces its program. `single` is both in one
 //!   process.
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`, `word`) and runs the loops.
+//!   `deadline` ends what it still serves when it may leave no later.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
 //! * `acme`: the threads that get certificates, and what workers are told of them.
 //! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
@@ -13,6 +14,7 @@
 mod acme;
 pub(crate) mod bundle;
 pub(crate) mod certificate_watch;
+mod deadline;
 pub(crate) mod devices;
 pub(crate) mod directives;
 pub(crate) mod directories;

@@ -25,6 +25,7 @@ use runtime::{Listener, Shared, SocketType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
+use super::deadline::Deadline;
 use super::directives::Main;
 use super::frame::{Channel, Frame, Writer};
 use super::load::Loaded;
@@ -105,7 +106,7 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
         logs: logs.clone(),
         built,
         bell,
-        shutdown_timeout: None,
+        deadline: Deadline::default(),
         pools: pools::Kept::default(),
         has_rights: true,
         beyond: None,
@@ -159,7 +160,7 @@ struct Worker {
     built: mpsc::Sender<BuiltBundle>,
     /// Signalled when a helper thread has built something.
     bell: Arc<OwnedFd>,
-    shutdown_timeout: Option<Duration>,
+    deadline: Deadline,
     pools: pools::Kept,
     /// Whether root's rights (if there were any) are still held.
     has_rights: bool,
@@ -403,7 +404,8 @@ impl Worker {
                 server.apply(&plan).map_err(|error| error.to_string())?;
                 httpcore::tls::acme::retain();
                 let timeout = main.processes.worker_shutdown_timeout;
-                self.shutdown_timeout = timeout.map(config::Msec::duration);
+                let addresses = bundle.sockets.iter().map(|(address, _)| address);
+                self.deadline = Deadline::new(timeout.map(config::Msec::duration), addresses);
                 if let Some(disk) = &self.disk {
                     self.pools.accept(&main.processes, disk);
                 }
@@ -437,9 +439,7 @@ impl Worker {
         if let Some(caches) = self.caches.as_ref().filter(|_| has_heir) {
             caches.give_up();
         }
-        let deadline = self
-            .shutdown_timeout
-            .map(|timeout| Instant::now() + timeout);
+        let deadline = self.deadline.begin();
         while server.is_running() {
             if self.wait(Some(LEAVING_TICK)).is_err()
                 || deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -455,6 +455,7 @@ impl Worker {
             // The channel stays readable once the master is gone: do not spin on it.
             thread::park_timeout(LEAVING_TICK);
         }
+        self.deadline.end(|| server.is_running());
         if let Some(caches) = &self.caches {
             caches.close(CLOSING_PATIENCE);
         }
