@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use super::cache::{cache, hit, server, wait_until};
-use blackbox::{Answer, Origin, Server};
+use blackbox::{Answer, Origin, Server, is_nginx};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -191,4 +191,100 @@ fn what_fetches_for_the_cache_is_no_connection_of_a_client() {
     for client in &mut clients {
         assert_eq!(client.reply().text(), "abcdef");
     }
+}
+
+/// An origin that says 304 with these lines to a request with a condition.
+fn renewing(first: &'static str, then: &'static str) -> Origin {
+    Origin::start(move |request| match request.header("If-None-Match") {
+        None => Answer::with("200 OK", &format!("ETag: \"e1\"\r\n{first}"), "body"),
+        Some(_) => Answer::raw(format!("HTTP/1.1 304 Not Modified\r\n{then}\r\n")),
+    })
+}
+
+#[test]
+fn a_304_brings_nothing_that_is_not_for_all() {
+    if is_nginx() {
+        // It stores nothing that has private="…", and takes no fields of a 304.
+        return;
+    }
+    for (first, then, lines) in [
+        (
+            "Cache-Control: max-age=1, private=\"X-User\"\r\nX-User: bob\r\n",
+            "Cache-Control: max-age=60, private=\"X-User\"\r\nX-User: alice\r\nETag: \"e1\"\r\n",
+            "",
+        ),
+        (
+            "Cache-Control: max-age=1\r\n",
+            "Cache-Control: max-age=60\r\nX-User: alice\r\nETag: \"e1\"\r\n",
+            "proxy_no_cache $upstream_http_x_user;",
+        ),
+        (
+            "Cache-Control: max-age=1\r\n",
+            "Cache-Control: max-age=60\r\nX-Accel-Redirect: /elsewhere\r\nETag: \"e2\"\r\n",
+            "",
+        ),
+    ] {
+        let origin = renewing(first, then);
+        let server = server(
+            &origin,
+            &format!("location / {{ %PASS%; proxy_cache_revalidate on; {lines} }}"),
+        );
+        hit(&server, "/");
+        std::thread::sleep(Duration::from_millis(2200));
+        for status in ["REVALIDATED", "HIT"] {
+            let reply = server.get("/");
+            assert_eq!((cache(&reply), reply.text().as_str()), (status, "body"));
+            assert_eq!(reply.header("X-User"), None, "{then}");
+            assert_eq!(reply.header("ETag"), Some("\"e1\""), "{then}");
+        }
+    }
+}
+
+#[test]
+fn a_304_that_names_further_fields_of_requests_renews_nothing() {
+    let origin = renewing(
+        "Cache-Control: max-age=1\r\n",
+        "Cache-Control: max-age=60\r\nVary: X-V\r\nETag: \"e1\"\r\n",
+    );
+    let server = server(&origin, "location / { %PASS%; proxy_cache_revalidate on; }");
+    hit(&server, "/");
+    std::thread::sleep(Duration::from_millis(2200));
+    for _ in 0..2 {
+        let before = origin.received().len();
+        assert_eq!(server.get_with("/", "X-V: 1\r\n").text(), "body");
+        if !is_nginx() {
+            assert_eq!(origin.received().len(), before + 1, "the origin says");
+        }
+    }
+}
+
+#[test]
+fn a_refused_reload_leaves_caches_and_pools_as_they_are() {
+    let origin = Origin::start(|_| Answer::with("200 OK", LASTING, "x".repeat(4000)));
+    let text = |first: &str, second: &str, threads: u32| {
+        format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log notice; thread_pool default threads={threads}; events {{ }}
+             http {{ access_log off; proxy_cache_path %DIR%/one keys_zone=one:1m {first}; proxy_cache_path %DIR%/two keys_zone=two:1m {second};
+             server {{ listen 127.0.0.1:%PORT%; location = /metrics {{ metrics; }}
+               location / {{ proxy_pass http://{}; proxy_cache one; add_header X-Cache $upstream_cache_status; }} }} }}",
+            origin.address()
+        )
+    };
+    let mut server = Server::try_start(&text("max_size=100m", "levels=1:2", 3)).unwrap();
+    for number in 0..4 {
+        hit(&server, &format!("/{number}"));
+    }
+    server.reload_file(&text("max_size=1k", "levels=2:2", 1));
+    server.wait_for("\"two\" had previously different levels", "the refusal");
+    std::thread::sleep(Duration::from_millis(300));
+    for number in 0..4 {
+        assert_eq!(cache(&server.get(&format!("/{number}"))), "HIT");
+    }
+    if !is_nginx() {
+        let metrics = server.get("/metrics").text();
+        let threads = "freewheel_pool_threads{pool=\"default\",state=\"max\"} 3";
+        assert!(metrics.contains(threads), "{metrics}");
+    }
+    server.quit();
+    server.forget_log();
 }

@@ -343,6 +343,25 @@ fn a_rate_from_the_server_holds_where_it_redirects_to() {
 }
 
 #[test]
+fn what_several_servers_say_on_the_way_adds_up() {
+    let origin = Origin::start(|request| {
+        let lines = match request.target() {
+            "/one" => {
+                "X-Accel-Redirect: /two\r\nSet-Cookie: a=1\r\nCache-Control: private\r\nContent-Disposition: d1\r\n"
+            }
+            "/two" => "X-Accel-Redirect: /three\r\nSet-Cookie: b=2\r\n",
+            _ => "Cache-Control: public\r\n",
+        };
+        Answer::with("200 OK", lines, "x")
+    });
+    let server = server(&origin, "location / { proxy_pass http://%ORIGIN%; }");
+    let reply = server.get("/one");
+    assert_eq!(reply.all("Set-Cookie"), ["a=1", "b=2"]);
+    assert_eq!(reply.all("Cache-Control"), ["private", "public"]);
+    assert_eq!(reply.all("Content-Disposition"), ["d1"]);
+}
+
+#[test]
 fn what_comes_behind_a_response_is_told() {
     let origin = Origin::start(|request| match request.target() {
         "/chunks" => Answer::raw(

@@ -45,23 +45,24 @@ where
 }
 
 /// The lines of a stored response after a 304 (RFC 9111, 3.2 and 4.3.4): the 304's lines replace those of the same
-/// name, except fields that describe the stored body, and cookies, which are for one client. As in nginx, a 304 with
-/// another entity tag counts: servers that compress send the tag of the plain response (`"a"` for `"a-gzip"`).
-pub fn updated_fields<'a, S, I>(stored: S, answer: I) -> Vec<FieldLine<'a>>
+/// name, except fields that describe the stored body, and those that are for one client or one response; without
+/// `without` ([`Storable::without`](super::Storable::without)). As in nginx, a 304 with another entity tag counts:
+/// servers that compress send the tag of the plain response (`"a"` for `"a-gzip"`). The tag of the body stays.
+pub fn updated_fields<'a, S, I>(stored: S, answer: I, without: &'a [Vec<u8>]) -> Vec<FieldLine<'a>>
 where
     S: Iterator<Item = FieldLine<'a>>,
     I: Iterator<Item = FieldLine<'a>> + Clone,
 {
-    let new: Vec<FieldLine<'a>> = stored_fields(answer, &[])
-        .filter(|(name, _, id)| {
-            !describes_body(*id) && *id != HeaderId::SetCookie && !is_status(name)
-        })
-        .collect();
+    let is_merged = |(name, _, id): &FieldLine<'_>| {
+        !describes_body(*id) && !is_for_one(name, *id) && !is_status(name)
+    };
+    let new: Vec<FieldLine<'a>> = stored_fields(answer, without).filter(is_merged).collect();
+    let is_without = |name: &[u8]| without.iter().any(|other| name.eq_ignore_ascii_case(other));
     let is_replaced = |(name, _, _): &FieldLine<'_>| {
         new.iter()
             .any(|(other, _, _)| other.eq_ignore_ascii_case(name))
     };
-    let kept = stored.filter(|line| !is_replaced(line));
+    let kept = stored.filter(|line| !is_replaced(line) && !is_without(line.0));
     let mut lines: Vec<FieldLine<'a>> = kept.collect();
     lines.extend(&new);
     lines
@@ -72,11 +73,18 @@ fn is_status(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"Status")
 }
 
+/// Whether a 304 says it to the client that asked, or of itself: a cookie, a challenge, a place elsewhere.
+fn is_for_one(name: &[u8], id: HeaderId) -> bool {
+    use HeaderId::{Location, SetCookie, WwwAuthenticate, XAccelRedirect};
+    let is_one = matches!(id, Location | SetCookie | WwwAuthenticate | XAccelRedirect);
+    is_one || name.eq_ignore_ascii_case(b"Refresh") || name.eq_ignore_ascii_case(b"Content-MD5")
+}
+
 fn describes_body(id: HeaderId) -> bool {
-    use HeaderId::{ContentEncoding, ContentLength, ContentRange, ContentType};
+    use HeaderId::{ContentEncoding, ContentLength, ContentRange, ContentType, ETag};
     matches!(
         id,
-        ContentEncoding | ContentLength | ContentRange | ContentType
+        ContentEncoding | ContentLength | ContentRange | ContentType | ETag
     )
 }
 

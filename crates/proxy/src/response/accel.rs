@@ -103,6 +103,9 @@ pub fn follow(
 ) -> Outcome {
     let cookie = cookie.map(|cookie| Header::new("Set-Cookie", cookie));
     redirect.kept.lines.get_mut().splice(0..0, cookie);
+    if let Some(before) = request.states.take::<KeptLines>() {
+        redirect.kept.follow(&before);
+    }
     request.states.put(Rc::new(redirect.kept));
     let Some(target) = redirect.target else {
         return Outcome::Failed(Failure::new(404));
@@ -114,6 +117,24 @@ pub fn follow(
         }
     }
     Outcome::Redirect(target)
+}
+
+impl KeptLines {
+    /// Adds those of an earlier response, which led to this one: of what stands once the later one's counts.
+    fn follow(&mut self, before: &KeptLines) {
+        if self.content_type.get_mut().is_empty() {
+            self.content_type = before.content_type.take().into();
+        }
+        let lines = self.lines.get_mut();
+        let mut earlier = before.lines.take();
+        earlier.retain(|line| adds_up(line) || !lines.iter().any(|own| own.is(&line.name)));
+        lines.splice(0..0, earlier);
+    }
+}
+
+/// Whether all lines of several responses are sent: what one of them forbids is forbidden.
+fn adds_up(line: &Header) -> bool {
+    line.is(b"Set-Cookie") || line.is(b"Cache-Control")
 }
 
 impl State for KeptLines {
@@ -170,7 +191,7 @@ pub fn give(request: &mut Request, response: &mut Response) {
     }
     let mut lines = kept.lines.take();
     // The current response's own lines take precedence.
-    lines.retain(|line| line.is(b"Set-Cookie") || response.headers.get(&line.name).is_none());
+    lines.retain(|line| adds_up(line) || response.headers.get(&line.name).is_none());
     // No ranges of a redirect or a failure's page.
     if response.status >= 300 {
         lines.retain(|line| !line.is(b"Accept-Ranges"));

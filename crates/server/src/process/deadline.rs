@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{Shutdown, SockaddrStorage, getpeername, getsockname, shutdown};
 use runtime::listen::Address;
 
+use super::bundle::Bundle;
+use super::directives::Main;
+
 /// For the ends of requests and their lines: one that waits for its `limit_rate` looks at its connection within about a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(5);
@@ -24,11 +27,14 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// That of a configuration which listens on these addresses.
-    pub(super) fn new<'a>(
-        timeout: Option<Duration>,
-        addresses: impl Iterator<Item = &'a Address>,
-    ) -> Self {
+    /// That of a configuration.
+    pub(super) fn of(main: &Main, bundle: &Bundle) -> Self {
+        let timeout = main.processes.worker_shutdown_timeout;
+        let addresses = bundle.sockets.iter().map(|(address, _)| address);
+        Self::new(timeout.map(config::Msec::duration), addresses)
+    }
+
+    fn new<'a>(timeout: Option<Duration>, addresses: impl Iterator<Item = &'a Address>) -> Self {
         let mut deadline = Self {
             timeout,
             ..Self::default()

@@ -378,6 +378,7 @@ impl Master {
             log_files::use_them(&self.current.logs.0, &self.current.logs.1);
             self.redirect_stderr();
             self.current.sockets.replace(&previous.sockets);
+            self.current.sockets.settle();
             self.acme.set(&self.current.kept.acme, false);
             self.write_pid_file();
             if was_starting {

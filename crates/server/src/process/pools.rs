@@ -130,8 +130,23 @@ impl Kept {
     }
 }
 
-/// The pools of a configuration. One that is not declared has nginx's 32 threads per process, here per
-/// loop, but not more than `DEFAULT_THREADS_MAX`.
+/// Defines the pools of a configuration that are not there yet; it may still be refused.
+pub(crate) fn define_new_pools(processes: &Processes, disk: &Disk) {
+    let is_new = |name: &str| disk.pool(name.as_bytes()).is_none();
+    for pool in processes
+        .thread_pool
+        .iter()
+        .filter(|pool| is_new(&pool.name))
+    {
+        drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
+    }
+    if is_new(DEFAULT) {
+        define_pools(processes, disk);
+    }
+}
+
+/// The pools of a configuration that is served: those that were there get its sizes. One that is not declared has nginx's
+/// 32 threads per process, here per loop, but not more than `DEFAULT_THREADS_MAX`.
 pub(crate) fn define_pools(processes: &Processes, disk: &Disk) {
     for pool in processes.thread_pool.iter() {
         drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));

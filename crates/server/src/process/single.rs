@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
-use super::pools::define_pools;
+use super::pools::{define_new_pools, define_pools};
 use super::reload::Unready;
 use super::signals::note;
 use super::{privileges, worker};
@@ -128,11 +128,13 @@ fn apply(
     let settings = candidate.kept.settings.as_ref();
     let settings = settings.ok_or("there is nothing to serve")?;
     settings.equip(logs).map_err(|error| error.to_string())?;
-    define_pools(&candidate.kept.main.processes, disk);
+    define_new_pools(&candidate.kept.main.processes, disk);
     caches.equip(settings, &bundle.devices)?;
     server
         .apply(&worker::plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;
+    define_pools(&candidate.kept.main.processes, disk);
+    caches.settle(settings);
     super::log_files::use_thread(&candidate.logs.0, logs);
     Ok(())
 }
@@ -148,6 +150,7 @@ fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, share
         Ok(next) => {
             next.sockets.replace(&master.current.sockets);
             let mut next = next;
+            next.sockets.settle();
             next.made.keep();
             let old = std::mem::replace(&mut master.current, next).generation;
             master.begin_acme();

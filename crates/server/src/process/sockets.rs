@@ -32,6 +32,8 @@ pub(crate) struct Bound {
     pub address: Address,
     /// The options that they were bound with; `None`: by another program, which had its own.
     pub options: Option<SocketOptions>,
+    /// Whether sockets that are in use have yet to get these options: not before the configuration is served.
+    is_due: bool,
     /// One per loop with TCP (more after a reload with fewer loops); one with a unix address.
     pub sockets: Vec<Arc<OwnedFd>>,
 }
@@ -65,6 +67,7 @@ impl Sockets {
                 None => self.0.push(Bound {
                     address,
                     options: None,
+                    is_due: false,
                     sockets: vec![socket],
                 }),
             }
@@ -193,6 +196,20 @@ impl Sockets {
         gone.filter_map(|bound| bound.address.unix_path())
     }
 
+    /// Gives sockets that were in use before the options of this configuration, which is served now. What fails is logged.
+    pub(crate) fn settle(&mut self) {
+        for bound in &mut self.0 {
+            let options = bound.options.as_ref().filter(|_| bound.is_due);
+            for socket in options.iter().flat_map(|_| &bound.sockets) {
+                let set = options.map(|options| bind::set_options(socket, &bound.address, options));
+                if let Some(Err(error)) = set {
+                    error_log(Level::Emerg, format_args!("{error}"));
+                }
+            }
+            bound.is_due = false;
+        }
+    }
+
     /// Removes the files of all unix sockets.
     pub(crate) fn remove_files(&self) {
         Self::default().remove_files_of_others(self);
@@ -216,14 +233,13 @@ fn bind_all(
             Bound {
                 address: address.clone(),
                 options: Some(options.clone()),
+                is_due: false,
                 sockets: vec![first],
             }
         }
     };
     if bound.options.as_ref() != Some(options) {
-        for socket in &bound.sockets {
-            bind::set_options(socket, address, options)?;
-        }
+        bound.is_due = true;
         bound.options = Some(options.clone());
     }
     if address.unix_path().is_none() {

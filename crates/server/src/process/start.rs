@@ -23,7 +23,7 @@ use super::obstacles;
 use super::pid;
 use super::privileges::{Account, is_root};
 use super::signals::Signals;
-use super::sockets::CannotBind;
+use super::sockets::{CannotBind, Sockets};
 use super::source::Files;
 use super::upgrade::Inherited;
 use super::{devices, directories, single};
@@ -328,10 +328,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     drop(inherited);
     log_files::use_them(&wanted, &opened);
     log_warnings(&loaded);
-    let sockets = sockets.map_err(|CannotBind(hint)| {
-        help(hint);
-        Told
-    })?;
+    let sockets = settled(sockets)?;
     let is_single = !processes.master_process;
     let mut ready = None;
     // The program that this one replaces is in the background already, or meant to stay in the foreground.
@@ -372,6 +369,16 @@ fn start(options: Options) -> Result<ExitCode, Told> {
     } else {
         master.run()
     })
+}
+
+/// The sockets with their options.
+fn settled(sockets: Result<Sockets, CannotBind>) -> Result<Sockets, Told> {
+    let mut sockets = sockets.map_err(|CannotBind(hint)| {
+        help(hint);
+        Told
+    })?;
+    sockets.settle();
+    Ok(sockets)
 }
 
 /// The warnings, which were told on stderr, in the log; one line for all directives that have no effect.

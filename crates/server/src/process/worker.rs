@@ -30,7 +30,7 @@ use super::directives::Main;
 use super::frame::{Channel, Frame, Writer};
 use super::load::Loaded;
 use super::log_files::Wanted;
-use super::pools::define_pools;
+use super::pools::{define_new_pools, define_pools};
 use super::privileges::{self, Beyond};
 use super::signals::{Signals, note};
 use super::title;
@@ -394,7 +394,7 @@ impl Worker {
                     return Err(RIGHT_IS_GONE.to_owned());
                 }
                 if let Some(disk) = &self.disk {
-                    define_pools(&main.processes, disk);
+                    define_new_pools(&main.processes, disk);
                 }
                 if let Some(caches) = &self.caches {
                     caches.equip(&settings, &bundle.devices)?;
@@ -402,11 +402,14 @@ impl Worker {
                 let plan = plan(&bundle, &main, &settings);
                 let server = self.server.as_mut().ok_or("a worker without loops")?;
                 server.apply(&plan).map_err(|error| error.to_string())?;
+                // Only now does anything of what is served change.
+                self.caches
+                    .iter()
+                    .for_each(|caches| caches.settle(&settings));
                 httpcore::tls::acme::retain();
-                let timeout = main.processes.worker_shutdown_timeout;
-                let addresses = bundle.sockets.iter().map(|(address, _)| address);
-                self.deadline = Deadline::new(timeout.map(config::Msec::duration), addresses);
+                self.deadline = Deadline::of(&main, &bundle);
                 if let Some(disk) = &self.disk {
+                    define_pools(&main.processes, disk);
                     self.pools.accept(&main.processes, disk);
                 }
                 super::log_files::use_thread(&wanted, &self.logs);

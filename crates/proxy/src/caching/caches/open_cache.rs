@@ -259,11 +259,11 @@ impl Cache {
         self.is_open.notify_waiters();
     }
 
-    /// Takes over the settings of a later configuration.
+    /// Whether it can have the settings of a later configuration.
     ///
     /// # Errors
     /// nginx's sentence where the levels differ.
-    pub(crate) fn adjust(&self, zone: &Zone) -> Result<(), String> {
+    pub(crate) fn may_become(&self, zone: &Zone) -> Result<(), String> {
         if zone.levels != self.zone.levels {
             let name = String::from_utf8_lossy(&zone.name);
             return Err(format!("cache \"{name}\" had previously different levels"));
@@ -280,12 +280,16 @@ impl Cache {
                 "cache \"{name}\" had previously another device, which takes a restart to change"
             ));
         }
+        Ok(())
+    }
+
+    /// Takes over what a reload may change.
+    pub(crate) fn adjust(&self, zone: &Zone) {
         self.is_second_hit.store(zone.is_second_hit, Relaxed);
         if let Some(store) = self.store() {
             store.set_files_bytes(zone.files_bytes);
             store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
         }
-        Ok(())
     }
 }
 

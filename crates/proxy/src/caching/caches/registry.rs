@@ -107,7 +107,7 @@ impl Registry {
             let mut open = known.iter().filter_map(Weak::upgrade);
             let open = open.find(|cache| cache.zone.directory == zone.directory);
             all.push(match open {
-                Some(cache) => cache.adjust(zone).map(|()| cache)?,
+                Some(cache) => cache.may_become(zone).map(|()| cache)?,
                 None => {
                     let cache = Arc::new(Cache::new(zone, &self.disk, device_of(zone, devices)?));
                     known.push(Arc::downgrade(&cache));
@@ -119,6 +119,15 @@ impl Registry {
         // A second call brings the same.
         let _ = settings.made::<Caches>().0.set(all);
         Ok(())
+    }
+
+    /// Gives the caches the limits of a configuration that is served now. To be called behind [`Registry::equip`].
+    pub fn settle(&self, settings: &Settings) {
+        let caches = settings.made::<Caches>().0.get();
+        let zones = settings.made::<Zones>().all();
+        for (cache, zone) in caches.into_iter().flatten().zip(zones) {
+            cache.adjust(zone);
+        }
     }
 
     fn manager(&self) -> Result<&CacheManager, String> {

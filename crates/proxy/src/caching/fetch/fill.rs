@@ -231,7 +231,7 @@ impl FillContext {
             return filler.end_without(Ending::Covered(status));
         }
         if status == 304 && self.is_conditional {
-            return in_place::boxed(|| self.renew(filler, &answer.head)).await;
+            return in_place::boxed(|| self.renew(filler, &answer.head, storing)).await;
         }
         let storable = match self.may_store(&answer.head, storing).await {
             true => self.judge(&answer.head),
@@ -456,7 +456,12 @@ impl FillContext {
 
     /// Ends a fill whose stored response has not changed, by the origin's word. No client waits for the disk to record
     /// that.
-    async fn renew(mut self: Box<Self>, filler: Filler, head: &ResponseHead) {
+    async fn renew(
+        mut self: Box<Self>,
+        filler: Filler,
+        head: &Arc<ResponseHead>,
+        storing: Storing,
+    ) {
         let Some(hit) = self.stale.clone() else {
             return filler.end_without(Ending::Refused(502));
         };
@@ -464,7 +469,7 @@ impl FillContext {
         let end = self.end.take();
         let now = Moment::now().second();
         let stored = hit.entry.head();
-        let updated = freshness::updated_fields(stored.iter(), head.iter());
+        let updated = freshness::updated_fields(stored.iter(), head.iter(), &[]);
         let answer = OriginResponse {
             status: stored.status,
             fields: updated.iter().copied(),
@@ -473,12 +478,18 @@ impl FillContext {
             asked: self.asked,
             now,
         };
-        let StoreVerdict::Store(Storable { lifetime, .. }) =
-            freshness::judge(&answer, self.rules())
-        else {
+        let StoreVerdict::Store(storable) = freshness::judge(&answer, self.rules()) else {
             return filler.end_without(Ending::Renewed);
         };
-        let (updated, patience) = match self.are_same(&updated, stored) {
+        // The body was chosen by other fields of requests than these: it stays as old as it is.
+        if storable.vary[..] != hit.entry.vary()[..] {
+            return filler.end_without(Ending::Renewed);
+        }
+        let lifetime = storable.lifetime;
+        // What must not be stored of a response must not be of a 304 either; as in nginx it renews the lifetime.
+        let may_store = self.may_store(head, storing).await;
+        let updated = freshness::updated_fields(stored.iter(), head.iter(), &storable.without);
+        let (updated, patience) = match !may_store || self.are_same(&updated, stored) {
             true => (None, Duration::ZERO),
             false => (Some(updated), DISK_PATIENCE),
         };
