@@ -172,3 +172,35 @@ fn answers_lead_elsewhere_are_stored_and_covered() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn a_program_that_is_told_head_gives_no_body_for_others() {
+    let program = program(|call| match call.param("REQUEST_METHOD") {
+        "HEAD" => answer("Content-Length: 4\r\n\r\n"),
+        _ => answer("Content-Length: 4\r\n\r\nbody"),
+    });
+    let server = server(
+        &program,
+        "fastcgi_cache_valid 1m; fastcgi_cache c; fastcgi_cache_key $uri; add_header X-Cache $upstream_cache_status;
+         location /asked { fastcgi_param REQUEST_METHOD $request_method; fastcgi_pass %P%; }
+         location /page { auth_request /asked; return 204; }
+         location /get { fastcgi_param REQUEST_METHOD GET; fastcgi_pass %P%; }",
+    );
+    // The subrequest's own method is GET, and the program is told the client's.
+    let head = |path: &str| {
+        server.raw(format!(
+            "HEAD {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ))
+    };
+    assert!(head("/page").starts_with("HTTP/1.1 204"));
+    if !is_nginx() {
+        let reply = server.get("/asked");
+        assert_eq!((reply.status, reply.text()), (200, "body".into()));
+    }
+    // And here the other way round: the response is whole.
+    assert!(head("/get").contains("X-Cache: MISS"));
+    let reply = server.get("/get");
+    assert_eq!(reply.header("X-Cache"), Some("HIT"));
+    assert_eq!((reply.status, reply.text()), (200, "body".into()));
+    assert!(!server.error_log().contains("prematurely closed"));
+}

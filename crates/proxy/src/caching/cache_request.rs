@@ -25,7 +25,7 @@ use crate::settings::family::Family;
 use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::{Url, with_slash};
 use crate::state::variables;
-use crate::upstream_request::head;
+use crate::upstream_request::{gateway_params, head};
 use httpcore::Failure;
 use httpcore::files;
 use httpcore::request::Request;
@@ -252,15 +252,16 @@ pub fn asks_as_get(request: &Request, passing: &PassSettings) -> bool {
         && passing.family == Family::Proxy
 }
 
-/// Whether it is a HEAD that a gateway gets as such, with nothing of that in the key. A GET would then get a response
-/// without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
+/// Whether a gateway is told HEAD, with nothing of that in the key. A GET would then get a response without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
 #[must_use]
 pub fn is_head_alone(request: &Request, passing: &PassSettings) -> bool {
-    let is_of_gateway = passing.family != Family::Proxy;
+    let Some(params) = &passing.params else {
+        return false;
+    };
     let key = request.location().own::<Caching>().proxy_cache_key.as_ref();
     let names_method =
         |key: &Template| memchr::memmem::find(key.source(), b"request_method").is_some();
-    request.method == Method::Head && is_of_gateway && !key.is_some_and(names_method)
+    !key.is_some_and(names_method) && gateway_params::is_head(params, request)
 }
 
 /// Whether the request asks for a range that begins too far in (`proxy_cache_max_range_offset`).

@@ -3,7 +3,7 @@
 //! Not here: what is sent of them for a request (`upstream_request::gateway_params`).
 
 use bytes::Bytes;
-use config::Groups;
+use config::{Groups, Template};
 
 use crate::settings::directives::RequestSettings;
 use crate::settings::family::Family;
@@ -27,6 +27,8 @@ pub struct Params {
     pub(crate) sends_host: bool,
     /// Whether the client's header lines are sent.
     pub(crate) sends_headers: bool,
+    /// The value of `REQUEST_METHOD`, the last one where it is set twice.
+    pub(crate) method: Option<Template>,
 }
 
 /// The wire format of parameters.
@@ -78,6 +80,7 @@ impl Params {
             replaced: Vec::new(),
             sends_host: true,
             sends_headers: settings.own::<RequestSettings>().proxy_pass_request_headers,
+            method: None,
         };
         set.iter().for_each(|line| params.add(line));
         if params.sends_host {
@@ -93,6 +96,9 @@ impl Params {
             if line.value.source().is_empty() {
                 return;
             }
+        }
+        if line.name == "REQUEST_METHOD" {
+            self.method = Some(line.value.clone());
         }
         self.lines.push(line.clone());
     }

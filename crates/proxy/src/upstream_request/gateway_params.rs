@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use message::{Framing, HeaderId};
+use message::{Framing, HeaderId, Method};
 use wire::fastcgi;
 use wire::gateway::{self, Unsendable};
 
@@ -97,6 +97,16 @@ pub fn write(
                 each(&mut |name, value| Ok(gateway::scgi_pair(out, name, value)?))
             })
         }
+    }
+}
+
+/// Whether the gateway is told `HEAD`: by `REQUEST_METHOD` as it is sent, which is the main request's in a subrequest
+/// and whatever the configuration says; without it by the request's own method.
+#[must_use]
+pub fn is_head(params: &Params, request: &Request) -> bool {
+    match &params.method {
+        Some(template) => request.evaluate(template)[..].eq_ignore_ascii_case(b"HEAD"),
+        None => request.method == Method::Head,
     }
 }
 

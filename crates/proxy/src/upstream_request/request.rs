@@ -26,6 +26,7 @@ use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::{self, StickyBinding, UpstreamState};
 use crate::upstream_request::destination::{Destination, destination, resolved};
+use crate::upstream_request::gateway_params;
 use crate::upstream_request::head::HeadWriter;
 use crate::upstream_request::log_context::LogContext;
 use crate::upstream_request::resolve::Unresolved;
@@ -210,7 +211,7 @@ fn written(
         }
         Some(params) => {
             let (head, ()) = head_buffers::written(|out| writer.write_params(params, out))?;
-            Ok((head, 0..0, writer.request.method == Method::Head))
+            Ok((head, 0..0, gateway_params::is_head(params, writer.request)))
         }
     }
 }
