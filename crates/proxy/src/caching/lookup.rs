@@ -94,7 +94,7 @@ async fn through(
         return None;
     }
     let key_text = key_text(request, passing);
-    if is_purge && caches.len() > 1 {
+    if is_purge {
         let purge = purging::purge_disks(request, caches, (location, passing), key_text);
         return Some(Box::pin(purge).await);
     }
@@ -108,7 +108,7 @@ async fn through(
     let is_bypass = caching.proxy_cache_bypass.hold(request);
     let rules = rules(location);
     // A request that may state its wishes is parsed first.
-    let is_plain = !is_purge && !is_bypass && !rules.obeys_requests;
+    let is_plain = !is_bypass && !rules.obeys_requests;
     let ready = match is_plain {
         true => hot_entries::answer(request, rules, cache, &key_text),
         false => None,
@@ -116,7 +116,7 @@ async fn through(
     let outcome = match ready {
         // Boxed: it is large, and ready responses do not need it.
         None => {
-            let wishes = (is_plain, is_purge, is_bypass);
+            let wishes = (is_plain, is_bypass);
             in_place::boxed(|| through_disk(request, cache, (location, passing), key_text, wishes))
                 .await
         }
@@ -136,7 +136,7 @@ async fn through_disk(
     cache: &Arc<Cache>,
     (location, passing): (&Location, &PassSettings),
     key_text: Bytes,
-    (is_plain, is_purge, is_bypass): (bool, bool, bool),
+    (is_plain, is_bypass): (bool, bool),
 ) -> Option<Outcome> {
     let rules = rules(location);
     let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
@@ -151,9 +151,6 @@ async fn through_disk(
         };
     };
     let cache_request = CacheRequest::new(request, (location, passing), cache, store, key_text);
-    if is_purge {
-        return Some(in_place::boxed(|| purging::purge(request, &cache_request)).await);
-    }
     if is_bypass {
         let params = FetchParams {
             status: Some(Status::Bypass),

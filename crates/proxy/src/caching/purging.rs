@@ -9,6 +9,7 @@ use cache::freshness::invalidates;
 use cache::tags_of;
 use cache::{Error, Key, PurgeRule, Store};
 use disk::Local;
+use logs::Level;
 use runtime::{Kind, spawn};
 use tokio::sync::oneshot;
 
@@ -33,7 +34,7 @@ const TAGS_MAX: usize = 256;
 
 /// Deletes the entry of the request's key, or with `*` at the key's end all entries whose keys begin so. A request with
 /// tags deletes the entries that have one of them.
-pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
+async fn purge(request: &mut Request, cache_request: &CacheRequest<'_>) -> Outcome {
     cache_state::of(request).status = None;
     let lines = request.head.iter();
     let tags = lines.flat_map(|(name, value, _)| tags_of(name, value));
@@ -67,7 +68,7 @@ pub(crate) async fn purge(request: &mut Request, cache_request: &CacheRequest<'_
     }
 }
 
-/// Purges on every disk of a cache that has several: a key may have been elsewhere while its disk was out.
+/// Purges on every disk of a cache: a key may have been elsewhere while its disk was out.
 pub(crate) async fn purge_disks(
     request: &mut Request,
     caches: &[Arc<Cache>],
@@ -81,7 +82,7 @@ pub(crate) async fn purge_disks(
             ..CacheState::default()
         }));
         let Some(store) = cache.opened(&request.client.loop_.wire.wheel).await else {
-            failed = Some(Outcome::Failed(Failure::new(503)));
+            failed = Some(unopened(request, cache));
             continue;
         };
         let key_text = key_text.clone();
@@ -94,6 +95,24 @@ pub(crate) async fn purge_disks(
     }
     let absent = || Outcome::Failed(Failure::new(404));
     failed.or(purged).unwrap_or_else(absent)
+}
+
+/// The response to a purge where the cache cannot be asked now: what is stored would be served later, so it is not taken
+/// for done.
+fn unopened(request: &Request, cache: &Cache) -> Outcome {
+    let why: &[u8] = match () {
+        () if cache.is_taken() => b"another process has its directory",
+        () if cache.disk.is_out() => b"its disk is out",
+        () => b"it is not open yet",
+    };
+    request.log(Level::Warn, &|out| {
+        out.extend_from_slice(b"cache \"");
+        out.extend_from_slice(&cache.zone.name);
+        out.extend_from_slice(b"\": it cannot be purged: ");
+        out.extend_from_slice(why);
+    });
+    let failure = Failure::new(503).with_header("Retry-After", Bytes::from_static(b"5"));
+    Outcome::Failed(failure)
 }
 
 /// Purges by some rules, and waits for the disk as long as any request. A purge is obeyed at once, and goes on in the background where
