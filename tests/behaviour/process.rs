@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Instant;
 
-use blackbox::{PATIENCE, Server, Site, is_nginx};
+use blackbox::{PATIENCE, Server, Site, is_nginx, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -248,6 +248,44 @@ fn a_socket_that_a_reload_cannot_have_is_told_once_and_one_that_goes_takes_its_f
     let is_there = |name: &str| server.site().path(name).exists();
     assert_eq!((is_there("one"), is_there("two")), (false, true));
     server.forget_log();
+}
+
+#[test]
+fn what_was_sent_to_an_address_that_a_reload_removes_is_answered() {
+    let text = |listen: &str, said: &str| {
+        format!(
+            "daemon off; pid nginx.pid; error_log logs/error.log notice; events {{ }}
+             http {{ http2 on; server {{ listen 127.0.0.1:%PORT1%; {listen} return 200 {said}; }} }}"
+        )
+    };
+    let server = Server::try_start(&text("listen 127.0.0.1:%PORT%;", "before")).unwrap();
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut begun = server.connect();
+    begun.send(&ask[..10]);
+    let mut kept = server.connect();
+    assert_eq!(kept.send(ask).reply().text(), "before");
+    let mut silent = server.connect();
+    let mut streams = server.connect_http2();
+    assert!(streams.read(), "the server's settings");
+    // Whatever is accepted behind these shows that they were.
+    let other = || server.connect_to(1).send(ask).reply().text();
+    assert_eq!(other(), "before");
+    server.reload_file(&text("", "after"));
+    until("the new configuration", PATIENCE, || {
+        (other() == "after").then_some(())
+    });
+    for (connection, rest) in [(&mut begun, &ask[10..]), (&mut silent, ask)] {
+        let reply = connection.send(rest).reply();
+        assert_eq!(reply.text(), "before");
+        assert!(connection.is_closed());
+    }
+    // nginx closes these at once.
+    if !is_nginx() {
+        let stream = streams.get("/");
+        assert_eq!(streams.reply(stream).text(), "before");
+        assert_eq!(kept.send(ask).reply().text(), "before");
+        assert!(kept.is_closed());
+    }
 }
 
 #[test]

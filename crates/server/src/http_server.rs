@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use runtime::loops::loop_threads::{self, LoopThreads};
 use runtime::{
-    Accepted, Configuration, Datagrams, Ledger, Listener, Loop, Service, Serving, Shared, Start,
+    Accepted, Configuration, Datagrams, Kind, Ledger, Listener, Loop, Service, Serving, Shared,
+    Start, spawn,
 };
 
 use crate::dashboard::{history, sampler};
@@ -21,8 +22,8 @@ use crate::monitoring::directives;
 use crate::steps::Steps;
 use httpcore::connection;
 use httpcore::connection::tls_handshake;
-use httpcore::http_loop::HttpLoop;
 use httpcore::http_loop::generation::Generation;
+use httpcore::http_loop::{HttpLoop, REMOVED_KEPT};
 use httpcore::responder::Responder as _;
 use httpcore::settings::Settings;
 use httpcore::status_zone;
@@ -170,6 +171,12 @@ impl Service for HttpService {
     fn configure(&self, number: u64, configuration: Configuration) {
         let settings = settings_of(configuration);
         KeepalivePool::of(&self.loop_).keep_only(settings.made::<Upstreams>());
-        self.http.configure(Generation::new(number, settings));
+        if self.http.configure(Generation::new(number, settings)) {
+            let (http, wheel) = (Rc::clone(&self.http), Rc::clone(&self.loop_.wire.wheel));
+            drop(spawn(Kind::Control, async move {
+                wheel.sleep(REMOVED_KEPT).await;
+                http.forget_removed(number);
+            }));
+        }
     }
 }

@@ -260,6 +260,28 @@ impl Client {
         Some(entry)
     }
 
+    /// The configuration for what begins now on the connection: where a reload took its address away, the last one that
+    /// had it, so that what its client has sent already is answered, as by a worker of nginx that shuts down.
+    #[must_use]
+    pub fn generation(&self) -> Rc<Generation> {
+        let current = self.http.generation();
+        if !self.is_of_removed(&current) {
+            return current;
+        }
+        let removed = self.http.removed(|it| self.entry(it).is_some());
+        removed.unwrap_or(current)
+    }
+
+    /// Whether a reload took the connection's address away: it has no other request behind the one that comes next.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.http.has_removed() && self.is_of_removed(&self.http.generation())
+    }
+
+    fn is_of_removed(&self, current: &Generation) -> bool {
+        self.http.has_removed() && self.entry(current).is_none()
+    }
+
     /// The server for requests whose host no server has: the one that the client asked for in its handshake of TLS, else
     /// the default server of the address. `None` when a reload took the address away.
     #[must_use]

@@ -71,7 +71,7 @@ pub(super) fn run<R: Responder>(
             && wait(open, client, keepalive).await
         {
             // A reload may have come in the meantime.
-            let generation = client.http.generation();
+            let generation = client.generation();
             let client = Rc::clone(client);
             keepalive = in_place::boxed(|| exchange::<R>(&mut link, client, generation)).await;
             if keepalive.is_none() {
@@ -104,6 +104,7 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
         return true;
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
+        Some(_) if client.is_removed() => return false,
         Some(timeout) => {
             // What comes from here on comes behind the handshake.
             if let Some(tls) = client.tls() {
@@ -123,7 +124,7 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
     };
     if keepalive.is_none() && matches!(outcome, Err(WireError::Timeout)) {
         client.log(
-            &client.http.generation(),
+            &client.generation(),
             Level::Info,
             "client timed out (110: Connection timed out) while waiting for request",
         );
@@ -133,7 +134,7 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
 
 /// Maximum time that a new connection may stay silent; `None`: a reload removed its address.
 fn first_timeout(client: &Client) -> Option<Duration> {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let settings = &generation.settings;
     let server = settings.server(client.default_server(&generation)?);
     Some(server.settings.client_header_timeout.duration())

@@ -64,7 +64,7 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
         let run = pin!(http1::run::<R>(&client, seat, Some(link)));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
-            client.log(&client.http.generation(), Level::Alert, &text);
+            client.log(&client.generation(), Level::Alert, &text);
         }
     })
 }

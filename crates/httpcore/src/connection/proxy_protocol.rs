@@ -16,7 +16,7 @@ use crate::transport::http1::Link;
 
 /// Whether the client's listener expects a header first.
 pub fn is_due(client: &Client) -> bool {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let entry = client.entry(&generation);
     entry.is_some_and(|entry| {
         generation.settings.listens.entries()[entry]
@@ -28,7 +28,7 @@ pub fn is_due(client: &Client) -> bool {
 /// Reads the header; `false`: the connection is over.
 pub async fn read(link: &mut Link, client: &Client) -> bool {
     let Link { wire, place } = link;
-    let generation = client.http.generation();
+    let generation = client.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;
     };

@@ -45,7 +45,7 @@ pub const HANDSHAKES_MAX: usize = 512;
 
 /// Whether the client's listener expects a handshake.
 pub fn is_due(client: &Client) -> bool {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let entry = client.entry(&generation);
     entry.is_some_and(|entry| {
         let listens = &generation.settings.listens;
@@ -75,7 +75,7 @@ pub fn count_fault(client: &Client, stream: &wire::Stream) {
 /// Runs the handshake; `false`: the connection is over. A request in clear is left to be read.
 pub async fn run(link: &mut Link, client: &Client) -> bool {
     let Link { wire, place } = link;
-    let generation = client.http.generation();
+    let generation = client.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;
     };

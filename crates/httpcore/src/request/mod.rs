@@ -336,6 +336,7 @@ impl Request {
             && self.number < keepalive.keepalive_requests.0
             && self.client.age_ms() <= keepalive.keepalive_time.0
             && !keepalive.keepalive_disable.include(self.method, agent)
+            && !self.client.is_removed()
     }
 
     /// The current arguments, raw; empty if there are none.

@@ -26,7 +26,7 @@ pub fn may_come(client: &Client) -> bool {
     if client.is_plain_on_tls() {
         return false;
     }
-    let generation = client.http.generation();
+    let generation = client.generation();
     let settings = &generation.settings;
     client.entry(&generation).is_some_and(|entry| {
         let entry = &settings.listens.entries()[entry];
@@ -52,7 +52,7 @@ pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
 
 /// `client_header_timeout` of the default server.
 pub(super) fn timeout(client: &Client) -> Duration {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let server = client.default_server(&generation);
     server.map_or(Duration::ZERO, |server| {
         let server = generation.settings.server(server);

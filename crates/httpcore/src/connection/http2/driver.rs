@@ -284,7 +284,11 @@ impl<'a> Driver<'a> {
     /// The configuration for what begins now, and the connection's entry in its listening table: where a reload has taken
     /// its address away, the one before, for what is going on.
     fn generation(&mut self) -> Option<(Rc<Generation>, usize)> {
-        let generation = self.client.http.generation();
+        // As over HTTP/1, the first request is answered all the same.
+        if self.client.is_removed() && self.client.requests.get() > 0 {
+            self.leave();
+        }
+        let generation = self.client.generation();
         match self.client.entry(&generation) {
             Some(entry) => self.generation = Some((generation, entry)),
             None => self.leave(),
@@ -351,7 +355,7 @@ impl<'a> Driver<'a> {
         if requests == 0 {
             return false;
         }
-        let generation = self.client.http.generation();
+        let generation = self.client.generation();
         default_location(self.client, &generation).is_some_and(|location| {
             let keepalive = &location.settings.keepalive;
             requests >= keepalive.keepalive_requests.0
@@ -460,7 +464,7 @@ impl<'a> Driver<'a> {
 
     fn wait_to_write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
         let timer = self.write_timer.get_or_insert_with(|| {
-            let generation = self.client.http.generation();
+            let generation = self.client.generation();
             let location = default_location(self.client, &generation);
             let timeout = location.map_or(Duration::ZERO, |location| {
                 location.settings.sending.send_timeout.duration()
@@ -480,7 +484,7 @@ impl<'a> Driver<'a> {
     }
 
     fn reset_if_wanted(&self) {
-        let generation = self.client.http.generation();
+        let generation = self.client.generation();
         let location = default_location(self.client, &generation);
         if location.is_some_and(|it| it.settings.closing.reset_timedout_connection) {
             let _ = self.connection.stream.set_reset_on_close();
@@ -489,7 +493,7 @@ impl<'a> Driver<'a> {
 
     /// Reads and drops what the client still sends, so that it sees GOAWAY and no reset.
     pub(super) async fn linger(&mut self) {
-        let generation = self.client.http.generation();
+        let generation = self.client.generation();
         let Some(location) = default_location(self.client, &generation) else {
             return;
         };

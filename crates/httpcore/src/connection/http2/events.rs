@@ -235,7 +235,7 @@ impl Input<'_> {
 /// Logs how a connection ended.
 pub(super) fn log_end(client: &Client, text: &str) {
     let text = format!("{text} {ACTION}");
-    client.log(&client.http.generation(), Level::Info, &text);
+    client.log(&client.generation(), Level::Info, &text);
 }
 
 fn refused(status: u16, why: String) -> Started {

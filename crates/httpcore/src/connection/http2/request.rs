@@ -64,7 +64,7 @@ pub(super) fn begin<R: Responder>(
             let run = pin!(answer::<R>(beginning));
             if let Err(words) = panic_guard::guard(&named, run).await {
                 let text = format!("{words}, the stream is reset");
-                named.log(&named.http.generation(), Level::Alert, &text);
+                named.log(&named.generation(), Level::Alert, &text);
             }
         };
         debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");

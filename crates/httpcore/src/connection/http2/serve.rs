@@ -35,7 +35,7 @@ pub fn start<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
         let run = pin!(run::<R>(&client, &connection, seat, unread, read_max));
         if let Err(words) = panic_guard::guard(&client, run).await {
             let text = format!("{words}, the connection is closed");
-            client.log(&client.http.generation(), Level::Alert, &text);
+            client.log(&client.generation(), Level::Alert, &text);
         }
     }));
 }
@@ -75,7 +75,7 @@ fn run<R: Responder>(
 
 /// What the session of a new connection is begun with, and the bytes to be read at once.
 fn begin(client: &Client) -> (SessionConfig, usize) {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let Some(server) = default_server(client, &generation) else {
         return (SessionConfig::default(), usize::MAX);
     };
@@ -87,7 +87,7 @@ fn begin(client: &Client) -> (SessionConfig, usize) {
 }
 
 fn lingers(client: &Client) -> bool {
-    let generation = client.http.generation();
+    let generation = client.generation();
     let location = default_location(client, &generation);
     location.is_some_and(|it| it.settings.closing.lingering_close != Lingering::Off)
 }

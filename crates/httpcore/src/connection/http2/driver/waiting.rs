@@ -130,7 +130,7 @@ impl<'a> Driver<'a> {
     }
 
     fn timeout(&self, wait: Wait) -> Duration {
-        let generation = self.client.http.generation();
+        let generation = self.client.generation();
         let Some(server) = default_server(self.client, &generation) else {
             return Duration::ZERO;
         };
