@@ -52,7 +52,7 @@ pub(crate) const STEP_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Index {
     shards: Box<[LockedShard]>,
-    keys_max: usize,
+    keys_max: AtomicUsize,
     keys: AtomicUsize,
     /// The shard in which the next search for the oldest key begins, so that ties hit all shards.
     search_start: AtomicUsize,
@@ -107,6 +107,11 @@ pub fn keys_of_zone(bytes: u64) -> usize {
     usize::try_from(bytes / ZONE_BYTES_OF_KEY).unwrap_or(usize::MAX)
 }
 
+/// A slot's number has 32 bits in each shard.
+fn clamped(keys_max: usize) -> usize {
+    keys_max.clamp(KEYS_MIN, u32::MAX as usize / 2)
+}
+
 impl Index {
     /// An index for `keys_max` keys, at least `KEYS_MIN`.
     #[must_use]
@@ -118,8 +123,7 @@ impl Index {
         };
         Self {
             shards: std::iter::repeat_with(part).take(SHARDS).collect(),
-            // A slot's number has 32 bits in each shard.
-            keys_max: keys_max.clamp(KEYS_MIN, u32::MAX as usize / 2),
+            keys_max: AtomicUsize::new(clamped(keys_max)),
             keys: AtomicUsize::new(0),
             search_start: AtomicUsize::new(0),
             vary: RwLock::default(),
@@ -136,7 +140,12 @@ impl Index {
     /// Maximum of keys.
     #[must_use]
     pub fn keys_max(&self) -> usize {
-        self.keys_max
+        self.keys_max.load(Relaxed)
+    }
+
+    /// Sets the maximum of keys by the size of `keys_zone`. Where there are more, the sweep evicts the oldest.
+    pub(crate) fn set_zone(&self, bytes: u64) {
+        self.keys_max.store(clamped(keys_of_zone(bytes)), Relaxed);
     }
 
     /// Number of keys.
@@ -232,7 +241,7 @@ impl Index {
 
     /// Counts one more key, after evicting one if the index is full.
     fn make_room(&self) -> Option<KnownKey> {
-        let more = |keys| (keys < self.keys_max).then_some(keys + 1);
+        let more = |keys| (keys < self.keys_max()).then_some(keys + 1);
         loop {
             if self.keys.fetch_update(Relaxed, Relaxed, more).is_ok() {
                 return None;
@@ -334,13 +343,18 @@ impl Index {
         Some(known)
     }
 
-    /// Removes entries that were not used since `before` (`inactive`), the oldest first, at most `max` (`STEP_MAX`). Fewer,
+    /// Removes entries that were not used since `before` (`inactive`), and what is above the maximum of keys, the oldest
+    /// first, at most `max` (`STEP_MAX`). Fewer,
     /// with [`Index::may_have_inactive`], where many of those in segments have been used again.
     #[must_use = "their files are to be deleted"]
     pub(crate) fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let (mut evicted, mut looks) = (Vec::new(), LOOKS_MAX);
         while evicted.len() < max.min(STEP_MAX) {
-            let known = self.take_oldest_before(seconds(before), Among::All, &mut looks);
+            let before = match self.len() > self.keys_max() {
+                true => u32::MAX,
+                false => seconds(before),
+            };
+            let known = self.take_oldest_before(before, Among::All, &mut looks);
             let Some(known) = known else {
                 break;
             };
@@ -354,6 +368,9 @@ impl Index {
 
     /// Whether another call of [`Index::evict_inactive`] may find something.
     pub(crate) fn may_have_inactive(&self, before: Seconds) -> bool {
+        if self.len() > self.keys_max() {
+            return true;
+        }
         let mut oldest = self.shards.iter().flat_map(|part| &part.oldest);
         oldest.any(|oldest| oldest.load(Relaxed) < seconds(before))
     }

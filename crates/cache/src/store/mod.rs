@@ -290,6 +290,11 @@ impl Store {
         self.0.inactive.store(inactive, Relaxed);
     }
 
+    /// Sets the size of `keys_zone`, in bytes, as a reload may. Sweeps enforce it.
+    pub fn set_zone_bytes(&self, bytes: u64) {
+        self.0.index.set_zone(bytes);
+    }
+
     /// Notes a key that has no file: one that was requested ([`KeyState::Seen`]), or whose origin failed
     /// ([`KeyState::Failed`]). A key whose response another request has stored meanwhile keeps it. If another key had
     /// to give way, the returned future deletes its file; no request needs to wait for it.

@@ -208,7 +208,7 @@ rows! {
     Lines, "A disk never fails a request.": "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "`max_size` is never exceeded":
         "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";
-    Lines, "A reload may change `max_size`, `min_free` and `inactive`":
+    Lines, "A reload may change `max_size`, `min_free`, `inactive` and the size of `keys_zone`":
         "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";
     Lines, "`use_temp_path`, `loader_files` and `manager_threshold` have no effect.":
         "proxy_cache_path=use_temp_path" "fastcgi_cache_path=use_temp_path" "uwsgi_cache_path=use_temp_path"

@@ -576,5 +576,19 @@ fn a_full_zone_evicts_and_never_fails() {
         assert_eq!(store.index().len(), 32);
         assert_eq!(all_files(bench.dir.path()).len(), 32);
         assert!(bench.body(&store, "k99").await.is_some());
+        // A reload makes it larger, and smaller again.
+        store.set_zone_bytes(1 << 20);
+        for number in 100..140 {
+            bench
+                .put(&store, &format!("k{number}"), b"x")
+                .await
+                .unwrap();
+        }
+        assert_eq!(store.index().len(), 72);
+        store.set_zone_bytes(0);
+        while store.sweep(&bench.local, 0, 10).await.unwrap() {}
+        assert_eq!(store.index().len(), 32);
+        assert_eq!(all_files(bench.dir.path()).len(), 32);
+        assert!(bench.body(&store, "k139").await.is_some());
     });
 }

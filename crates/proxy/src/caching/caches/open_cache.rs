@@ -16,6 +16,7 @@ use cache::{Admission, Key, KnownKey};
 use cache::{Fills, Store};
 use disk::{Disk, DiskHealth, Overflow, Pool, WriteState};
 use logs::Level;
+use parking_lot::Mutex;
 use runtime::{Kind, Loop, spawn};
 use tokio::sync::Notify;
 use wire::Wheel;
@@ -33,8 +34,10 @@ const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 /// A cache that is open, or is being opened.
 #[derive(Debug)]
 pub struct Cache {
-    /// Its first declaration. (The store knows the settings that a reload may change.)
+    /// Its first declaration.
     pub zone: Zone,
+    /// Its last declaration, of which it has what a reload may change. Held while the store gets that.
+    latest: Mutex<Zone>,
     /// The fetches in progress.
     pub fills: Fills,
     /// Its counters.
@@ -74,6 +77,7 @@ impl Cache {
         let own = own_pool(zone, disk).map(|pool| pool.for_disk(&health));
         Self {
             zone: zone.clone(),
+            latest: Mutex::new(zone.clone()),
             fills: Fills::default(),
             counters: CacheCounters::default(),
             backpressure: WriteBackpressure::default(),
@@ -253,7 +257,10 @@ impl Cache {
 
     /// Sets its store, once it is open.
     pub(crate) fn set_store(&self, store: Store) {
+        let latest = self.latest.lock();
+        limit(&store, &latest);
         let _ = self.store.set(store);
+        drop(latest);
         // Opening takes long by its nature.
         self.disk.watch();
         self.is_open.notify_waiters();
@@ -286,11 +293,19 @@ impl Cache {
     /// Takes over what a reload may change.
     pub(crate) fn adjust(&self, zone: &Zone) {
         self.is_second_hit.store(zone.is_second_hit, Relaxed);
+        let mut latest = self.latest.lock();
+        latest.clone_from(zone);
+        // One that is being opened gets it at its end.
         if let Some(store) = self.store() {
-            store.set_files_bytes(zone.files_bytes);
-            store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
+            limit(store, zone);
         }
     }
+}
+
+fn limit(store: &Store, zone: &Zone) {
+    store.set_files_bytes(zone.files_bytes);
+    store.set_limits(zone.max_bytes, zone.min_free_bytes, zone.inactive);
+    store.set_zone_bytes(zone.zone_bytes);
 }
 
 /// The parameters of a store's opening.
