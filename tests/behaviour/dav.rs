@@ -311,6 +311,7 @@ fn copying() {
     copies(&server);
     symlink("../file", server.site().path("html/tree/link")).unwrap();
     symlink("../../over", server.site().path("html/tree/in/dir")).unwrap();
+    symlink("over", server.site().path("html/linked")).unwrap();
     server.file("over/d", "linked");
     open(&server.site().path("html"));
     // Whose it is counts in nginx, which writes into the file.
@@ -323,6 +324,7 @@ fn copying() {
         ("/file", "Destination: /free\r\nOverwrite: f\r\n", 204),
         ("/tree/", "Destination: /tree2/\r\n", 201),
         ("/tree/", "Destination: /there/\r\nDepth: 0\r\n", 201),
+        ("/linked/", "Destination: /of%20linked/\r\n", 201),
         ("/tree", "Destination: /tree3\r\n", 400),
         ("/missing", "Destination: /tree3\r\n", 404),
     ] {
@@ -335,6 +337,7 @@ fn copying() {
         ("tree2/in/side/c", "tree/in/side/c"),
         ("tree2/link", "file"),
         ("tree2/in/dir/d", "linked"),
+        ("of linked/d", "linked"),
         ("there/a", "tree/a"),
         ("tree/in/b", "tree/in/b"),
     ] {

@@ -190,7 +190,12 @@ impl TreeWork {
 
     fn begin(&mut self) -> Result<(), Error> {
         let path = CString::new(&self.from[..]).map_err(|_| invalid("opendir()"))?;
-        let (dir, stat) = enter(rustix::fs::CWD, &path, OFlags::NOFOLLOW)
+        // A directory that is copied may be named by a symlink, as those inside of it.
+        let flags = match self.to {
+            Some((_, CopyPurpose::Copy)) => OFlags::empty(),
+            _ => OFlags::NOFOLLOW,
+        };
+        let (dir, stat) = enter(rustix::fs::CWD, &path, flags)
             .map_err(|errno| Error::system("opendir()", errno))?;
         let copy = match &self.to {
             None => None,

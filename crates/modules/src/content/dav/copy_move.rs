@@ -38,9 +38,12 @@ pub(super) async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<
     let pool = super::pool(request)?;
     let occupied = clear_for(request, &wanted, &pool).await?;
     let disk = &request.client.loop_.disk;
-    let from = match disk.stat_link(&wanted.from, &pool).await {
+    // Behind a slash, a link stands for what it leads to, and a file is no directory (lstat(2)).
+    let slash: &[u8] = if wanted.is_collection { b"/" } else { b"" };
+    let path = Bytes::from([&wanted.from, slash].concat());
+    let from = match disk.stat_link(&path, &pool).await {
         Ok(meta) => meta.kind,
-        Err(error) => return Err(super::failure(request, &error, &wanted.from, 404)),
+        Err(error) => return Err(super::failure(request, &error, &path, 404)),
     };
     match from {
         FileKind::Directory if !wanted.is_collection => Err(said(request, 400, &|out| {
@@ -53,14 +56,6 @@ pub(super) async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<
                 remove_path(request, &wanted.to, kind, &pool).await?;
             }
             directory(request, &wanted, &pool).await
-        }
-        _ if wanted.is_collection => {
-            // What lstat(2) says of a file with a slash behind it.
-            let error = disk::Error::System {
-                call: "lstat()",
-                errno: Errno::NOTDIR,
-            };
-            Err(super::failure(request, &error, &wanted.from, 404))
         }
         FileKind::File | FileKind::Other => file(request, &wanted, &pool).await,
     }
@@ -234,7 +229,18 @@ async fn directory(request: &Request, wanted: &Wanted, pool: &Pool) -> Result<u1
     let (troubles, copied) = copy.await;
     super::tell(request, &troubles);
     if let Err(error) = copied {
-        return Err(super::failure(request, &error, &wanted.to, 404));
+        let is_of_original = matches!(
+            error,
+            disk::Error::System {
+                call: "opendir()",
+                ..
+            }
+        );
+        let path = match is_of_original {
+            true => &wanted.from,
+            false => &wanted.to,
+        };
+        return Err(super::failure(request, &error, path, 404));
     }
     if let Some(first) = troubles.noted.first() {
         // What is not whole is not called so, and what was not copied is not removed.
