@@ -278,13 +278,15 @@ fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
              server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole; access_log logs/access.log sizes;
                 location /far {{ proxy_pass http://back; status_zone part; }}
                 location /cached {{ proxy_pass http://back; proxy_cache kept; status_zone part; }}
-                location /gone {{ return 410; }} location /moved {{ return 301 /; }} location /lost {{ return 503; }}
+                error_page 410 502 /why; location = /why {{ internal; status_zone why; return 200 so; }}
+                location /dead {{ proxy_pass http://127.0.0.1:1; status_zone dead; }}
+                location /gone {{ return 410; status_zone whole; }} location /moved {{ return 301 /; }} location /lost {{ return 503; }}
                 location /silent {{ return 444; }} location /text {{ return 200 x; }} location / {{ }} }}"
         ),
     );
     server.file("file", "small and soon ready");
     let paths = [
-        "/text", "/far", "/gone", "/silent", "/file", "/moved", "/lost", "/missing", "/cached",
+        "/text", "/far", "/gone", "/silent", "/dead", "/moved", "/lost", "/missing", "/cached",
         "/file",
     ];
     let requests = 4 * 50;
@@ -324,6 +326,11 @@ fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
     let of_part: Vec<_> = lines.iter().filter(is_of_part).collect();
     assert_eq!(of_part.len(), 40);
     compare(&page, "part", &of_part);
+    // The zone of the location that failed, and not that of its error page.
+    let failed = page.sum("freewheel_zone_requests_total", &["zone=\"dead\""]);
+    assert_eq!(failed, 20.0);
+    let explained = page.sum("freewheel_zone_requests_total", &["zone=\"why\""]);
+    assert_eq!(explained, 0.0);
     compare_cache(&page, &lines);
     let asked = page.sum("freewheel_upstream_requests_total", &["upstream=\"back\""]);
     assert_eq!(asked, origin.received().len() as f64);

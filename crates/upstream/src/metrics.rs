@@ -13,7 +13,7 @@ use super::balancing::{Now, peer_counters};
 families! {
     /// The families of these metrics.
     pub FAMILIES;
-    PEER_REQUESTS Counter "freewheel_upstream_requests" "" ["upstream", "peer", "outcome"] "Requests to a peer: answered (its head came, whatever became of the body), answered but not wanted (proxy_next_upstream), failed, abandoned (nobody waited for the head any more). Those of upstreams whose names came from requests are together, without names.";
+    PEER_REQUESTS Counter "freewheel_upstream_requests" "" ["upstream", "peer", "outcome"] "Requests to a peer: answered (its head came, whatever became of the body), answered with a 403 or 404 that is not wanted (proxy_next_upstream), failed, abandoned (nobody waited for the head any more). Those of upstreams whose names came from requests are together, without names.";
     PEER_HEADER Histogram "freewheel_upstream_header_seconds" "seconds" ["upstream", "peer"] "Time until the head of a response was received, in whole milliseconds.";
     PEER_RESPONSE Histogram "freewheel_upstream_response_seconds" "seconds" ["upstream", "peer"] "Time until a response was received completely, in whole milliseconds.";
     PEER_CONNECTIONS Gauge "freewheel_upstream_connections" "" ["upstream", "peer"] "Current requests of a peer.";

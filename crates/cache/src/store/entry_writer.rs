@@ -271,9 +271,9 @@ impl EntryWriter {
     /// As [`EntryWriter::publish`].
     pub async fn finish(mut self, local: &Local) -> Result<KnownKey, Error> {
         let published = self.publish(local).await;
-        if published.is_err() {
+        if let Err(error) = &published {
             // The first error is reported, not that the temp file cannot be deleted either.
-            let _ = self.abandon(local).await;
+            let _ = self.abandon(local, Some(error)).await;
         }
         published
     }
@@ -459,13 +459,16 @@ impl EntryWriter {
         steps.push(BatchStep::Create(file));
     }
 
-    /// Abandons the entry: deletes the temp file and gives the space back.
+    /// Abandons the entry: deletes the temp file and gives the space back. `because`: the error that prevents it from
+    /// being stored, if one does; only want of room and a disk that fails count as shed.
     ///
     /// # Errors
     /// [`Error::Disk`]; a sweep tries again, and the space counts until then.
-    pub async fn abandon(mut self, local: &Local) -> Result<(), Error> {
+    pub async fn abandon(mut self, local: &Local, because: Option<&Error>) -> Result<(), Error> {
         let KnownKey { key, extent, .. } = self.known;
-        self.store.0.shed.fetch_add(1, Relaxed);
+        if matches!(because, Some(Error::NoRoom(_) | Error::Disk(_))) {
+            self.store.0.shed.fetch_add(1, Relaxed);
+        }
         if self.has_temp {
             self.store
                 .delete_temps(local, &[(key, extent.file)])

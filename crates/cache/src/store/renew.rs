@@ -175,12 +175,12 @@ impl Store {
             };
             if let Err(error) = copied {
                 // The first error is reported, not that the temp file cannot be deleted either.
-                let _ = writing.abandon(local).await;
+                let _ = writing.abandon(local, Some(&error)).await;
                 return Err(error);
             }
         }
         if writing.body_len() != body_len {
-            let _ = writing.abandon(local).await;
+            let _ = writing.abandon(local, None).await;
             return Err(EntryFault::Damaged("length").into());
         }
         writing.finish(local).await

@@ -28,13 +28,12 @@ pub(super) fn count(request: &Request) {
         return;
     }
     let own = settings.server(request.server).location;
-    let zones = [
-        settings.location(own).zone,
-        settings
-            .location(request.location)
-            .zone
-            .filter(|_| own != request.location),
-    ];
+    let of_server = settings.location(own).zone;
+    // The first location that had the request, and not the one of an error page that took it over.
+    let of_location = request
+        .first_zone
+        .or_else(|| settings.location(request.location).zone);
+    let zones = [of_server, of_location.filter(|zone| of_server != Some(*zone))];
     for zone in zones.into_iter().flatten() {
         find(request, zone).count(&ended(request));
     }

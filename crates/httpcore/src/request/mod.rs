@@ -127,6 +127,8 @@ pub struct Request {
     pub uri_origin: UriOrigin,
     /// Whether it has reached the point where its location passes it on, so that the upstream is known.
     pub is_passed_on: bool,
+    /// The `status_zone` of the first location that has left it to another one, of those that have one.
+    pub first_zone: Option<usize>,
     /// State of modules.
     pub states: States,
     /// The bytes after a response that are not HTTP.
@@ -249,6 +251,7 @@ impl Request {
             charset_hint: None,
             late_trailers: None,
             is_passed_on: false,
+            first_zone: None,
             add_uri_to_alias: false,
             error_status: None,
             returned: Cell::new(None),
@@ -350,6 +353,10 @@ impl Request {
         self.is_internal = true;
         self.forget_states();
         self.is_passed_on = false;
+        let zone = self.location().zone;
+        self.first_zone = self
+            .first_zone
+            .or_else(|| zone.filter(|_| self.location != self.server().location));
         match target {
             Target::Uri(uri, args) => {
                 self.uri = uri;

@@ -24,7 +24,7 @@ families! {
     CACHE_FILLS Counter "freewheel_cache_fills" "" ["cache"] "Fetches from the origin that were started.";
     CACHE_FILLING Gauge "freewheel_cache_fills_running" "" ["cache"] "Fetches in progress that requests may follow.";
     CACHE_FOLLOWERS Counter "freewheel_cache_followers" "" ["cache"] "Requests that followed another request's fetch.";
-    CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space (shed) or the disk was behind (passed).";
+    CACHE_EVENTS Counter "freewheel_cache_events" "" ["cache", "event"] "Entries stored, evicted, purged, found damaged; responses not stored because there was no space or the disk failed (shed), or the disk was behind or memory scarce (passed).";
     CACHE_UNSAVED Gauge "freewheel_cache_unsaved_bytes" "bytes" ["cache"] "Bytes waiting to be written.";
     CACHE_TROUBLES Counter "freewheel_cache_troubles" "" ["cache"] "Failures of a cache's disk.";
     CACHE_SEGMENTS Gauge "freewheel_cache_segments" "" ["cache", "state"] "Segments of a cache with store=segments: in use, free, emptied and held by their last readers, or retired since they could not be read.";

@@ -140,7 +140,7 @@ fn a_fill_that_was_cut_short_leaves_nothing_after_the_next_start() {
         let given_up = begin().await;
         assert!(given_up.written() > 0);
         assert_eq!(all_files(bench.dir.path()).len(), 1);
-        given_up.abandon(&bench.local).await.unwrap();
+        given_up.abandon(&bench.local, None).await.unwrap();
         assert!(all_files(bench.dir.path()).is_empty());
         assert!(store.space().used() <= before + 2, "two directories");
         let used = store.space().used();

@@ -152,7 +152,7 @@ impl Bench {
                 .push(&self.local, Bytes::copy_from_slice(piece))
                 .await
             {
-                writing.abandon(&self.local).await.unwrap();
+                writing.abandon(&self.local, Some(&error)).await.unwrap();
                 return Err(error);
             }
         }

@@ -135,13 +135,16 @@ pub(super) async fn run(mut saving: Box<EntryToWrite>) {
             .map(|_| WriteEnd::Whole),
         other => other,
     };
-    match outcome {
+    let because = match outcome {
         // It can be found without the fill only from now on: the index knows it.
         Ok(WriteEnd::Whole) => return,
         // The reason was logged where it was given up.
-        Ok(WriteEnd::GivenUp) => {}
-        Err(error) => saving.tell(&error),
-    }
+        Ok(WriteEnd::GivenUp) => None,
+        Err(error) => {
+            saving.tell(&error);
+            Some(error)
+        }
+    };
     let EntryToWrite {
         local,
         wheel,
@@ -154,7 +157,7 @@ pub(super) async fn run(mut saving: Box<EntryToWrite>) {
     drop(body);
     in_place::boxed(|| wait_for_readers(&fill, &wheel)).await;
     // A sweep removes what is left of it.
-    let _ = in_place::boxed(|| writing.abandon(&local)).await;
+    let _ = in_place::boxed(|| writing.abandon(&local, because.as_ref())).await;
 }
 
 /// Slow followers read the file for as long as they need.
