@@ -1,5 +1,8 @@
 //! Large answers in slices.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
+
 use crate::cache::SEGMENTS;
 use blackbox::{Answer, Origin, PATIENCE, Received, Reply, Server, is_nginx};
 
@@ -212,4 +215,49 @@ fn slices_are_cached(store: &str) {
         Some("16")
     );
     assert_eq!(ranges(&origin).len(), 4);
+}
+
+#[test]
+fn a_response_that_is_not_the_slice_asked_for_is_not_stored() {
+    let faulty = Mutex::new(HashSet::new());
+    let origin = Origin::start(move |request| {
+        let fault = match (request.target(), request.header("range")) {
+            ("/status" | "/etag" | "/gone" | "/length", Some("bytes=0-5")) => None,
+            (target, _) => Some(target.to_owned()),
+        };
+        let is_now = |target: String| faulty.lock().unwrap().insert(target);
+        let lines = "ETag: \"a\"\r\nAccept-Ranges: bytes\r\n";
+        match fault.filter(|target| is_now(target.clone())).as_deref() {
+            Some("/status") => Answer::ok(WHOLE),
+            Some("/gone") => Answer::with("404 Not Found", "", "gone"),
+            Some("/etag") => slice(request, "ETag: \"b\"\r\n", WHOLE.len()),
+            Some("/length") => slice(request, lines, 17),
+            Some("/open") => Answer::with("206 OK", "Content-Range: bytes 0-5/*\r\n", "012345"),
+            Some("/other") => Answer::with("206 OK", "Content-Range: bytes 1-6/16\r\n", "123456"),
+            _ => slice(request, lines, WHOLE.len()),
+        }
+    });
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ slice 6; proxy_cache c; proxy_cache_key $uri$slice_range; proxy_cache_valid 200 206 404 1h;
+                 proxy_set_header Range $slice_range; proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    for path in ["/status", "/gone", "/etag", "/length", "/open", "/other"] {
+        let cut = server.raw(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        // nginx takes any length of the whole.
+        if !(is_nginx() && path == "/length") {
+            assert!(!cut.ends_with("abcdef"), "{path}: {cut}");
+        }
+        let whole = server.get(path);
+        assert_eq!(
+            (whole.status, whole.text().as_str()),
+            (200, WHOLE),
+            "{path}"
+        );
+    }
+    server.forget_log();
 }

@@ -234,8 +234,8 @@ impl DirectoryWalk {
         Ok(())
     }
 
-    /// Puts an entry into the index that was not known. An unusable one (an entry of nginx, a damaged one) becomes the
-    /// first to be evicted.
+    /// Puts an entry into the index that was not known. An unusable one (an entry of nginx, a damaged one) counts as not
+    /// used for half of `inactive`: it goes before what is used here, and until then an nginx that comes back has it.
     async fn adopt(
         &self,
         local: &Local,
@@ -258,13 +258,14 @@ impl DirectoryWalk {
                 Err(EntryFault::Needs(more)) if more > wanted && head.len() == wanted => {
                     wanted = more
                 }
-                _ => break self.unusable(key, &meta),
+                _ => break self.unusable(key, &meta, now),
             }
         };
         store.take_in(local, &known).await
     }
 
-    fn unusable(&self, key: &Key, meta: &Meta) -> KnownKey {
+    fn unusable(&self, key: &Key, meta: &Meta, now: Seconds) -> KnownKey {
+        let used = now.saturating_sub(self.store.0.inactive.load(Relaxed) / 2);
         let blocks = self.store.0.space.blocks(meta.len);
         KnownKey {
             state: KeyState::Stored,
@@ -274,7 +275,7 @@ impl DirectoryWalk {
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
             },
             uses: 0,
-            ..KnownKey::seen(*key, 0)
+            ..KnownKey::seen(*key, used)
         }
     }
 }

@@ -33,7 +33,10 @@ pub(super) fn count(request: &Request) {
     let of_location = request
         .first_zone
         .or_else(|| settings.location(request.location).zone);
-    let zones = [of_server, of_location.filter(|zone| of_server != Some(*zone))];
+    let zones = [
+        of_server,
+        of_location.filter(|zone| of_server != Some(*zone)),
+    ];
     for zone in zones.into_iter().flatten() {
         find(request, zone).count(&ended(request));
     }

@@ -8,6 +8,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use disk::OpenFile;
+use message::ResponseHead;
 
 use super::Request;
 use super::successor::Successor;
@@ -30,6 +31,12 @@ pub trait State: Any {
 
     /// Whether it is the record of another server's response, to which this request's response may be due.
     fn is_of_upstream(&self) -> bool {
+        false
+    }
+
+    /// Whether an upstream's response with this head is not what was asked for, so that no cache may keep it.
+    fn refuses(&self, head: &ResponseHead) -> bool {
+        let _ = head;
         false
     }
 
@@ -220,6 +227,12 @@ impl Request {
     #[must_use]
     pub fn is_of_upstream(&self) -> bool {
         self.states.any(State::is_of_upstream)
+    }
+
+    /// Whether a module says that an upstream's response with this head is not what it asked for.
+    #[must_use]
+    pub fn refuses(&self, head: &ResponseHead) -> bool {
+        self.states.any(|state| state.refuses(head))
     }
 
     /// Shares the family's state with a new sub-request.

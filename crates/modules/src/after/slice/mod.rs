@@ -7,16 +7,17 @@
 mod range;
 mod source;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::io::Write as _;
 use std::ops::Range;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use config::{Size, directives};
 use disk::OpenFile;
 use logs::Level;
 use message::response::Ranges;
-use message::{Body, ETag, HeaderId};
+use message::{Body, ETag, HeaderId, ResponseHead};
 
 use httpcore::Response;
 use httpcore::handler::metrics::ModuleMetrics;
@@ -45,22 +46,47 @@ httpcore::variables! {
     "slice_range" => fresh(append_range).made_by(&["slice"]);
 }
 
-/// First byte of the slice that is asked for.
+/// The slice that is asked for.
 #[derive(Default)]
-struct Start(Cell<Option<u64>>);
+struct Asked {
+    /// Its first byte, until its response has come.
+    start: Cell<Option<u64>>,
+    slice: OnceCell<RequestedSlice>,
+}
 
-impl State for Start {
+impl State for Asked {
     fn survives_redirect(&self) -> bool {
         false
+    }
+
+    /// An update behind the request asks for the same one.
+    fn is_for_stand_in(&self) -> bool {
+        true
+    }
+
+    fn refuses(&self, head: &ResponseHead) -> bool {
+        let Some(slice) = self.slice.get() else {
+            return false;
+        };
+        // What is no slice may be the first one's response: it is the whole.
+        let is_whole = slice.of.is_none() && head.status != 206;
+        let etag = head.get(HeaderId::ETag).map(Bytes::copy_from_slice);
+        let mut fields = head.iter();
+        let range = fields.find(|(name, ..)| name.eq_ignore_ascii_case(b"Content-Range"));
+        let range = range.map(|(_, value, _)| value);
+        !is_whole && compare(head.status, etag.map(ETag::Text).as_ref(), range, slice).is_err()
     }
 }
 
 fn start_of(request: &Request) -> Option<u64> {
-    request.states.get::<Start>()?.0.get()
+    request.states.get::<Asked>()?.start.get()
 }
 
-fn set_start(request: &Request, start: u64) {
-    request.states.get_or_default::<Start>().0.set(Some(start));
+fn ask_for(request: &Request, slice: RequestedSlice) {
+    let asked = request.states.get_or_default::<Asked>();
+    asked.start.set(Some(slice.start));
+    // A request asks for one only.
+    let _ = asked.slice.set(slice);
 }
 
 /// Whether a request asks for a slice.
@@ -91,7 +117,8 @@ fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
         None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
         None => {
             let start = wanted(request) / size * size;
-            set_start(request, start);
+            let of = None;
+            ask_for(request, RequestedSlice { start, size, of });
             start
         }
     };
@@ -124,8 +151,8 @@ pub struct Whole {
 /// # Errors
 /// It is not the slice that was asked for: the connection ends without an answer.
 pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
-    let asked = request.states.get::<Start>();
-    let asked = asked.and_then(|start| start.0.take());
+    let asked = request.states.get::<Asked>();
+    let asked = asked.and_then(|asked| asked.start.take());
     let Some(start) = asked.filter(|_| response.status == 206) else {
         return Ok(None);
     };
@@ -163,11 +190,12 @@ pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Optio
 }
 
 /// A requested slice.
-struct RequestedSlice<'a> {
+#[derive(Debug)]
+struct RequestedSlice {
     start: u64,
     size: u64,
-    /// The whole that it must be part of, once that is known.
-    of: Option<&'a Whole>,
+    /// Length and tag of the whole that it must be part of, once they are known.
+    of: Option<(u64, Option<ETag>)>,
 }
 
 /// The answer is not the requested slice.
@@ -178,34 +206,47 @@ struct Mismatch;
 fn check(
     request: &Request,
     response: &Response,
-    asked: &RequestedSlice<'_>,
+    asked: &RequestedSlice,
 ) -> Result<(Range<u64>, u64), Mismatch> {
-    let complain = |why: &str| {
+    let range = response
+        .headers
+        .get(b"Content-Range")
+        .map(|value| &value[..]);
+    compare(response.status, response.etag.as_ref(), range, asked).map_err(|why| {
         request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
-        Err(Mismatch)
-    };
-    if response.status != 206 {
-        let status = response.status;
-        return complain(&format!(
-            "unexpected status code {status} in slice response"
-        ));
+        Mismatch
+    })
+}
+
+/// The range of a slice's response, and the length of the whole.
+///
+/// # Errors
+/// The log's sentence of the first difference from what was asked for.
+fn compare(
+    status: u16,
+    etag: Option<&ETag>,
+    range: Option<&[u8]>,
+    asked: &RequestedSlice,
+) -> Result<(Range<u64>, u64), String> {
+    let complain = |why: &str| Err(why.to_owned());
+    if status != 206 {
+        return Err(format!("unexpected status code {status} in slice response"));
     }
-    let etag = asked.of.and_then(|whole| whole.etag.as_ref());
-    if etag.is_some() && etag != response.etag.as_ref() {
+    let expected = asked.of.as_ref().and_then(|(_, etag)| etag.as_ref());
+    if expected.is_some() && expected != etag {
         return complain("etag mismatch in slice response");
     }
-    let value = response.headers.get(b"Content-Range");
-    let Some(found) = value.and_then(|value| ContentRange::parse(value)) else {
+    let Some(found) = range.and_then(|value| ContentRange::parse(value)) else {
         return complain("invalid range in slice response");
     };
     let Some(length) = found.complete else {
         return complain("no complete length in slice response");
     };
     let end = asked.start.saturating_add(asked.size).min(length);
-    let is_same_whole = asked.of.is_none_or(|whole| whole.length == length);
+    let is_same_whole = asked.of.as_ref().is_none_or(|(whole, _)| *whole == length);
     if found.start != asked.start || found.end != end || !is_same_whole {
         let (start, last) = (found.start, found.end);
-        return complain(&format!(
+        return Err(format!(
             "unexpected range in slice response: {start}-{last}, expected: {}-{end}",
             asked.start
         ));

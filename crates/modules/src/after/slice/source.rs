@@ -11,7 +11,7 @@ use message::{Body, BodyError, Chunk};
 use httpcore::request::Request;
 use httpcore::subrequest;
 
-use super::{Mismatch, RequestedSlice, Whole, check, set_start};
+use super::{Mismatch, RequestedSlice, Whole, check};
 
 type Piece = Chunk<Rc<OpenFile>>;
 
@@ -84,7 +84,9 @@ impl Slices {
         let size = self.whole.size;
         let start = self.left.start / size * size;
         let child = self.twin.twin();
-        set_start(&child, start);
+        let whole = (self.whole.length, self.whole.etag.clone());
+        let of = Some(whole.clone());
+        super::ask_for(&child, RequestedSlice { start, size, of });
         let (mut request, response) = subrequest::ask_for_content(child, &super::SUBREQUESTS).await;
         let Some(mut response) = response else {
             return Err(missing(&request));
@@ -92,7 +94,7 @@ impl Slices {
         let asked = RequestedSlice {
             start,
             size,
-            of: Some(&self.whole),
+            of: Some(whole),
         };
         let checked = check(&request, &response, &asked);
         let (left, _) = checked.map_err(|Mismatch| BodyError::Logged)?;

@@ -1,4 +1,5 @@
-//! `proxy_no_cache`, whose conditions may look at the response: asked of the request when the head is there.
+//! `proxy_no_cache`, whose conditions may look at the response, and slices, which must be those that were asked for:
+//! asked of the request when the head is there.
 //!
 //! The fill, which may outlive the request, asks by a channel; a request that has ended gives no answer, which is a no.
 
@@ -24,7 +25,7 @@ pub(super) enum Storing {
     No,
     /// Yes, if the answer allows it.
     Yes,
-    /// Let the request look at the head (`proxy_no_cache`); no, if the request has ended.
+    /// Let the request look at the head (`proxy_no_cache`, slices); no, if the request has ended.
     Ask(oneshot::Sender<StoreQuestion>),
 }
 
@@ -45,7 +46,8 @@ pub(super) fn storing(
     if !params.may_store {
         return (Storing::No, None);
     }
-    if cache_request.caching.proxy_no_cache.is_empty() {
+    let has_conditions = !cache_request.caching.proxy_no_cache.is_empty();
+    if !has_conditions && !cache_request.passing.asks_for_ranges() {
         return (Storing::Yes, None);
     }
     let (ask, question) = oneshot::channel();
@@ -61,7 +63,8 @@ pub(super) async fn answer(
     let Ok(StoreQuestion { head, may_store }) = question.await else {
         return;
     };
-    let _ = may_store.send(!keeps_out(request, passing, head));
+    let is_refused = request.refuses(&head) || keeps_out(request, passing, head);
+    let _ = may_store.send(!is_refused);
 }
 
 /// Answers it for a fetch behind the request, which gets another response meanwhile.
