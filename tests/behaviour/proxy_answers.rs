@@ -176,6 +176,13 @@ fn the_content_may_be_elsewhere() {
     assert_eq!(reply.header("content-disposition"), Some("attachment"));
     assert_eq!(reply.header("set-cookie"), Some("a=b"));
     assert_ne!(reply.header("etag"), Some("\"no\""));
+    let reply = server.get_with("//inner/a%20b", "Range: bytes=50-\r\n");
+    assert_eq!(reply.status, 416);
+    assert_eq!(reply.header("set-cookie"), Some("a=b"));
+    assert_eq!(reply.all("cache-control"), ["private"]);
+    let reply = server.get_with("//inner/a%20b", "Range: bytes=1-2\r\n");
+    assert_eq!((reply.status, reply.text().as_str()), (206, "ec"));
+    assert_eq!(reply.all("set-cookie"), ["a=b"]);
     assert_eq!(server.get("/@named").text(), "/@named|GET");
     assert_eq!(server.get("//inner/../x").status, 404);
     assert_eq!(server.get("//inner/%2e%2e/x").status, 404);
@@ -347,8 +354,10 @@ fn what_several_servers_say_on_the_way_adds_up() {
     let origin = Origin::start(|request| {
         let lines = match request.target() {
             "/one" => {
-                "X-Accel-Redirect: /two\r\nSet-Cookie: a=1\r\nCache-Control: private\r\nContent-Disposition: d1\r\n"
+                "X-Accel-Redirect: /two\r\nSet-Cookie: a=1\r\nCache-Control: private\r\nContent-Disposition: d1\r\nContent-Type: a/b\r\n"
             }
+            "/other" => "X-Accel-Redirect: /typed\r\nContent-Type: a/b\r\n",
+            "/typed" => "Content-Type: c/d\r\n",
             "/two" => "X-Accel-Redirect: /three\r\nSet-Cookie: b=2\r\n",
             _ => "Cache-Control: public\r\n",
         };
@@ -359,6 +368,8 @@ fn what_several_servers_say_on_the_way_adds_up() {
     assert_eq!(reply.all("Set-Cookie"), ["a=1", "b=2"]);
     assert_eq!(reply.all("Cache-Control"), ["private", "public"]);
     assert_eq!(reply.all("Content-Disposition"), ["d1"]);
+    assert_eq!(reply.all("Content-Type"), ["a/b"]);
+    assert_eq!(server.get("/other").all("Content-Type"), ["c/d"]);
 }
 
 #[test]

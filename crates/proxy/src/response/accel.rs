@@ -186,7 +186,12 @@ pub fn give(request: &mut Request, response: &mut Response) {
     };
     let content_type = kept.content_type.take();
     let is_passed_on = request.location().made::<PassSettings>().is_some();
-    if !content_type.is_empty() && !is_passed_on && response.status < 300 {
+    // Another server's own type takes precedence.
+    let is_its = match is_passed_on {
+        true => response.content_type.is_empty(),
+        false => response.status < 300,
+    };
+    if !content_type.is_empty() && is_its {
         response.content_type = content_type;
     }
     let mut lines = kept.lines.take();
@@ -195,6 +200,13 @@ pub fn give(request: &mut Request, response: &mut Response) {
     // No ranges of a redirect or a failure's page.
     if response.status >= 300 {
         lines.retain(|line| !line.is(b"Accept-Ranges"));
+    }
+    // A range that the content does not have makes another response of it, with the same lines.
+    if response.status == 200 && request.head.get(HeaderId::Range).is_some() {
+        request.states.put(Rc::new(KeptLines {
+            content_type: RefCell::default(),
+            lines: lines.clone().into(),
+        }));
     }
     response.headers.prepend(lines);
 }
