@@ -225,6 +225,32 @@ fn a_refused_reload_leaves_the_error_log_where_it_is() {
 }
 
 #[test]
+fn a_pid_file_that_cannot_be_written_refuses_a_reload_and_another_one_is_moved() {
+    let text = |pid: &str| {
+        format!(
+            "daemon off; pid {pid}; error_log logs/error.log notice; events {{ }}
+             http {{ server {{ listen 127.0.0.1:%PORT%; return 200 \"{pid}\"; }} }}"
+        )
+    };
+    let server = Server::try_start(&text("nginx.pid")).unwrap();
+    server.reload_file(&text("none/other.pid"));
+    server.wait_for(
+        "/none/other.pid\" failed (2: No such file or directory)",
+        "the refusal",
+    );
+    assert_eq!(server.get("/").text(), "nginx.pid");
+    server.reload_file(&text("other.pid"));
+    until("the new configuration", PATIENCE, || {
+        (server.get("/").text() == "other.pid").then_some(())
+    });
+    let is_there = |name: &str| server.site().path(name).exists();
+    until("the file's move", PATIENCE, || {
+        (is_there("other.pid") && !is_there("nginx.pid")).then_some(())
+    });
+    server.forget_log();
+}
+
+#[test]
 fn a_socket_that_a_reload_cannot_have_is_told_once_and_one_that_goes_takes_its_file_along() {
     let text = |listen: &str| {
         format!(

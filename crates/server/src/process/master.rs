@@ -423,7 +423,7 @@ impl Master {
         }
     }
 
-    fn write_pid_file(&mut self) -> bool {
+    pub(super) fn write_pid_file(&mut self) -> bool {
         let path = self
             .current
             .kept

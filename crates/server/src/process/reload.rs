@@ -8,12 +8,13 @@ use runtime::timing::poll_timing::now_ns;
 use super::directives::Processes;
 use super::load::Loaded;
 use super::master::{Candidate, Master};
+use super::pid::PidFile;
 use super::privileges::Account;
 use super::sockets::CannotBind;
 use super::start::Options;
 use super::supervise::Stage;
 use super::word;
-use super::{devices, directories, notify};
+use super::{devices, directories, notify, pid};
 use crate::process::start;
 use crate::settings::circumstances::Circumstances;
 
@@ -73,6 +74,11 @@ impl Master {
         let loaded = options.read_again()?;
         let processes = &loaded.main.processes;
         let account = Account::of(&loaded).map_err(|error| error.to_string())?;
+        let pid_file = processes.pid.resolve(&options.origin.prefix);
+        let present = self.pid_file.as_ref().map(PidFile::path);
+        if present.is_some_and(|path| path != pid_file) {
+            pid::test(&pid_file)?;
+        }
         let logs = options
             .open_logs(&loaded)
             .map_err(|error| error.to_string())?;

@@ -153,6 +153,7 @@ fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, share
             next.sockets.settle();
             next.made.keep();
             let old = std::mem::replace(&mut master.current, next).generation;
+            master.write_pid_file();
             master.begin_acme();
             httpcore::tls::acme::retain();
             let process = std::process::id();
