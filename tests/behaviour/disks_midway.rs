@@ -354,6 +354,10 @@ fn where_the_origin_has_another_version_the_response_ends() {
         setup
             .server
             .wait_for("the origin cannot give the rest of an answer (", "a line");
+        // The entry's file, and not what the root has for the URI.
+        let named = "while sending response to client: \"%DIR%/one/";
+        let named = setup.server.site().fill(named);
+        setup.server.wait_for(&named, "the file");
         setup.end();
     }
 }

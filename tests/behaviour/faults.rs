@@ -62,6 +62,8 @@ fn a_file_truncated_while_it_is_sent_ends_that_connection_only() {
         assert_eq!(server.get("/small").text(), "small");
         if !is_nginx() {
             server.wait_for("file was truncated: ", "the reason");
+            let named = "while sending response to client: \"%DIR%/html/large\"";
+            server.wait_for(&server.site().fill(named), "the file");
         }
         assert!(!server.error_log().contains("exited on signal"));
         server.forget_log();

@@ -5,6 +5,7 @@ use crate::files::mount::{Filesystem, Mount};
 use crate::files::residency_memo::ResidencyMemo;
 use crate::health::disk_health::DiskHealth;
 use crate::memory::{Charge, Holder, charge};
+use crate::opening::open::path_of;
 use crate::pool::Pool;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
@@ -460,6 +461,13 @@ impl OpenFile {
     #[must_use]
     pub fn slot(&self) -> &OnceCell<Rc<dyn Any>> {
         &self.slot
+    }
+
+    /// Its path as the kernel knows it now, for messages; that of a device for what lies on one. Does not wait. Empty if
+    /// there is no /proc.
+    #[must_use]
+    pub fn kernel_path(&self) -> Vec<u8> {
+        path_of(self.as_fd()).unwrap_or_default()
     }
 
     pub(crate) fn read_ahead(&self) -> u64 {

@@ -470,10 +470,13 @@ fn openat2(
 
 /// The path of an open file as the kernel knows it. (The kernel builds it from dentries in memory; procfs waits for no
 /// disk.)
-fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, Error> {
-    rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())
-        .map(std::ffi::CString::into_bytes)
-        .map_err(|errno| Error::system("realpath()", errno))
+pub(crate) fn path_of(fd: impl AsFd) -> Result<Vec<u8>, Error> {
+    rustix::fs::readlink(
+        format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()),
+        Vec::new(),
+    )
+    .map(std::ffi::CString::into_bytes)
+    .map_err(|errno| Error::system("realpath()", errno))
 }
 
 /// Completes an open on a loop: fstat, and O_DIRECT where it applies.

@@ -3,7 +3,9 @@
 //! Invariant: the connection is closed then, since it is not known how much of the response the client has.
 
 use std::io;
+use std::rc::Rc;
 
+use disk::OpenFile;
 use logs::Level;
 use message::BodyError;
 
@@ -16,7 +18,8 @@ use crate::connection::finish;
 /// The reason why sending ended early; the connection is closed.
 pub(super) enum Stop {
     Client(wire::Error),
-    Disk(disk::Error),
+    /// The disk of this file failed, or, with [`disk::Error::Socket`], the client did.
+    Disk(disk::Error, Rc<OpenFile>),
     Body(BodyError),
     /// The client closed while the response waited for its source.
     Left,
@@ -35,14 +38,14 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     let mut after = After::Close;
     let is_ours = !matches!(
         stop,
-        Stop::Client(_) | Stop::Left | Stop::Logged | Stop::Disk(disk::Error::Socket(_))
+        Stop::Client(_) | Stop::Left | Stop::Logged | Stop::Disk(disk::Error::Socket(_), _)
     );
     match stop {
         Stop::Client(wire::Error::Timeout) => {
             after = After::TimedOut;
             log_timeout(request);
         }
-        Stop::Disk(disk::Error::Socket(error)) if error.kind() == io::ErrorKind::TimedOut => {
+        Stop::Disk(disk::Error::Socket(error), _) if error.kind() == io::ErrorKind::TimedOut => {
             after = After::TimedOut;
             log_timeout(request);
         }
@@ -51,21 +54,19 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
                 format!("send() failed: {error} while sending response to client").as_bytes(),
             );
         }),
-        Stop::Disk(disk::Error::Socket(error)) => request.log(Level::Info, &|out| {
+        Stop::Disk(disk::Error::Socket(error), _) => request.log(Level::Info, &|out| {
             out.extend_from_slice(
                 format!("sendfile() failed: {error} while sending response to client").as_bytes(),
             );
         }),
-        Stop::Disk(disk::Error::Overflow(overflow)) => request.log(Level::Error, &|out| {
+        Stop::Disk(disk::Error::Overflow(overflow), _) => request.log(Level::Error, &|out| {
             out.extend_from_slice(overflow.to_string().as_bytes());
         }),
-        Stop::Disk(error) => request.log(Level::Alert, &|out| {
+        Stop::Disk(error, file) => request.log(Level::Alert, &|out| {
             out.extend_from_slice(error.to_string().as_bytes());
             out.extend_from_slice(b" while sending response to client: \"");
-            let mut mapped = crate::files::path::Mapped::default();
-            if crate::files::path::map(request, &mut mapped).is_ok() {
-                out.extend_from_slice(&mapped.path);
-            }
+            // A cache's file is not where the URI leads.
+            out.extend_from_slice(&file.kernel_path());
             out.push(b'"');
         }),
         Stop::Left => request_body::log_left(request),

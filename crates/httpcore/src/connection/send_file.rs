@@ -50,7 +50,7 @@ async fn send_together(
     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
     match read(request, &range, len).await {
         Ok(bytes) => send_head(request, delivery, &bytes).await,
-        Err(Stop::Disk(error)) if send_instead::is_due(request, &range.file, &error) => {
+        Err(Stop::Disk(error, _)) if send_instead::is_due(request, &range.file, &error) => {
             send_head(request, delivery, &[]).await?;
             Box::pin(send_instead::send_instead(request, range, delivery, error)).await
         }
@@ -98,9 +98,10 @@ async fn read(
             }
         }
     };
-    let bytes = first.map_err(Stop::Disk)?;
+    let failed = |error| Stop::Disk(error, Rc::clone(&range.file));
+    let bytes = first.map_err(failed)?;
     if bytes.len() < len {
-        return Err(Stop::Disk(disk::Error::Truncated {
+        return Err(failed(disk::Error::Truncated {
             len: range.offset + bytes.len() as u64,
         }));
     }
@@ -116,7 +117,7 @@ pub(super) async fn send_file(
 ) -> Result<(), Stop> {
     let disk = files::disk_limit_of(request, &range.file);
     match send_from_disk(request, &mut range, delivery, disk).await {
-        Err(Stop::Disk(error)) if send_instead::is_due(request, &range.file, &error) => {
+        Err(Stop::Disk(error, _)) if send_instead::is_due(request, &range.file, &error) => {
             Box::pin(send_instead::send_instead(request, range, delivery, error)).await
         }
         sent => sent,
@@ -159,7 +160,7 @@ pub(super) async fn send_from_disk(
         request.add_sent(range.offset - start);
         // What the protocol has put around it.
         request.count(before, 0);
-        outcome.map_err(Stop::Disk)?;
+        outcome.map_err(|error| Stop::Disk(error, Rc::clone(&range.file)))?;
     }
     Ok(())
 }

@@ -32,13 +32,13 @@ pub(super) async fn send_instead(
     error: disk::Error,
 ) -> Result<(), Stop> {
     let Some(successor) = request.successor(&range.file) else {
-        return Err(Stop::Disk(error));
+        return Err(Stop::Disk(error, range.file));
     };
     let rest = successor(request.stand_in(), range.clone(), error.to_string()).await;
     let Some(mut body) = rest else {
         let is_out = range.file.disk_health().is_some_and(|disk| disk.is_out());
         if is_out || !matches!(error, disk::Error::Late(_)) {
-            return Err(Stop::Disk(error));
+            return Err(Stop::Disk(error, range.file));
         }
         let limit = files::disk_limit(request);
         return send_from_disk(request, &mut range, delivery, limit).await;
