@@ -162,6 +162,68 @@ fn entries_are_listed_and_shown_while_the_server_runs() {
 }
 
 #[test]
+fn an_entry_is_shown_with_the_journal_of_its_own_disk() {
+    if is_nginx() {
+        return;
+    }
+    const ENTRIES: usize = 20;
+    let origin = origin();
+    let mut server = Server::start(&format!(
+        "proxy_cache_path %DIR%/d1,%DIR%/d2 levels=1:2 {} keys_zone=c:1m use_temp_path=off;
+         add_header X-Cache $upstream_cache_status always;
+         server {{ listen 127.0.0.1:%PORT%; location / {{
+             proxy_pass http://{}; proxy_cache c; proxy_cache_key http://up/x$uri; }} }}",
+        store(),
+        origin.address()
+    ));
+    let paths: Vec<_> = (0..ENTRIES).map(|number| format!("/{number}")).collect();
+    for path in &paths {
+        hit(&server, path);
+    }
+    let of = |name: &str| stored(&server.site().path(name));
+    let begun = Instant::now();
+    while of("d1") + of("d2") < ENTRIES {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(of("d1") > 0 && of("d2") > 0);
+    server.quit();
+    for path in &paths {
+        // By a request's URL, and by a key that looks like one.
+        for url in ["http://127.0.0.1:%PORT%", "http://up/x"] {
+            let words = [
+                "show",
+                "c",
+                &format!("{url}{path}"),
+                "-c",
+                "%DIR%/nginx.conf",
+            ];
+            let text = says(&server, &words, 0, &[&format!("key http://up/x{path}")]);
+            assert!(!text.contains("the journal does not name"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_wrong_is_not_taken_for_a_finding() {
+    if is_nginx() {
+        return;
+    }
+    for words in [
+        &["ls", "/tmp", "--bad"][..],
+        &["ls"],
+        &["nonsense"],
+        &["show", "/tmp"],
+        &[],
+    ] {
+        let (code, text) = command(words);
+        assert_eq!(code, 2, "{words:?}: {text}");
+        assert!(text.contains("Usage: freewheel cache"), "{words:?}: {text}");
+    }
+    assert_eq!(command(["--help"]).0, 0);
+}
+
+#[test]
 fn a_request_is_told_why_it_would_be_a_hit_or_not() {
     if is_nginx() {
         return;

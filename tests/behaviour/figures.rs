@@ -120,6 +120,21 @@ fn two_kinds_of_figures_cannot_be_one_answer() {
 }
 
 #[test]
+fn a_zone_is_named_by_a_constant() {
+    if is_nginx() {
+        return;
+    }
+    let refused = Server::try_start(
+        "daemon off; pid nginx.pid; events {} http { server { listen 127.0.0.1:%PORT%; status_zone $host; } }",
+    );
+    let stderr = refused.err().expect("it does not start").stderr;
+    assert!(
+        stderr.contains("\"status_zone\" takes no variables: \"$host\""),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn figures_grow_over_reloads_whatever_changes() {
     if is_nginx() {
         return;

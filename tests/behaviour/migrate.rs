@@ -183,6 +183,27 @@ fn what_needs_root_is_told_so() {
 }
 
 #[test]
+fn a_user_that_is_not_there_is_missing() {
+    if is_nginx() {
+        return;
+    }
+    for (line, sentence) in [
+        ("user nosuchuser;", "getpwnam(\"nosuchuser\") failed"),
+        ("user root nosuchgroup;", "getgrnam(\"nosuchgroup\") failed"),
+    ] {
+        let site = Site::new();
+        site.configure(&format!("{line}\n{SIMPLE}"));
+        let (status, report) = report(&site);
+        assert_eq!(status, Some(3), "{report}");
+        let missing = report["missing"][0].as_str().unwrap();
+        assert!(
+            missing.contains(sentence) && missing.ends_with("nginx.conf:1"),
+            "{missing}"
+        );
+    }
+}
+
+#[test]
 fn there_may_be_no_configuration() {
     if is_nginx() {
         return;
@@ -194,6 +215,11 @@ fn there_may_be_no_configuration() {
     // A directory is that of the file.
     site.configure(SIMPLE);
     assert_eq!(migrate(&site.path(""), &[]).status.code(), Some(0));
+    // 1 says that something is refused.
+    assert_eq!(
+        migrate(&site.path(""), &["--nonsense"]).status.code(),
+        Some(2)
+    );
 }
 
 #[test]
@@ -202,7 +228,9 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
         return;
     }
     let site = Site::new();
-    site.configure(SIMPLE);
+    let ports =
+        "server { listen 127.0.0.1:%PORT1%; listen 127.0.0.1:%PORT2%; server_name a; } server {";
+    site.configure(&SIMPLE.replacen("server {\n", ports, 1));
     let (_, report) = report(&site);
     let copy = site.path("copy").display().to_string();
     let lines = report["steps"]["trial"].as_array().unwrap();
@@ -226,11 +254,18 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
     let done = Command::new("sh").args(["-ec", &script]).status().unwrap();
     assert!(done.success(), "{script}");
     let text = std::fs::read_to_string(format!("{copy}/nginx.conf")).unwrap();
-    let port = site.port(0);
-    let other = port.checked_add(10_000).unwrap_or(port - 10_000);
+    for port in (0..3).map(|index| site.port(index)) {
+        let other = port.checked_add(10_000).unwrap_or(port - 10_000);
+        assert!(
+            text.contains(&format!("listen 127.0.0.1:{other};")),
+            "{text}"
+        );
+    }
+    let calls = lines[end..].join("\n");
     assert!(
-        text.contains(&format!("listen 127.0.0.1:{other};")),
-        "{text}"
+        calls.contains("prefix=$(nginx -V 2>&1 | ")
+            && calls.matches(".conf -p \"$prefix\"").count() == 3,
+        "{calls}"
     );
     assert!(text.contains(&format!("pid {copy}.pid;")), "{text}");
     assert!(

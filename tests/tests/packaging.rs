@@ -168,3 +168,68 @@ fn the_examples_configurations_pass() {
         passes(&site, what);
     }
 }
+
+/// The output of the image's entrypoint with these scripts and one template, which is printed instead of served.
+fn started(scripts: &[(&str, &str)], template: &str) -> String {
+    let site = Site::new();
+    for name in ["scripts", "templates", "conf.d", "bin"] {
+        std::fs::create_dir(site.path(name)).unwrap();
+    }
+    let mut entrypoint = text("packaging/container/entrypoint");
+    for (from, to) in [
+        ("/docker-entrypoint.d", "scripts"),
+        ("/etc/nginx/templates", "templates"),
+        ("/etc/nginx/conf.d", "conf.d"),
+    ] {
+        assert!(entrypoint.contains(from));
+        entrypoint = entrypoint.replace(from, &site.path(to).display().to_string());
+    }
+    let made = site.path("conf.d/a.conf").display().to_string();
+    for (name, script) in scripts {
+        let (source, path) = (site.path("source"), site.path(&format!("scripts/{name}")));
+        std::fs::write(&source, script.replace("%MADE%", &made)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&source, mode).unwrap();
+        // Another process writes it: what this one has open for writing could be inherited, and is not run then.
+        let copied = std::process::Command::new("cp")
+            .args([source, path])
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    std::fs::write(site.path("templates/a.conf.template"), template).unwrap();
+    // The words "freewheel FILE" of the command line are a program that prints the file.
+    std::os::unix::fs::symlink("/bin/cat", site.path("bin/freewheel")).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = std::process::Command::new("sh")
+        .args(["-c", &entrypoint, "entrypoint", "freewheel", &made])
+        .env("PATH", format!("{}:{path}", site.path("bin").display()))
+        .env("NGINX_ENTRYPOINT_QUIET_LOGS", "1")
+        .env("NAME", "example.org")
+        .env("LINES", "user=me\nhost=db\n uri=no")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_image_fills_templates_between_its_scripts() {
+    let has_envsubst = std::process::Command::new("envsubst").output().is_ok();
+    if is_nginx() || !has_envsubst {
+        return;
+    }
+    let scripts = [
+        ("2-first.envsh", "export EARLY=\"early$UNSET\"\n"),
+        ("30-late.envsh", "export LATE=late\n"),
+        (
+            "40-edit.sh",
+            "#!/bin/sh\nsed s/server_name/SERVER_NAME/ %MADE% >%MADE%.new && mv %MADE%.new %MADE%\n",
+        ),
+    ];
+    let template = "server_name ${NAME}; set $a \"$host $uri ${EARLY} ${LATE}\";\n";
+    assert_eq!(
+        started(&scripts, template),
+        "SERVER_NAME example.org; set $a \"$host $uri early ${LATE}\";\n"
+    );
+}

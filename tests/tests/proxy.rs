@@ -58,7 +58,7 @@ fn what_it_prints_is_a_configuration_that_is_accepted() {
 fn keys_are_spread_over_the_disks_and_answered_from_them() {
     let (site, origin) = (Site::new(), origin());
     let said = File::create(site.path("said")).unwrap();
-    let mut command = command(&site, &origin, &["one", "two"]);
+    let mut command = command(&site, &origin, &["one", "t$wo"]);
     let mut child = command.stderr(said).spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
     while !text_of(&std::fs::read(site.path("said")).unwrap()).contains("Serving ") {
@@ -72,7 +72,7 @@ fn keys_are_spread_over_the_disks_and_answered_from_them() {
         }
         assert!(get(&site, &path).ends_with(&path));
     }
-    for name in ["one", "two"] {
+    for name in ["one", "t$wo"] {
         assert!(
             std::fs::read_dir(site.path(name)).unwrap().count() > 1,
             "{name}"

@@ -197,6 +197,14 @@ fn the_dashboard_is_on_an_address_of_its_own() {
     // The name of another site that was made to lead here.
     assert!(ask("/", "elsewhere.example").starts_with("HTTP/1.1 421 "));
     assert!(serve.end(Signal::SIGTERM).0.success());
+    let address = format!("127.0.0.2:{}", site.port(1));
+    let serve = Serve::start(&site, &site.path("html"), &["--dashboard", &address]);
+    let mut connection = Connection::new(TcpStream::connect(&address).unwrap());
+    connection.send(format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    ));
+    assert!(text_of(&connection.rest()).starts_with("HTTP/1.1 200 "));
+    assert!(serve.end(Signal::SIGTERM).0.success());
     let serve = Serve::start(&site, &site.path("html"), &["--dashboard", "off"]);
     assert!(!serve.end(Signal::SIGTERM).1.contains("Dashboard"));
 }

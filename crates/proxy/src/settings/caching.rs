@@ -281,7 +281,8 @@ directives! {
         /// entry of the key or, with `*` at the key's end, all entries whose keys have that prefix. A purge request
         /// with tags of its own (`Surrogate-Key: a b`, `Cache-Tag: a, b`; at most 256) instead deletes all responses
         /// that came with one of them. The response is 204; 404 if the key had no entry; 503 while 1024 purges are
-        /// still in progress.
+        /// still in progress. A constant (`proxy_cache_purge 1`) is refused, since it would make every request a purge:
+        /// a `map` says which requests are.
         proxy_cache_purge: PurgeConditions = none, [HTTP | SERVER | LOCATION] 1..;
         /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on that:
         /// * the response's transit time, and a `Date` in the past, add to its age (4.2.3); it is stale in the second

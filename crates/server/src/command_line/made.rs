@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,18 @@ const DIRECTORIES_TRIED_MAX: u32 = 1000;
 /// Parses the arguments, the word first; `Err`: they end the program, and the reason (or the text of `--help`) was
 /// printed.
 pub(super) fn arguments<A: clap::Parser>(args: &[OsString]) -> Result<A, ExitCode> {
+    arguments_or(args, ExitCode::FAILURE)
+}
+
+/// As [`arguments`], for a command whose 1 has another meaning: `wrong` is the status of a call that is wrong.
+pub(super) fn arguments_or<A: clap::Parser>(
+    args: &[OsString],
+    wrong: ExitCode,
+) -> Result<A, ExitCode> {
     A::try_parse_from(args).map_err(|error| {
         let _ = error.print();
         if error.use_stderr() {
-            ExitCode::FAILURE
+            wrong
         } else {
             ExitCode::SUCCESS
         }
@@ -130,21 +138,26 @@ impl Dashboard {
         self.address.map_or("", |_| "        status_zone site;\n")
     }
 
-    /// Its `server` block. On a loopback address it answers only requests whose Host is `localhost` or a loopback
-    /// address: a foreign page whose host name resolves to it learns nothing.
+    /// Its `server` block. On a loopback address it answers only requests whose Host is `localhost`, the usual loopback
+    /// addresses or its own: a foreign page whose host name resolves to it learns nothing.
     pub(super) fn server(&self) -> String {
         let Some(address) = self.address else {
             return String::new();
         };
         let (others, names) = if address.ip().is_loopback() {
+            let own = match address.ip() {
+                IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => String::new(),
+                IpAddr::V4(four) => format!(" {four}"),
+                IpAddr::V6(six) => format!(" [{six}]"),
+            };
             (
                 format!(
                     "\n    server {{\n        listen {address} default_server;\n        return 421;\n    }}\n"
                 ),
-                "        server_name localhost 127.0.0.1 [::1];\n",
+                format!("        server_name localhost 127.0.0.1 [::1]{own};\n"),
             )
         } else {
-            (String::new(), "")
+            (String::new(), String::new())
         };
         format!(
             "{others}
@@ -223,7 +236,12 @@ pub(super) fn urls(listen: &str) -> Result<Vec<String>, String> {
 /// The replacement for `$`, which otherwise begins a variable.
 const DOLLAR: &str = "${dollar}";
 
-/// A path as a word of the configuration, quoted where it must be.
+/// A path as a word of a directive that takes variables, quoted where it must be.
+pub(super) fn quoted_for_variables(path: &Path) -> Result<String, String> {
+    Ok(quoted(path)?.replace('$', DOLLAR))
+}
+
+/// A path as a word of a directive that takes no variables, quoted where it must be.
 pub(super) fn quoted(path: &Path) -> Result<String, String> {
     let text = path
         .to_str()
@@ -235,7 +253,7 @@ pub(super) fn quoted(path: &Path) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(format!("\"{}\"", escaped.replace('$', DOLLAR)))
+    Ok(format!("\"{escaped}\""))
 }
 
 #[cfg(test)]
@@ -252,6 +270,8 @@ mod tests {
         assert!(free.server().contains("return 421;"));
         let other = TcpListener::bind(free.address.unwrap()).unwrap_err();
         assert_eq!(other.kind(), ErrorKind::AddrInUse);
+        let third = Dashboard::find(Some("127.0.0.3:9000")).unwrap();
+        assert!(third.server().contains(" [::1] 127.0.0.3;"));
         let off = Dashboard::find(Some("off")).unwrap();
         assert!(off.greeting().is_empty() && off.server().is_empty());
         let open = Dashboard::find(Some("0.0.0.0:9000")).unwrap();

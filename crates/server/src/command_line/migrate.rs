@@ -15,8 +15,8 @@ use httpcore::handler::Modules;
 /// Says whether a configuration of nginx runs here, and how to switch.
 ///
 /// One page: whether it runs, what is ignored or refused and what to do, how much is the same, and the differences that it meets. Nothing
-/// is changed. Status: 0 it runs unchanged, 1 something is refused, 2 there is no configuration, 3 something could not be
-/// judged here.
+/// is changed. Status: 0 it runs unchanged, 1 something is refused, 2 there is no configuration, or the call is wrong,
+/// 3 something is missing, or could not be judged here.
 #[derive(Debug, Parser)]
 #[command(name = "freewheel migrate", bin_name = "freewheel migrate")]
 pub(super) struct Arguments {
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
 /// Runs the command; `args` begins with its name.
 pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
-    match made::arguments::<Arguments>(args) {
+    match made::arguments_or::<Arguments>(args, ExitCode::from(migrate::UNREADABLE)) {
         Ok(arguments) => {
             let form = match (arguments.long, arguments.steps, arguments.json) {
                 (true, _, _) => Form::Long,

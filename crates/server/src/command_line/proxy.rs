@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueHint};
 
 use super::domain::{DomainArguments, Site};
-use super::made::{Dashboard, lasting_pid, quoted, refuse};
+use super::made::{Dashboard, lasting_pid, quoted, quoted_for_variables, refuse};
 use crate::command_line::made;
 use httpcore::handler::Modules;
 
@@ -26,7 +26,7 @@ const WHOLE: usize = 10_000;
 #[derive(Debug, Parser)]
 #[command(name = "freewheel proxy", bin_name = "freewheel proxy")]
 pub(super) struct Arguments {
-    /// The origin: http[s]://HOST[:PORT][/URI], or HOST[:PORT].
+    /// The origin: http[s]://HOST[:PORT][/PATH], or HOST[:PORT]. With a path, /a is fetched from PATH/a.
     origin: String,
     /// The directories of the cache, one for each disk. They are made if they are not there.
     #[arg(long, value_name = "DIR", value_delimiter = ',', required = true, value_hint = ValueHint::DirPath)]
@@ -90,7 +90,8 @@ pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
     )
 }
 
-/// The origin as `proxy_pass` takes it.
+/// The origin as `proxy_pass` takes it. Its path ends with a slash, since it stands for the slash of `location /`:
+/// `http://a/b` would make `/bc` of `/c`.
 fn origin(text: &str) -> Result<String, String> {
     let origin = match text.split_once("://") {
         None => format!("http://{text}"),
@@ -98,7 +99,14 @@ fn origin(text: &str) -> Result<String, String> {
         Some(("https", rest)) if !rest.is_empty() => text.to_owned(),
         Some(_) => return Err(format!("{text}: an origin begins with http:// or https://")),
     };
-    quoted(Path::new(&origin))
+    let authority = origin.split_once("://").map_or("", |(_, rest)| rest);
+    let path = authority.split_once('/').map_or("", |(_, path)| path);
+    let is_cut = !path.is_empty() && !path.ends_with('/') && !path.contains('?');
+    let slash = match is_cut && !authority.starts_with("unix:") {
+        true => "/",
+        false => "",
+    };
+    quoted_for_variables(Path::new(&format!("{origin}{slash}")))
 }
 
 /// Files in which distributions keep the authorities that they trust.
@@ -237,7 +245,7 @@ fn configuration(
         spread,
         suffix,
     } = disks(arguments)?;
-    let dollar = made::dollar(&[&caches, &origin]);
+    let dollar = made::dollar(&[&origin]);
     let valid = valid(arguments.valid.as_deref())?;
     Ok(format!(
         "daemon off;
@@ -300,6 +308,24 @@ mod tests {
         assert!(one.contains("proxy_cache_path \"/x y\" ") && one.contains("max_size=10g"));
         assert!(one.contains("proxy_cache cache_1;") && !one.contains("split_clients"));
         config::parse_bytes(one.as_bytes()).unwrap();
+        let dollar = text(&["proxy", "a", "--cache", "/c$x"]).unwrap();
+        assert!(dollar.contains("proxy_cache_path \"/c$x\" ") && !dollar.contains("$dollar"));
+    }
+
+    #[test]
+    fn a_path_of_the_origin_stands_for_the_root() {
+        for (origin, wanted) in [
+            ("http://a", "http://a;"),
+            ("http://a/", "http://a/;"),
+            ("http://a/b", "http://a/b/;"),
+            ("https://a:1/b/c/", "https://a:1/b/c/;"),
+            ("http://a/b?c=", "\"http://a/b?c=\";"),
+            ("http://unix:/run/a", "http://unix:/run/a;"),
+            ("http://a/$b", "\"http://a/${dollar}b/\";"),
+        ] {
+            let text = super::origin(origin).unwrap();
+            assert_eq!(format!("{text};"), wanted);
+        }
     }
 
     #[test]

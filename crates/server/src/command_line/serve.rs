@@ -13,7 +13,7 @@ use clap::{Parser, ValueHint};
 
 use super::domain::{DomainArguments, Site};
 use super::first_certificate;
-use super::made::{Dashboard, lasting_pid, quoted, refuse};
+use super::made::{Dashboard, lasting_pid, quoted, quoted_for_variables, refuse};
 use crate::command_line::made;
 use httpcore::handler::Modules;
 
@@ -124,7 +124,7 @@ fn configuration(
     pid: &Path,
 ) -> Result<String, String> {
     let (zone, dashboard) = (dashboard.zone(), dashboard.server());
-    let root = quoted(directory)?;
+    let root = quoted_for_variables(directory)?;
     let pid = quoted(pid)?;
     let (issuer, own) = (site.issuer()?, site.server()?);
     let log = made::log();
@@ -215,7 +215,9 @@ mod tests {
     fn every_path_is_one_word_of_the_language() {
         assert_eq!(quoted(Path::new("/a;b")).unwrap(), "\"/a;b\"");
         assert_eq!(quoted(Path::new("/a\"\\n")).unwrap(), "\"/a\\\"\\\\n\"");
-        assert_eq!(quoted(Path::new("/a$b")).unwrap(), "\"/a${dollar}b\"");
+        assert_eq!(quoted(Path::new("/a$b")).unwrap(), "\"/a$b\"");
+        let path = quoted_for_variables(Path::new("/a$b")).unwrap();
+        assert_eq!(path, "\"/a${dollar}b\"");
         assert!(text(&["serve", "/a$b"]).contains("split_clients"));
         assert!(!text(&["serve", "/ab"]).contains("split_clients"));
     }

@@ -13,6 +13,7 @@ use httpcore::handler::Modules;
 use crate::process::hints;
 use crate::process::load::{self, Origin};
 use crate::process::log_files::{self, Wanted};
+use crate::process::privileges::Account;
 use crate::process::source::Files;
 use crate::settings::circumstances::Circumstances;
 
@@ -33,7 +34,7 @@ pub(super) struct Judged {
     pub follows: Vec<Fault>,
     /// What could not be judged on this machine, as sentences.
     pub unjudged: Vec<String>,
-    /// Files that are named and missing, as sentences; nginx refuses these, too.
+    /// Files and users that are named and missing, as sentences; nginx refuses these, too.
     pub missing: Vec<String>,
     /// Warnings.
     pub warnings: Vec<Error>,
@@ -105,10 +106,13 @@ impl Judged {
         let mut taken_out = 0;
         loop {
             let (outcome, warnings, faults) = build(&self.tree, origin, &around, modules);
-            let Err(error) = outcome else {
-                self.warnings.extend(warnings);
-                self.files_of_directives(faults);
-                return;
+            let error = match outcome {
+                Ok(account) => {
+                    self.missing.extend(account.map(|error| error.to_string()));
+                    self.warnings.extend(warnings);
+                    return self.files_of_directives(faults);
+                }
+                Err(error) => error,
             };
             let (hosts, unknown) = around.hosts.assuming(SOMEWHERE);
             if !unknown.is_empty() {
@@ -176,14 +180,16 @@ impl Judged {
     }
 }
 
-type Outcome = (Result<(), Error>, Vec<Error>, Vec<Error>);
+type Outcome = (Result<Option<Error>, Error>, Vec<Error>, Vec<Error>);
 
-/// The outcome, the warnings, and the faults of files that directives name.
+/// The outcome (with what is missing of the worker's user), the warnings, and the faults of files that directives name.
 fn build(tree: &Tree, origin: &Origin, around: &Circumstances, modules: Modules) -> Outcome {
     let mut scope = Scope::new();
-    let built = load::build(tree, &mut scope, origin, around, modules).map(|_| ());
-    let outcome = built
-        .and_then(|()| Wanted::main(tree, &origin.prefix, &around.hosts, None).map(|_| ()))
-        .and_then(|()| log_files::find_servers(&tree.directives, &around.hosts));
+    let built = load::build(tree, &mut scope, origin, around, modules);
+    let outcome = built.and_then(|(main, _)| {
+        Wanted::main(tree, &origin.prefix, &around.hosts, None)?;
+        log_files::find_servers(&tree.directives, &around.hosts)?;
+        Ok(Account::missing(tree, &main))
+    });
     (outcome, scope.take_warnings(), scope.take_faults())
 }

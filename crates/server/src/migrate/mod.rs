@@ -64,8 +64,8 @@ impl Wish {
 
 /// Status of a configuration that does not run unchanged.
 const REFUSED: u8 = 1;
-/// Status where there is no configuration.
-const UNREADABLE: u8 = 2;
+/// Status where there is no configuration, or the call is wrong.
+pub(crate) const UNREADABLE: u8 = 2;
 /// Status where nothing is refused, and something could not be judged here, or is missing.
 const UNJUDGED: u8 = 3;
 

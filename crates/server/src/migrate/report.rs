@@ -14,7 +14,7 @@ use super::difference::{Met, Row};
 use super::gains;
 use super::judging::Judged;
 use super::paragraphs::{self, Paragraph};
-use super::steps::Steps;
+use super::steps::{Steps, is_relative};
 
 /// Whether a configuration runs here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -226,18 +226,6 @@ fn met(row: &'static Row, paragraph: Paragraph) -> Difference {
         first: String::new(),
         lines: 0,
     }
-}
-
-/// Whether a line has a path that starts at the prefix, which is another one here.
-fn is_relative(directive: &Directive) -> bool {
-    let name = directive.name.display();
-    let has_path = ["root", "alias", "access_log", "error_log", "pid"].contains(&&*name)
-        || ["_temp_path", "_cache_path", "_store"]
-            .iter()
-            .any(|end| name.ends_with(end));
-    let starts = ["/", "$", "syslog:", "memory:", "off", "on", "stderr"];
-    let first = directive.args.first().map(|word| word.display());
-    has_path && first.is_some_and(|path| !starts.iter().any(|start| path.starts_with(start)))
 }
 
 /// Whether a warning is about this directive. One without effect is told once for all lines of its name.

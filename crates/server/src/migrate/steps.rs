@@ -16,6 +16,10 @@ const ADDED: u16 = 10_000;
 /// The pid file of nginx where the configuration has none; `nginx -V` says what it is (`--pid-path`).
 const DEFAULT_PID: &str = "/run/nginx.pid";
 
+/// The command that finds nginx's prefix; without `--prefix` it is the default one.
+const PREFIX: &str = "prefix=$(nginx -V 2>&1 | sed -n 's/.*--prefix=\\([^ ]*\\).*/\\1/p'); \
+                      prefix=${prefix:-/usr/local/nginx}";
+
 /// Lines for a shell, with comments.
 #[derive(Debug, Serialize)]
 pub(super) struct Steps {
@@ -36,6 +40,7 @@ struct Found {
     has_server_without_listen: bool,
     pid: Option<String>,
     caches: BTreeSet<String>,
+    has_relative_path: bool,
 }
 
 impl Steps {
@@ -46,7 +51,7 @@ impl Steps {
         let pid = found.pid.clone().unwrap_or_else(|| DEFAULT_PID.to_owned());
         Self {
             trial: found.trial(root),
-            switch: switch(root, &pid),
+            switch: switch(root, &pid, found.has_relative_path),
             back: back(&pid),
         }
     }
@@ -60,6 +65,7 @@ impl Found {
             self.has_server_without_listen |= line.name == "server" && is_http && !has_listen;
             return;
         };
+        self.has_relative_path |= is_relative(line);
         let name = line.name.display();
         if name == "pid" {
             self.pid = Some(first);
@@ -91,7 +97,7 @@ impl Found {
         for port in self.ports.iter().rev() {
             let other = other(*port);
             edit(format!(
-                "s#(listen[[:space:]]+([^;[:space:]]*:)?){port}([[:space:];])#\\1{other}\\3#"
+                "s#(listen[[:space:]]+([^;[:space:]]*:)?){port}([[:space:];])#\\1{other}\\3#g"
             ));
         }
         if self.pid.is_some() {
@@ -119,11 +125,20 @@ impl Found {
             Some(_) => String::new(),
             None => format!(" -g 'pid {COPY}.pid;'"),
         };
+        let prefix = match self.has_relative_path {
+            true => " -p \"$prefix\"",
+            false => "",
+        };
+        if self.has_relative_path {
+            lines.push("# relative paths start at nginx's prefix:".to_owned());
+            lines.push(PREFIX.to_owned());
+        }
         lines.push("# as root, like nginx; it appends to the same logs:".to_owned());
-        lines.push(format!("freewheel -t -c {COPY}/{file}{pid}"));
-        lines.push(format!("freewheel -c {COPY}/{file}{pid}"));
+        let named = format!("-c {COPY}/{file}{prefix}{pid}");
+        lines.push(format!("freewheel -t {named}"));
+        lines.push(format!("freewheel {named}"));
         lines.extend(self.asking());
-        lines.push(format!("freewheel -s quit -c {COPY}/{file}{pid}"));
+        lines.push(format!("freewheel -s quit {named}"));
         lines
     }
 
@@ -136,17 +151,35 @@ impl Found {
     }
 }
 
+/// Whether a line has a path that starts at the prefix, which is another one here.
+pub(super) fn is_relative(directive: &Directive) -> bool {
+    let name = directive.name.display();
+    let has_path = ["root", "alias", "access_log", "error_log", "pid"].contains(&&*name)
+        || ["_temp_path", "_cache_path", "_store"]
+            .iter()
+            .any(|end| name.ends_with(end));
+    let starts = ["/", "$", "syslog:", "memory:", "off", "on", "stderr"];
+    let first = directive.args.first().map(|word| word.display());
+    has_path && first.is_some_and(|path| !starts.iter().any(|start| path.starts_with(start)))
+}
+
 /// The port in the place of another.
 fn other(port: u16) -> u16 {
     port.checked_add(ADDED)
         .unwrap_or_else(|| port.saturating_sub(ADDED))
 }
 
-fn switch(root: &Path, pid: &str) -> Vec<String> {
+fn switch(root: &Path, pid: &str, has_relative_path: bool) -> Vec<String> {
     let root = root.display();
+    let (prefix, started) = match has_relative_path {
+        true => (" and -p", " -p $prefix"),
+        false => ("", ""),
+    };
     vec![
-        format!("tr '\\0' ' ' < /proc/$(cat {pid})/cmdline   # nginx must have been started with -c {root} (and -p, if it needs one)"),
-        "# otherwise \"nginx -s quit\" and \"freewheel -c …\" replace it, with a moment in which nothing listens".to_owned(),
+        format!("tr '\\0' ' ' < /proc/$(cat {pid})/cmdline   # nginx must have been started with -c {root}{prefix}"),
+        format!(
+            "# otherwise \"nginx -s quit\" and \"freewheel -c {root}{started}\" replace it, with a moment in which nothing listens"
+        ),
         format!("program=$(readlink /proc/$(cat {pid})/exe)"),
         "cp -p \"$program\" \"$program.nginx\"".to_owned(),
         "install -m 755 \"$(command -v freewheel)\" \"$program.new\" && mv \"$program.new\" \"$program\"".to_owned(),

@@ -25,7 +25,7 @@ families! {
     pub(super) WORKER;
     BUILD_INFO Gauge "freewheel_build_info" "" ["version"] "Always 1; the version is in the label.";
     PROCESS_START Gauge "freewheel_process_start_time_seconds" "seconds" [] "Start time of the worker's counters, in seconds since 1970.";
-    GENERATION Gauge "freewheel_configuration_generation" "" [] "Number of the current configuration; increases with each reload.";
+    GENERATION Gauge "freewheel_configuration_generation" "" [] "Number of the current configuration; increases with each reload, and with each change that ssl_certificate_watch takes over.";
     CONFIGURED Gauge "freewheel_configuration_loaded_timestamp_seconds" "seconds" [] "Time at which it took effect, in seconds since 1970.";
     CONFIGURATION_TOOK Gauge "freewheel_configuration_load_seconds" "seconds" [] "Time until the last loop used it: since the master began to read it, or since the worker was started with it.";
 }

@@ -44,22 +44,24 @@ impl Account {
     /// # Errors
     /// nginx's sentence (`getpwnam("X") failed`), at the place of the line `user`.
     pub(crate) fn of(loaded: &Loaded) -> Result<Option<Self>, config::Error> {
-        let lines = &loaded.tree.directives;
-        let line = lines.iter().find(|line| line.name == "user");
-        Self::find(loaded.main.processes.user.as_ref()).map_err(|sentence| match line {
-            Some(line) => line.error(&config::Problem::new(sentence).at(0)),
-            None => config::Error::without_place(sentence),
-        })
-    }
-
-    /// Looks the names up; `None` when the process is not root and the directive has no effect.
-    ///
-    /// # Errors
-    /// nginx's sentence: `getpwnam("X") failed`.
-    fn find(wanted: Option<&directives::User>) -> Result<Option<Self>, String> {
         if !is_root() {
             return Ok(None);
         }
+        let found = Self::find(loaded.main.processes.user.as_ref());
+        found.map(Some).map_err(|why| placed(&loaded.tree, why))
+    }
+
+    /// What this machine lacks of the user and group of a worker, whoever asks: the error that root gets.
+    pub(crate) fn missing(tree: &config::Tree, main: &directives::Main) -> Option<config::Error> {
+        let found = Self::find(main.processes.user.as_ref());
+        found.err().map(|why| placed(tree, why))
+    }
+
+    /// Looks the names up.
+    ///
+    /// # Errors
+    /// nginx's sentence: `getpwnam("X") failed`.
+    fn find(wanted: Option<&directives::User>) -> Result<Self, String> {
         let name = wanted.map_or(default_paths::USER, |user| &user.name);
         let user = User::from_name(name).map_err(|error| failed("getpwnam", name, error))?;
         let user = user.ok_or_else(|| format!("getpwnam(\"{name}\") failed"))?;
@@ -71,11 +73,11 @@ impl Account {
             Some(None) => group(name)?.unwrap_or(user.gid),
             None => group_of_build(default_paths::USER, default_paths::GROUP)?.unwrap_or(user.gid),
         };
-        Ok(Some(Self {
+        Ok(Self {
             name: name.to_owned(),
             uid: user.uid.as_raw(),
             gid: gid.as_raw(),
-        }))
+        })
     }
 
     /// Gives up root's rights for this user's, all but the one to send from foreign addresses if that is kept.
@@ -110,6 +112,15 @@ impl Account {
             set_capabilities(None, sets).map_err(|error| format!("capset() failed ({error})"))?;
         }
         Ok(())
+    }
+}
+
+/// An error at the place of the line `user`, if there is one.
+fn placed(tree: &config::Tree, sentence: String) -> config::Error {
+    let line = tree.directives.iter().find(|line| line.name == "user");
+    match line {
+        Some(line) => line.error(&config::Problem::new(sentence).at(0)),
+        None => config::Error::without_place(sentence),
     }
 }
 

@@ -210,6 +210,10 @@ fn number_zones(settings: &mut Settings) -> Result<(), Error> {
         if text.is_empty() {
             return Err(name.error("a zone of \"status_zone\" has a name".to_owned()));
         }
+        if text.contains('$') {
+            let sentence = format!("\"status_zone\" takes no variables: \"{text}\"");
+            return Err(name.error(sentence));
+        }
         let known = zones.iter().position(|zone| *zone == text);
         if known.is_none() && zones.len() == ZONES_MAX {
             return Err(name.error(format!("more than {ZONES_MAX} zones of \"status_zone\"")));

@@ -23,15 +23,19 @@ mod why;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::made::{arguments, refuse};
+use super::made::{arguments_or, refuse};
 use httpcore::handler::Modules;
 
-/// The exit code where the command could not be carried out.
+/// The exit code where the command could not be carried out, or is none.
 const NOT_DONE: u8 = 2;
 
 /// Shows, checks and purges what a cache has stored, whether its server runs or not.
 #[derive(Debug, clap::Parser)]
-#[command(name = "freewheel cache", disable_help_subcommand = true)]
+#[command(
+    name = "freewheel cache",
+    bin_name = "freewheel cache",
+    disable_help_subcommand = true
+)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -60,7 +64,7 @@ enum Command {
 /// Runs the command.
 #[must_use]
 pub(super) fn run(args: &[OsString], modules: Modules) -> ExitCode {
-    let wishes: Arguments = match arguments(args) {
+    let wishes: Arguments = match arguments_or(args, ExitCode::from(NOT_DONE)) {
         Ok(wishes) => wishes,
         Err(code) => return code,
     };

@@ -51,7 +51,7 @@ pub(super) struct Configuration {
 /// The cache that a command is about.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Which {
-    /// The directory of a proxy_cache_path; with -c also the name of its zone
+    /// The directory of a proxy_cache_path (one of several, or that of files=); with -c also the name of its zone
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     #[command(flatten)]

@@ -4,8 +4,10 @@
     reason = "a command: no loop runs in this process"
 )]
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,20 +34,19 @@ pub(super) struct Wishes {
 
 /// Shows.
 pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String> {
-    let mut none = String::new();
-    let mut found = None;
+    let mut found: Result<Found, String> = Ok(Err(String::new()));
     for place in wishes.which.find(modules)? {
-        match find(wishes, &place, modules)? {
-            Ok(at) => {
-                found = Some((place, at));
-                break;
-            }
-            Err(sentence) => none = sentence,
+        found = find(wishes, place, modules);
+        if matches!(found, Ok(Ok(_))) {
+            break;
         }
     }
-    let Some((place, at)) = found else {
-        println!("{none}");
-        return Ok(ExitCode::from(FOUND));
+    let (place, at) = match found? {
+        Ok(found) => found,
+        Err(none) => {
+            println!("{none}");
+            return Ok(ExitCode::from(FOUND));
+        }
     };
     let (entry, len) = match at.head() {
         Ok(read) => read,
@@ -84,49 +85,65 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
     })
 }
 
-/// The file that is meant. `Err`: the sentence that there is none.
-fn find(
-    wishes: &Wishes,
-    place: &Place,
-    modules: Modules,
-) -> Result<Result<Located, String>, String> {
+/// An entry, and the directory whose journal knows it. `Err`: the sentence that there is none.
+type Found = Result<(Place, Located), String>;
+
+/// The file that is meant. What looks like a URL may be a key as well, as `cache ls` prints it.
+fn find(wishes: &Wishes, place: Place, modules: Modules) -> Result<Found, String> {
     let wanted = &wishes.wanted;
-    let configuration = &wishes.which.configuration;
-    if wanted.contains("://") && configuration.is_named() {
-        let (lines, asked) = ask(configuration, wanted, &wishes.request, modules)?;
-        let Some(asked) = asked else {
-            return Ok(Err(format!("this request has no cache\n{lines}")));
-        };
-        let place = Place::new(
-            Path::new(&String::from_utf8_lossy(&asked.directory).into_owned()),
-            Some(asked.levels),
-        )?;
-        let main = Key::of(&asked.key_text);
-        let found = place.entry_of(&main).and_then(|at| {
-            let (entry, _) = at.head().ok()?;
-            let own = entry.variant();
-            let fields = asked
-                .fields
-                .iter()
-                .map(|(name, value)| (&name[..], &value[..]));
-            let wanted = variant(main, entry.vary(), fields);
-            if own.is_none_or(|own| own == wanted) {
-                return Some(at);
-            }
-            place.entry_of(&wanted)
-        });
-        let none = || {
-            format!(
-                "nothing is stored under the key {}, for this request",
-                text::shown(&asked.key_text)
-            )
-        };
-        return Ok(found.ok_or_else(none));
+    if !wanted.contains("://") || !wishes.which.configuration.is_named() {
+        return Ok(find_by_name(wanted, place));
     }
+    let by_request = find_by_request(wishes, modules);
+    if matches!(by_request, Ok(Ok(_))) {
+        return by_request;
+    }
+    match place.entry_of(&Key::of(wanted.as_bytes())) {
+        Some(at) => Ok(Ok((place, at))),
+        None => by_request,
+    }
+}
+
+/// By the key that the configuration gives a request, in the cache that it gives it.
+fn find_by_request(wishes: &Wishes, modules: Modules) -> Result<Found, String> {
+    let configuration = &wishes.which.configuration;
+    let (lines, asked) = ask(configuration, &wishes.wanted, &wishes.request, modules)?;
+    let Some(asked) = asked else {
+        return Ok(Err(format!("this request has no cache\n{lines}")));
+    };
+    let place = Place::new(
+        Path::new(OsStr::from_bytes(&asked.directory)),
+        Some(asked.levels),
+    )?;
+    let main = Key::of(&asked.key_text);
+    let found = place.entry_of(&main).and_then(|at| {
+        let (entry, _) = at.head().ok()?;
+        let own = entry.variant();
+        let fields = asked
+            .fields
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..]));
+        let wanted = variant(main, entry.vary(), fields);
+        if own.is_none_or(|own| own == wanted) {
+            return Some(at);
+        }
+        place.entry_of(&wanted)
+    });
+    Ok(match found {
+        Some(at) => Ok((place, at)),
+        None => Err(format!(
+            "nothing is stored under the key {}, for this request",
+            text::shown(&asked.key_text)
+        )),
+    })
+}
+
+/// By the path of its file, the MD5 of its key, or its key.
+fn find_by_name(wanted: &str, place: Place) -> Found {
     let inside = place.directory.join(wanted);
     for path in [PathBuf::from(wanted), inside] {
         if path.is_file() {
-            return Ok(Ok(Located::whole(path)));
+            return Ok((place, Located::whole(path)));
         }
     }
     let key = Key::from_name(wanted.as_bytes()).unwrap_or_else(|| Key::of(wanted.as_bytes()));
@@ -134,13 +151,13 @@ fn find(
         true => "; with -c FILE the key of a URL is computed as the configuration says",
         false => "",
     };
-    let none = || {
-        format!(
+    match place.entry_of(&key) {
+        Some(at) => Ok((place, at)),
+        None => Err(format!(
             "nothing is stored under the key {wanted} (MD5 {}){hint}",
             key.name()
-        )
-    };
-    Ok(place.entry_of(&key).ok_or_else(none))
+        )),
+    }
 }
 
 /// The lines of an entry: key, times, tags, uses, purges.
