@@ -19,7 +19,7 @@ fn http(origin: &Origin) -> String {
         "proxy_cache_path %DIR%/cache levels=1:2 keys_zone=c:1m;
          server {{ listen 127.0.0.1:%PORT%;
              location / {{ }}
-             location /c/ {{ proxy_pass http://{}; proxy_cache c; proxy_cache_valid 200 1h; add_header X-Cache $upstream_cache_status; }}
+             location /c/ {{ proxy_pass http://{}; proxy_cache c; proxy_cache_valid 200 1h; add_header X-Cache $upstream_cache_status; add_header X-Why $upstream_cache_refusal; }}
              location = /metrics {{ access_log off; metrics; }} }}",
         origin.address()
     )
@@ -84,6 +84,7 @@ fn over_the_budget_all_is_served_and_nothing_is_kept() {
             (200, Some("MISS"), "/c/a"),
             "it passes and is not stored"
         );
+        assert_eq!(reply.header("X-Why"), Some("memory is scarce"));
     }
     assert_eq!(origin.received().len(), 5);
     let all = figures(&server);

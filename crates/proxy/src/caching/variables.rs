@@ -6,10 +6,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use cache::freshness::{self, OriginResponse, StoreVerdict};
+use disk::memory::MemoryLevel;
+use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::HeaderId;
 use runtime::timing::current_request;
 
+use crate::caching::cache_request::cache_name;
+use crate::caching::caches::{placing, registry};
 use crate::settings::caching::rules;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state::{CacheState, Status};
@@ -32,8 +36,8 @@ httpcore::variables! {
     "upstream_cache_key" => fresh(key);
     /// The modification time of the stored response that is being revalidated.
     "upstream_cache_last_modified" => fresh(|request, out| kept(request, |state| state.last_modified.as_ref(), out));
-    /// Why the origin's response is not stored, as far as its head tells: `no lifetime`, `Set-Cookie`, `no-store`, …;
-    /// `no answer` if no server sent one.
+    /// Why the origin's response is not stored, as far as its head tells (`no lifetime`, `Set-Cookie`, `no-store`, …),
+    /// the disk's state or the memory; `no answer` if no server sent one.
     "upstream_cache_refusal" => fresh(append_refusal);
     /// `MISS`, `BYPASS`, `EXPIRED`, `STALE`, `UPDATING`, `REVALIDATED` or `HIT`.
     "upstream_cache_status" => fresh(status);
@@ -83,7 +87,8 @@ fn served_from(request: &Request, out: &mut Vec<u8>) -> bool {
     put(word.as_bytes(), out)
 }
 
-/// The reason why the origin's response is not stored, if its head gives one or there is no response.
+/// The reason why the origin's response is not stored, if its head gives one, its cache's disk or the memory, or there is
+/// no response.
 fn refusal(request: &Request) -> Option<Cow<'static, str>> {
     let state = request.states.get::<UpstreamState>()?;
     let head = state.head.borrow();
@@ -103,6 +108,17 @@ fn refusal(request: &Request) -> Option<Cow<'static, str>> {
     };
     match freshness::judge(&answer, rules(request.location())) {
         StoreVerdict::Pass(why) => Some(why.to_string().into()),
-        StoreVerdict::Store(_) => None,
+        StoreVerdict::Store(_) => scarcity(request, passing?).map(Cow::Borrowed),
     }
+}
+
+/// Why nothing new is stored in the request's cache, whatever it is.
+fn scarcity(request: &Request, passing: &PassSettings) -> Option<&'static str> {
+    if level() >= MemoryLevel::Fills {
+        return Some("memory is scarce");
+    }
+    let name = cache_name(request, passing)?;
+    let caches = registry::find(&request.generation.settings, &name)?;
+    let state = cache_state_of(request)?;
+    placing::of(caches, &state.key).write_refusal()
 }
