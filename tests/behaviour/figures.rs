@@ -120,21 +120,6 @@ fn two_kinds_of_figures_cannot_be_one_answer() {
 }
 
 #[test]
-fn a_zone_is_named_by_a_constant() {
-    if is_nginx() {
-        return;
-    }
-    let refused = Server::try_start(
-        "daemon off; pid nginx.pid; events {} http { server { listen 127.0.0.1:%PORT%; status_zone $host; } }",
-    );
-    let stderr = refused.err().expect("it does not start").stderr;
-    assert!(
-        stderr.contains("\"status_zone\" takes no variables: \"$host\""),
-        "{stderr}"
-    );
-}
-
-#[test]
 fn figures_grow_over_reloads_whatever_changes() {
     if is_nginx() {
         return;
@@ -293,15 +278,13 @@ fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
              server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole; access_log logs/access.log sizes;
                 location /far {{ proxy_pass http://back; status_zone part; }}
                 location /cached {{ proxy_pass http://back; proxy_cache kept; status_zone part; }}
-                error_page 410 502 /why; location = /why {{ internal; status_zone why; return 200 so; }}
-                location /dead {{ proxy_pass http://127.0.0.1:1; status_zone dead; }}
-                location /gone {{ return 410; status_zone whole; }} location /moved {{ return 301 /; }} location /lost {{ return 503; }}
+                location /gone {{ return 410; }} location /moved {{ return 301 /; }} location /lost {{ return 503; }}
                 location /silent {{ return 444; }} location /text {{ return 200 x; }} location / {{ }} }}"
         ),
     );
     server.file("file", "small and soon ready");
     let paths = [
-        "/text", "/far", "/gone", "/silent", "/dead", "/moved", "/lost", "/missing", "/cached",
+        "/text", "/far", "/gone", "/silent", "/file", "/moved", "/lost", "/missing", "/cached",
         "/file",
     ];
     let requests = 4 * 50;
@@ -341,50 +324,9 @@ fn the_sum_of_figures_is_the_access_log_s_to_the_last_request() {
     let of_part: Vec<_> = lines.iter().filter(is_of_part).collect();
     assert_eq!(of_part.len(), 40);
     compare(&page, "part", &of_part);
-    // The zone of the location that failed, and not that of its error page.
-    let failed = page.sum("freewheel_zone_requests_total", &["zone=\"dead\""]);
-    assert_eq!(failed, 20.0);
-    let explained = page.sum("freewheel_zone_requests_total", &["zone=\"why\""]);
-    assert_eq!(explained, 0.0);
     compare_cache(&page, &lines);
     let asked = page.sum("freewheel_upstream_requests_total", &["upstream=\"back\""]);
     assert_eq!(asked, origin.received().len() as f64);
-}
-
-#[test]
-fn requests_in_progress_are_those_of_the_server_s_zone() {
-    if is_nginx() {
-        return;
-    }
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    let held = std::sync::Mutex::new(held);
-    let origin = blackbox::Origin::start(move |_| {
-        let _ = held.lock().expect("nobody panics").recv();
-        blackbox::Answer::ok("at last")
-    });
-    let server = Server::start(&format!(
-        "server {{ listen 127.0.0.1:%PORT%; server_name figures; {METRICS} }}
-         server {{ listen 127.0.0.1:%PORT%; server_name counted; status_zone whole;
-            location / {{ proxy_pass http://{}; status_zone part; }} }}",
-        origin.address()
-    ));
-    let running = |zone: &str| format!("freewheel_zone_requests_running{{zone=\"{zone}\"}}");
-    let ask = || {
-        let mut client = server.connect();
-        client.send("GET / HTTP/1.1\r\nHost: counted\r\n\r\n");
-        client
-    };
-    let mut clients = [ask(), ask()];
-    until(&server, |page| page.get(&running("whole")) == Some(2.0));
-    // Whose turn it is is not known.
-    (0..2).for_each(|_| release.send(()).expect("the origin waits"));
-    for client in &mut clients {
-        client.reply();
-    }
-    let page = until(&server, |page| page.get(&running("whole")) == Some(0.0));
-    let counted = page.sum("freewheel_zone_requests_total", &["zone=\"part\""]);
-    assert_eq!(counted, 2.0);
-    assert_eq!(page.get(&running("part")), None);
 }
 
 #[test]

@@ -94,3 +94,4 @@ mod userid;
 mod variables;
 mod waits;
 mod wrong_configurations;
+mod zones;

@@ -1,7 +1,7 @@
 //! Purging: by key, by prefix, by tag.
 
-use super::cache::{cache, counting, hit, server};
-use blackbox::{Answer, Origin, is_nginx};
+use super::cache::{cache, counting, hit, http, server};
+use blackbox::{Answer, Origin, Server, is_nginx};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 #[test]
@@ -67,4 +67,37 @@ fn what_has_a_tag_is_purged_by_it() {
     assert_eq!(cache(&server.get("/b")), "MISS");
     assert_eq!(cache(&server.get("/c")), "HIT");
     assert_eq!(purge(&"t ".repeat(257)), 400);
+}
+
+#[test]
+fn a_purge_that_cannot_be_obeyed_now_is_not_passed_on() {
+    if is_nginx() {
+        return;
+    }
+    let origin = counting("Cache-Control: max-age=60\r\n");
+    let locations = "location / { %PASS%; proxy_cache_purge $http_x_purge; }";
+    let mut first = server(&origin, locations);
+    first.get("/a");
+    hit(&first, "/a");
+    let directory = first.site().path("cache");
+    let text =
+        http(&origin, locations).replace("%DIR%/cache", directory.to_str().expect("it is text"));
+    let second = Server::start(&text);
+    second.wait_for("in use by another process", "the second instance");
+    let asked = origin.received().len();
+    let purge = || second.get_with("/a", "X-Purge: 1\r\n");
+    let refused = purge();
+    assert_eq!(
+        (refused.status, refused.header("Retry-After")),
+        (503, Some("5"))
+    );
+    assert_eq!(origin.received().len(), asked);
+    second.wait_for(
+        "it cannot be purged: another process has its directory",
+        "a purge that is refused",
+    );
+    second.forget_log();
+    assert!(first.quit().success());
+    hit(&second, "/a");
+    assert_eq!(purge().status, 204);
 }

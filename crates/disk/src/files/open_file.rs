@@ -1,17 +1,17 @@
 //! [`OpenFile`]: an open file or directory with its metadata and what a loop keeps of its contents.
 
+use crate::files::error::Error;
 use crate::files::memfd_copies::MemfdCopy;
 use crate::files::mount::{Filesystem, Mount};
 use crate::files::residency_memo::ResidencyMemo;
 use crate::health::disk_health::DiskHealth;
 use crate::memory::{Charge, Holder, charge};
-use crate::opening::open::path_of;
 use crate::pool::Pool;
 use bytes::Bytes;
 use rustix::fs::{FileType, Stat};
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -493,6 +493,17 @@ impl AsFd for OpenFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+/// The path of an open file as the kernel knows it. (The kernel builds it from dentries in memory; procfs waits for no
+/// disk.)
+pub(crate) fn path_of(fd: impl AsFd) -> Result<Vec<u8>, Error> {
+    rustix::fs::readlink(
+        format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()),
+        Vec::new(),
+    )
+    .map(std::ffi::CString::into_bytes)
+    .map_err(|errno| Error::system("realpath()", errno))
 }
 
 /// The result of an open, on its way from the pool (or the kernel's memory) to an [`OpenFile`].

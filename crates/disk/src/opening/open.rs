@@ -7,7 +7,7 @@ use crate::access::{Access, AioMode};
 use crate::files::access_time;
 use crate::files::error::{Error, WouldBlock};
 use crate::files::mount::Mount;
-use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile, Way};
+use crate::files::open_file::{self, FileKind, Handle, Meta, OpenFile, OpenedFile, Way, path_of};
 use crate::keeping::open_files::Insertion;
 use crate::keeping::path_guards::parent_of;
 use crate::keeping::walk::Symlinks;
@@ -18,7 +18,7 @@ use crate::pool::Lane;
 use rustix::fs::{Mode as FileMode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -466,17 +466,6 @@ fn openat2(
         FileMode::empty(),
         resolve,
     )
-}
-
-/// The path of an open file as the kernel knows it. (The kernel builds it from dentries in memory; procfs waits for no
-/// disk.)
-pub(crate) fn path_of(fd: impl AsFd) -> Result<Vec<u8>, Error> {
-    rustix::fs::readlink(
-        format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()),
-        Vec::new(),
-    )
-    .map(std::ffi::CString::into_bytes)
-    .map_err(|errno| Error::system("realpath()", errno))
 }
 
 /// Completes an open on a loop: fstat, and O_DIRECT where it applies.

@@ -285,7 +285,8 @@ impl<'a> Driver<'a> {
     /// its address away, the one before, for what is going on.
     fn generation(&mut self) -> Option<(Rc<Generation>, usize)> {
         // As over HTTP/1, the first request is answered all the same.
-        if self.client.is_removed() && self.client.requests.get() > 0 {
+        let has_asked = self.client.requests.get() > 0;
+        if has_asked && !self.is_leaving && self.client.is_removed() {
             self.leave();
         }
         let generation = self.client.generation();
