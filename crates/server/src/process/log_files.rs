@@ -7,7 +7,7 @@
 //! lines name it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use logs::getaddrinfo::Hosts;
 use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
 use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
-use rustix::fs::{Mode, OFlags};
+use runtime::listen::bind::errno;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
@@ -220,9 +221,27 @@ fn open(path: &Path) -> Result<OwnedFd, Refusal> {
         Some("/dev/stdout") => Ok(io::stdout().as_fd().try_clone_to_owned()?),
         _ => {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-            trust::open(path, flags, Mode::from_raw_mode(0o644))
+            let file = trust::open(path, flags, Mode::from_raw_mode(0o644))?;
+            if is_own_pipe(&file)? {
+                // Its reader may stop, and other processes may fill it.
+                rustix::fs::fcntl_setfl(&file, OFlags::APPEND | OFlags::NONBLOCK)?;
+            }
+            Ok(file)
         }
     }
+}
+
+/// Whether this is a pipe that was opened by its name. A link may lead to one of the standard streams, whose flags are those of
+/// other processes, too.
+fn is_own_pipe(file: &OwnedFd) -> Result<bool, Refusal> {
+    let stat = rustix::fs::fstat(file)?;
+    let is_it = |stream: BorrowedFd<'_>| {
+        rustix::fs::fstat(stream)
+            .is_ok_and(|known| (known.st_dev, known.st_ino) == (stat.st_dev, stat.st_ino))
+    };
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
+        && !is_it(io::stdout().as_fd())
+        && !is_it(io::stderr().as_fd()))
 }
 
 /// Sends the master's lines to these logs from now on.
