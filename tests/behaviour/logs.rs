@@ -1,6 +1,8 @@
-//! The access log.
+//! Access and error logs.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use blackbox::Server;
+use blackbox::{PATIENCE, Server, Site, is_nginx, until};
+use nix::sys::signal::Signal;
 
 #[test]
 fn formats_escape_and_conditions_decide() {
@@ -147,4 +149,90 @@ fn lines_say_what_was_being_done() {
         server.get(target);
         server.wait_for(line, target);
     }
+}
+
+#[test]
+fn a_reload_changes_the_error_log_of_all_servers_at_once() {
+    let http = "server { listen 127.0.0.1:%PORT%; location / { return 200 x; }
+        location /missing { root %DIR%/html; } }";
+    let server = Server::start_with("error_log logs/first.log crit;", http);
+    server.get("/missing/0");
+    server.reload_with("error_log logs/first.log info;", http);
+    server.get("/missing/1");
+    let reached = |name: &str, path: &str| {
+        until("the request's line", PATIENCE, || {
+            server.read(name).contains(path).then_some(())
+        });
+    };
+    reached("logs/first.log", "\"GET /missing/1 ");
+    server.reload_with("error_log logs/second.log info;", http);
+    server.get("/missing/2");
+    reached("logs/second.log", "\"GET /missing/2 ");
+    let first = server.read("logs/first.log");
+    assert!(
+        !first.contains("/missing/0") && !first.contains("/missing/2"),
+        "{first}"
+    );
+}
+
+#[test]
+fn a_pipe_whose_reader_stops_holds_up_neither_other_logs_nor_signals() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    let pipe = site.path("logs/pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666))
+        .expect("the directory can be written");
+    let reader = std::fs::File::options().read(true).write(true).open(&pipe);
+    let http = "log_format long $request_uri;
+        server { listen 127.0.0.1:%PORT%;
+            location /pipe { access_log logs/pipe long; return 200; }
+            location / { return 200 VERSION; } }";
+    let mut server = Server::start_on(site, "", &http.replace("VERSION", "one"));
+    let request = format!("GET /pipe/{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(4000));
+    let mut connection = server.connect();
+    for _ in 0..100 {
+        connection.send(&request).reply();
+    }
+    server.wait_for("its reader does not read", "the complaint");
+    server.forget_log();
+    std::fs::rename(
+        server.site().path("logs/access.log"),
+        server.site().path("logs/access.log.0"),
+    )
+    .expect("the log is there");
+    server.signal(Signal::SIGUSR1);
+    until("the new file is written to", PATIENCE, || {
+        server.get("/");
+        (!server.read("logs/access.log").is_empty()).then_some(())
+    });
+    server.reload(&http.replace("VERSION", "two"));
+    assert_eq!(server.get("/").text(), "two");
+    connection.send(&request).reply();
+    assert!(server.quit().success());
+    drop(reader);
+}
+
+#[test]
+fn a_reload_without_a_buffered_log_writes_its_lines() {
+    let http = "server { listen 127.0.0.1:%PORT%; location / { return 200 x; }
+        location /large { limit_rate 1k; } LOG }";
+    let log = "access_log logs/buffered.log combined buffer=64k;";
+    let server = Server::start(&http.replace("LOG", log));
+    server.file("large", vec![b'x'; 1 << 20]);
+    // A request of the old configuration goes on; nginx's old worker writes at its end, and would not end.
+    let _old = (!is_nginx()).then(|| {
+        let mut old = server.connect();
+        old.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        old
+    });
+    server.get("/kept-back");
+    server.reload(&http.replace("LOG", ""));
+    until("the gathered line", PATIENCE, || {
+        server
+            .read("logs/buffered.log")
+            .contains("/kept-back")
+            .then_some(())
+    });
 }

@@ -13,9 +13,10 @@ use super::directives::{
     AccessLine, AccessLog as Section, AccessTo, Destination, ErrorLine, FormatName,
 };
 use super::error::{ErrorLogs, LOGS_MAX};
+use super::file::Buffer;
 use super::format::{Format, Formats, JSON};
 use super::ring::Feed;
-use super::sink::{Buffer, Target};
+use super::sink::Target;
 use super::syslog::Peer;
 use crate::getaddrinfo::Hosts;
 use crate::template::{Variables, evaluate, is_true};

@@ -12,10 +12,10 @@ use config::{
 };
 
 use super::error::LineForm;
+use super::file::Buffer;
 use super::format::{COMBINED, Format, Formats, JSON};
 use super::level::Level;
 use super::named::OpenLogFileCache;
-use super::sink::Buffer;
 use super::syslog::Peer;
 
 config::directives! {

@@ -3,7 +3,7 @@
 //! * [`directives`]: what the configuration says; [`mod@format`], [`syslog`] with their grammars.
 //! * [`AccessLogs`], [`ErrorLogs`]: the logs of one place of the configuration.
 //! * [`Feed`]: one loop's way to the logs; [`Logs`]: the process's.
-//! * `ring`, `thread`, `sink`, `named`: from the loops to the log thread, and into files.
+//! * `ring`, `thread`, `sink`, `file`, `named`: from the loops to the log thread, and into files.
 //! * `json`: lines as JSON objects.
 //! * [`process_log`]: error lines of code that belongs to no request.
 //! * [`wall_clock`]: times as texts; [`template`]: texts with variables; [`getaddrinfo`]: names in a configuration, such
@@ -18,6 +18,7 @@ mod access;
 pub mod directives;
 mod error;
 mod figures;
+mod file;
 pub mod format;
 pub mod getaddrinfo;
 mod json;
@@ -43,16 +44,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 
 pub use access::{AccessLogs, LogFiles, build_error_logs};
 pub use error::{ErrorLogs, LineForm};
 pub use figures::Figures;
+pub use file::Buffer;
 pub use level::Level;
 pub use line::{ERROR_LINE_BYTES, ErrorContext, append_failed, append_os_error};
 pub use named::OpenLogFileCache;
 pub use ring::{Feed, RING_BYTES, ROOM_WAIT, SETTLE_WAIT, Sleep};
-pub use sink::{Buffer, Sink, Target};
+pub use sink::{Sink, Target};
 
 use crate::wall_clock::{Clock, refresh_zone};
 use named::Named;
@@ -143,6 +146,18 @@ impl Logs {
             buffer: None,
         });
         true
+    }
+
+    /// A configuration is in force that names these log files and no others: the lines that buffered logs of older ones hold are
+    /// written, and what comes for these logs is written at once.
+    pub fn keep_only(&self, named: &HashSet<&Path>) {
+        let all = self.targets.all.lock();
+        for target in all.iter() {
+            if target.path().is_some_and(|path| !named.contains(path)) {
+                let target = Arc::clone(target);
+                self.ring.order(Order::Leave { target });
+            }
+        }
     }
 
     /// Closes the files of logs with variables in their names (USR1): the next line opens them anew.

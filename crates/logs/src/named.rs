@@ -7,14 +7,15 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
+use super::file::{Complaint, READER_WAIT, Takes, write_within};
 use super::level::Level;
-use super::sink::{Complaint, write_all};
 
 /// The parameters of `open_log_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) const CACHE_FILES_MAX: usize = 65_536;
 pub(super) struct Named {
     cache: Option<OpenLogFileCache>,
     files: Mutex<HashMap<Box<[u8]>, Open>>,
+    /// Whether the last line for a pipe found no reader that reads: the next one waits for none.
+    is_stalled: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -52,6 +55,7 @@ impl Named {
         Self {
             cache,
             files: Mutex::default(),
+            is_stalled: AtomicBool::new(false),
         }
     }
 
@@ -68,15 +72,15 @@ impl Named {
         let now = Instant::now();
         let Some(cache) = self.cache else {
             let descriptor = open(path).map_err(|error| failed("open", path, &error))?;
-            return write_all(descriptor.as_fd(), line).map_err(|error| unwritten(path, &error));
+            return self.write_line(&descriptor, path, line);
         };
         let mut files = self.files.lock();
         close_inactive(&mut files, cache, now);
         if let Some(file) = files.get_mut(path) {
-            return file.write(path, line, cache, now);
+            return file.write(self, path, line, cache, now);
         }
         let descriptor = open(path).map_err(|error| failed("open", path, &error))?;
-        let written = write_all(descriptor.as_fd(), line).map_err(|error| unwritten(path, &error));
+        let written = self.write_line(&descriptor, path, line);
         if files.len() >= cache.max.min(CACHE_FILES_MAX) {
             forget_oldest(&mut files);
         }
@@ -91,6 +95,27 @@ impl Named {
             },
         );
         written
+    }
+
+    fn write_line(&self, file: &OwnedFd, path: &[u8], line: &[u8]) -> Result<(), Complaint> {
+        let takes = Takes::of(file.as_fd());
+        let was_stalled = self.is_stalled.load(Ordering::Relaxed);
+        let patience = if was_stalled {
+            Duration::ZERO
+        } else {
+            READER_WAIT
+        };
+        let written = write_within(file.as_fd(), takes, line, patience)
+            .map_err(|error| unwritten(path, &error))?;
+        let is_whole = written == line.len();
+        if takes == Takes::Reader {
+            self.is_stalled.store(!is_whole, Ordering::Relaxed);
+        }
+        match is_whole {
+            true => Ok(()),
+            false if was_stalled => Err(Complaint::silent(1)),
+            false => Err(unwritten(path, &io::Error::from_raw_os_error(libc::EAGAIN))),
+        }
     }
 
     /// A request for a root that is not there writes no log: else a client could make up directories' names.
@@ -117,6 +142,7 @@ impl Named {
 impl Open {
     fn write(
         &mut self,
+        named: &Named,
         path: &[u8],
         line: &[u8],
         cache: OpenLogFileCache,
@@ -136,7 +162,7 @@ impl Open {
             Some(descriptor) => descriptor,
             None => open(path).map_err(|error| failed("open", path, &error))?,
         };
-        let written = write_all(descriptor.as_fd(), line).map_err(|error| unwritten(path, &error));
+        let written = named.write_line(&descriptor, path, line);
         self.descriptor = (self.uses >= cache.min_uses).then_some(descriptor);
         written
     }
@@ -159,7 +185,13 @@ fn forget_oldest(files: &mut HashMap<Box<[u8]>, Open>) {
 }
 
 fn open(path: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    // A pipe without a reader is refused, where this thread would wait for one.
+    let flags = OFlags::WRONLY
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::CLOEXEC
+        | OFlags::NOCTTY
+        | OFlags::NONBLOCK;
     #[expect(clippy::disallowed_methods, reason = "the log thread is no loop")]
     let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
     opened.map_err(io::Error::from)

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::file::Complaint;
 use super::level::Level;
-use super::sink::Complaint;
 use crate::getaddrinfo::Hosts;
 use crate::wall_clock::Clock;
 use sys::UNIX_PATH_MAX;

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::error::ErrorLogs;
+use super::file::Complaint;
 use super::level::Level;
 use super::line::Process;
 use super::ring::{Batch, Item, RING_BYTES, Ring, Work};
-use super::sink::{Complaint, Order, Target};
+use super::sink::{Order, Target};
 use crate::wall_clock::{Clock, refresh_zone};
 
 /// How long lines gather under load.
@@ -150,11 +151,15 @@ impl Writer {
                 let result = target.reopen(descriptor, buffer);
                 self.note(result);
             }
+            Order::Leave { target } => {
+                let result = target.leave();
+                self.note(result);
+            }
             Order::Done => {}
             Order::ForgetNamed => {
-                for target in self.targets.all.lock().iter() {
-                    target.forget_named();
-                }
+                // Closing a file may wait for its disk: not with the lock that a reload takes.
+                let all = self.targets.all.lock().clone();
+                all.iter().for_each(|target| target.forget_named());
             }
         }
     }

@@ -7,7 +7,7 @@
 //! lines name it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use logs::getaddrinfo::Hosts;
 use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
 use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
-use rustix::fs::{Mode, OFlags};
+use runtime::listen::bind::errno;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
@@ -220,9 +221,27 @@ fn open(path: &Path) -> Result<OwnedFd, Refusal> {
         Some("/dev/stdout") => Ok(io::stdout().as_fd().try_clone_to_owned()?),
         _ => {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-            trust::open(path, flags, Mode::from_raw_mode(0o644))
+            let file = trust::open(path, flags, Mode::from_raw_mode(0o644))?;
+            if is_own_pipe(&file)? {
+                // Its reader may stop, and other processes may fill it.
+                rustix::fs::fcntl_setfl(&file, OFlags::APPEND | OFlags::NONBLOCK)?;
+            }
+            Ok(file)
         }
     }
+}
+
+/// Whether this is a pipe that was opened by its name. A link may lead to one of the standard streams, whose flags are those of
+/// other processes, too.
+fn is_own_pipe(file: &OwnedFd) -> Result<bool, Refusal> {
+    let stat = rustix::fs::fstat(file)?;
+    let is_it = |stream: BorrowedFd<'_>| {
+        rustix::fs::fstat(stream)
+            .is_ok_and(|known| (known.st_dev, known.st_ino) == (stat.st_dev, stat.st_ino))
+    };
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
+        && !is_it(io::stdout().as_fd())
+        && !is_it(io::stderr().as_fd()))
 }
 
 /// Sends the master's lines to these logs from now on.
@@ -287,8 +306,14 @@ pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Err
 
 /// In the worker: makes the files of a bundle known, so that settings can be built on them. The builder holds the
 /// result until it is done: the log thread closes files without a holder.
-#[must_use]
-pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
+///
+/// # Errors
+/// No descriptor is left.
+pub(crate) fn make_known(
+    bundle: &Bundle,
+    wanted: &Wanted,
+    logs: &Logs,
+) -> Result<Vec<Target>, String> {
     let mut known = Vec::with_capacity(bundle.logs.len());
     for (path, file) in &bundle.logs {
         let buffer = wanted
@@ -296,15 +321,20 @@ pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<T
             .iter()
             .find(|(known, _)| known == path)
             .and_then(|(_, buffer)| *buffer);
-        if let Ok(file) = file.try_clone() {
-            known.push(logs.file(path, file, buffer));
-        }
+        let file = file.try_clone().map_err(|error| {
+            let error = errno(&error);
+            format!("log \"{}\" cannot be written ({error})", path.display())
+        })?;
+        known.push(logs.file(path, file, buffer));
     }
-    known
+    Ok(known)
 }
 
-/// In the worker: sends the process's lines to the bundle's logs, through the log thread.
-pub(crate) fn use_thread(wanted: &Wanted, logs: &Logs) {
+/// In the worker: the logs of the process, written by the log thread. Their files must be known.
+///
+/// # Errors
+/// A file that was not opened, a syslog server whose name is not found.
+pub(crate) fn threaded(wanted: &Wanted, logs: &Logs) -> Result<ErrorLogs, String> {
     let files = logs::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
         Some(path) => logs.find(path),
@@ -316,19 +346,25 @@ pub(crate) fn use_thread(wanted: &Wanted, logs: &Logs) {
             .into_iter()
             .collect(),
     );
-    match logs::build_error_logs(&wanted.main, &default, &files, logs) {
-        Ok(main) => logs.set_main(main),
-        Err(problem) => {
-            let sentence = problem.sentence_for("error_log");
-            logs::process_log::error_log(Level::Alert, format_args!("{sentence}"));
-        }
-    }
+    logs::build_error_logs(&wanted.main, &default, &files, logs)
+        .map_err(|problem| problem.sentence_for("error_log"))
+}
+
+/// In the worker: sends the process's lines to these logs from now on, through the log thread.
+pub(crate) fn use_thread(main: ErrorLogs, logs: &Logs) {
+    logs.set_main(main);
     let logs = logs.clone();
     set_sink(Box::new(move |level, text| {
         logs.error(level, |out| {
             let _ = io::Write::write_fmt(out, text);
         });
     }));
+}
+
+/// The same for a configuration that is in force from now on. Logs that it does not name keep no lines back.
+pub(crate) fn settle(wanted: &Wanted, main: ErrorLogs, logs: &Logs) {
+    use_thread(main, logs);
+    logs.keep_only(&wanted.files.iter().map(|(path, _)| &**path).collect());
 }
 
 /// The message that brings the worker the reopened files.

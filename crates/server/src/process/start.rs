@@ -13,7 +13,7 @@ use std::sync::Arc;
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use runtime::listen::bind;
+use runtime::listen::bind::{self, of_call};
 use sys::process::{Forked, fork_single_threaded};
 
 use super::load::{Loaded, Origin};
@@ -74,8 +74,9 @@ impl Options {
         self.instead.as_ref()?.listening.clone()
     }
 
-    /// Opens the log of `-e`, for lines before the configuration names a log.
+    /// Opens the log of `-e`, for lines before the configuration names a log. Reads the time zone for them.
     fn open_first_log(&self) {
+        logs::wall_clock::refresh_zone();
         let wanted = Wanted::first(self.error_log.as_deref());
         match wanted.open() {
             Ok(opened) => log_files::use_first(&wanted, &opened),
@@ -231,7 +232,7 @@ pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
         for entry in loaded.settings.listens.sockets() {
             bind::test(&entry.address, &entry.options).map_err(|error| {
                 let told = emerg(&error);
-                help(obstacles::about_address(&error));
+                help(obstacles::about_address(&error, &Sockets::default()));
                 told
             })?;
         }
@@ -342,9 +343,13 @@ fn start(options: Options) -> Result<ExitCode, Told> {
             Daemon::Itself(pipe) => ready = Some(pipe),
         }
     }
-    let signals = Signals::open().map_err(emerg)?;
+    let signals = Signals::open()
+        .map_err(of_call("signalfd()"))
+        .map_err(emerg)?;
     if processes.daemon {
-        log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
+        log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened)
+            .map_err(of_call("dup2(STDERR)"))
+            .map_err(emerg)?;
     }
     error_log(
         Level::Notice,
@@ -420,8 +425,8 @@ enum Daemon {
 /// Goes into the background. The command waits until the master is ready, so that the pid file is there
 /// when it returns.
 fn daemonise() -> io::Result<Daemon> {
-    let (mut told, tells) = io::pipe()?;
-    match fork_single_threaded()? {
+    let (mut told, tells) = io::pipe().map_err(of_call("pipe()"))?;
+    match fork_single_threaded().map_err(of_call("fork()"))? {
         Forked::Parent { .. } => {
             drop(tells);
             let mut byte = [0];
@@ -434,16 +439,19 @@ fn daemonise() -> io::Result<Daemon> {
         }
         Forked::Child => {
             drop(told);
-            nix::unistd::setsid()?;
+            nix::unistd::setsid().map_err(|error| of_call("setsid()")(error.into()))?;
             // As nginx: files get the permissions that the configuration says, whatever the umask of the shell.
             rustix::process::umask(rustix::fs::Mode::empty());
             let null: OwnedFd = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)
-                .open("/dev/null")?
+                .open("/dev/null")
+                .map_err(of_call("open(\"/dev/null\")"))?
                 .into();
-            rustix::stdio::dup2_stdin(&null)?;
-            rustix::stdio::dup2_stdout(&null)?;
+            rustix::stdio::dup2_stdin(&null)
+                .map_err(|error| of_call("dup2(STDIN)")(error.into()))?;
+            rustix::stdio::dup2_stdout(&null)
+                .map_err(|error| of_call("dup2(STDOUT)")(error.into()))?;
             Ok(Daemon::Itself(tells.into()))
         }
     }
