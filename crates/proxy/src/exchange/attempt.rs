@@ -177,7 +177,8 @@ impl Attempt {
         let pool = KeepalivePool::of(loop_);
         let mut opening = None;
         for _ in 0..OPENINGS_AWAITED_MAX {
-            if let Some(shared) = pool.take_shared(upstream, &self.like) {
+            let framing = upstream_request.framing;
+            if let Some(shared) = pool.take_shared(upstream, &self.like, framing) {
                 self.is_kept = true;
                 return Ok(shared);
             }
