@@ -16,7 +16,7 @@ const WIDE: Windows = Windows(1 << 20);
 fn server(origin: &Http2Origin, lines: &str) -> Server {
     let text = format!(
         "upstream u {{ server {}; {lines} }}
-         server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0; location / {{ grpc_pass u; }} }}",
+         server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0; grpc_send_timeout 10m; location / {{ grpc_pass u; }} }}",
         origin.address()
     );
     Server::start(&text)
@@ -156,6 +156,74 @@ fn a_slow_reader_holds_back_no_other() {
         assert_eq!(sum, 30_000_000, "whole, all the same");
     });
     assert_eq!(origin.count("connection"), 1, "{:?}", origin.events());
+}
+
+/// Sends an upload, and returns the length that came at the origin.
+async fn upload(client: &mut SendRequest<Bytes>, path: &str, len: usize) -> Option<String> {
+    let (response, mut stream) = begin(client, path).await;
+    let sending = async {
+        // Its answer may come first.
+        let _ = send(&mut stream, vec![b'x'; len].into()).await;
+        let _ = stream.send_data(Bytes::new(), true);
+    };
+    let (response, ()) = tokio::join!(response, sending);
+    let response = response.expect("a head");
+    let sum = response.headers().get("content-length");
+    sum.map(|sum| sum.to_str().expect("a number").to_owned())
+}
+
+/// All uploads of a connection share its window, and the server keeps what it does not read of one.
+#[test]
+fn an_upload_that_is_not_read_holds_back_no_other() {
+    let origin = Http2Origin::start(WIDE);
+    let server = server(&origin, "");
+    within(async {
+        let mut client = client(&server).await;
+        let (unread, mut stream) = begin(&mut client, &format!("/hold/{}", WIDE.0)).await;
+        let other = client.clone();
+        let sending = async {
+            let _ = send(&mut stream, vec![b'x'; 3 << 20].into()).await;
+        };
+        let others = async {
+            origin_has(&origin, "full").await;
+            let mut other = other;
+            for _ in 0..20 {
+                let sum = upload(&mut other, "/counted", 10_000).await;
+                assert_eq!(sum.as_deref(), Some("10000"));
+            }
+        };
+        tokio::select! {
+            () = others => {}
+            () = sending => panic!("it is not read"),
+        }
+        // Its client leaves: that ends it, though nothing of it can be sent.
+        drop((unread, stream));
+        origin_has(&origin, "given up").await;
+    });
+    assert_eq!(origin.count("connection"), 2, "{:?}", origin.events());
+}
+
+/// A server that answers an upload before its end need not give back what the connection's window lost by it.
+#[test]
+fn a_connection_whose_window_is_lost_takes_no_more_uploads_and_ends() {
+    let origin = Http2Origin::start(WIDE);
+    let server = server(&origin, "");
+    within(async {
+        let mut client = client(&server).await;
+        for _ in 0..40 {
+            upload(&mut client, "/keep", 100_000).await;
+            let sum = upload(&mut client, "/counted", 10_000).await;
+            assert_eq!(sum.as_deref(), Some("10000"));
+        }
+    });
+    origin.wait("end");
+}
+
+/// Waits until something has happened at the origin, beside what else a test does.
+async fn origin_has(origin: &Http2Origin, event: &str) {
+    while origin.count(event) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@
 //! | `/broken` | a head, `part`, then RST_STREAM(INTERNAL_ERROR) |
 //! | `/short` | a head that announces eight bytes, `part`, and the end behind it |
 //! | `/hang` | takes the request, and answers nothing |
+//! | `/hold/N` | tells `full` when `N` bytes of the body have come, of whose room it gives nothing back; answers nothing, and tells `given up` |
+//! | `/keep` | answers 413 at once, and never gives back the room that the body took |
 //! | `/leave` | as `/unary`, and GOAWAY |
 //! | `/leave-late` | answers at once, GOAWAY, then as `/echo` |
 //! | `/fields` in any case | the fields of the request, as lines |
@@ -85,7 +87,7 @@ impl Http2Origin {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What has happened: `connection`, `PATH`, `reset CODE`.
+    /// What has happened: `connection`, `PATH`, `reset CODE`, `end` of a connection.
     pub fn events(&self) -> Vec<String> {
         self.events.lock().expect("no test panics in it").clone()
     }
@@ -128,7 +130,7 @@ fn tell(events: &Events, what: impl Into<String>) {
 async fn serve(listener: TcpListener, Limits(windows, streams): Limits, events: Events) {
     while let Ok((socket, _)) = listener.accept().await {
         tell(&events, "connection");
-        let events = Arc::clone(&events);
+        let (events, ended) = (Arc::clone(&events), Arc::clone(&events));
         tokio::task::spawn_local(async move {
             let mut builder = h2::server::Builder::new();
             builder.initial_window_size(windows.0);
@@ -151,6 +153,7 @@ async fn serve(listener: TcpListener, Limits(windows, streams): Limits, events: 
                     let _ = answer(&path, request, respond, &events).await;
                 });
             }
+            tell(&ended, "end");
         });
     }
 }
@@ -178,6 +181,14 @@ async fn answer(
             respond.send_reset(Reason::REFUSED_STREAM);
         }
         "/broken" | "/short" => break_off(path, head(), respond).await?,
+        "/keep" => {
+            let mut head = head();
+            *head.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
+            let first = body.data().await.transpose()?;
+            respond.send_response(head, true)?;
+            // Its data counts as unread as long as it is there.
+            std::mem::forget((body, first));
+        }
         "/hang" => {
             let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;
             tell(events, format!("reset {}", u32::from(reason)));
@@ -204,6 +215,19 @@ async fn answer(
             let mut stream = respond.send_response(head(), false)?;
             send(&mut stream, lines(&parts).into()).await?;
             stream.send_trailers(trailers(0))?;
+        }
+        path if path.starts_with("/hold/") => {
+            let mut left = path["/hold/".len()..].parse().unwrap_or(0);
+            while let Some(piece) = body.data().await {
+                let Ok(piece) = piece else {
+                    tell(events, "given up");
+                    return Ok(());
+                };
+                left -= piece.len();
+                if left == 0 {
+                    tell(events, "full");
+                }
+            }
         }
         path if path.starts_with("/large/") => {
             let len = path["/large/".len()..].parse().unwrap_or(0);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use message::Framing;
 use runtime::{Kind, LOOP, Loop, spawn};
 use slots::slotted;
 use wire::exchange::SharedDriver;
@@ -85,13 +86,14 @@ impl KeepalivePool {
         self.begin_tending(loop_);
     }
 
-    /// A matching connection of HTTP/2 that has room for another request.
+    /// A matching connection of HTTP/2 that has room for another request, whose body is framed so.
     pub fn take_shared(
         &self,
         upstream: &Upstream,
         wanted: &ConnectionKey,
+        framing: Framing,
     ) -> Option<Rc<SharedConnection>> {
-        self.shared.take(upstream, wanted)
+        self.shared.take(upstream, wanted, framing)
     }
 
     /// To be called before a connection of HTTP/2 is opened: waits while another request opens one.

@@ -1,6 +1,7 @@
 //! The connections of HTTP/2 of a loop, which requests share.
 //!
-//! One carries requests up to `keepalive_streams`, or what its server takes; another one is opened when all are full.
+//! One carries requests up to `keepalive_streams`, or what its server takes; another one is opened when all are full, or
+//! when a body comes and none has the window for it.
 //! Requests wait for one that is being opened instead of opening more. Not here: connections that carry one request at a
 //! time ([`super::keepalive_pool`]). Invariant: a connection that is given out has room; a connection that is not in the
 //! pool ends with its last request.
@@ -12,6 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use message::Framing;
 use wire::{SharedConnection, Wheel};
 
 use super::Upstream;
@@ -114,19 +116,21 @@ impl Start {
 }
 
 impl SharedPool {
-    /// A matching connection that has room for another request.
+    /// A matching connection that has room for another request, whose body is framed so.
     pub(crate) fn take(
         &self,
         upstream: &Upstream,
         wanted: &ConnectionKey,
+        framing: Framing,
     ) -> Option<Rc<SharedConnection>> {
         let limits = upstream.declared().kept;
         let now_ms = wire::loop_clock::monotonic_ms();
         let mut all = self.all.borrow_mut();
         let shared = all.get_mut(&upstream.id())?;
         shared.open.retain(|entry| entry.is_sound(&limits, now_ms));
-        let fits =
-            |entry: &&Entry| limits.allow(&entry.like, wanted) && entry.connection.has_room();
+        let fits = |entry: &&Entry| {
+            limits.allow(&entry.like, wanted) && entry.connection.has_room(framing)
+        };
         let found = shared.open.iter().find(fits)?;
         Some(Rc::clone(&found.connection))
     }
@@ -223,6 +227,7 @@ impl Entry {
         let since = |then_ms: u64| now_ms.saturating_sub(then_ms);
         let idle_ms = self.connection.idle_since_ms().map_or(0, since);
         self.connection.is_usable()
+            && !self.connection.is_used_up(now_ms)
             && self.connection.requests() < limits.requests
             && since(self.connection.opened_ms()) <= limits.time_ms
             && (idle_ms == 0 || idle_ms < limits.timeout_ms)

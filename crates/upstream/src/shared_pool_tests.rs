@@ -149,8 +149,10 @@ fn so_many_are_kept() {
             pool.put(&upstream, &connection, key(1));
         }
         assert_eq!(pool.len(), OPEN_MAX);
-        assert!(pool.take(&upstream, &key(1)).is_some());
-        assert!(pool.take(&upstream, &key(2)).is_none());
+        for framing in [Framing::None, Framing::Length(1 << 30), Framing::Chunked] {
+            assert!(pool.take(&upstream, &key(1), framing).is_some());
+            assert!(pool.take(&upstream, &key(2), framing).is_none());
+        }
         assert!(pool.clear_idle());
         assert_eq!(pool.len(), 0);
     });

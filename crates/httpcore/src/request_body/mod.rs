@@ -184,7 +184,7 @@ pub(crate) type Apart = Pin<Box<dyn Future<Output = Result<(), wire::Error>>>>;
 
 async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
     if let Some(RequestBody::Passing(pipe)) = request.body.body().cloned()
-        && let Err(outcome) = Box::pin(streaming::feed(request, &pipe)).await
+        && let Err(outcome) = Box::pin(streaming::feed(request, &pipe, leaving)).await
     {
         return outcome;
     }
@@ -192,6 +192,11 @@ async fn beside(request: &mut Request, leaving: Leaving) -> Outcome {
         std::future::pending::<()>().await;
     }
     request.transport.peer_closed().await;
+    left(request)
+}
+
+/// The outcome of a request whose client has left.
+fn left(request: &Request) -> Outcome {
     log_left(request);
     Outcome::Failed(Failure::new(CLIENT_CLOSED))
 }

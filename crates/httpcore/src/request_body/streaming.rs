@@ -5,7 +5,9 @@
 //! when the previous piece was taken.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -13,12 +15,18 @@ use crate::request::body::Pipe;
 
 use crate::transport::StreamBody;
 
-use super::read_once;
+use super::{Leaving, left, read_once};
 
 /// Moves pieces from the wire into the pipe until the body has ended.
-pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outcome> {
+pub(super) async fn feed(
+    request: &mut Request,
+    pipe: &Pipe,
+    leaving: Leaving,
+) -> Result<(), Outcome> {
     while !pipe.has_end() {
-        poll_fn(|cx| pipe.poll_room(cx)).await;
+        if !has_room(request, pipe, leaving).await {
+            return Err(left(request));
+        }
         let mut piece = Vec::new();
         if !request.transport.is_body_whole() {
             read_once(request, &mut piece).await?;
@@ -26,6 +34,21 @@ pub(super) async fn feed(request: &mut Request, pipe: &Pipe) -> Result<(), Outco
         pipe.give(piece, request.transport.is_body_whole());
     }
     Ok(())
+}
+
+/// Waits until the pipe takes a piece; false: the client has left before. Nothing is read from it meanwhile.
+async fn has_room(request: &Request, pipe: &Pipe, leaving: Leaving) -> bool {
+    let mut closed = pin!(request.transport.peer_closed());
+    poll_fn(|cx| {
+        if pipe.poll_room(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        match leaving {
+            Leaving::Ends => closed.as_mut().poll(cx).map(|()| false),
+            Leaving::IsIgnored => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// The same for a body that is read apart from its transport. No time limits it: that of the response does.

@@ -63,6 +63,31 @@ fn a_response_before_the_end_of_the_request() {
 }
 
 #[test]
+fn a_stream_with_room_of_its_own_waits_for_that_of_the_connection() {
+    let mut peer = Peer::client_with(SessionConfig::default());
+    let wide = frame(
+        4,
+        0,
+        0,
+        &[&4u16.to_be_bytes()[..], &200_000u32.to_be_bytes()].concat(),
+    );
+    assert!(peer.give(&wide).is_empty());
+    let key = open(&mut peer, "POST", false).unwrap();
+    let mut sent = 0;
+    while peer.session.send_window() > 0 {
+        assert!(!peer.session.waits_for_connection(key));
+        sent += peer.session.data(key, &[0; 10_000], false).unwrap();
+        peer.read();
+    }
+    assert_eq!(sent, 65_535);
+    assert!(peer.session.waits_for_connection(key));
+    let more = frame(8, 0, 0, &1000u32.to_be_bytes());
+    assert!(peer.give(&more).is_empty());
+    assert!(!peer.session.waits_for_connection(key));
+    assert_eq!(peer.session.send_window(), 1000);
+}
+
+#[test]
 fn malformed_responses() {
     let cases: [(&str, Vec<u8>, &str); 10] = [
         ("GET", response(1, WHOLE, &[(":status", "99")]), "Status"),

@@ -372,6 +372,8 @@ impl Running {
         let state = &mut *shared.state.borrow_mut();
         let before = state.session.output().len();
         self.feed_session(state, key);
+        self.stream.borrow_mut().is_starved =
+            !self.queue.is_empty() && state.session.waits_for_connection(key);
         let more = state.session.output().len().saturating_sub(before);
         if more > 0 {
             self.sent += more as u64;

@@ -19,12 +19,18 @@ use crate::event_loop::Loop;
 use crate::exchange::{Exchange, ExchangeError, RequestKind, UpstreamConnection};
 use crate::http1::request_parser::HeadLimits;
 use crate::http2::flow::BODY_WINDOW;
+use crate::http2::frame::PAYLOAD_MAX;
 use crate::http2::priority::SLOTS_MAX;
 use crate::http2::{ErrorCode, Event, Session, SessionConfig, StreamKey};
 use crate::loop_clock;
 
 /// Maximum number of requests at a time on a connection.
 pub const STREAMS_MAX: usize = SLOTS_MAX;
+/// Minimum of the connection's window, in bytes, with which a request begins whose body is as long, or of unknown length:
+/// a frame. (Servers widen a window when about a half of it is used, of 64 KiB at least.)
+const WINDOW_MIN: usize = PAYLOAD_MAX;
+/// The time in milliseconds in which the window of an idle connection comes back, if it does: some round trips.
+const WINDOW_AWAITED_MS: u64 = 2000;
 /// Bytes of a connection beside its buffers.
 const CONNECTION_BYTES: usize = 3 << 10;
 /// Minimum of the limit of a head or of trailers, decoded, in bytes: trailers may carry an error's details.
@@ -93,12 +99,26 @@ impl SharedConnection {
         (SharedConnection(shared), driver)
     }
 
-    /// Whether another request may be begun on it now. Before the server has said how many it takes, it has one.
+    /// Whether another request may be begun on it now, whose body is framed so. Before the server has said how many it
+    /// takes, it has one. A body needs a part of the connection's window that no other one waits for: all share it, and
+    /// one that the server does not read keeps it.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub fn has_room(&self, framing: Framing) -> bool {
         let state = self.0.state.borrow();
         let is_known = state.session.is_settled() || state.session.live() == 0;
-        is_known && state.takes_requests() && state.session.openable() > 0
+        is_known
+            && state.takes_requests()
+            && state.session.openable() > 0
+            && state.takes_body(framing)
+    }
+
+    /// Whether it is of no use for bodies any more: its server has not given the window back, though all requests have
+    /// ended some time ago.
+    #[must_use]
+    pub fn is_used_up(&self, now_ms: u64) -> bool {
+        let is_over = |since_ms| now_ms.saturating_sub(since_ms) >= WINDOW_AWAITED_MS;
+        self.idle_since_ms().is_some_and(is_over)
+            && self.0.state.borrow().session.send_window() < WINDOW_MIN
     }
 
     /// Whether it may have room now or later.
@@ -173,6 +193,18 @@ fn config(block_max: usize, streams_max: usize) -> SessionConfig {
 impl State {
     fn takes_requests(&self) -> bool {
         !self.is_closed && !self.is_leaving && !self.session.is_going()
+    }
+
+    fn takes_body(&self, framing: Framing) -> bool {
+        let needed = match framing {
+            Framing::None | Framing::Length(0) => return true,
+            Framing::Length(bytes) => {
+                usize::try_from(bytes).map_or(WINDOW_MIN, |it| it.min(WINDOW_MIN))
+            }
+            Framing::Chunked => WINDOW_MIN,
+        };
+        let mut streams = self.streams.iter().flatten();
+        self.session.send_window() >= needed && !streams.any(|(_, one)| one.borrow().is_starved)
     }
 
     /// Opens a stream for an exchange. Nothing where the connection has no room for it.

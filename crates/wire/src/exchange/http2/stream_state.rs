@@ -51,6 +51,8 @@ pub(super) struct StreamState {
     pub(super) has_progress: bool,
     /// Whether the exchange waits for room to send.
     pub(super) wants_room: bool,
+    /// Whether the window of the connection kept the exchange from sending when it last tried.
+    pub(super) is_starved: bool,
     /// Bytes of the frames that came.
     pub(super) received: u64,
     /// Bytes of the body among them.
@@ -72,6 +74,7 @@ impl StreamState {
             may_repeat: false,
             has_progress: false,
             wants_room: false,
+            is_starved: false,
             received: 0,
             body_received: 0,
             waker: None,

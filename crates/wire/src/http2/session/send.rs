@@ -118,6 +118,18 @@ impl Session {
         })
     }
 
+    /// Number of bytes of DATA that the peer takes on the connection now, on all streams together.
+    pub fn send_window(&self) -> usize {
+        self.send.available()
+    }
+
+    /// Whether a stream could send more if the window of the connection were open.
+    pub fn waits_for_connection(&mut self, key: StreamKey) -> bool {
+        let stream = self.streams.get(key);
+        self.send.available() == 0
+            && stream.is_some_and(|one| one.local == Side::Body && one.send.available() > 0)
+    }
+
     /// Takes DATA up to `bytes` of unsent output (at least 16 KiB, at most [`super::OUTPUT_MAX`]): what is in the output goes
     /// out before what is more urgent.
     pub fn limit_output(&mut self, bytes: usize) {
