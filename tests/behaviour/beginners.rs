@@ -262,3 +262,21 @@ fn directives_without_effect_are_one_line_but_in_a_test() {
     assert_eq!(log.matches("no effect").count(), 1, "{log}");
     assert!(!log.contains("is ignored"), "{log}");
 }
+
+#[test]
+fn a_server_without_file_descriptors_says_what_it_wanted_one_for() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().run_by(&["sh", "-c", "ulimit -n 26; exec \"$0\" \"$@\""]);
+    site.configure(
+        "daemon off; pid nginx.pid; worker_processes 2; events {}
+         http { server { listen 127.0.0.1:%PORT%; } }",
+    );
+    let (status, said) = site.run(&[]);
+    assert!(!status.success(), "{said}");
+    assert!(
+        said.contains("cannot be started (24: Too many open files)"),
+        "{said}"
+    );
+}

@@ -554,3 +554,21 @@ fn a_disk_of_temporary_files_that_is_full_or_read_only_loses_nothing() {
         server.forget_log();
     }
 }
+
+#[test]
+fn without_dev_null_a_daemon_says_what_is_missing() {
+    let tried = Command::new("unshare").args(["--mount", "true"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no unshare(1), or it is not allowed");
+        return;
+    }
+    let script = "mount -t tmpfs tmpfs /dev && exec \"$@\"";
+    let site = Site::new().run_by(&["unshare", "--mount", "sh", "-c", script, "sh"]);
+    site.configure("pid nginx.pid; events { } http { server { listen 127.0.0.1:%PORT%; } }");
+    let (status, said) = site.run(&[]);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("[emerg] open(\"/dev/null\") failed (2: No such file or directory)"),
+        "{said}"
+    );
+}

@@ -76,6 +76,11 @@ pub fn errno(error: &io::Error) -> String {
     }
 }
 
+/// Makes an error of the kernel say which call failed, as nginx's lines do: `open("/dev/null") failed (2: No such file or directory)`.
+pub fn of_call(call: &str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::other(format!("{call} failed ({})", errno(&error)))
+}
+
 /// Binds the first socket of an address and lets it listen.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ use wire::KernelTimer;
 use super::accept::{self, Source};
 use super::{Accepted, Configuration, Ledger, Loop, LoopHandle, ServingLoop, Shared, Stage, Start};
 use super::{SocketType, malloc_arena, shed};
+use crate::listen::bind::{errno, of_call};
 use crate::timing::poll_timing::{self, spawn, timed};
 use crate::timing::{Kind, tsc_clock};
 
@@ -326,7 +327,12 @@ fn run(
     let (runtime, timer) = match made {
         Ok(made) => made,
         Err(error) => {
-            let _ = started.send(Err(error));
+            let told = format!(
+                "event loop {} cannot be started ({})",
+                first.index,
+                errno(&error)
+            );
+            let _ = started.send(Err(io::Error::other(told)));
             return;
         }
     };
@@ -437,7 +443,9 @@ impl Watches {
     fn add(&mut self, host: &Rc<ServingLoop>, sources: &[Source]) -> io::Result<()> {
         for source in sources {
             if let MapEntry::Vacant(place) = self.0.entry(source.socket.as_raw_fd()) {
-                let task = accept::start(host, source.clone())?;
+                let watched = accept::start(host, source.clone());
+                let call = format!("epoll_ctl() for {}", source.listener.address);
+                let task = watched.map_err(of_call(&call))?;
                 place.insert((source.clone(), task));
             }
         }

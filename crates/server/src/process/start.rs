@@ -13,7 +13,7 @@ use std::sync::Arc;
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use runtime::listen::bind;
+use runtime::listen::bind::{self, of_call};
 use sys::process::{Forked, fork_single_threaded};
 
 use super::load::{Loaded, Origin};
@@ -342,9 +342,11 @@ fn start(options: Options) -> Result<ExitCode, Told> {
             Daemon::Itself(pipe) => ready = Some(pipe),
         }
     }
-    let signals = Signals::open().map_err(emerg)?;
+    let signals = Signals::open().map_err(|error| emerg(of_call("signalfd()")(error)))?;
     if processes.daemon {
-        log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened).map_err(emerg)?;
+        log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened)
+            .map_err(of_call("dup2(STDERR)"))
+            .map_err(emerg)?;
     }
     error_log(
         Level::Notice,
@@ -420,8 +422,8 @@ enum Daemon {
 /// Goes into the background. The command waits until the master is ready, so that the pid file is there
 /// when it returns.
 fn daemonise() -> io::Result<Daemon> {
-    let (mut told, tells) = io::pipe()?;
-    match fork_single_threaded()? {
+    let (mut told, tells) = io::pipe().map_err(of_call("pipe()"))?;
+    match fork_single_threaded().map_err(of_call("fork()"))? {
         Forked::Parent { .. } => {
             drop(tells);
             let mut byte = [0];
@@ -434,16 +436,19 @@ fn daemonise() -> io::Result<Daemon> {
         }
         Forked::Child => {
             drop(told);
-            nix::unistd::setsid()?;
+            nix::unistd::setsid().map_err(|error| of_call("setsid()")(error.into()))?;
             // As nginx: files get the permissions that the configuration says, whatever the umask of the shell.
             rustix::process::umask(rustix::fs::Mode::empty());
             let null: OwnedFd = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)
-                .open("/dev/null")?
+                .open("/dev/null")
+                .map_err(of_call("open(\"/dev/null\")"))?
                 .into();
-            rustix::stdio::dup2_stdin(&null)?;
-            rustix::stdio::dup2_stdout(&null)?;
+            rustix::stdio::dup2_stdin(&null)
+                .map_err(|error| of_call("dup2(STDIN)")(error.into()))?;
+            rustix::stdio::dup2_stdout(&null)
+                .map_err(|error| of_call("dup2(STDOUT)")(error.into()))?;
             Ok(Daemon::Itself(tells.into()))
         }
     }
