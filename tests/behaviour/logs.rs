@@ -152,6 +152,30 @@ fn lines_say_what_was_being_done() {
 }
 
 #[test]
+fn a_reload_changes_the_error_log_of_all_servers_at_once() {
+    let http = "server { listen 127.0.0.1:%PORT%; location / { return 200 x; }
+        location /missing { root %DIR%/html; } }";
+    let server = Server::start_with("error_log logs/first.log crit;", http);
+    server.get("/missing/0");
+    server.reload_with("error_log logs/first.log info;", http);
+    server.get("/missing/1");
+    let reached = |name: &str, path: &str| {
+        until("the request's line", PATIENCE, || {
+            server.read(name).contains(path).then_some(())
+        });
+    };
+    reached("logs/first.log", "\"GET /missing/1 ");
+    server.reload_with("error_log logs/second.log info;", http);
+    server.get("/missing/2");
+    reached("logs/second.log", "\"GET /missing/2 ");
+    let first = server.read("logs/first.log");
+    assert!(
+        !first.contains("/missing/0") && !first.contains("/missing/2"),
+        "{first}"
+    );
+}
+
+#[test]
 fn a_pipe_whose_reader_stops_holds_up_neither_other_logs_nor_signals() {
     if is_nginx() {
         return;
@@ -188,4 +212,27 @@ fn a_pipe_whose_reader_stops_holds_up_neither_other_logs_nor_signals() {
     connection.send(&request).reply();
     assert!(server.quit().success());
     drop(reader);
+}
+
+#[test]
+fn a_reload_without_a_buffered_log_writes_its_lines() {
+    let http = "server { listen 127.0.0.1:%PORT%; location / { return 200 x; }
+        location /large { limit_rate 1k; } LOG }";
+    let log = "access_log logs/buffered.log combined buffer=64k;";
+    let server = Server::start(&http.replace("LOG", log));
+    server.file("large", vec![b'x'; 1 << 20]);
+    // A request of the old configuration goes on; nginx's old worker writes at its end, and would not end.
+    let _old = (!is_nginx()).then(|| {
+        let mut old = server.connect();
+        old.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        old
+    });
+    server.get("/kept-back");
+    server.reload(&http.replace("LOG", ""));
+    until("the gathered line", PATIENCE, || {
+        server
+            .read("logs/buffered.log")
+            .contains("/kept-back")
+            .then_some(())
+    });
 }

@@ -9,7 +9,7 @@ use config::Error;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use logs::directives::{AccessLog, ErrorLog};
-use logs::{AccessLogs, LogFiles, Logs, build_error_logs};
+use logs::{AccessLogs, ErrorLogs, LogFiles, Logs, build_error_logs};
 
 use super::Settings;
 use super::core::CoreSettings;
@@ -33,13 +33,13 @@ impl Settings {
         Ok(files)
     }
 
-    /// Gives every location its logs. Files must be known to `logs`; may resolve names, so not on a loop.
+    /// Gives every location its logs; those without `error_log` get `main`, this configuration's logs of the process. Files must be known to
+    /// `logs`; may resolve names, so not on a loop.
     ///
     /// # Errors
     /// A file that was not opened, a syslog server whose name is not found.
-    pub fn equip(&self, logs: &Logs) -> Result<(), Error> {
+    pub fn equip(&self, logs: &Logs, main: &ErrorLogs) -> Result<(), Error> {
         let files = self.log_files()?;
-        let main = logs.main();
         let mut built = HashMap::new();
         for location in &self.locations {
             let settings = &location.settings;
@@ -50,7 +50,7 @@ impl Settings {
                     let access = AccessLogs::build(&settings.access_log, formats, &files, logs)?;
                     let lines = &settings.error_log.error_log;
                     let errors =
-                        build_error_logs(lines, &main, &files, logs).map_err(|problem| {
+                        build_error_logs(lines, main, &files, logs).map_err(|problem| {
                             Error::without_place(problem.sentence_for("error_log"))
                         })?;
                     Arc::clone(place.insert(Arc::new((access, errors))))

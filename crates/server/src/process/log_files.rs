@@ -306,8 +306,14 @@ pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Err
 
 /// In the worker: makes the files of a bundle known, so that settings can be built on them. The builder holds the
 /// result until it is done: the log thread closes files without a holder.
-#[must_use]
-pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
+///
+/// # Errors
+/// No descriptor is left.
+pub(crate) fn make_known(
+    bundle: &Bundle,
+    wanted: &Wanted,
+    logs: &Logs,
+) -> Result<Vec<Target>, String> {
     let mut known = Vec::with_capacity(bundle.logs.len());
     for (path, file) in &bundle.logs {
         let buffer = wanted
@@ -315,15 +321,20 @@ pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<T
             .iter()
             .find(|(known, _)| known == path)
             .and_then(|(_, buffer)| *buffer);
-        if let Ok(file) = file.try_clone() {
-            known.push(logs.file(path, file, buffer));
-        }
+        let file = file.try_clone().map_err(|error| {
+            let error = errno(&error);
+            format!("log \"{}\" cannot be written ({error})", path.display())
+        })?;
+        known.push(logs.file(path, file, buffer));
     }
-    known
+    Ok(known)
 }
 
-/// In the worker: sends the process's lines to the bundle's logs, through the log thread.
-pub(crate) fn use_thread(wanted: &Wanted, logs: &Logs) {
+/// In the worker: the logs of the process, written by the log thread. Their files must be known.
+///
+/// # Errors
+/// A file that was not opened, a syslog server whose name is not found.
+pub(crate) fn threaded(wanted: &Wanted, logs: &Logs) -> Result<ErrorLogs, String> {
     let files = logs::LogFiles::new(&wanted.prefix, &wanted.hosts);
     let default = match &wanted.default {
         Some(path) => logs.find(path),
@@ -335,19 +346,25 @@ pub(crate) fn use_thread(wanted: &Wanted, logs: &Logs) {
             .into_iter()
             .collect(),
     );
-    match logs::build_error_logs(&wanted.main, &default, &files, logs) {
-        Ok(main) => logs.set_main(main),
-        Err(problem) => {
-            let sentence = problem.sentence_for("error_log");
-            logs::process_log::error_log(Level::Alert, format_args!("{sentence}"));
-        }
-    }
+    logs::build_error_logs(&wanted.main, &default, &files, logs)
+        .map_err(|problem| problem.sentence_for("error_log"))
+}
+
+/// In the worker: sends the process's lines to these logs from now on, through the log thread.
+pub(crate) fn use_thread(main: ErrorLogs, logs: &Logs) {
+    logs.set_main(main);
     let logs = logs.clone();
     set_sink(Box::new(move |level, text| {
         logs.error(level, |out| {
             let _ = io::Write::write_fmt(out, text);
         });
     }));
+}
+
+/// The same for a configuration that is in force from now on. Logs that it does not name keep no lines back.
+pub(crate) fn settle(wanted: &Wanted, main: ErrorLogs, logs: &Logs) {
+    use_thread(main, logs);
+    logs.keep_only(&wanted.files.iter().map(|(path, _)| &**path).collect());
 }
 
 /// The message that brings the worker the reopened files.

@@ -3,7 +3,7 @@
 //! * `master`: reads, binds, starts, supervises, obeys signals; `upgrade` replaces its program. `single` is both in one
 //!   process.
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`, `word`) and runs the loops.
-//!   `deadline` ends what it still serves when it may leave no later.
+//!   `plan` has the loops' orders, `deadline` ends what it still serves when it may leave no later.
 //! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
 //! * `acme`: the threads that get certificates, and what workers are told of them.
 //! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
@@ -29,6 +29,7 @@ mod notify;
 pub(crate) mod obstacles;
 pub(crate) mod pid;
 mod pinned;
+mod plan;
 pub(crate) mod pools;
 pub(crate) mod privileges;
 pub(crate) mod reload;

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::master::{Candidate, Master};
 use super::pid::PidFile;
+use super::plan::plan;
 use super::pools::{define_new_pools, define_pools};
 use super::reload::Unready;
 use super::signals::note;
@@ -124,18 +125,21 @@ fn apply(
 ) -> Result<(), String> {
     let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options, begun_ns);
-    let _held = super::log_files::make_known(&bundle, &candidate.logs.0, logs);
+    let _held = super::log_files::make_known(&bundle, &candidate.logs.0, logs)?;
     let settings = candidate.kept.settings.as_ref();
     let settings = settings.ok_or("there is nothing to serve")?;
-    settings.equip(logs).map_err(|error| error.to_string())?;
+    let main_logs = super::log_files::threaded(&candidate.logs.0, logs)?;
+    settings
+        .equip(logs, &main_logs)
+        .map_err(|error| error.to_string())?;
     define_new_pools(&candidate.kept.main.processes, disk);
     caches.equip(settings, &bundle.devices)?;
     server
-        .apply(&worker::plan(&bundle, &candidate.kept.main, settings))
+        .apply(&plan(&bundle, &candidate.kept.main, settings))
         .map_err(|error| error.to_string())?;
     define_pools(&candidate.kept.main.processes, disk);
     caches.settle(settings);
-    super::log_files::use_thread(&candidate.logs.0, logs);
+    super::log_files::settle(&candidate.logs.0, main_logs, logs);
     Ok(())
 }
 

@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use disk::Disk;
 use logs::process_log::{Level, error_log};
-use logs::{Logs, Target};
+use logs::{ErrorLogs, Logs, Target};
 use nix::sys::signal::Signal;
-use runtime::loops::accept::Source;
-use runtime::loops::loop_threads;
-use runtime::{Listener, Shared, SocketType};
+use runtime::Shared;
+use runtime::listen::bind::of_call;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bundle::Bundle;
@@ -30,12 +29,13 @@ use super::directives::Main;
 use super::frame::{Channel, Frame, Writer};
 use super::load::Loaded;
 use super::log_files::Wanted;
+use super::plan::plan;
 use super::pools::{define_new_pools, define_pools};
 use super::privileges::{self, Beyond};
 use super::signals::{Signals, note};
 use super::title;
 use super::word;
-use crate::http_server::{HttpServer, Plan};
+use crate::http_server::HttpServer;
 use crate::memory::alarms::Alarms;
 use crate::memory::{score, watch};
 use crate::monitoring;
@@ -75,11 +75,12 @@ fn fail(sentence: &str) -> ExitCode {
 }
 
 fn start(modules: Modules) -> Result<ExitCode, String> {
-    let text = |error: io::Error| error.to_string();
     let _ = rustix::thread::set_name(c"freewheel");
     title::be_worker();
-    let signals = Signals::open().map_err(text)?;
-    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(text)?;
+    let text = |call: &str, error: io::Error| of_call(call)(error).to_string();
+    let signals = Signals::open().map_err(|error| text("signalfd()", error))?;
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let socket = socket.map_err(|error| text("fcntl(F_DUPFD_CLOEXEC)", error))?;
     #[expect(clippy::disallowed_methods, reason = "no loop runs yet")]
     let null = rustix::fs::openat(
         rustix::fs::CWD,
@@ -90,12 +91,14 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
     if let Ok(null) = null {
         let _ = rustix::stdio::dup2_stdin(null);
     }
-    let channel = Channel::from_socket(socket).map_err(text)?;
+    let channel = Channel::from_socket(socket);
+    let channel = channel.map_err(|error| text("the master's channel", error))?;
     log_panics();
     let logs =
         Logs::start().map_err(|error| format!("the log thread cannot be started ({error})"))?;
     let (built, results) = mpsc::channel();
-    let bell = Arc::new(rustix::event::eventfd(0, BELL_FLAGS).map_err(|error| error.to_string())?);
+    let bell = rustix::event::eventfd(0, BELL_FLAGS);
+    let bell = Arc::new(bell.map_err(|error| text("eventfd()", error.into()))?);
     let worker = Worker {
         channel,
         signals,
@@ -144,6 +147,8 @@ struct BuiltSettings {
     /// Whether a line needs the right to send from foreign addresses.
     needs_right: bool,
     wanted: Wanted,
+    /// The logs of the process.
+    main_logs: ErrorLogs,
     /// Files that have no other holder yet.
     held: Vec<Target>,
 }
@@ -388,6 +393,7 @@ impl Worker {
                  settings,
                  needs_right,
                  wanted,
+                 main_logs,
                  held,
              }| {
                 if self.lacks_raw && needs_right {
@@ -412,7 +418,7 @@ impl Worker {
                     define_pools(&main.processes, disk);
                     self.pools.accept(&main.processes, disk);
                 }
-                super::log_files::use_thread(&wanted, &self.logs);
+                super::log_files::settle(&wanted, main_logs, &self.logs);
                 drop(held);
                 self.stderr = wanted.of_stderr().filter(|_| self.is_daemon);
                 let _ = super::log_files::redirect_stderr(self.stderr.as_deref(), &bundle.logs);
@@ -495,8 +501,8 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
     let hosts = &bundle.circumstances.hosts;
     let wanted = Wanted::main(&tree, &bundle.prefix, hosts, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let _held = super::log_files::make_known(bundle, &wanted, logs);
-    super::log_files::use_thread(&wanted, logs);
+    let _held = super::log_files::make_known(bundle, &wanted, logs)?;
+    super::log_files::use_thread(super::log_files::threaded(&wanted, logs)?, logs);
     privileges::set_limits(&main);
     crate::memory::heaps::bound();
     super::pinned::keep_program();
@@ -518,16 +524,18 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
 fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let held = super::log_files::make_known(bundle, &wanted, logs);
+    let held = super::log_files::make_known(bundle, &wanted, logs)?;
+    let main_logs = super::log_files::threaded(&wanted, logs)?;
     loaded
         .settings
-        .equip(logs)
+        .equip(logs, &main_logs)
         .map_err(|error| error.to_string())?;
     Ok(BuiltSettings {
         needs_right: needs_right(&loaded.tree.directives),
         main: loaded.main,
         settings: loaded.settings,
         wanted,
+        main_logs,
         held,
     })
 }
@@ -548,45 +556,6 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
             Level::Notice
         };
         error_log(level, format_args!("root {probe}"));
-    }
-}
-
-/// The loops' orders for a bundle.
-#[must_use]
-pub(crate) fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Plan {
-    let processes = &main.processes;
-    let loops = processes.worker_processes.count();
-    let cpus = processes
-        .worker_cpu_affinity
-        .as_ref()
-        .map_or_else(Vec::new, |affinity| {
-            affinity.cpus(loops, bundle.circumstances.cores)
-        });
-    let mut sources = Vec::new();
-    for (address, sockets) in &bundle.sockets {
-        let listener = Arc::new(Listener {
-            address: address.clone(),
-            socket_type: SocketType::Stream,
-        });
-        let source = |socket: &Arc<OwnedFd>| Source {
-            listener: Arc::clone(&listener),
-            socket: Arc::clone(socket),
-        };
-        sources.extend(sockets.iter().map(source));
-    }
-    Plan {
-        loops: loop_threads::Plan {
-            number: bundle.generation,
-            configuration: Arc::clone(settings) as _,
-            loops,
-            connections_max: main.events.worker_connections.0,
-            sources,
-            stall_ns: processes.stall_threshold.0.saturating_mul(1_000_000),
-            cpus,
-        },
-        settings: Arc::clone(settings),
-        begun_ns: bundle.begun_ns,
-        memory_budget: processes.memory_budget,
     }
 }
 
