@@ -482,3 +482,29 @@ fn a_start_and_a_reload_that_fail_leave_no_directories() {
     server.reload_with("", &format!("{lines} {ONE}"));
     assert_eq!(left(server.site()), [true, true, false, true]);
 }
+
+#[test]
+fn all_lines_of_the_error_log_show_the_local_time() {
+    // Without daylight saving; POSIX's sign: 5:30 h east of UTC.
+    let site = Site::new().with_environment("TZ", "<+0530>-5:30");
+    let hour = || {
+        let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+        let local = now.saturating_add(jiff::Span::new().minutes(330));
+        local.strftime("%Y/%m/%d %H:").to_string()
+    };
+    let before = hour();
+    let server = Server::start_on(site, "", ONE);
+    server.reload(TWO);
+    let (_, said) = server.site().run(&["-t", "-g", "no_such_directive;"]);
+    assert!(said.contains("no_such_directive"), "{said}");
+    let after = hour();
+    let log = server.error_log();
+    assert!(log.contains("[emerg]"), "{log}");
+    for line in log.lines() {
+        assert!(
+            line.starts_with(&before) || line.starts_with(&after),
+            "{line:?} is not of {before:?}"
+        );
+    }
+    server.forget_log();
+}

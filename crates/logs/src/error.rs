@@ -11,7 +11,7 @@ use super::line::Process;
 use super::recent;
 use super::sink::Target;
 use super::syslog;
-use crate::wall_clock::Clock;
+use crate::wall_clock::{Clock, refresh_past_zone};
 
 /// How many `error_log` lines one level of the configuration may hold.
 pub(crate) const LOGS_MAX: usize = 64;
@@ -75,6 +75,7 @@ impl ErrorLogs {
         if !self.wants(level) {
             return;
         }
+        refresh_past_zone();
         let clock = Clock::new();
         let mut line = Vec::new();
         Process::current().error_line(&clock, level, None, &mut line, write);

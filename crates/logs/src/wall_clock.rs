@@ -2,7 +2,7 @@
 //!
 //! Not a timer (the wheel of `wire` is) and not the `Date` header (`message` writes it). Invariant: reading a string never
 //! allocates, and never looks at the time zone database: the offset from UTC comes from `refresh_zone`, which the log thread
-//! calls (jiff may open files there), and the master before any loop runs.
+//! calls (jiff may open files there), and the master, which runs no loop.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -42,7 +42,7 @@ static ZONE: RwLock<Zone> = RwLock::new(Zone {
     then: 0,
 });
 
-/// Reads the time zone anew. May open files, so never on a loop: the log thread and the master call it.
+/// Reads the time zone anew. May open files, so never on a loop: the log thread calls it, and the master when it starts and at its signals.
 pub fn refresh_zone() {
     let zone = jiff::tz::TimeZone::system();
     let now = jiff::Timestamp::now();
@@ -60,6 +60,13 @@ pub fn refresh_zone() {
             .map_or(i64::MAX, |change| change.timestamp().as_second()),
         then: next.map_or(0, |change| change.offset().seconds()),
     };
+}
+
+/// As [`refresh_zone`], where the known period has passed: for a process without a log thread, before it shows a time.
+pub(crate) fn refresh_past_zone() {
+    if Moment::now().second() >= ZONE.read().until {
+        refresh_zone();
+    }
 }
 
 /// Seconds east of UTC at this Unix time, as far as `refresh_zone` has found out.

@@ -502,6 +502,7 @@ impl Master {
     }
 
     fn reopen_logs(&mut self) {
+        logs::wall_clock::refresh_zone();
         error_log(Level::Notice, format_args!("reopening logs"));
         let (wanted, before) = &self.current.logs;
         let opened = wanted.reopen(before);

@@ -49,6 +49,7 @@ impl Master {
             self.is_reload_wanted = true;
             return;
         }
+        logs::wall_clock::refresh_zone();
         error_log(Level::Notice, format_args!("reconfiguring"));
         let begun_ns = now_ns();
         notify::reloading();

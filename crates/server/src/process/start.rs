@@ -74,8 +74,9 @@ impl Options {
         self.instead.as_ref()?.listening.clone()
     }
 
-    /// Opens the log of `-e`, for lines before the configuration names a log.
+    /// Opens the log of `-e`, for lines before the configuration names a log. Reads the time zone for them.
     fn open_first_log(&self) {
+        logs::wall_clock::refresh_zone();
         let wanted = Wanted::first(self.error_log.as_deref());
         match wanted.open() {
             Ok(opened) => log_files::use_first(&wanted, &opened),
