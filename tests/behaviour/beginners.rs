@@ -1,5 +1,6 @@
 //! Mistakes of those who write their first configuration: nginx's sentence, and beside it what helps.
 
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use blackbox::{Server, Site, binary, is_nginx};
@@ -261,6 +262,56 @@ fn directives_without_effect_are_one_line_but_in_a_test() {
     let log = server.error_log();
     assert_eq!(log.matches("no effect").count(), 1, "{log}");
     assert!(!log.contains("is ignored"), "{log}");
+}
+
+#[test]
+fn a_server_is_not_told_to_stop_its_own_worker() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; return 200 one; }");
+    server.reload_file(
+        "daemon off; pid nginx.pid; error_log logs/error.log info; events {}
+         http { server { listen %PORT%; return 200 two; } }",
+    );
+    let port = server.site().port(0);
+    server.wait_for(
+        &format!("this server itself listens on 127.0.0.1:{port}: an address and its wildcard cannot change places"),
+        "the hint",
+    );
+    let log = server.error_log();
+    assert!(!log.contains("stop it"), "{log}");
+    assert_eq!(server.get("/").text(), "one");
+    server.forget_log();
+}
+
+#[test]
+fn a_socket_file_that_a_killed_server_left_is_told_as_such() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    let path = site.path("socket");
+    let refused = || {
+        let (status, said) = site.run(&[]);
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("failed (98: Address already in use)"),
+            "{said}"
+        );
+        said
+    };
+    site.configure("daemon off; events {} http { server { listen unix:%DIR%/socket; } }");
+    let left = UnixListener::bind(&path).expect("the directory can be written");
+    let said = refused();
+    assert!(said.contains(") listens on unix:"), "{said}");
+    drop(left);
+    let said = refused();
+    let advice = site.fill(
+        "= help: nothing listens there, the file is left over from a server that was killed: \
+         remove it (rm \"%DIR%/socket\")",
+    );
+    assert!(said.contains(&advice), "{said}");
 }
 
 #[test]

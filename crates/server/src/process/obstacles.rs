@@ -5,12 +5,17 @@
 //! it.
 #![expect(clippy::disallowed_methods, reason = "no loop runs in the master")]
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use runtime::listen::Address;
 use runtime::listen::bind::BindError;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::sockets::Sockets;
 
 /// Maximum number of lines that are read of a table of the kernel's sockets.
 const SOCKETS_MAX: usize = 1_000_000;
@@ -23,21 +28,14 @@ const LISTENING: &str = "0A";
 const UNPRIVILEGED_PORTS: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 const UNPRIVILEGED_PORT: u16 = 1024;
 
-/// A hint for an address that cannot be bound.
+/// A hint for an address that cannot be bound, by a server that has these sockets.
 #[must_use]
-pub(crate) fn about_address(failed: &BindError) -> Option<String> {
+pub(crate) fn about_address(failed: &BindError, own: &Sockets) -> Option<String> {
     let BindError::Bind { address, error } = failed else {
         return None;
     };
     if failed.is_in_use() {
-        return Some(match holder(address) {
-            Some(holder) => format!(
-                "{holder} listens on {address}: stop it, or let \"listen\" name another port"
-            ),
-            None => {
-                format!("another process listens on {address}: `ss -ltnp` run by root tells which")
-            }
-        });
+        return Some(about_use(address, own));
     }
     match (error.kind(), address) {
         (ErrorKind::PermissionDenied, Address::Inet(inet)) if inet.port() < first_free_port() => {
@@ -59,6 +57,48 @@ pub(crate) fn about_address(failed: &BindError) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// The same for an address that is in use.
+fn about_use(address: &Address, own: &Sockets) -> String {
+    if let Some(holder) = holder(address, &own.inodes()) {
+        return format!(
+            "{holder} listens on {address}: stop it, or let \"listen\" name another port"
+        );
+    }
+    match address {
+        Address::Inet(inet) => match own.in_the_way_of(*inet) {
+            Some(ours) => format!(
+                "this server itself listens on {ours}: an address and its wildcard cannot change places in a reload; \
+                 stop the server and start it again"
+            ),
+            None => {
+                format!("another process listens on {address}: `ss -ltnp` run by root tells which")
+            }
+        },
+        Address::Unix(path) => about_socket_file(path).unwrap_or_else(|| {
+            format!("another process listens on {address}: `ss -lxp` run by root tells which")
+        }),
+    }
+}
+
+/// A hint for a file that has the name of a unix socket. `None`: a process listens there.
+fn about_socket_file(path: &Path) -> Option<String> {
+    let kind = std::fs::symlink_metadata(path).ok()?.file_type();
+    if !kind.is_socket() {
+        return Some(format!(
+            "\"{}\" is there and no socket: let \"listen\" name another path",
+            path.display()
+        ));
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None).ok()?;
+    let refused = socket.connect(&SockAddr::unix(path).ok()?).err()?;
+    (refused.kind() == ErrorKind::ConnectionRefused).then(|| {
+        format!(
+            "nothing listens there, the file is left over from a server that was killed: remove it (rm \"{}\")",
+            path.display()
+        )
+    })
 }
 
 /// A hint for a file that cannot be opened, or a directory that cannot be made.
@@ -106,12 +146,14 @@ fn first_free_port() -> u16 {
     text.trim().parse().unwrap_or(UNPRIVILEGED_PORT)
 }
 
-/// The process that listens on an address: `process 123 (nginx)`. `None`: it is another user's, or has ended.
-fn holder(address: &Address) -> Option<String> {
-    let inodes = match address {
+/// The process that listens on an address, on another socket than these: `process 123 (nginx)`. `None`: it is another user's, or has
+/// ended, or there is none.
+fn holder(address: &Address, own: &HashSet<u64>) -> Option<String> {
+    let mut inodes = match address {
         Address::Inet(inet) => listening(*inet),
         Address::Unix(path) => of_path(path),
     };
+    inodes.retain(|inode| !inode.parse::<u64>().is_ok_and(|inode| own.contains(&inode)));
     if inodes.is_empty() {
         return None;
     }

@@ -9,6 +9,7 @@
 )]
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +78,33 @@ impl Sockets {
     /// All of them, address by address.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
         self.0.iter().flat_map(|bound| &bound.sockets)
+    }
+
+    /// Their inodes' numbers.
+    #[must_use]
+    pub(crate) fn inodes(&self) -> HashSet<u64> {
+        self.all()
+            .filter_map(|socket| rustix::fs::fstat(socket).ok())
+            .map(|stat| stat.st_ino)
+            .collect()
+    }
+
+    /// The address among them that leaves no room for this one: its wildcard, or one that it is the wildcard of.
+    #[must_use]
+    pub(crate) fn in_the_way_of(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let meets = |ours: &SocketAddr| {
+            let (any, one) = if ours.ip().is_unspecified() {
+                (*ours, address)
+            } else {
+                (address, *ours)
+            };
+            // The wildcard of IPv6 may be that of IPv4, too.
+            ours.port() == address.port()
+                && any.ip().is_unspecified()
+                && (any.is_ipv6() || one.is_ipv4())
+        };
+        let mut ours = self.0.iter().filter_map(|bound| bound.address.inet());
+        ours.find(meets)
     }
 
     /// Where other processes, which hold these sockets (numbers of inodes), have some of an address's sockets and not
@@ -157,10 +185,10 @@ impl Sockets {
                     Err(error) => {
                         error_log(Level::Emerg, format_args!("{error}"));
                         if !error.is_in_use() {
-                            return Err(CannotBind(obstacles::about_address(&error)));
+                            return Err(CannotBind(obstacles::about_address(&error, self)));
                         }
                         if attempt + 1 == TRIES {
-                            hint = obstacles::about_address(&error);
+                            hint = obstacles::about_address(&error, self);
                         }
                         is_in_use = true;
                     }

@@ -232,7 +232,7 @@ pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
         for entry in loaded.settings.listens.sockets() {
             bind::test(&entry.address, &entry.options).map_err(|error| {
                 let told = emerg(&error);
-                help(obstacles::about_address(&error));
+                help(obstacles::about_address(&error, &Sockets::default()));
                 told
             })?;
         }
