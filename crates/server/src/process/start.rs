@@ -343,9 +343,7 @@ fn start(options: Options) -> Result<ExitCode, Told> {
             Daemon::Itself(pipe) => ready = Some(pipe),
         }
     }
-    let signals = Signals::open()
-        .map_err(of_call("signalfd()"))
-        .map_err(emerg)?;
+    let signals = Signals::open().map_err(|error| emerg(of_call("signalfd()")(error)))?;
     if processes.daemon {
         log_files::redirect_stderr(wanted.of_stderr().as_deref(), &opened)
             .map_err(of_call("dup2(STDERR)"))

@@ -236,7 +236,7 @@ fn compare(
     if expected.is_some() && expected != etag {
         return complain("etag mismatch in slice response");
     }
-    let Some(found) = range.and_then(|value| ContentRange::parse(value)) else {
+    let Some(found) = range.and_then(ContentRange::parse) else {
         return complain("invalid range in slice response");
     };
     let Some(length) = found.complete else {
