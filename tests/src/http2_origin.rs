@@ -181,14 +181,7 @@ async fn answer(
             respond.send_reset(Reason::REFUSED_STREAM);
         }
         "/broken" | "/short" => break_off(path, head(), respond).await?,
-        "/keep" => {
-            let mut head = head();
-            *head.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
-            let first = body.data().await.transpose()?;
-            respond.send_response(head, true)?;
-            // Its data counts as unread as long as it is there.
-            std::mem::forget((body, first));
-        }
+        "/keep" => keep(head(), body, respond).await?,
         "/hang" => {
             let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;
             tell(events, format!("reset {}", u32::from(reason)));
@@ -200,34 +193,15 @@ async fn answer(
             }
             stream.send_trailers(trailers(0))?;
         }
-        "/echo" | "/leave-late" => {
-            let mut stream = respond.send_response(head(), false)?;
-            let mut sum = 0;
-            while let Some(piece) = body.data().await {
-                let piece = piece?;
-                sum += piece.len();
-                body.flow_control().release_capacity(piece.len())?;
-                send(&mut stream, piece).await?;
-            }
-            stream.send_trailers(trailers(sum))?;
-        }
+        "/echo" | "/leave-late" => echo(head(), body, respond).await?,
         path if path.eq_ignore_ascii_case("/fields") || path == "/x/../fields" => {
             let mut stream = respond.send_response(head(), false)?;
             send(&mut stream, lines(&parts).into()).await?;
             stream.send_trailers(trailers(0))?;
         }
         path if path.starts_with("/hold/") => {
-            let mut left = path["/hold/".len()..].parse().unwrap_or(0);
-            while let Some(piece) = body.data().await {
-                let Ok(piece) = piece else {
-                    tell(events, "given up");
-                    return Ok(());
-                };
-                left -= piece.len();
-                if left == 0 {
-                    tell(events, "full");
-                }
-            }
+            let bytes = path["/hold/".len()..].parse().unwrap_or(0);
+            hold(bytes, body, events).await;
         }
         path if path.starts_with("/large/") => {
             let len = path["/large/".len()..].parse().unwrap_or(0);
@@ -248,6 +222,49 @@ async fn answer(
         }
     }
     Ok(())
+}
+
+async fn echo(
+    head: Response<()>,
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+) -> Outcome {
+    let mut stream = respond.send_response(head, false)?;
+    let mut sum = 0;
+    while let Some(piece) = body.data().await {
+        let piece = piece?;
+        sum += piece.len();
+        body.flow_control().release_capacity(piece.len())?;
+        send(&mut stream, piece).await?;
+    }
+    stream.send_trailers(trailers(sum))
+}
+
+/// A response before the end of the body, whose data counts as unread for ever.
+async fn keep(
+    mut head: Response<()>,
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+) -> Outcome {
+    *head.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
+    let first = body.data().await.transpose()?;
+    respond.send_response(head, true)?;
+    std::mem::forget((body, first));
+    Ok(())
+}
+
+/// Takes the body, gives no window back, and tells when so many bytes have come.
+async fn hold(bytes: usize, mut body: RecvStream, events: &Events) {
+    let mut left = bytes;
+    while let Some(piece) = body.data().await {
+        let Ok(piece) = piece else {
+            return tell(events, "given up");
+        };
+        left -= piece.len();
+        if left == 0 {
+            tell(events, "full");
+        }
+    }
 }
 
 /// A part of a response.
