@@ -41,7 +41,7 @@ pub(crate) struct BodyStream {
     upload: Option<Box<Upload>>,
     /// A piece that was taken and returned.
     begun: Bytes,
-    /// `proxy_limit_rate`.
+    /// `proxy_limit_rate`, which holds where the body is buffered.
     limit: Option<Box<BodyRate>>,
     /// Whether it may be read ahead of its reader.
     is_buffered: bool,
@@ -191,7 +191,7 @@ impl BodyStream {
         cx: &mut Context<'_>,
         read_max: usize,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
-        if self.limit.is_none() {
+        if self.limit.is_none() || !self.is_buffered {
             return self.poll_whole_piece(cx, read_max);
         }
         if self.begun.is_empty() {
@@ -300,7 +300,7 @@ impl BodyStream {
         .await
     }
 
-    /// Limits the rate of the body, in bytes per second; 0: no limit.
+    /// Limits the rate of the body where it is buffered, in bytes per second; 0: no limit.
     pub(crate) fn limit(&mut self, per_second: u64) {
         self.limit = BodyRate::of(&self.attempt.upstream_request, per_second).map(Box::new);
     }

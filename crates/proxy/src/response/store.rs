@@ -73,12 +73,12 @@ pub(crate) async fn body(
             })
         }
         UpstreamBody::Stream(mut stream) => {
+            stream.buffer(request);
             // The available part goes with the head, or shows that there is no response.
             let first = match poll_fn(|cx| Poll::Ready(stream.poll_piece(cx))).await {
                 Poll::Ready(Some(first)) => Some(first),
                 Poll::Ready(None) | Poll::Pending => None,
             };
-            stream.buffer(request);
             let (pieces, coming) = mpsc::channel(1);
             match &first {
                 Some(Err(_)) => {}

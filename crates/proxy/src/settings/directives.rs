@@ -187,6 +187,8 @@ directives! {
         /// location's thread pool (`aio threads=…`) and have no name, so that none is left behind in any event.
         proxy_temp_path: Option<TempPath> = none, [HTTP | SERVER | LOCATION] 1..=4, syntax "path [level1 [level2 [level3]]]";
         /// Limits the rate at which a response is read, in bytes per second; may contain variables. `0` means no limit.
+        ///
+        /// It holds where the response is buffered (`proxy_buffering`).
         proxy_limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION] 1, syntax "rate";
         /// Lets `error_page` apply to upstream responses with a status of 300 or more.
         proxy_intercept_errors: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
