@@ -3,6 +3,7 @@
 //! Our own 150 lines, since the crate for it brings forty more (Unicode tables for names that are never asked for
 //! here). Not here: sockets. Invariant: every index is checked, every loop ends: an answer may contain anything.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Maximum bytes of a UDP message that is read: without EDNS no server sends more than 512.
@@ -36,6 +37,16 @@ impl RecordType {
     }
 }
 
+impl fmt::Display for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecordType::A => "A",
+            RecordType::Aaaa => "AAAA",
+            RecordType::Srv => "SRV",
+        })
+    }
+}
+
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordData {
@@ -58,6 +69,19 @@ pub enum RecordData {
     },
     /// Anything else.
     Other,
+}
+
+impl RecordData {
+    /// The type whose query it answers; `None`: an alias, or a record of another type.
+    #[must_use]
+    pub fn kind(&self) -> Option<RecordType> {
+        match self {
+            RecordData::A(_) => Some(RecordType::A),
+            RecordData::Aaaa(_) => Some(RecordType::Aaaa),
+            RecordData::Srv { .. } => Some(RecordType::Srv),
+            RecordData::Alias(_) | RecordData::Other => None,
+        }
+    }
 }
 
 /// A record of an answer.

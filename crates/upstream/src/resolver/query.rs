@@ -145,9 +145,11 @@ impl LookUp<'_> {
         Some(Ok(found))
     }
 
-    /// The records of the name or of its alias, and the time until which they hold.
+    /// The records of the name or of its alias, and the time until which they hold. A chain of aliases that leads back
+    /// ends there.
     async fn follow(&self, kinds: &[RecordType]) -> Answered<(Vec<RecordData>, i64)> {
         let mut name = self.question.name().to_owned();
+        let mut seen = Vec::new();
         let mut ttl = u32::MAX;
         for _ in 0..=ALIASES_MAX {
             let step = match self.step(&name, kinds).await? {
@@ -156,7 +158,12 @@ impl LookUp<'_> {
             };
             ttl = ttl.min(step.ttl);
             match step.alias {
-                Some(alias) if step.targets.is_empty() => name = alias,
+                Some(alias) if step.targets.is_empty() => {
+                    seen.push(std::mem::replace(&mut name, alias));
+                    if seen.contains(&name) {
+                        break;
+                    }
+                }
                 _ if step.targets.is_empty() => break,
                 _ => {
                     let holds_s = self.resolver.rules.valid_s.unwrap_or(i64::from(ttl));
@@ -261,6 +268,10 @@ fn sort_in<'a>(
         tell(&format!("unexpected DNS response for {}", answer.name));
         return None;
     };
+    let mut kinds = answer.records.iter().filter_map(|one| one.data.kind());
+    if let Some(kind) = kinds.find(|kind| *kind != part.kind) {
+        tell(&format!("unexpected {kind} record in DNS response"));
+    }
     // As in nginx: another server may know better.
     if answer.code == 1 || answer.code > 5 {
         let reason = ResolveError::Code(answer.code);
@@ -289,17 +300,20 @@ fn weigh(parts: SmallVec<[TypedQuery; 2]>) -> Result<NameRecords, ResolveError> 
         alias: None,
         ttl: u32::MAX,
     };
-    for answer in parts.into_iter().filter_map(|part| part.answer) {
+    for part in parts {
+        let Some(answer) = part.answer else { continue };
         if answer.code != 0 {
             return Err(ResolveError::Code(answer.code));
         }
         for record in answer.records.into_iter().take(RECORDS_MAX) {
-            step.ttl = step.ttl.min(record.ttl);
             match record.data {
                 RecordData::Alias(name) => step.alias = Some(name),
+                // Not one that the rules exclude (`ipv6=off`), nor one of no query of ours.
+                data if data.kind() == Some(part.kind) => step.targets.push(data),
                 RecordData::Other => {}
-                data => step.targets.push(data),
+                RecordData::A(_) | RecordData::Aaaa(_) | RecordData::Srv { .. } => continue,
             }
+            step.ttl = step.ttl.min(record.ttl);
         }
     }
     Ok(step)

@@ -86,6 +86,11 @@ fn zone(name: &str, kind: u16) -> (u8, Vec<(u16, u32, Vec<u8>)>) {
         ("three.test", 28) => vec![(28, 300, vec![0; 16])],
         ("short.test", 1) => vec![(1, 0, vec![127, 0, 0, 9])],
         ("alias.test", 1 | 28) => vec![(5, 300, wire_name("one.test"))],
+        ("circle.test", 1 | 28) => vec![(5, 300, wire_name("arc.test"))],
+        ("arc.test", 1 | 28) => vec![(5, 300, wire_name("circle.test"))],
+        ("mixed.test", 1) => vec![(28, 0, vec![0; 16]), (1, 300, vec![127, 0, 0, 7])],
+        ("mixed.test", 28) => vec![(1, 0, vec![127, 0, 0, 8]), (28, 300, vec![0; 16])],
+        ("strange.test", 1) => vec![(28, 300, vec![0; 16])],
         ("loop.test", 1 | 28) => vec![(5, 300, wire_name("loop.test"))],
         ("_http._tcp.one.test", 33) => vec![
             service(2, 1, 82, "one.test"),
@@ -155,6 +160,44 @@ async fn answers_are_kept_for_their_time_and_failures_are_not() {
         assert!(find(&resolver, "none.test").await.is_err());
     }
     assert_eq!(server.asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_chain_of_aliases_that_leads_back_ends_there() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], false);
+    for (name, asked) in [("circle.test", 2), ("loop.test", 3)] {
+        assert_eq!(find(&resolver, name).await, Err(ResolveError::NOT_FOUND));
+        assert_eq!(server.asked.load(Ordering::SeqCst), asked, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn records_of_another_type_than_the_query_are_not_used() {
+    let server = server(zone);
+    let found = find(&resolver(&[&server], false), "mixed.test").await;
+    let found: Vec<u8> = found.unwrap().iter().map(last).collect();
+    assert_eq!(found, [7], "without IPv6");
+    let both = resolver(&[&server], true);
+    let found: Vec<u8> = find(&both, "mixed.test")
+        .await
+        .unwrap()
+        .iter()
+        .map(last)
+        .collect();
+    assert_eq!(found, [7, 0]);
+    let asked = server.asked.load(Ordering::SeqCst);
+    assert!(find(&both, "mixed.test").await.is_ok());
+    assert_eq!(
+        server.asked.load(Ordering::SeqCst),
+        asked,
+        "it holds for the TTL of its own"
+    );
+    let only = resolver(&[&server], false);
+    assert_eq!(
+        find(&only, "strange.test").await,
+        Err(ResolveError::NOT_FOUND)
+    );
 }
 
 #[tokio::test]
