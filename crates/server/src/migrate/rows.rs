@@ -93,6 +93,7 @@ rows! {
     Lines, "Floods over HTTP/2 end a connection.": "http2" "listen=http2";
     Lines, "CONNECT and WebSocket work over HTTP/2, too.": "http2" "listen=http2" "tunnel_pass";
     Lines, "Requests to servers over HTTP/2 share connections": "grpc_pass" "proxy_http_version=2";
+    Lines, "A malformed response over HTTP/2 gets 502;": "grpc_pass" "proxy_http_version=2";
     Lines, "Certificates by ACME": "acme_issuer" "acme_certificate" "acme_shared_zone";
     Command, "Error messages say more.":;
     Lines, "Three checks are stricter.": "thread_pool" "split_clients";
