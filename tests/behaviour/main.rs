@@ -89,6 +89,7 @@ mod tls_upstream;
 mod try_files;
 mod tunnels;
 mod updates;
+mod upstream_logs;
 mod upstreams;
 mod userid;
 mod variables;

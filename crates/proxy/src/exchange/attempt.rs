@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use logs::Level;
+use message::{Field, ResponseHead, Span};
 use wire::answer::AnswerFault;
 use wire::connect::ConnectError;
 use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
@@ -15,7 +16,9 @@ use wire::exchange::{AnswerHead, Exchange, ExchangeError, Flushed};
 use crate::exchange::protocol;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
+use crate::settings::header_set::SINGLE_LINES;
 use crate::tls_metrics;
+use crate::upstream_request::log_context::READING_HEAD;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
@@ -32,7 +35,6 @@ const IS_SENT: &str = "the request was sent";
 pub(crate) const CONNECTING: &str = "connecting to upstream";
 const HANDSHAKING: &str = "SSL handshaking to upstream";
 const SENDING: &str = "sending request to upstream";
-pub(crate) const READING_HEAD: &str = "reading response header from upstream";
 
 /// An attempt in progress.
 pub(crate) struct Attempt {
@@ -357,6 +359,31 @@ impl Attempt {
         self.upstream_request
             .context
             .log(level, &what, action, &upstream);
+    }
+}
+
+/// Tells of lines of a head that are dropped since only the first one counts.
+pub(super) fn tell_repeats(upstream_request: &UpstreamRequest, name: &str, head: &ResponseHead) {
+    let mut seen = 0;
+    for field in &head.fields {
+        let bit = field.id.bit() & SINGLE_LINES;
+        if seen & bit == 0 {
+            seen |= bit;
+            continue;
+        }
+        let shown_line = |field: &Field| {
+            let part = |span: Span| String::from_utf8_lossy(span.of(&head.bytes));
+            format!("\"{}: {}\"", part(field.name), part(field.value))
+        };
+        let before = head.fields.iter().find(|before| before.id == field.id);
+        let what = format!(
+            "upstream sent duplicate header line: {}, previous value: {}, ignored",
+            shown_line(field),
+            before.map(shown_line).unwrap_or_default(),
+        );
+        let upstream = shown(name, upstream_request);
+        let context = &upstream_request.context;
+        context.log(Level::Warn, &what, READING_HEAD, &upstream);
     }
 }
 

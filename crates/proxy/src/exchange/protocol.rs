@@ -3,11 +3,11 @@
 //! Not here: which server (`upstream_exchange`), what is sent (`upstream_request::gateway_params`), and the bytes of the
 //! protocols (crate `wire`).
 
-use crate::exchange::attempt::READING_HEAD;
 use crate::response::response_body::READING;
 use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
 use crate::settings::params::ParamsFormat;
+use crate::upstream_request::log_context::READING_HEAD;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use logs::Level;
-use message::ResponseHead;
+use message::{HeaderId, ResponseHead};
 use wire::exchange::AnswerHead;
 
 use upstream::next_upstream::{AttemptProgress, NextRules, PeerFailure};
 use upstream::{Choice, Now, PeerOutcome, PeerTimes};
 
-use crate::exchange::attempt::{Attempt, AttemptError, CONNECTING, READING_HEAD};
+use crate::exchange::attempt::{Attempt, AttemptError, CONNECTING, tell_repeats};
 use crate::exchange::protocol;
 use crate::response::response_body;
 use crate::response::response_body::{BodyStart, BodyStream, Progress};
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
+use crate::upstream_request::log_context::READING_HEAD;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 
 /// Invariant until a server has answered, for `expect`.
@@ -115,12 +116,24 @@ impl UpstreamExchange {
                     return Ok(ExchangeStep::Interim(head));
                 }
                 Ok(AnswerHead::Final(head)) => {
+                    self.read(&head);
                     if let Some(answer) = self.judge(head) {
                         return Ok(ExchangeStep::Answer(answer));
                     }
                 }
                 Err(error) => self.survive(&error)?,
             }
+        }
+    }
+
+    /// Tells of what a head has too much, and notes the server for what is told of its redirect.
+    fn read(&self, head: &ResponseHead) {
+        let Some(one) = &self.current else { return };
+        tell_repeats(&one.upstream_request, &one.name, head);
+        if head.get(HeaderId::XAccelRedirect).is_some() {
+            let shown = shown(&one.name, &one.upstream_request);
+            let state = &self.upstream_request.state;
+            *state.redirected_by.borrow_mut() = Some(shown);
         }
     }
 

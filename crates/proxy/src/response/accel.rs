@@ -12,6 +12,8 @@ use message::{Header, HeaderId, Method, ResponseHead, uri};
 use crate::response::set_cookie;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
 use crate::settings::proxy_pass::PassSettings;
+use crate::state::upstream_state::UpstreamState;
+use crate::upstream_request::log_context::{LogContext, READING_HEAD};
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
 use httpcore::request::state::State;
@@ -82,17 +84,27 @@ pub fn redirect(
     } else if let Some((path, args)) = uri::safe(&place) {
         Some(Target::Uri(path.into(), Bytes::copy_from_slice(args)))
     } else {
-        request.log(Level::Error, &|out| {
-            out.extend_from_slice(b"unsafe URI \"");
-            out.extend_from_slice(&place);
-            out.extend_from_slice(b"\" was detected");
-        });
+        tell_unsafe(request, &place);
         None
     };
     Some(AccelRedirect {
         target,
         kept: kept(request, head),
     })
+}
+
+/// Tells of a place that leads out of the site, with the server that named it, unless a cache did.
+fn tell_unsafe(request: &Request, place: &[u8]) {
+    let what = format!(
+        "unsafe URI \"{}\" was detected",
+        String::from_utf8_lossy(place)
+    );
+    let context = LogContext::new(request);
+    let state = request.states.get::<UpstreamState>();
+    match state.and_then(|state| state.redirected_by.take()) {
+        Some(upstream) => context.log(Level::Error, &what, READING_HEAD, &upstream),
+        None => context.log_alone(Level::Error, &what),
+    }
 }
 
 /// Redirects the request to the content.

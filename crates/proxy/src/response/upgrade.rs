@@ -55,8 +55,24 @@ pub(crate) struct TunnelTimeouts {
     pub taking: Duration,
 }
 
+/// An end of a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+/// What ends a tunnel before either side has.
+enum Fault {
+    /// Nothing has moved for too long.
+    Silence,
+    /// The call that failed, and the end that it was for.
+    Failed(Side, &'static str, io::Error),
+}
+
 /// One direction.
 struct Direction {
+    to: Side,
     held: Vec<u8>,
     /// Bytes sent of the data that is held.
     gone: usize,
@@ -97,8 +113,8 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
     let patience = tunnel.behind.patience();
     let taking = patience.silence.min(patience.taking);
     let client_takes = side.patience;
-    let mut to_client = Direction::new(std::mem::take(&mut tunnel.early));
-    let mut to_server = Direction::new(side.early);
+    let mut to_client = Direction::new(Side::Client, std::mem::take(&mut tunnel.early));
+    let mut to_server = Direction::new(Side::Server, side.early);
     let (client, timer, owner) = (&side.stream, side.timer, side.owner);
     let server = &tunnel.server;
     let mut has_ended = false;
@@ -115,9 +131,11 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
         if to_server.is_over() {
             if !std::mem::replace(&mut has_ended, true) {
                 server.close_notify();
-                server.shutdown_write()?;
+                let ended = server.shutdown_write();
+                ended.map_err(|error| Fault::Failed(Side::Server, "shutdown", error))?;
             }
-            check(client, &owner, cx)?;
+            let checked = check(client, &owner, cx);
+            checked.map_err(|error| Fault::Failed(Side::Client, "recv", error))?;
         }
         if to_client.moved() + to_server.moved() > moved {
             timer.arm(
@@ -130,13 +148,13 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
             );
         }
         ready!(timer.poll_expired(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        Poll::Ready(Err(Fault::Silence))
     })
     .await;
     timer.disarm();
     tunnel.behind.count(to_server.sent, to_client.read);
-    if let Err(error) = outcome {
-        log(&*tunnel.behind, &error);
+    if let Err(fault) = outcome {
+        log(&*tunnel.behind, &fault);
     }
     to_client.sent
 }
@@ -152,14 +170,23 @@ fn check(client: &impl TunnelEnd, owner: &wire::Loop, cx: &mut Context<'_>) -> i
     }
 }
 
-fn log(behind: &dyn TunnelUpstream, error: &io::Error) {
-    // As in nginx a connection that says nothing for long is no error.
-    let what = match error.kind() {
-        io::ErrorKind::TimedOut => "upstream timed out (110: Connection timed out)".to_owned(),
-        _ => format!("recv() failed ({})", errno(error)),
+fn log(behind: &dyn TunnelUpstream, fault: &Fault) {
+    // As in nginx a connection that says nothing for long is no error, nor is a client that leaves.
+    let (level, what) = match fault {
+        Fault::Silence => {
+            let what = "upstream timed out (110: Connection timed out)";
+            (Level::Info, what.to_owned())
+        }
+        Fault::Failed(side, call, error) => {
+            let level = match side {
+                Side::Client => Level::Info,
+                Side::Server => Level::Error,
+            };
+            (level, format!("{call}() failed ({})", errno(error)))
+        }
     };
     let context = behind.context();
-    context.log(Level::Info, &what, ACTION, &behind.shown());
+    context.log(level, &what, ACTION, &behind.shown());
 }
 
 impl TunnelUpstream for BodyStream {
@@ -185,8 +212,9 @@ impl TunnelUpstream for BodyStream {
 }
 
 impl Direction {
-    fn new(early: Vec<u8>) -> Direction {
+    fn new(to: Side, early: Vec<u8>) -> Direction {
         Direction {
+            to,
             held: early,
             gone: 0,
             is_closed: false,
@@ -204,6 +232,20 @@ impl Direction {
         self.is_closed && self.held.is_empty()
     }
 
+    /// A failure of the end that is read.
+    fn reading(&self, error: io::Error) -> Fault {
+        let from = match self.to {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        };
+        Fault::Failed(from, "recv", error)
+    }
+
+    /// A failure of the end that is written to.
+    fn writing(&self, error: io::Error) -> Fault {
+        Fault::Failed(self.to, "send", error)
+    }
+
     /// Moves a piece, if that needs no waiting. Returns whether there is more.
     fn pump(
         &mut self,
@@ -211,17 +253,17 @@ impl Direction {
         to: &impl TunnelEnd,
         owner: &wire::Loop,
         cx: &mut Context<'_>,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, Fault> {
         while !self.held.is_empty() {
             match to.try_write(&self.held[self.gone..]) {
                 Ok(count) => self.sent_more(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match to.poll_writable(cx) {
                         Poll::Pending => return Ok(false),
-                        Poll::Ready(ready) => ready?,
+                        Poll::Ready(ready) => ready.map_err(|error| self.writing(error))?,
                     }
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.writing(error)),
             }
         }
         if self.is_closed {
@@ -233,10 +275,10 @@ impl Direction {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 match from.poll_readable(cx) {
                     Poll::Pending => return Ok(false),
-                    Poll::Ready(ready) => ready?,
+                    Poll::Ready(ready) => ready.map_err(|error| self.reading(error))?,
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.reading(error)),
         }
         Ok(true)
     }

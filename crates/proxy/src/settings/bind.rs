@@ -101,6 +101,33 @@ fn parse(text: &[u8]) -> Option<SocketAddr> {
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
         .unwrap_or(text);
-    let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
-    ip.or_else(|_| text.parse()).ok()
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Some(SocketAddr::new(ip, 0));
+    }
+    // A port that is named is one, as in nginx.
+    let whole = text.parse::<SocketAddr>().ok();
+    whole.filter(|address| address.port() != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_named_is_one() {
+        for (text, expected) in [
+            ("127.0.0.8", Some("127.0.0.8:0")),
+            ("127.0.0.8:81", Some("127.0.0.8:81")),
+            ("::1", Some("[::1]:0")),
+            ("[::1]", Some("[::1]:0")),
+            ("[::1]:81", Some("[::1]:81")),
+            ("127.0.0.8:0", None),
+            ("[::1]:0", None),
+            ("127.0.0.8:65536", None),
+            ("a", None),
+        ] {
+            let shown = parse(text.as_bytes()).map(|address| address.to_string());
+            assert_eq!(shown.as_deref(), expected, "{text}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ pub(crate) const SINGLE_LINES: u64 = HeaderId::ContentType.bit()
     | HeaderId::Refresh.bit()
     | HeaderId::Expires.bit()
     | HeaderId::XAccelExpires.bit()
+    | HeaderId::XAccelLimitRate.bit()
     | HeaderId::XAccelRedirect.bit();
 
 /// A set of header names.

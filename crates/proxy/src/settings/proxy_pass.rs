@@ -399,7 +399,7 @@ impl PassSettings {
     /// nginx's sentence.
     pub fn url(&self, whole: &Bytes) -> Result<Url, String> {
         match self.family {
-            Family::Proxy => Url::parse(whole),
+            Family::Proxy => Url::of_made(whole),
             family => place(family, whole),
         }
     }

@@ -15,6 +15,8 @@ use sys::UNIX_PATH_MAX;
 const HTTP_PORT: u16 = 80;
 /// The port of `https`.
 const HTTPS_PORT: u16 = 443;
+/// nginx's sentence for a URL of another scheme than these two.
+const PREFIX: &str = "invalid URL prefix";
 const HTTP: &[u8] = b"http://";
 const HTTPS: &[u8] = b"https://";
 const UNIX: &[u8] = b"unix:";
@@ -148,6 +150,24 @@ impl Url {
         }
     }
 
+    /// Parses a whole URL that was made from variables. One of a scheme alone is told as one without, as in nginx.
+    ///
+    /// # Errors
+    /// nginx's sentence.
+    pub fn of_made(whole: &Bytes) -> Result<Url, String> {
+        let is_bare = [HTTP, HTTPS]
+            .iter()
+            .any(|scheme| whole.eq_ignore_ascii_case(scheme));
+        let parsed = match is_bare {
+            true => Err(PREFIX.to_owned()),
+            false => Url::parse(whole),
+        };
+        parsed.map_err(|why| match why == PREFIX {
+            true => format!("{why} in \"{}\"", String::from_utf8_lossy(whole)),
+            false => why,
+        })
+    }
+
     /// Parses a whole URL.
     ///
     /// # Errors
@@ -162,7 +182,7 @@ impl Url {
         let scheme = match has_tls {
             true => HTTPS,
             false if is(HTTP) => HTTP,
-            false => return Err("invalid URL prefix".to_owned()),
+            false => return Err(PREFIX.to_owned()),
         };
         let text = whole.slice(scheme.len()..);
         let outcome = if is_unix(&text) {
@@ -207,7 +227,7 @@ impl Value for ProxyPassUrl {
 
 /// A hint for an address that was not understood.
 fn hint(sentence: &str, whole: &Bytes) -> Option<String> {
-    if sentence != "invalid URL prefix" {
+    if sentence != PREFIX {
         return None;
     }
     let text = String::from_utf8_lossy(whole);
@@ -327,6 +347,20 @@ mod tests {
             }
             Err(why) => why,
         }
+    }
+
+    #[test]
+    fn a_made_url_without_a_scheme_or_a_host_is_told() {
+        for text in ["ftp://a.t:22020", "http://", "HTTPS://", ""] {
+            let told = Url::of_made(&Bytes::from_static(text.as_bytes()));
+            let expected = format!("invalid URL prefix in \"{text}\"");
+            assert_eq!(told.unwrap_err(), expected);
+        }
+        assert!(
+            Url::of_made(&Bytes::from_static(b"https://a"))
+                .unwrap()
+                .has_tls
+        );
     }
 
     #[test]

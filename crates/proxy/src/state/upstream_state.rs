@@ -32,6 +32,8 @@ pub struct UpstreamState {
     pub head: RefCell<Option<Arc<ResponseHead>>>,
     /// Attempt after attempt.
     pub tries: RefCell<Attempts>,
+    /// The server whose response has `X-Accel-Redirect`, as the log names it.
+    pub redirected_by: RefCell<Option<Vec<u8>>>,
     /// The trailers of the last response (`$upstream_trailer_…`).
     pub trailers: RefCell<Vec<Header>>,
     /// The server that was asked last, with sticky sessions.

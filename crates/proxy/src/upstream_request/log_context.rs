@@ -18,6 +18,9 @@ use httpcore::request::Request;
 use httpcore::route::{LocationId, ServerId};
 use httpcore::settings::Location;
 
+/// The action of lines about the head of a response.
+pub(crate) const READING_HEAD: &str = "reading response header from upstream";
+
 /// The request, for log lines.
 pub struct LogContext {
     /// The client, and the loop.

@@ -61,7 +61,10 @@ pub(crate) fn apply(
     }
     let steps = match location.has_filters {
         true => Some(filter(request, settings, &mut response)?),
-        false => None,
+        false => {
+            charset::tell_hinted(request, &response);
+            None
+        }
     };
     let part = ranges::apply(request, &settings.ranges, &mut response).map_err(Outcome::Failed)?;
     if let Some(whole) = sliced {

@@ -153,6 +153,7 @@ pub fn begin(
     if !request.settings().made::<Charsets>().is_any()
         && !has_variables(request.location().own::<Charset>())
     {
+        tell_hinted(request, response);
         return Ok(());
     }
     let Some(target) = target(request, response)? else {
@@ -191,6 +192,22 @@ pub fn begin(
     Ok(())
 }
 
+/// Tells of the charset that a server names, where the configuration knows none.
+pub fn tell_hinted(request: &Request, response: &Response) {
+    if let Some(name) = hinted(request, response) {
+        log_unknown(request, &name);
+    }
+}
+
+/// The charset that the server of an answer names (`X-Accel-Charset`); not of a part of another answer.
+fn hinted(request: &Request, response: &Response) -> Option<Bytes> {
+    let hint = request.charset_hint?;
+    match request.is_subrequest() || response.content_type.is_empty() {
+        true => None,
+        false => hint(request),
+    }
+}
+
 fn has_variables(settings: &Charset) -> bool {
     matches!(settings.charset.0, Some(Name::Variable(_)))
 }
@@ -204,15 +221,11 @@ fn target(request: &mut Request, response: &mut Response) -> Result<Option<Bytes
     if response.content_type.is_empty() {
         return Ok(None);
     }
-    if let Some(name) = request.charset_hint.and_then(|hint| hint(request)) {
+    if let Some(name) = hinted(request, response) {
         if request.settings().made::<Charsets>().knows(&name) {
             return Ok(Some(name));
         }
-        request.log(Level::Error, &|out| {
-            out.extend_from_slice(b"unknown charset \"");
-            out.extend_from_slice(&name);
-            out.extend_from_slice(b"\" to override");
-        });
+        log_unknown(request, &name);
         return Ok(None);
     }
     let settings = request.location().own::<Charset>();
@@ -264,6 +277,14 @@ fn say(request: &Request, response: &mut Response, charset: Bytes) {
         301 | 302 => Bytes::new(),
         _ => charset,
     };
+}
+
+fn log_unknown(request: &Request, name: &[u8]) {
+    request.log(Level::Error, &|out| {
+        out.extend_from_slice(b"unknown charset \"");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\" to override");
+    });
 }
 
 fn log_no_way(request: &Request, source: &[u8], target: &[u8]) {
