@@ -330,29 +330,30 @@ fn rates_and_charsets_may_come_from_the_server() {
     assert_eq!(reply.header("x-accel-charset"), None);
 }
 
-/// At this rate the body would take longer than a test waits.
+/// At these rates the body would take longer than a test waits.
 #[test]
-fn a_rate_of_reading_is_for_buffered_responses_only() {
+fn rates_are_for_buffered_responses_only() {
     let origin = Origin::start(|request| {
         let line = match request.target() {
-            "/off" | "/var/off?rate=1" => "",
+            "/off" | "/var/off?rate=1" | "/sent" => "",
             _ => "X-Accel-Buffering: no\r\n",
         };
-        Answer::with("200 OK", line, "x".repeat(300))
+        Answer::with("200 OK", line, "x".repeat(1000))
     });
     let server = server(
         &origin,
         "proxy_limit_rate 1; location / { proxy_pass http://%ORIGIN%; }
          location /off { proxy_buffering off; proxy_pass http://%ORIGIN%; }
          location /var { proxy_limit_rate $arg_rate; proxy_pass http://%ORIGIN%; }
-         location /var/off { proxy_limit_rate $arg_rate; proxy_buffering off; proxy_pass http://%ORIGIN%; }",
+         location /var/off { proxy_limit_rate $arg_rate; proxy_buffering off; proxy_pass http://%ORIGIN%; }
+         location /sent { proxy_limit_rate 0; limit_rate 50; proxy_buffering off; proxy_pass http://%ORIGIN%; }",
     );
-    for path in ["/", "/off", "/var?rate=1", "/var/off?rate=1"] {
+    for path in ["/", "/off", "/var?rate=1", "/var/off?rate=1", "/sent"] {
         let begun = std::time::Instant::now();
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.reply_to("HEAD").status, 200);
-        for come in 0..300 {
+        for come in 0..1000 {
             assert_eq!(client.read(1), b"x");
             assert!(
                 begun.elapsed() < blackbox::PATIENCE,

@@ -105,6 +105,8 @@ directives! {
         /// Sends the response head and the beginning of a file in full packets. Takes effect with `sendfile`.
         tcp_nopush: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
         /// Limits the rate of a response in bytes per second; may contain variables. `0` means no limit.
+        ///
+        /// A proxied response is limited where it is buffered (`proxy_buffering`).
         limit_rate: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "rate";
         /// Sets the number of bytes sent before the rate is limited; may contain variables.
         limit_rate_after: Option<SizeTemplate> = none, [HTTP | SERVER | LOCATION | LOCATION_IF] 1, syntax "size";

@@ -10,6 +10,7 @@ use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::response::set_cookie;
+use crate::settings::family::Family;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
@@ -63,6 +64,13 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
             says(b"yes") || !says(b"no") && settings.proxy_buffering
         }
         _ => settings.proxy_buffering,
+    }
+}
+
+/// Lifts `limit_rate` from a response that is not buffered, as nginx does: what a server says is passed on at once.
+pub fn free_unbuffered(request: &Request, passing: &PassSettings, head: &ResponseHead) {
+    if passing.family == Family::Grpc || !is_buffered(request.location(), head) {
+        request.limit_rate.set(Some(0));
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) async fn answer(
     head: &Arc<ResponseHead>,
     origin: Origin,
 ) -> Outcome {
+    accel::free_unbuffered(request, cache_request.passing, head);
     let body = body(request, cache_request, follower, head).await;
     let head = Arc::clone(head);
     response_head::shape(request, cache_request.passing, head, body, origin)
