@@ -10,8 +10,8 @@ use logs::Level;
 use message::{Header, HeaderId, Method, ResponseHead, uri};
 
 use crate::response::set_cookie;
-use crate::settings::family::Family;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
+use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::log_context::{LogContext, READING_HEAD};

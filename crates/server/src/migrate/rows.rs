@@ -39,6 +39,7 @@ rows! {
         "brotli" "brotli_static" "brotli_buffers" "zstd" "zstd_static" "zstd_buffers" "zstd_dict_file";
     Lines, "An error page does not keep the `Vary: Accept-Encoding`": "gzip_vary" "error_page";
     Every, "A loop never writes to a log.": "access_log" "error_log";
+    Lines, "A log whose reader does not read holds up nothing.": "access_log=/dev/stdout" "error_log=/dev/stderr" "access_log=/dev/stderr" "error_log=stderr";
     Lines, "A failing syslog server is reported once per second,": "access_log=syslog:" "error_log=syslog:";
     Lines, "`disable_symlinks` does not apply to access logs with variables in their paths.": "disable_symlinks";
     Command, "`json` is a format of access logs":;

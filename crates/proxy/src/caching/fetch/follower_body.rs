@@ -14,6 +14,7 @@ use message::{Body, BodyError, Chunk, Header, ResponseFraming, ResponseHead, Sou
 
 use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::stored::rest;
+use crate::response::accel;
 use crate::response::response_head::{self, Origin};
 use httpcore::files;
 use httpcore::outcome::Outcome;
