@@ -98,6 +98,7 @@ fn a_purge_that_cannot_be_obeyed_now_is_not_passed_on() {
     );
     second.forget_log();
     assert!(first.quit().success());
-    hit(&second, "/a");
+    // What is stored by the second one shows that it has the directory.
+    hit(&second, "/b");
     assert_eq!(purge().status, 204);
 }
