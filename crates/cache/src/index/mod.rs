@@ -344,8 +344,8 @@ impl Index {
     }
 
     /// Removes entries that were not used since `before` (`inactive`), and what is above the maximum of keys, the oldest
-    /// first, at most `max` (`STEP_MAX`). Fewer,
-    /// with [`Index::may_have_inactive`], where many of those in segments have been used again.
+    /// first, at most `max` (`STEP_MAX`). Fewer, with [`Index::may_have_inactive`], where many of those in segments have
+    /// been used again.
     #[must_use = "their files are to be deleted"]
     pub(crate) fn evict_inactive(&self, before: Seconds, max: usize) -> Vec<KnownKey> {
         let (mut evicted, mut looks) = (Vec::new(), LOOKS_MAX);

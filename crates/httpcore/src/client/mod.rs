@@ -265,21 +265,20 @@ impl Client {
     #[must_use]
     pub fn generation(&self) -> Rc<Generation> {
         let current = self.http.generation();
-        if !self.is_of_removed(&current) {
-            return current;
+        match self.is_removed() {
+            false => current,
+            true => {
+                let removed = self.http.removed(|it| self.entry(it).is_some());
+                removed.unwrap_or(current)
+            }
         }
-        let removed = self.http.removed(|it| self.entry(it).is_some());
-        removed.unwrap_or(current)
     }
 
     /// Whether a reload took the connection's address away: it has no other request behind the one that comes next.
+    #[inline]
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.http.has_removed() && self.is_of_removed(&self.http.generation())
-    }
-
-    fn is_of_removed(&self, current: &Generation) -> bool {
-        self.http.has_removed() && self.entry(current).is_none()
+        self.http.has_removed() && self.entry(&self.http.generation()).is_none()
     }
 
     /// The server for requests whose host no server has: the one that the client asked for in its handshake of TLS, else

@@ -79,6 +79,7 @@ impl HttpLoop {
     }
 
     /// Whether a reload removed addresses lately.
+    #[inline]
     #[must_use]
     pub fn has_removed(&self) -> bool {
         !self.removed.borrow().is_empty()

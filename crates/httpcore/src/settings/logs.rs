@@ -33,8 +33,8 @@ impl Settings {
         Ok(files)
     }
 
-    /// Gives every location its logs; those without `error_log` get `main`, this configuration's logs of the process. Files must be known to
-    /// `logs`; may resolve names, so not on a loop.
+    /// Gives every location its logs; those without `error_log` get `main`, this configuration's logs of the process.
+    /// Files must be known to `logs`; may resolve names, so not on a loop.
     ///
     /// # Errors
     /// A file that was not opened, a syslog server whose name is not found.

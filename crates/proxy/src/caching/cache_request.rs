@@ -252,7 +252,8 @@ pub fn asks_as_get(request: &Request, passing: &PassSettings) -> bool {
         && passing.family == Family::Proxy
 }
 
-/// Whether a gateway is told HEAD, with nothing of that in the key. A GET would then get a response without a body. (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
+/// Whether a gateway is told HEAD, with nothing of that in the key. A GET would then get a response without a body.
+/// (With an explicit `proxy_cache_convert_head off` the key is the configuration's responsibility.)
 #[must_use]
 pub fn is_head_alone(request: &Request, passing: &PassSettings) -> bool {
     let Some(params) = &passing.params else {

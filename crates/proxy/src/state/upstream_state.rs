@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Header, ResponseHead};
+use message::{Header, HeaderId, ResponseHead};
 
 use crate::settings::header_set::SINGLE_LINES;
 use crate::settings::url::Url;
@@ -80,13 +80,19 @@ pub(crate) fn of(request: &mut Request) -> &UpstreamState {
     request.states.get_or_default()
 }
 
-/// `X-Accel-Charset`: the charset that the last response names; `None`: none.
+/// `X-Accel-Charset`: the charset that the last response names; `None`: none. Asked for every response.
 fn hinted_charset(request: &Request) -> Option<Bytes> {
-    let mut name = Vec::new();
-    let is_charset = |field: &[u8]| field.eq_ignore_ascii_case(b"X-Accel-Charset");
+    let mut told = None;
+    read_last_head(request, |head| {
+        told = head
+            .get_each(HeaderId::XAccelCharset)
+            .last()
+            .map(Bytes::copy_from_slice);
+        told.is_some()
+    });
+    let name = told.filter(|name| !name.is_empty())?;
     let state = request.states.get::<UpstreamState>()?;
-    let is_told = last_head_lines(request, is_charset, &mut name) && !name.is_empty();
-    (is_told && !state.ignores_charset.get()).then(|| name.into())
+    (!state.ignores_charset.get()).then_some(name)
 }
 
 /// Begins with another upstream. The attempts before are shown as they are until [`separate`].

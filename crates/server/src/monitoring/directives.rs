@@ -26,8 +26,8 @@ directives! {
         /// All metrics: [metrics](../metrics.md). Restrict access with `allow` and `deny`.
         metrics: Option<Given> = none, [SERVER | LOCATION] 0, inherit never;
         /// Counts the requests of a server or location in the metrics under this name: statuses, bytes, times. Servers
-        /// and locations may share a zone; a request counts in the zone of its server and in that of its location. The
-        /// name has no variables.
+        /// and locations may share a zone; a request counts once in the zone of its server, and in that of the first
+        /// location that had it, or of the one that answers where that has none. The name has no variables.
         status_zone: Option<Placed<Bytes>> = none, [SERVER | LOCATION] 1, inherit never, syntax "zone";
         /// Responds with the same metrics as JSON.
         status_json: Option<Given> = none, [SERVER | LOCATION] 0, inherit never;

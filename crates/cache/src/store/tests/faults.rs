@@ -362,9 +362,24 @@ fn an_nginx_that_comes_back_finds_its_entries_for_half_of_inactive() {
         let file = bench.entry_file(&store, "one");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, [5; 9_000]).unwrap();
+        let other = bench.entry_file(&store, "other");
+        std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+        std::fs::write(&other, [5; 9_000]).unwrap();
+        bench.put(&store, "ours", b"x").await.unwrap();
         let mut walk = DirectoryWalk::new(&store);
         let access = Access::new(&bench.pool);
         while !walk.step(&bench.local, &access, NOW).await.unwrap() {}
+        // Where room is wanted, they go before what is used here.
+        let oldest = store.victims(1).known[0].key;
+        assert!(
+            [&b"one"[..], b"other"]
+                .iter()
+                .any(|key| oldest == Key::of(key))
+        );
+        let file = match oldest == Key::of(b"one") {
+            true => other,
+            false => file,
+        };
         // `inactive` is ten minutes.
         for (seconds, is_there) in [(290, true), (310, false)] {
             while store.sweep(&bench.local, NOW + seconds, 10).await.unwrap() {}

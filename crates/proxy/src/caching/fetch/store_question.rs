@@ -63,8 +63,7 @@ pub(super) async fn answer(
     let Ok(StoreQuestion { head, may_store }) = question.await else {
         return;
     };
-    let is_refused = request.refuses(&head) || keeps_out(request, passing, head);
-    let _ = may_store.send(!is_refused);
+    let _ = may_store.send(!keeps_out(request, passing, head));
 }
 
 /// Answers it for a fetch behind the request, which gets another response meanwhile.
@@ -81,13 +80,17 @@ pub(super) fn answer_behind(
     }));
 }
 
-/// Whether `proxy_no_cache` keeps a response with this head out of the cache, for this request. Like the variables of
+/// Whether a response with this head is kept out of the cache, for this request: by a module that asked for another one,
+/// or by `proxy_no_cache`. Like the variables of
 /// the upstream's response, those of the client's (`$sent_http_…`) are known to the conditions.
 pub(super) fn keeps_out(
     request: &mut Request,
     passing: &PassSettings,
     head: Arc<ResponseHead>,
 ) -> bool {
+    if request.refuses(&head) {
+        return true;
+    }
     let shown = response_head::preview(request, passing, &head);
     let state = upstream_state::of(request);
     let before = state.head.replace(Some(head));
