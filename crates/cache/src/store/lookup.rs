@@ -74,6 +74,43 @@ impl Store {
             segments.note_now(now);
         }
         let known = self.0.index.look_up(&main, now);
+        self.find_from(known, local, access, (main, key_text), fields, now)
+            .await
+    }
+
+    /// [`Store::find`] again, after it found that the disk has to be waited for: its use is counted already.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    pub async fn find_again<'a, I>(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        (main, key_text): (Key, &[u8]),
+        fields: I,
+        now: Seconds,
+    ) -> Result<LookupOutcome, Error>
+    where
+        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let known = self.0.index.peek(&main);
+        self.find_from(known, local, access, (main, key_text), fields, now)
+            .await
+    }
+
+    /// Finds the entry of a key of which the index knows this.
+    async fn find_from<'a, I>(
+        &self,
+        known: Option<KnownKey>,
+        local: &Local,
+        access: &Access<'_>,
+        (main, key_text): (Key, &[u8]),
+        fields: I,
+        now: Seconds,
+    ) -> Result<LookupOutcome, Error>
+    where
+        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
         if known.is_none() && !self.is_cold() {
             return Ok(missed(None));
         }
@@ -82,7 +119,7 @@ impl Store {
             .await
     }
 
-    /// Finds the entry of a key of which the index knows this.
+    /// Finds the entry of a key of which the index knows this, or that a walk may come to yet.
     async fn find_known<'a, I>(
         &self,
         local: &Local,

@@ -355,6 +355,32 @@ fn a_late_lookup_leaves_an_entry_that_is_being_written() {
 }
 
 #[test]
+fn a_lookup_that_has_to_wait_for_the_disk_counts_one_use() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.open().await.0;
+        let key = Key::of(b"k");
+        store.0.index.count(key, NOW);
+        // Nothing is known of this file system.
+        let late = Local::new(&Disk::new(Disk::prepare()));
+        let access = Access::new(&bench.pool);
+        let wanted = (key, &b"k"[..]);
+        let none = std::iter::empty();
+        let refused = store
+            .find(&late, &access.in_memory(), wanted, none.clone(), NOW)
+            .await;
+        let refused = refused.err();
+        assert!(
+            matches!(refused, Some(Error::Disk(disk::Error::NotInMemory(_)))),
+            "{refused:?}"
+        );
+        let found = store.find_again(&late, &access, wanted, none, NOW).await;
+        assert!(matches!(found, Ok(LookupOutcome::Miss(_))), "{found:?}");
+        assert_eq!(store.0.index.peek(&key).map(|known| known.uses), Some(2));
+    });
+}
+
+#[test]
 fn an_nginx_that_comes_back_finds_its_entries_for_half_of_inactive() {
     block_on(async {
         let bench = Bench::new();

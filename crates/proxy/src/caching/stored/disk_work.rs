@@ -114,7 +114,7 @@ async fn find_by(means: Means, head: RequestHead, key: (Key, Bytes), now: Second
     let lines = lines_of(&head);
     let find = means
         .store
-        .find(&means.local, &access, (key.0, &key.1), lines, now);
+        .find_again(&means.local, &access, (key.0, &key.1), lines, now);
     find.await
 }
 
