@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use blackbox::gateway::{answer, end, stderr, stdout};
-use blackbox::{Server, is_nginx};
+use blackbox::{PATIENCE, Server, is_nginx};
 
 /// More than the sockets on the way hold.
 const BODY: usize = 8 << 20;
@@ -120,6 +122,71 @@ fn an_answer_that_comes_before_the_body_was_read_counts() {
     for path in ["/", "/passing"] {
         let reply = post(&server, path);
         assert_eq!((reply.status, &reply.text()[..]), (403, "no"), "{path}");
+    }
+}
+
+/// As long as any body that is compressed by default.
+const LONG: usize = 100;
+
+/// Of these, nginx sends the rest of the body only where the answer is passed on as it is.
+#[test]
+fn a_server_may_answer_before_it_has_read_the_body_whatever_becomes_of_the_answer() {
+    if is_nginx() {
+        return;
+    }
+    let origin = behind(|stream| {
+        let mut reader = BufReader::new(&stream);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line)?;
+        }
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {LONG}\r\n\r\n");
+        (&stream).write_all(head.as_bytes())?;
+        let length = std::io::copy(&mut (&mut reader).take(BODY as u64), &mut std::io::sink())?;
+        (&stream).write_all(format!("{length:LONG$}").as_bytes())
+    });
+    let server = Server::start(&format!(
+        "client_max_body_size 0; server {{ listen 127.0.0.1:%PORT%; proxy_read_timeout 5s;
+            proxy_http_version 1.1; proxy_request_buffering off; client_body_buffer_size 16k;
+            location / {{ proxy_pass http://{origin}; }}
+            location /stored {{ proxy_store %DIR%/html/stored; proxy_pass http://{origin}; }}
+            location /gzip {{ gzip on; proxy_pass http://{origin}; }}
+            location /ssi {{ ssi on; proxy_pass http://{origin}; }}
+            location /sub {{ sub_filter none some; proxy_pass http://{origin}; }}
+            location /around {{ add_before_body /part; add_after_body /part; proxy_pass http://{origin}; }}
+            location = /part {{ return 200 part; }}
+            location /range {{ proxy_force_ranges on; proxy_pass http://{origin}; }} }}"
+    ));
+    let html = server.site().path("html");
+    std::fs::set_permissions(html, PermissionsExt::from_mode(0o777)).expect("it is ours");
+    let whole = format!("{BODY:LONG$}");
+    for (path, line, expected) in [
+        ("/", "", &whole[..]),
+        ("/stored", "", &whole),
+        ("/gzip", "Accept-Encoding: gzip\r\n", "packed"),
+        ("/ssi", "", &whole),
+        ("/sub", "", &whole),
+        ("/around", "", &format!("part{whole}part")),
+        ("/range", "Range: bytes=98-\r\n", &whole[98..]),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{line}Content-Length: {BODY}\r\n\r\n"
+        );
+        let mut client = server.connect();
+        client.send([head.as_bytes(), &vec![b'x'; BODY]].concat());
+        let reply = client.reply();
+        let text = match reply.header("Content-Encoding") {
+            Some("gzip") => "packed".to_owned(),
+            _ => reply.text(),
+        };
+        assert_eq!(text, expected, "{path}");
+    }
+    let begun = Instant::now();
+    while server.read("html/stored") != whole {
+        assert!(begun.elapsed() < PATIENCE, "it is not stored");
+        std::thread::yield_now();
     }
 }
 

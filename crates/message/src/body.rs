@@ -126,7 +126,7 @@ pub trait Source<F> {
         false
     }
 
-    /// Whether it takes the body of its request while it is read.
+    /// Whether it takes the body of its request while it is read. A source around another one says what that says.
     fn takes_request(&self) -> bool {
         false
     }
@@ -284,6 +284,12 @@ impl<F> Body<F> {
             source.poll_ahead(cx);
         }
     }
+
+    /// As [`Source::takes_request`].
+    #[must_use]
+    pub fn takes_request(&self) -> bool {
+        matches!(self, Body::Stream(source) if source.takes_request())
+    }
 }
 
 /// A range of the bytes of a source.
@@ -318,6 +324,10 @@ impl<F: Clone> Source<F> for Cut<F> {
         if self.left > 0 {
             self.source.poll_ahead(cx);
         }
+    }
+
+    fn takes_request(&self) -> bool {
+        self.source.takes_request()
     }
 }
 

@@ -301,7 +301,7 @@ impl Inside {
     /// Whether the body takes that of its request while it is read.
     #[must_use]
     pub fn takes_request(&self) -> bool {
-        matches!(&self.body, Body::Stream(source) if source.takes_request())
+        self.body.takes_request()
     }
 
     /// The trailers of the body, after its end.

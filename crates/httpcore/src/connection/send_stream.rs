@@ -73,7 +73,7 @@ async fn send_first(
     stream: &mut Body<Rc<OpenFile>>,
     delivery: Delivery,
 ) -> Result<Sent, Stop> {
-    if takes_request(stream) {
+    if stream.takes_request() {
         request_body::pass_meanwhile(request);
     }
     let first = poll_fn(|cx| {
@@ -199,18 +199,13 @@ struct Beside {
 impl Beside {
     fn of(request: &Request, stream: &Body<Rc<OpenFile>>) -> Beside {
         Beside {
-            body: match takes_request(stream) {
+            body: match stream.takes_request() {
                 true => request_body::apart(request),
                 false => None,
             },
             others: request.transport.other_streams(),
         }
     }
-}
-
-/// Whether the response's server is to get the rest of the request's body.
-fn takes_request(stream: &Body<Rc<OpenFile>>) -> bool {
-    matches!(stream, Body::Stream(source) if source.takes_request())
 }
 
 /// Sends data. While the client does not take it, the following body may be fetched, and that of the request goes on: a
@@ -255,7 +250,7 @@ pub(super) async fn next_piece(
     delivery: Delivery,
     stream: &mut Body<Rc<OpenFile>>,
 ) -> Result<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>, Stop> {
-    if takes_request(stream) {
+    if stream.takes_request() {
         let next = poll_fn(|cx| stream.poll_next(cx));
         // Boxed: it is rare.
         let next = Box::pin(request_body::alongside(request, Leaving::Ends, next)).await;

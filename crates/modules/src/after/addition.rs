@@ -164,6 +164,10 @@ impl Source<Rc<OpenFile>> for SurroundedBody {
         }
     }
 
+    fn takes_request(&self) -> bool {
+        self.body.as_ref().is_some_and(Body::takes_request)
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         std::mem::take(&mut self.trailers)
     }

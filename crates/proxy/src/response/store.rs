@@ -4,6 +4,7 @@
 //! has left. Not here: a cache, which knows the age of its entries. Invariants: only a complete body gets the final
 //! name; a disk that fails or does not keep up costs the file, not the response.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
@@ -80,23 +81,23 @@ pub(crate) async fn body(
                 Poll::Ready(None) | Poll::Pending => None,
             };
             let (pieces, coming) = mpsc::channel(1);
-            match &first {
-                Some(Err(_)) => {}
-                Some(Ok(bytes)) => {
-                    let begun = bytes.clone();
-                    drop(spawn(
-                        Kind::Module("store"),
-                        carry(stream, begun, saving, pieces),
-                    ));
-                }
-                None => drop(spawn(
-                    Kind::Module("store"),
-                    carry(stream, Bytes::new(), saving, pieces),
-                )),
+            let takes_request = Rc::new(Cell::new(stream.takes_request()));
+            let to_client = ToClient {
+                pieces,
+                takes_request: Rc::clone(&takes_request),
+            };
+            if !matches!(&first, Some(Err(_))) {
+                let begun = match &first {
+                    Some(Ok(bytes)) => bytes.clone(),
+                    _ => Bytes::new(),
+                };
+                let carried = carry(stream, begun, saving, to_client);
+                drop(spawn(Kind::Module("store"), carried));
             }
             Ok(Body::Stream(Box::new(StoredBody {
                 first,
                 coming,
+                takes_request,
                 trailers: Vec::new(),
                 is_over: false,
             })))
@@ -118,18 +119,30 @@ enum Piece {
     Broken(BodyError),
 }
 
+/// The way to the client's side.
+struct ToClient {
+    pieces: mpsc::Sender<Piece>,
+    /// Whether the response's server is to get more of the request's body, which the client's side moves.
+    takes_request: Rc<Cell<bool>>,
+}
+
 /// Writes a body to its file, and sends the part after `begun` to the client as long as it is there.
 async fn carry(
     mut stream: Box<BodyStream>,
     begun: Bytes,
     mut saving: StoredFile,
-    pieces: mpsc::Sender<Piece>,
+    to_client: ToClient,
 ) {
+    let ToClient {
+        pieces,
+        takes_request,
+    } = to_client;
     let mut has_client = true;
     if !begun.is_empty() {
         saving.write(begun).await;
     }
     while let Some(piece) = stream.piece().await {
+        takes_request.set(stream.takes_request());
         let bytes = match piece {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -156,6 +169,8 @@ struct StoredBody {
     /// Arrived before the first poll.
     first: Option<Result<Bytes, BodyError>>,
     coming: mpsc::Receiver<Piece>,
+    /// Whether the response's server was to get more of the request's body when it gave the last piece.
+    takes_request: Rc<Cell<bool>>,
     trailers: Vec<Header>,
     is_over: bool,
 }
@@ -181,6 +196,10 @@ impl Source<Rc<OpenFile>> for StoredBody {
             Some(Piece::Broken(error)) => Some(Err(error)),
             None => Some(Err(BodyError::Logged)),
         })
+    }
+
+    fn takes_request(&self) -> bool {
+        self.takes_request.get()
     }
 
     fn trailers(&mut self) -> Vec<Header> {

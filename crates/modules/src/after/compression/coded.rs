@@ -327,6 +327,10 @@ impl<C: Coder> Source<Rc<OpenFile>> for Coded<C> {
         self.is_over && self.job.is_none() && !self.inside.may_have_trailers()
     }
 
+    fn takes_request(&self) -> bool {
+        self.inside.takes_request()
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         self.inside.trailers()
     }

@@ -266,6 +266,10 @@ impl Source<Rc<OpenFile>> for Composed {
         }
     }
 
+    fn takes_request(&self) -> bool {
+        self.inside.takes_request()
+    }
+
     fn trailers(&mut self) -> Vec<Header> {
         std::mem::take(&mut self.trailers)
     }
