@@ -7,6 +7,7 @@ use blackbox::{Answer, Origin, PATIENCE, Reply, Server, Site, is_nginx, until};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Keys of each cache.
@@ -275,6 +276,50 @@ fn a_slow_read_is_raced_by_the_origin_within_a_budget() {
         comes_back(&server, "/two/1");
         server.forget_log();
     }
+}
+
+#[test]
+fn an_answer_that_loses_the_race_leaves_nothing_at_its_request() {
+    if is_nginx() {
+        return;
+    }
+    static IS_STORED: AtomicBool = AtomicBool::new(false);
+    let origin = Origin::start(|request| {
+        let (status, lines) = match request.target() {
+            _ if !IS_STORED.load(SeqCst) => ("200 OK", "Cache-Control: max-age=600\r\n"),
+            "/two/1?a=b" => (
+                "200 OK",
+                "X-Accel-Redirect: /two/other?c=d\r\nX-Accel-Limit-Rate: 77\r\nSet-Cookie: a=b\r\n",
+            ),
+            "/two/2?a=b" => ("502 Bad Gateway", "X-Accel-Limit-Rate: 77\r\n"),
+            _ => ("404 Not Found", "X-Accel-Limit-Rate: 77\r\n"),
+        };
+        let body = format!("{} {}", request.target(), "x".repeat(3000));
+        Answer::with(status, lines, body)
+    });
+    let (server, faults) = cold(
+        &origin,
+        "proxy_cache_hedge 100%; proxy_cache_key $uri; proxy_intercept_errors on; error_page 404 = /two/none;
+         add_header X-Cache $upstream_cache_status always; add_header X-Seen $limit_rate,$args,$upstream_status always;",
+    );
+    IS_STORED.store(true, SeqCst);
+    fault(&server, &faults, "two", "slow 150");
+    // The budget counts the requests of this cache: the first has none yet.
+    whole(&server, "/two/0");
+    origin.take();
+    for number in 1..4 {
+        let reply = server.get(&format!("/two/{number}?a=b"));
+        let seen = (cache(&reply), reply.header("X-Seen"));
+        assert_eq!(seen, ("HIT", Some("0,a=b,")), "{number}");
+        assert_eq!(reply.header("Set-Cookie"), None, "{number}");
+        assert!(reply.text().starts_with(&format!("/two/{number} ")));
+    }
+    let asked = origin.take().len() as u64;
+    let labels = "{cache=\"two\",outcome=\"begun\"}";
+    let begun = metric(&server, &format!("freewheel_cache_hedges_total{labels}"));
+    assert_eq!(begun, asked);
+    assert!(begun > 0);
+    server.forget_log();
 }
 
 #[test]

@@ -107,6 +107,7 @@ async fn hedge<T>(
     }));
     let params = FetchParams {
         status: Some(Status::Miss),
+        is_raced: true,
         ..FetchParams::default()
     };
     let raced = {
@@ -129,12 +130,10 @@ async fn hedge<T>(
     raced
 }
 
-/// The origin's response, if it is better than what the disk may bring.
+/// The origin's response, if there is one.
 fn won(fetched: Fetched) -> Option<Outcome> {
     match fetched {
-        Fetched::Answer(Outcome::Answer(response)) if response.status < 500 => {
-            Some(Outcome::Answer(response))
-        }
+        Fetched::Answer(outcome @ Outcome::Answer(_)) => Some(outcome),
         _ => None,
     }
 }

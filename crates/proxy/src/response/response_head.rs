@@ -84,6 +84,11 @@ pub(crate) fn preview(
     copy(request, passing, head, Body::Empty, Origin::Fill, None)
 }
 
+/// Whether an error page, or content that is elsewhere, is to replace the response with this head.
+pub(crate) fn is_replaced(request: &Request, passing: &PassSettings, head: &ResponseHead) -> bool {
+    intercepted(request, passing, head).is_some() || accel::has_redirect(passing, head)
+}
+
 /// A response that an error page is to replace (`proxy_intercept_errors`).
 fn intercepted(request: &Request, passing: &PassSettings, head: &ResponseHead) -> Option<Failure> {
     let location = request.location();

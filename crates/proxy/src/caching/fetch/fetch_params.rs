@@ -23,6 +23,8 @@ pub(crate) struct FetchParams {
     pub may_have_come: bool,
     /// Whether its disk cannot be asked: what is stored there is no reason not to fetch it.
     pub is_past_disk: bool,
+    /// Whether its disk is waited for meanwhile: nothing of a response that is no better may be at the request.
+    pub is_raced: bool,
 }
 
 impl FetchParams {

@@ -16,9 +16,10 @@ use crate::caching::fetch::no_response::ended;
 use crate::caching::fetch::origin_fetch::now_ms;
 use crate::caching::fetch::start_fill::{FillReceivers, prepare, start};
 use crate::caching::fetch::store_question::{self, storing};
-use crate::response::response_head::Origin;
+use crate::response::response_head::{self, Origin};
 use crate::response::{early_hints, to_client};
 use crate::settings::directives::Hints;
+use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use httpcore::request::Request;
 
@@ -77,6 +78,9 @@ pub(super) async fn lead(
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
         return in_place::boxed(|| ended(request, cache_request, params, ending)).await;
     };
+    if params.is_raced && !is_better(request, cache_request.passing, &head) {
+        return Fetched::Pass;
+    }
     if let Some(Ok(answer)) = switched.map(|mut switched| switched.try_recv()) {
         return Fetched::Answer(
             in_place::boxed(|| to_client::respond(request, cache_request.passing, answer)).await,
@@ -88,6 +92,11 @@ pub(super) async fn lead(
         None => Origin::Server,
     };
     Fetched::Answer(answer(request, cache_request, owner, &head, origin).await)
+}
+
+/// Whether the origin's response is better than what the disk may bring: no failure, and the content itself.
+fn is_better(request: &Request, passing: &PassSettings, head: &ResponseHead) -> bool {
+    head.status < 500 && !response_head::is_replaced(request, passing, head)
 }
 
 /// Waits for the response's head; interim ones are passed on.

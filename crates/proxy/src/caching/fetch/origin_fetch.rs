@@ -106,6 +106,7 @@ pub(crate) async fn fetch_behind(
         may_store: true,
         may_have_come: false,
         is_past_disk: false,
+        is_raced: false,
     };
     let key = params.key(cache_request);
     let Role::Fill(filler) = cache_request.cache.fills.join(key, WINDOW_BYTES) else {
