@@ -3,7 +3,7 @@
 //! * [`directives`]: what the configuration says; [`mod@format`], [`syslog`] with their grammars.
 //! * [`AccessLogs`], [`ErrorLogs`]: the logs of one place of the configuration.
 //! * [`Feed`]: one loop's way to the logs; [`Logs`]: the process's.
-//! * `ring`, `thread`, `sink`, `file`, `named`: from the loops to the log thread, and into files.
+//! * `ring`, `waiters`, `thread`, `sink`, `file`, `named`: from the loops to the log thread, and into files.
 //! * `json`: lines as JSON objects.
 //! * [`process_log`]: error lines of code that belongs to no request.
 //! * [`wall_clock`]: times as texts; [`template`]: texts with variables; [`getaddrinfo`]: names in a configuration, such
@@ -34,6 +34,7 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod waiters;
 pub mod wall_clock;
 
 use std::io;

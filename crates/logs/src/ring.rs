@@ -6,11 +6,10 @@
 //! for a disk here: the lock is held for a few moves of pointers only.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +19,7 @@ use super::figures::Figures;
 use super::level::Level;
 use super::line;
 use super::sink::{Order, Target};
+use super::waiters::{Progress, Waiters};
 use crate::wall_clock::Clock;
 
 /// Maximum bytes of lines that wait for the log thread, of all loops together.
@@ -106,11 +106,19 @@ pub(super) struct Queue {
     /// Number of the last batch handed over, and of the last one written.
     fed: u64,
     written: u64,
-    waiters: Vec<(u64, Waker)>,
+    pub waiters: Waiters,
     state: State,
     /// Whether a caller waits for everything to be written, buffered logs too.
     pub draining: bool,
     pub ending: bool,
+}
+
+impl Queue {
+    /// Whether the thread has written the batch with this number, or naps, which it does while little waits.
+    pub(super) fn has_settled(&self, batch: u64) -> bool {
+        let naps = self.state == State::Napping && self.bytes <= RING_BYTES / 2;
+        self.written >= batch || naps
+    }
 }
 
 /// The state that the loops and the log thread share.
@@ -145,7 +153,7 @@ impl Ring {
                 spare: Vec::new(),
                 fed: 0,
                 written: 0,
-                waiters: Vec::new(),
+                waiters: Waiters::default(),
                 state: State::Awake,
                 draining: false,
                 ending: false,
@@ -224,7 +232,7 @@ impl Ring {
             // Waiters for written lines are released: the lines that are still unwritten belong to other loops' next
             // iterations, and a connection that waits for its own lines to settle would wait for the whole nap.
             let upto = queue.fed;
-            queue.release(upto);
+            queue.waiters.release(upto);
             self.work.wait_for(&mut queue, span);
             queue.state = State::Awake;
         }
@@ -254,7 +262,7 @@ impl Ring {
             queue.draining = false;
             self.idle.notify_all();
         }
-        queue.release(work.upto);
+        queue.waiters.release(work.upto);
     }
 
     /// Waits until all lines so far are written, buffered logs too. Blocks, so never called on a loop. Returns whether
@@ -286,19 +294,6 @@ impl Ring {
         if self.take(&mut batch, false).is_err() {
             for run in &batch.runs {
                 run.target.count_dropped(run.lines.into());
-            }
-        }
-    }
-}
-
-impl Queue {
-    fn release(&mut self, upto: u64) {
-        let mut at = 0;
-        while at < self.waiters.len() {
-            if self.waiters[at].0 <= upto {
-                self.waiters.swap_remove(at).1.wake();
-            } else {
-                at += 1;
             }
         }
     }
@@ -367,8 +362,8 @@ impl Feed {
         loop {
             self.gathered.notified().await;
             while !self.hand_over() {
-                self.progress(self.refused.get().unwrap_or_default() + 1)
-                    .await;
+                let next = self.refused.get().unwrap_or_default() + 1;
+                Progress::of(&self.ring, next).await;
             }
         }
     }
@@ -390,8 +385,8 @@ impl Feed {
         let start = Instant::now();
         let found = self.within(ROOM_WAIT, async {
             while !self.has_room() {
-                self.progress(self.refused.get().unwrap_or_default() + 1)
-                    .await;
+                let next = self.refused.get().unwrap_or_default() + 1;
+                Progress::of(&self.ring, next).await;
             }
         });
         let found = found.await;
@@ -472,7 +467,8 @@ impl Feed {
         if self.hand_over() {
             let last = self.last.get();
             // A timeout is no failure: the line comes later.
-            self.within(SETTLE_WAIT, self.progress(last)).await;
+            self.within(SETTLE_WAIT, Progress::of(&self.ring, last))
+                .await;
         }
     }
 
@@ -507,20 +503,6 @@ impl Feed {
         if many {
             self.hand_over();
         }
-    }
-
-    /// Ready when the thread has written the batch with this number, or naps.
-    async fn progress(&self, number: u64) {
-        poll_fn(|context| {
-            let mut queue = self.ring.queue.lock();
-            let settled = queue.state == State::Napping && queue.bytes <= RING_BYTES / 2;
-            if queue.written >= number || settled {
-                return Poll::Ready(());
-            }
-            queue.waiters.push((number, context.waker().clone()));
-            Poll::Pending
-        })
-        .await;
     }
 }
 

@@ -337,7 +337,13 @@ fn a_full_ring_drops_what_cannot_wait_and_says_how_much() {
         assert!(fed * 1000 <= RING_BYTES + (4 << 20), "{fed} lines");
         // The clock stands still: the second passes as soon as nothing else is to be done.
         tokio::time::pause();
-        assert!(!feed.room(2).await);
+        assert!(!feed.room(1).await);
+        assert!(!feed.room(1).await);
+        let waiting = fixture.logs.ring.queue.lock().waiters.len();
+        assert!(
+            waiting <= 1,
+            "besides the loop itself nothing waits: {waiting}"
+        );
         feed.error(&own_errors, Level::Error, None, text("lost"));
         drop(hang);
         tokio::time::resume();

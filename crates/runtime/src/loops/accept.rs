@@ -90,7 +90,7 @@ fn accept(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> 
                 Batch::NoMemory => wheel.sleep(SCARCE_PAUSE).await,
                 Batch::Empty => ready.clear_ready(),
                 Batch::NoDescriptors if host.loop_.give_descriptors() => wheel.sleep(TURN).await,
-                Batch::NoDescriptors => wheel.sleep(PAUSE).await,
+                Batch::NoDescriptors | Batch::Failed => wheel.sleep(PAUSE).await,
             }
         }
     }))
@@ -115,6 +115,8 @@ enum Batch {
     NoDescriptors,
     /// There may be more, and memory is scarce.
     NoMemory,
+    /// Another error, after which there may be more: the kernel has no memory, say.
+    Failed,
 }
 
 fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
@@ -144,7 +146,7 @@ fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
                 match error {
                     Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,
                     Errno::CONNABORTED => {}
-                    _ => return Batch::Empty,
+                    _ => return Batch::Failed,
                 }
             }
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use logs::process_log::{Level, error_log};
 use tokio::runtime::Builder;
@@ -40,7 +40,7 @@ pub(super) enum Command {
     /// Serve a connection that another loop accepted; it is counted already.
     Keep(Accepted),
     /// Take a configuration, and watch these sockets and no others.
-    Take(Box<Take>, mpsc::Sender<io::Result<()>>),
+    Take(Box<Take>),
     /// Memory is scarce: free what is not needed.
     Shed,
     /// Accept no more, and end after the last connection.
@@ -70,6 +70,11 @@ pub(super) struct Take {
     handles: Vec<Arc<LoopHandle>>,
     /// CPUs that the loop may run on; empty: all.
     cpus: Vec<usize>,
+    /// Whether other loops have taken it, so that this one has to: it watches the sockets that it can.
+    is_decided: bool,
+    /// Set by the loop that begins to take it, or by the worker that waits no longer: the first decides.
+    is_settled: Arc<AtomicBool>,
+    done: mpsc::Sender<io::Result<()>>,
 }
 
 /// A configuration's settings for the loops.
@@ -101,6 +106,8 @@ pub struct LoopThreads {
     /// Configurations that connections may still use. Kept so that the last reference is dropped here: freeing a large
     /// one, and closing its files, takes longer than a loop may be blocked.
     configurations: Vec<Configuration>,
+    /// As [`COMMAND_TIMEOUT`].
+    pub(super) patience: Duration,
 }
 
 #[derive(Debug)]
@@ -126,14 +133,16 @@ impl LoopThreads {
             members: Vec::new(),
             retired: Vec::new(),
             configurations: Vec::new(),
+            patience: COMMAND_TIMEOUT,
         }
     }
 
     /// Makes a configuration the current one: more or fewer loops, their sockets, their settings. Returns when every
-    /// loop has taken over.
+    /// loop has taken over; one that is held by something does as soon as it goes on, which is logged.
     ///
     /// # Errors
-    /// When a thread, an epoll instance or a registration cannot be had; the loops then go on with what they have.
+    /// When a thread or an epoll instance cannot be had, or the first loop cannot watch a socket or does not answer; all
+    /// loops then go on with what they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         self.forget_old();
         self.configurations.push(Arc::clone(&plan.configuration));
@@ -166,40 +175,68 @@ impl LoopThreads {
         Ok(())
     }
 
+    /// The first loop decides: what it cannot take, no loop does.
     fn hand_out(&self, plan: &Plan) -> io::Result<()> {
-        let handles: Vec<_> = self
-            .members
-            .iter()
-            .map(|member| Arc::clone(&member.handle))
-            .collect();
         let (done, taken) = mpsc::channel();
-        for (index, member) in self.members.iter().enumerate() {
-            let cpus = plan
-                .cpus
-                .get(index)
-                .or(plan.cpus.last())
-                .cloned()
-                .unwrap_or_default();
-            let take = Take {
-                number: plan.number,
-                configuration: Arc::clone(&plan.configuration),
-                connections_max: plan.connections_max,
-                sources: share(&plan.sources, index, self.members.len()),
-                handles: if handles.len() > 1 {
-                    handles.clone()
-                } else {
-                    Vec::new()
-                },
-                cpus,
-            };
-            member.command(Command::Take(Box::new(take), done.clone()));
+        let is_settled = Arc::new(AtomicBool::new(false));
+        let first = self.part(plan, 0, &is_settled, done);
+        self.members[0].command(Command::Take(Box::new(first)));
+        let answer = taken.recv_timeout(self.patience);
+        match answer {
+            Ok(answer) => answer?,
+            // It begins just now: its answer follows.
+            Err(_) if is_settled.swap(true, Ordering::AcqRel) => {
+                taken.recv().map_err(|_| does_not_answer())??;
+            }
+            Err(_) => return Err(does_not_answer()),
+        }
+        let (done, taken) = mpsc::channel();
+        for (index, member) in self.members.iter().enumerate().skip(1) {
+            let part = self.part(plan, index, &Arc::default(), done.clone());
+            member.command(Command::Take(Box::new(part)));
         }
         drop(done);
-        for _ in 0..self.members.len() {
-            let answer = taken.recv_timeout(COMMAND_TIMEOUT);
-            answer.map_err(|_| io::Error::other("a loop does not answer"))??;
+        let deadline = Instant::now() + self.patience;
+        for late in (1..self.members.len()).rev() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match taken.recv_timeout(left) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => error_log(Level::Alert, format_args!("{error}")),
+                Err(_) => {
+                    error_log(
+                        Level::Alert,
+                        format_args!(
+                            "{late} of the event loops have not taken the configuration yet"
+                        ),
+                    );
+                    break;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// A loop's part of a configuration.
+    fn part(
+        &self,
+        plan: &Plan,
+        index: usize,
+        is_settled: &Arc<AtomicBool>,
+        done: mpsc::Sender<io::Result<()>>,
+    ) -> Take {
+        let handles = self.members.iter().filter(|_| self.members.len() > 1);
+        let cpus = plan.cpus.get(index).or(plan.cpus.last());
+        Take {
+            number: plan.number,
+            configuration: Arc::clone(&plan.configuration),
+            connections_max: plan.connections_max,
+            sources: share(&plan.sources, index, self.members.len()),
+            handles: handles.map(|member| Arc::clone(&member.handle)).collect(),
+            cpus: cpus.cloned().unwrap_or_default(),
+            is_decided: index > 0,
+            is_settled: Arc::clone(is_settled),
+            done,
+        }
     }
 
     fn start_one(&self, index: usize, plan: &Plan) -> io::Result<LoopThread> {
@@ -383,7 +420,8 @@ fn carry_out(host: &Rc<ServingLoop>, watches: &mut Watches, command: Command) {
     let loop_ = &host.loop_;
     match command {
         Command::Keep(accepted) => accept::seat(host, accepted),
-        Command::Take(take, done) => {
+        Command::Take(take) => {
+            let done = take.done.clone();
             let _ = done.send(take_over(host, watches, *take));
         }
         Command::Shed => {
@@ -392,7 +430,7 @@ fn carry_out(host: &Rc<ServingLoop>, watches: &mut Watches, command: Command) {
         }
         Command::Retire(done) => {
             loop_.stage.set(Stage::Retiring);
-            watches.stop();
+            watches.stop_but(&[]);
             loop_.close_spares();
             let _ = done.send(());
         }
@@ -407,13 +445,25 @@ fn carry_out(host: &Rc<ServingLoop>, watches: &mut Watches, command: Command) {
 
 fn take_over(host: &Rc<ServingLoop>, watches: &mut Watches, take: Take) -> io::Result<()> {
     let loop_ = &host.loop_;
-    watches.add(host, &take.sources)?;
+    if take.is_settled.swap(true, Ordering::AcqRel) {
+        return Err(does_not_answer());
+    }
+    let before: Vec<_> = watches.0.keys().copied().collect();
+    let watched = watches.add(host, &take.sources);
+    if watched.is_err() && !take.is_decided {
+        watches.stop_but(&before);
+        return watched;
+    }
     set_cpus(&take.cpus);
     host.service.configure(take.number, take.configuration);
     loop_.connections_max.set(take.connections_max);
     *loop_.handles.borrow_mut() = take.handles.into();
     watches.keep_only(host, &take.sources);
-    Ok(())
+    watched
+}
+
+fn does_not_answer() -> io::Error {
+    io::Error::other("a loop does not answer")
 }
 
 fn set_cpus(cpus: &[usize]) {
@@ -440,16 +490,22 @@ fn set_cpus(cpus: &[usize]) {
 struct Watches(HashMap<i32, (Source, JoinHandle<()>)>);
 
 impl Watches {
+    /// Watches those of these sockets that can be.
+    ///
+    /// # Errors
+    /// The last one's that cannot.
     fn add(&mut self, host: &Rc<ServingLoop>, sources: &[Source]) -> io::Result<()> {
+        let mut outcome = Ok(());
         for source in sources {
             if let MapEntry::Vacant(place) = self.0.entry(source.socket.as_raw_fd()) {
-                let watched = accept::start(host, source.clone());
                 let call = format!("epoll_ctl() for {}", source.listener.address);
-                let task = watched.map_err(of_call(&call))?;
-                place.insert((source.clone(), task));
+                match accept::start(host, source.clone()).map_err(of_call(&call)) {
+                    Ok(task) => drop(place.insert((source.clone(), task))),
+                    Err(error) => outcome = Err(error),
+                }
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Releases the other sockets. Where no other holder is left (the address is gone from the configuration), the
@@ -469,11 +525,10 @@ impl Watches {
         }
     }
 
-    /// Releases all sockets without closing them: other loops watch them.
-    fn stop(&mut self) {
-        for (_, (_, task)) in self.0.drain() {
-            task.abort();
-        }
+    /// Releases all sockets but these without closing them: others have them, too.
+    fn stop_but(&mut self, kept: &[i32]) {
+        let gone = self.0.extract_if(|socket, _| !kept.contains(socket));
+        gone.for_each(|(_, (_, task))| task.abort());
     }
 
     /// Serves what is queued, then lets go of all.

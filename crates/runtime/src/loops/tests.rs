@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::accept::Source;
@@ -40,8 +41,20 @@ impl Service for TellIndex {
         })
     }
 
-    fn configure(&self, _: u64, _: Configuration) {}
+    fn configure(&self, _: u64, configuration: Configuration) {
+        if let Some(takers) = configuration.downcast_ref::<Takers>() {
+            takers.lock().unwrap().push(self.0.index);
+        }
+    }
 }
+
+/// A configuration that knows which loops have taken it.
+type Takers = Mutex<Vec<usize>>;
+
+/// What a loop that is asked for [`HOLD`] waits for.
+static HELD: Mutex<()> = Mutex::new(());
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+const HOLD: u8 = b'h';
 
 fn tells_index() -> Start {
     Arc::new(|loop_, _, _| Box::new(TellIndex(Rc::clone(loop_))))
@@ -70,6 +83,11 @@ fn tell_index(loop_: Rc<Loop>, accepted: Accepted) -> Serving {
             match stream.try_read(&mut byte) {
                 Ok(0) => return,
                 Ok(_) => {
+                    if byte[0] == HOLD {
+                        IS_HELD.store(true, Relaxed);
+                        drop(HELD.lock());
+                        IS_HELD.store(false, Relaxed);
+                    }
                     let _ = stream.try_write(&[u8::try_from(loop_.index).unwrap()]);
                     if loop_.is_leaving() {
                         return;
@@ -285,4 +303,40 @@ fn each_loop_receives_the_datagrams_of_its_own_sockets() {
     assert_eq!([0, 1, 0].map(|at| ask(&sockets[at])), [0, 1, 0]);
     site.threads.shut_down();
     wait_until("all loops end", || !site.threads.is_running());
+}
+
+/// One of two loops stands still while a configuration is handed out.
+#[test]
+fn a_configuration_is_taken_by_all_loops_or_by_none() {
+    for (held, is_taken) in [(0, false), (1, true)] {
+        let mut site = open(2, 2);
+        let takers = Arc::new(Takers::default());
+        site.plan.configuration = Arc::clone(&takers) as Configuration;
+        site.plan.number = 2;
+        site.threads.patience = Duration::from_secs(2);
+        let client = loop {
+            let mut client = TcpStream::connect(site.address).unwrap();
+            if ask(&mut client) == Some(held) {
+                break client;
+            }
+        };
+        let hold = HELD.lock().unwrap();
+        (&client).write_all(&[HOLD]).unwrap();
+        wait_until("the loop is held", || IS_HELD.load(Relaxed));
+        assert_eq!(site.threads.apply(&site.plan).is_ok(), is_taken);
+        drop(hold);
+        (&client).read_exact(&mut [0]).unwrap();
+        // What the loop was told before the byte was answered is carried out before the next one is.
+        let mut other = loop {
+            let mut client = TcpStream::connect(site.address).unwrap();
+            if ask(&mut client) == Some(held) {
+                break client;
+            }
+        };
+        assert_eq!(ask(&mut other), Some(held));
+        if is_taken {
+            wait_until("both have", || takers.lock().unwrap().len() == 2);
+        }
+        assert_eq!(takers.lock().unwrap().is_empty(), !is_taken, "{held}");
+    }
 }
