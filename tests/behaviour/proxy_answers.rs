@@ -336,6 +336,8 @@ fn rates_are_for_buffered_responses_only() {
     let origin = Origin::start(|request| {
         let line = match request.target() {
             "/off" | "/var/off?rate=1" | "/sent" => "",
+            "/off/said" => "X-Accel-Limit-Rate: 5\r\n",
+            "/said" => "X-Accel-Limit-Rate: 5\r\nX-Accel-Buffering: no\r\n",
             _ => "X-Accel-Buffering: no\r\n",
         };
         Answer::with("200 OK", line, "x".repeat(1000))
@@ -346,9 +348,10 @@ fn rates_are_for_buffered_responses_only() {
          location /off { proxy_buffering off; proxy_pass http://%ORIGIN%; }
          location /var { proxy_limit_rate $arg_rate; proxy_pass http://%ORIGIN%; }
          location /var/off { proxy_limit_rate $arg_rate; proxy_buffering off; proxy_pass http://%ORIGIN%; }
-         location /sent { proxy_limit_rate 0; limit_rate 50; proxy_buffering off; proxy_pass http://%ORIGIN%; }",
+         location /sent { proxy_limit_rate 0; limit_rate 5; proxy_buffering off; proxy_pass http://%ORIGIN%; }",
     );
-    for path in ["/", "/off", "/var?rate=1", "/var/off?rate=1", "/sent"] {
+    let paths = "/ /off /var?rate=1 /var/off?rate=1 /sent /off/said /said";
+    for path in paths.split(' ') {
         let begun = std::time::Instant::now();
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -365,21 +368,38 @@ fn rates_are_for_buffered_responses_only() {
 
 #[test]
 fn a_rate_from_the_server_holds_where_it_redirects_to() {
-    let origin = Origin::start(|_| {
-        let lines =
-            "X-Accel-Redirect: /inside\r\nX-Accel-Limit-Rate: 12345\r\nAccept-Ranges: none\r\n";
-        Answer::with("200 OK", lines, "")
+    let origin = Origin::start(|request| {
+        let rate = match request.target() {
+            "/off/own" => "",
+            _ => "X-Accel-Limit-Rate: 12345\r\n",
+        };
+        let lines = "X-Accel-Redirect: /inside\r\nAccept-Ranges: none\r\n";
+        Answer::with("200 OK", &format!("{lines}{rate}"), "")
     });
-    let server = server(
-        &origin,
-        "location / { proxy_force_ranges on; proxy_pass http://%ORIGIN%; }
-         location /inside { internal; add_header X-Rate $limit_rate; }",
-    );
+    let server = Server::start(&format!(
+        "log_format rate $limit_rate;
+         server {{ listen 127.0.0.1:%PORT%; proxy_force_ranges on; access_log logs/access.log rate;
+            location / {{ proxy_pass http://{0}; }}
+            location /off {{ proxy_buffering off; proxy_pass http://{0}; }}
+            location /inside {{ internal; limit_rate 54321; add_header X-Rate $limit_rate; }} }}",
+        origin.address()
+    ));
+    let mut lines = 0;
     server.file("inside", "content");
-    let reply = server.get("/");
-    assert_eq!(reply.text(), "content");
-    assert_eq!(reply.header("x-rate"), Some("12345"));
-    assert_eq!(reply.all("accept-ranges"), ["bytes"]);
+    for (path, head, log) in [
+        ("/", "12345", "12345"),
+        ("/off", "12345", "12345"),
+        // The location's own is known once the response is being sent.
+        ("/off/own", "0", "54321"),
+    ] {
+        let reply = server.get(path);
+        assert_eq!(reply.text(), "content");
+        assert_eq!(reply.header("x-rate"), Some(head), "{path}");
+        assert_eq!(reply.all("accept-ranges"), ["bytes"]);
+        lines += 1;
+        let logged = server.access_log(lines);
+        assert_eq!(logged.lines().last(), Some(log), "{path}");
+    }
 }
 
 #[test]

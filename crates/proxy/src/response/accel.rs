@@ -67,7 +67,9 @@ pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
     }
 }
 
-/// Lifts `limit_rate` from a response that is not buffered, as nginx does: what a server says is passed on at once.
+/// Lifts every rate from a response that is not buffered, as nginx does: what a server says is passed on at once. Called
+/// for the response that the client gets, after [`obey`]: where an error page or another location has the content, a
+/// rate of the server holds.
 pub fn free_unbuffered(request: &Request, passing: &PassSettings, head: &ResponseHead) {
     if passing.family == Family::Grpc || !is_buffered(request.location(), head) {
         request.limit_rate.set(Some(0));

@@ -71,6 +71,9 @@ pub(crate) fn shape(
         state.forget_body();
         return accel::follow(request, redirect, cookie);
     }
+    if origin != Origin::Cache {
+        accel::free_unbuffered(asked, passing, head);
+    }
     let response = copy(asked, passing, head, body, origin, cookie);
     Outcome::Answer(response)
 }

@@ -35,7 +35,6 @@ pub(crate) async fn respond(
         yield_turn::others_first().await;
     }
     let UpstreamResponse { mut head, mut body } = answer;
-    accel::free_unbuffered(request, passing, &head);
     if store::is_wanted(request, passing, &head) {
         if let UpstreamBody::Stream(stream) = &mut body {
             head = limit(request, head, stream);

@@ -14,7 +14,6 @@ use message::{Body, BodyError, Chunk, Header, ResponseFraming, ResponseHead, Sou
 
 use crate::caching::cache_request::{CacheRequest, local};
 use crate::caching::stored::rest;
-use crate::response::accel;
 use crate::response::response_head::{self, Origin};
 use httpcore::files;
 use httpcore::outcome::Outcome;
@@ -48,7 +47,6 @@ pub(super) async fn answer(
     head: &Arc<ResponseHead>,
     origin: Origin,
 ) -> Outcome {
-    accel::free_unbuffered(request, cache_request.passing, head);
     let body = body(request, cache_request, follower, head).await;
     let head = Arc::clone(head);
     response_head::shape(request, cache_request.passing, head, body, origin)
