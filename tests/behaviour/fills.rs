@@ -4,6 +4,7 @@
 use super::cache::{cache, hit, http, server};
 use blackbox::{Answer, Origin, PATIENCE, Server, Site, is_nginx};
 use nix::sys::signal::Signal::SIGUSR1;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -415,4 +416,43 @@ fn without_a_lock_what_is_whole_is_used_though_an_older_fetch_still_runs() {
     std::fs::remove_file(hold).expect("it was made");
     assert_eq!(server.get("/").text(), "new");
     assert_eq!(origin.received().len(), 2);
+}
+
+#[test]
+fn an_early_hint_does_not_wait_for_the_head_where_the_request_decides_what_is_stored() {
+    static HAS_HINT: AtomicBool = AtomicBool::new(false);
+    let origin = Origin::start(|request| {
+        let status = match request.header("Range") {
+            Some(_) => "206 Partial Content\r\nContent-Range: bytes 0-3/4",
+            None => "200 OK",
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
+        );
+        Answer::Talk(Box::new(move |mut stream| {
+            let mut write = |text: &str| drop(stream.write_all(text.as_bytes()));
+            write("HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n");
+            wait_for(&HAS_HINT);
+            write(&head);
+            write(match HAS_HINT.load(SeqCst) {
+                true => "soon",
+                false => "late",
+            });
+        }))
+    });
+    let server = server(
+        &origin,
+        "early_hints 1; location /asked { %PASS%; proxy_no_cache $http_x; }
+         location /slice { slice 4; proxy_set_header Range $slice_range; %PASS%; proxy_cache_key $uri$slice_range; }",
+    );
+    for path in ["/asked", "/slice"] {
+        HAS_HINT.store(false, SeqCst);
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let hint = client.reply();
+        assert_eq!(hint.status, 103, "{path}");
+        HAS_HINT.store(true, SeqCst);
+        assert_eq!(client.reply().text(), "soon", "{path}");
+        assert_eq!(hit(&server, path).text(), "soon", "{path}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Not here: the requests that follow the same fill (`follow`).
 
 use disk::in_place;
+use std::pin::pin;
 use std::sync::Arc;
 
 use cache::fill::{Ending, Filler, Follower};
@@ -15,7 +16,7 @@ use crate::caching::fetch::follower_body::answer;
 use crate::caching::fetch::no_response::ended;
 use crate::caching::fetch::origin_fetch::now_ms;
 use crate::caching::fetch::start_fill::{FillReceivers, prepare, start};
-use crate::caching::fetch::store_question::{self, storing};
+use crate::caching::fetch::store_question::{self, StoreQuestion, storing};
 use crate::response::response_head::{self, Origin};
 use crate::response::{early_hints, to_client};
 use crate::settings::directives::Hints;
@@ -66,13 +67,13 @@ pub(super) async fn lead(
         storing,
         receivers,
     );
-    if let Some(question) = question {
-        in_place::boxed(|| store_question::answer(request, cache_request.passing, question)).await;
-    }
-    let head = match hints {
-        None => owner.head().await,
-        // Boxed: few want hints.
-        Some(hints) => in_place::boxed(|| head_after_hints(request, &owner, hints)).await,
+    let head = match (&hints, &question) {
+        (None, None) => owner.head().await,
+        // Boxed: few have either.
+        _ => {
+            let passing = cache_request.passing;
+            in_place::boxed(|| head_meanwhile(request, passing, &owner, hints, question)).await
+        }
     };
     let Some(head) = head else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
@@ -99,18 +100,37 @@ fn is_better(request: &Request, passing: &PassSettings, head: &ResponseHead) -> 
     head.status < 500 && !response_head::is_replaced(request, passing, head)
 }
 
-/// Waits for the response's head; interim ones are passed on.
-async fn head_after_hints(
+/// Waits for the response's head. Meanwhile interim heads are passed on, and the fill is told whether it may store.
+async fn head_meanwhile(
     request: &mut Request,
+    passing: &PassSettings,
     owner: &Follower,
-    mut hints: mpsc::Receiver<Arc<ResponseHead>>,
+    mut hints: Option<mpsc::Receiver<Arc<ResponseHead>>>,
+    mut question: Option<oneshot::Receiver<StoreQuestion>>,
 ) -> Option<Arc<ResponseHead>> {
     loop {
         let hint = tokio::select! {
             biased;
-            Some(hint) = hints.recv() => hint,
+            Some(asked) = asked(&mut question) => {
+                store_question::decide(request, passing, asked);
+                continue;
+            }
+            Some(hint) = async { hints.as_mut()?.recv().await } => hint,
             head = owner.head() => return head,
         };
-        early_hints::pass(request, &hint).await;
+        let mut passed = pin!(early_hints::pass(request, &hint));
+        tokio::select! {
+            biased;
+            () = &mut passed => {}
+            // A client that takes nothing holds up no fill: dropped, it is a no.
+            Some(_) = asked(&mut question) => passed.await,
+        }
     }
+}
+
+/// The question of the fill, once; `None`: there is none.
+async fn asked(question: &mut Option<oneshot::Receiver<StoreQuestion>>) -> Option<StoreQuestion> {
+    let asked = question.as_mut()?.await.ok();
+    *question = None;
+    asked
 }

@@ -55,14 +55,8 @@ pub(super) fn storing(
 }
 
 /// Answers the question for the request.
-pub(super) async fn answer(
-    request: &mut Request,
-    passing: &PassSettings,
-    question: oneshot::Receiver<StoreQuestion>,
-) {
-    let Ok(StoreQuestion { head, may_store }) = question.await else {
-        return;
-    };
+pub(super) fn decide(request: &mut Request, passing: &PassSettings, question: StoreQuestion) {
+    let StoreQuestion { head, may_store } = question;
     let _ = may_store.send(!keeps_out(request, passing, head));
 }
 
@@ -76,7 +70,9 @@ pub(super) fn answer_behind(
     stand_in.states.put(Rc::clone(&upstream_request.state));
     let passing = Arc::clone(&upstream_request.passing);
     drop(spawn(Kind::Module("fill"), async move {
-        answer(&mut stand_in, &passing, question).await;
+        if let Ok(question) = question.await {
+            decide(&mut stand_in, &passing, question);
+        }
     }));
 }
 
