@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 
 use blackbox::gateway::{answer, end, stderr, stdout};
@@ -188,6 +189,54 @@ fn a_server_may_answer_before_it_has_read_the_body_whatever_becomes_of_the_answe
         assert!(begun.elapsed() < PATIENCE, "it is not stored");
         std::thread::yield_now();
     }
+}
+
+/// The first file below a directory.
+fn file_in(directory: PathBuf) -> Option<PathBuf> {
+    let mut paths = std::fs::read_dir(directory).ok()?.flatten();
+    paths.find_map(|entry| match entry.path() {
+        path if path.is_dir() => file_in(path),
+        path => Some(path),
+    })
+}
+
+#[test]
+fn an_answer_breaks_off_whose_request_cannot_be_read_any_further() {
+    if is_nginx() {
+        // There, they wait in vain.
+        return;
+    }
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let (tell, told) = mpsc::channel();
+    let origin = behind(move |mut stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun")?;
+        let goes_on = goes_on.lock().expect("no test has panicked with it");
+        let _ = goes_on.recv_timeout(PATIENCE);
+        let length = std::io::copy(&mut stream, &mut std::io::sink())?;
+        let _ = tell.send(length);
+        Ok(())
+    });
+    let server = Server::start(&format!(
+        "client_max_body_size 0; server {{ listen 127.0.0.1:%PORT%; proxy_read_timeout 600s;
+            client_body_in_file_only clean; client_body_temp_path %DIR%/bodies;
+            location / {{ proxy_pass http://{origin}; }} }}"
+    ));
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY}\r\n\r\n");
+    let mut client = server.connect();
+    client.send([head.as_bytes(), &vec![b'x'; BODY]].concat());
+    assert!(client.until("begun").starts_with("HTTP/1.1 200 OK"));
+    let path = file_in(server.site().path("bodies")).expect("the body is there");
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    file.and_then(|file| file.set_len(0)).expect("it is ours");
+    go_on.send(()).expect("the origin waits");
+    assert!(client.is_closed());
+    let length = told.recv_timeout(PATIENCE).expect("it is told of the end");
+    assert!(length < BODY as u64, "{length}");
+    let line =
+        "a temporary file with a request body was truncated while sending request to upstream";
+    server.wait_for(line, "the reason");
+    server.forget_log();
 }
 
 #[test]

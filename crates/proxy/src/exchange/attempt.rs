@@ -18,7 +18,7 @@ use crate::settings::directives::ProxyAnswers;
 use crate::settings::family::Family;
 use crate::settings::header_set::SINGLE_LINES;
 use crate::tls_metrics;
-use crate::upstream_request::log_context::READING_HEAD;
+use crate::upstream_request::log_context::{READING_HEAD, SENDING};
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::request_body::{PieceError, Pieces};
 use upstream::ConnectionKey;
@@ -34,7 +34,6 @@ const OPENINGS_AWAITED_MAX: usize = 64;
 const IS_SENT: &str = "the request was sent";
 pub(crate) const CONNECTING: &str = "connecting to upstream";
 const HANDSHAKING: &str = "SSL handshaking to upstream";
-const SENDING: &str = "sending request to upstream";
 
 /// An attempt in progress.
 pub(crate) struct Attempt {

@@ -22,7 +22,8 @@ use wire::exchange::{Exchange, ExchangeError};
 use wire::rate::{Allowed, Rate};
 
 use crate::response::read_ahead::ReadAhead;
-use crate::response::upload::Upload;
+use crate::response::upload::{BesideError, Upload};
+use crate::upstream_request::log_context::SENDING;
 use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::files;
 use httpcore::request::Request;
@@ -223,7 +224,9 @@ impl BodyStream {
         let settings = &self.attempt.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let outcome = match &mut self.upload {
-            None => ready!(exchange.poll_piece_of(cx, timeout, read_max)),
+            None => {
+                ready!(exchange.poll_piece_of(cx, timeout, read_max)).map_err(BesideError::from)
+            }
             Some(upload) => ready!(upload.poll_beside(cx, exchange, timeout, read_max)),
         };
         Poll::Ready(match outcome {
@@ -238,10 +241,10 @@ impl BodyStream {
             Err(error) => {
                 self.break_off(&error);
                 Some(Err(match error {
-                    ExchangeError::Answer(AnswerFault::Chunks | AnswerFault::Record(_)) => {
-                        BodyError::Invalid
-                    }
-                    _ => BodyError::Logged,
+                    BesideError::Exchange(ExchangeError::Answer(
+                        AnswerFault::Chunks | AnswerFault::Record(_),
+                    )) => BodyError::Invalid,
+                    BesideError::Exchange(_) | BesideError::Body(_) => BodyError::Logged,
                 }))
             }
         })
@@ -378,12 +381,17 @@ impl BodyStream {
         keep(upstream_request, exchange, like, &self.attempt.name);
     }
 
-    fn break_off(&mut self, error: &ExchangeError) {
+    fn break_off(&mut self, error: &BesideError) {
         let Some(exchange) = self.exchange.take() else {
             return;
         };
         self.attempt.settle(&exchange);
-        self.attempt.log(Level::Error, &error.to_string());
+        let action = match error {
+            BesideError::Exchange(_) => READING,
+            BesideError::Body(_) => SENDING,
+        };
+        let attempt = &self.attempt;
+        attempt.log_while(action, Level::Error, &error.to_string());
     }
 }
 
@@ -399,10 +407,14 @@ impl BodyAttempt {
 
     /// Writes `WHAT while reading upstream, …`.
     pub(crate) fn log(&self, level: Level, what: &str) {
+        self.log_while(READING, level, what);
+    }
+
+    fn log_while(&self, action: &str, level: Level, what: &str) {
         let upstream = shown(&self.name, &self.upstream_request);
         self.upstream_request
             .context
-            .log(level, what, READING, &upstream);
+            .log(level, what, action, &upstream);
     }
 
     /// The pool that writes and reads what is buffered.

@@ -16,6 +16,16 @@ use httpcore::request_body::{PieceError, Pieces};
 /// The next piece, with the pieces behind it.
 type Next = Pin<Box<dyn Future<Output = (Box<Pieces>, Result<Option<Bytes>, PieceError>)>>>;
 
+/// The reason why a response broke off beside which a body was sent.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) enum BesideError {
+    /// An error of the response, or of the connection.
+    Exchange(#[from] ExchangeError),
+    /// The request's body cannot be read from its file: the server waits for the rest in vain.
+    Body(#[from] PieceError),
+}
+
 /// A body that is sent beside its response.
 pub(super) enum Upload {
     /// A piece is awaited.
@@ -44,12 +54,12 @@ impl Upload {
         exchange: &mut Exchange,
         timeout: Duration,
         read_max: usize,
-    ) -> Poll<Result<Option<Bytes>, ExchangeError>> {
+    ) -> Poll<Result<Option<Bytes>, BesideError>> {
         // Terminates: each turn queues a piece, and the server's window or the socket ends what it takes.
         loop {
             let came = exchange.poll_piece_of(cx, timeout, read_max);
             if came.is_ready() || !self.advance(cx, exchange)? {
-                return came;
+                return came.map_err(BesideError::from);
             }
         }
     }
@@ -59,7 +69,7 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
-    ) -> Result<bool, ExchangeError> {
+    ) -> Result<bool, BesideError> {
         if !self.is_over() && !exchange.takes_more() {
             *self = Upload::Over;
         }
@@ -78,19 +88,20 @@ impl Upload {
             *self = Upload::Waiting(next);
             return Ok(false);
         };
-        match piece {
-            Ok(Some(piece)) => {
-                exchange.queue_piece(piece)?;
-                // The end goes with the last piece.
-                match pieces.is_over() {
-                    true => exchange.end_body(&[])?,
-                    false => *self = Upload::Full(pieces),
-                }
-            }
-            Ok(None) => exchange.end_body(&[])?,
-            // The server waits for the rest in vain, until the response's reader gives up.
-            Err(_) => return Ok(false),
+        let Some(piece) = piece? else {
+            end(exchange)?;
+            return Ok(true);
+        };
+        exchange.queue_piece(piece).map_err(ExchangeError::from)?;
+        // The end goes with the last piece.
+        match pieces.is_over() {
+            true => end(exchange)?,
+            false => *self = Upload::Full(pieces),
         }
         Ok(true)
     }
+}
+
+fn end(exchange: &mut Exchange) -> Result<(), ExchangeError> {
+    exchange.end_body(&[]).map_err(ExchangeError::from)
 }

@@ -21,6 +21,9 @@ use httpcore::settings::Location;
 /// The action of lines about the head of a response.
 pub(crate) const READING_HEAD: &str = "reading response header from upstream";
 
+/// The action of lines about a request on its way to the server.
+pub(crate) const SENDING: &str = "sending request to upstream";
+
 /// The request, for log lines.
 pub struct LogContext {
     /// The client, and the loop.
