@@ -336,3 +336,32 @@ fn a_client_that_leaves_behind_its_last_bytes_ends_the_tunnel() {
     client.cancel(stream);
     assert!(server.access_log(1).contains("CONNECT"));
 }
+
+/// `max_conns` counts it, and so do `least_conn` and its kin.
+#[test]
+fn a_switched_connection_has_its_server_until_it_ends() {
+    let (port, _heads) = upgrading();
+    let server = server(&format!(
+        "location / {{ proxy_pass http://one; proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection upgrade; }} }}
+         upstream one {{ zone one 1m; server 127.0.0.1:{port} max_conns=1;"
+    ));
+    let asked = || {
+        let mut client = server.connect();
+        client
+            .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        let status = client.reply_to(HEAD_ONLY).status;
+        (client, status)
+    };
+    let (mut first, status) = asked();
+    assert_eq!(status, 101);
+    assert_eq!(first.read(6), b"hello ");
+    assert_eq!(asked().1, 502, "it is full");
+    first.send("bye");
+    assert_eq!(first.rest(), b"BYE");
+    let deadline = Instant::now() + blackbox::PATIENCE;
+    while asked().1 != 101 {
+        assert!(Instant::now() < deadline, "there is place again");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! A slow reader holds the server back, unless the body is buffered ([`BodyStream::buffer`]): then it is read ahead of
 //! the reader. Not here: the head (`exchange`), the client, the reading ahead (`read_ahead`). Invariant: the attempt is
-//! recorded and the peer given back when the body ends, breaks off or is dropped; a connection in a doubtful state is
-//! closed.
+//! recorded and the peer given back when the body, or the tunnel in its place, ends, breaks off or is dropped; a
+//! connection in a doubtful state is closed.
 
 use std::future::Future;
 use std::pin::pin;
@@ -308,10 +308,15 @@ impl BodyStream {
         self.limit = BodyRate::of(&self.attempt.upstream_request, per_second).map(Box::new);
     }
 
-    /// After a 101: the socket, and the data that followed the head.
+    /// After a 101: the socket, and the data that followed the head. The peer stays taken until
+    /// [`BodyStream::end_tunnel`].
     pub(crate) fn take_tunnel(&mut self) -> Option<(wire::Stream, Vec<u8>)> {
         let exchange = self.exchange.take()?;
-        self.attempt.settle(&exchange);
+        record(
+            &self.attempt.upstream_request,
+            &exchange,
+            &self.attempt.progress,
+        );
         // The data of a tunnel is no body.
         self.attempt.upstream_request.state.forget_body();
         exchange.into_tunnel()
@@ -334,6 +339,16 @@ impl BodyStream {
             one.bytes_sent += sent;
             one.bytes_received += received;
         }
+    }
+
+    /// Called when the tunnel has ended: gives the peer back.
+    pub(crate) fn end_tunnel(&mut self) {
+        let attempt = &mut self.attempt;
+        give_back(
+            &attempt.upstream_request,
+            &mut attempt.choice,
+            &attempt.progress,
+        );
     }
 
     /// The server's name.
@@ -447,8 +462,13 @@ pub(crate) fn settle(
     choice: &mut Choice,
     progress: &Progress,
 ) {
-    let now = Now::read();
-    let response_ms = now.ms.saturating_sub(progress.begun_ms);
+    record(upstream_request, exchange, progress);
+    give_back(upstream_request, choice, progress);
+}
+
+/// Records the figures of an attempt.
+fn record(upstream_request: &UpstreamRequest, exchange: &Exchange, progress: &Progress) {
+    let response_ms = Now::read().ms.saturating_sub(progress.begun_ms);
     if let Some(one) = upstream_request.state.tries.borrow_mut().last() {
         one.response_ms = Some(response_ms);
         one.bytes_sent = exchange.sent();
@@ -462,9 +482,14 @@ pub(crate) fn settle(
                 .unwrap_or_else(|| exchange.received().saturating_sub(progress.head_bytes)),
         };
     }
+}
+
+/// Gives the peer of an attempt that has ended back.
+fn give_back(upstream_request: &UpstreamRequest, choice: &mut Choice, progress: &Progress) {
+    let now = Now::read();
     let times = PeerTimes {
         header_ms: Some(progress.header_ms),
-        response_ms,
+        response_ms: now.ms.saturating_sub(progress.begun_ms),
     };
     choice.give_back(PeerOutcome::Answered, times, now);
     upstream_request.state.end();

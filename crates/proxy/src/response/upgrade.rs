@@ -97,8 +97,10 @@ impl SwitchedUpstream {
     /// The tunnel behind a head.
     #[must_use]
     pub(crate) fn of(mut stream: BodyStream) -> Option<Self> {
-        let (server, early) = stream.take_tunnel()?;
-        Some(Self::new(server, early, Box::new(stream)))
+        let taken = stream.take_tunnel();
+        let behind = Box::new(SwitchedAttempt(stream));
+        let (server, early) = taken?;
+        Some(Self::new(server, early, behind))
     }
 }
 
@@ -189,17 +191,20 @@ fn log(behind: &dyn TunnelUpstream, fault: &Fault) {
     context.log(level, &what, ACTION, &behind.shown());
 }
 
-impl TunnelUpstream for BodyStream {
+/// The attempt whose server has switched protocols.
+struct SwitchedAttempt(BodyStream);
+
+impl TunnelUpstream for SwitchedAttempt {
     fn context(&self) -> &LogContext {
-        &self.upstream_request().context
+        &self.0.upstream_request().context
     }
 
     fn shown(&self) -> Vec<u8> {
-        shown(self.peer(), self.upstream_request())
+        shown(self.0.peer(), self.0.upstream_request())
     }
 
     fn patience(&self) -> TunnelTimeouts {
-        let settings = &self.upstream_request().passing.groups.asking;
+        let settings = &self.0.upstream_request().passing.groups.asking;
         TunnelTimeouts {
             silence: settings.proxy_read_timeout.duration(),
             taking: settings.proxy_send_timeout.duration(),
@@ -207,7 +212,13 @@ impl TunnelUpstream for BodyStream {
     }
 
     fn count(&mut self, sent: u64, received: u64) {
-        self.count_tunnel(sent, received);
+        self.0.count_tunnel(sent, received);
+    }
+}
+
+impl Drop for SwitchedAttempt {
+    fn drop(&mut self) {
+        self.0.end_tunnel();
     }
 }
 
