@@ -7,7 +7,12 @@
 use crate::forbidden::FORBIDDING;
 use blackbox::{Answer, Connection, Origin, Server, Site, is_nginx};
 use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A file whose reads fail with EIO, whoever asks: the kernel has such attributes of devices that cannot sleep.
 fn unreadable() -> Option<PathBuf> {
@@ -252,4 +257,103 @@ fn a_connection_to_a_server_gets_the_descriptor_of_what_idles() {
         kept.push(connection);
     }
     server.forget_log();
+}
+
+/// A lack of descriptors here says nothing about the servers.
+#[test]
+fn servers_are_not_to_blame_for_descriptors_that_run_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for is_unix in [false, true] {
+        let gate = Arc::new(AtomicBool::new(false));
+        let name = |number| directory.path().join(format!("{number}"));
+        let servers: Vec<String> = (0..2)
+            .map(|number| match is_unix {
+                true => gated(UnixListener::bind(name(number)).expect("a socket"), &gate),
+                false => gated(TcpListener::bind("127.0.0.1:0").expect("a port"), &gate),
+            })
+            .collect();
+        for path in [directory.path().to_owned(), name(0), name(1)] {
+            let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            let _ = std::fs::set_permissions(path, all); // the sockets may be ports
+        }
+        let server = Server::start_with(
+            "worker_processes 1; worker_rlimit_nofile 64;",
+            &format!(
+                "upstream u {{ server {}; server {}; }}
+                 server {{ listen 127.0.0.1:%PORT%; http2 on; location / {{ proxy_pass http://u; }} }}",
+                servers[0], servers[1]
+            ),
+        );
+        let mut client = server.connect_http2();
+        let streams: Vec<u32> = (0..80).map(|_| client.get("/")).collect();
+        let told = "failed (24: Too many open files) while connecting to upstream";
+        server.wait_for(told, "they ran out");
+        gate.store(true, Ordering::SeqCst);
+        let statuses: Vec<u16> = streams
+            .iter()
+            .map(|one| client.reply(*one).status)
+            .collect();
+        assert!(
+            statuses.contains(&200) && statuses.contains(&500),
+            "{statuses:?}"
+        );
+        assert!(
+            statuses.iter().all(|status| [200, 500].contains(status)),
+            "{statuses:?}"
+        );
+        assert_eq!(server.get("/").status, 200, "both are asked still");
+        server.forget_log();
+    }
+}
+
+/// A socket that accepts connections.
+trait Accepts: Send + 'static {
+    /// What a `server` line calls it.
+    fn place(&self) -> String;
+    /// The next connection.
+    fn next(&self) -> Box<dyn ReadWrite>;
+}
+
+trait ReadWrite: Read + Write + Send {}
+
+impl<T: Read + Write + Send> ReadWrite for T {}
+
+impl Accepts for TcpListener {
+    fn place(&self) -> String {
+        self.local_addr().expect("an address").to_string()
+    }
+
+    fn next(&self) -> Box<dyn ReadWrite> {
+        Box::new(self.accept().expect("a connection").0)
+    }
+}
+
+impl Accepts for UnixListener {
+    fn place(&self) -> String {
+        let address = self.local_addr().expect("an address");
+        format!("unix:{}", address.as_pathname().expect("a path").display())
+    }
+
+    fn next(&self) -> Box<dyn ReadWrite> {
+        Box::new(self.accept().expect("a connection").0)
+    }
+}
+
+/// Answers each connection when the gate has opened; returns its place.
+fn gated(listener: impl Accepts, gate: &Arc<AtomicBool>) -> String {
+    let (place, gate) = (listener.place(), Arc::clone(gate));
+    std::thread::spawn(move || {
+        loop {
+            let (mut stream, gate) = (listener.next(), Arc::clone(&gate));
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                while !gate.load(Ordering::SeqCst) {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                let head = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx";
+                let _ = stream.write_all(head.as_bytes());
+            });
+        }
+    });
+    place
 }

@@ -14,7 +14,7 @@ use disk::{Access, Pool};
 use runtime::Loop;
 use runtime::listen::Address;
 use wire::UpstreamConnection;
-use wire::connect::{ConnectError, ConnectOptions, ConnectTo};
+use wire::connect::{ConnectError, ConnectOptions, ConnectTo, is_local};
 
 /// Pause before another try, after descriptors had run out and some were closed.
 const TURN: Duration = Duration::from_millis(1);
@@ -23,8 +23,26 @@ const TURN: Duration = Duration::from_millis(1);
 /// socket's path when that is not in memory.
 ///
 /// # Errors
-/// The peer cannot be reached, or not in time; with a unix socket also when the pool is full (EAGAIN).
+/// The peer cannot be reached, or not in time; there is no descriptor for it, although what idles was closed; with a unix
+/// socket also when the pool is full. The peer is not to blame for the latter two ([`ConnectError::Local`]).
 pub async fn connect(
+    address: &Address,
+    options: &ConnectOptions,
+    timeout: Duration,
+    pool: &Pool,
+    loop_: &Rc<Loop>,
+) -> Result<UpstreamConnection, ConnectError> {
+    match connect_once(address, options, timeout, pool, loop_).await {
+        Err(error) if error.lacks_descriptor() && loop_.give_descriptors() => {
+            // A connection that was told to close needs a turn.
+            loop_.wire.wheel.sleep(TURN).await;
+            connect_once(address, options, timeout, pool, loop_).await
+        }
+        outcome => outcome,
+    }
+}
+
+async fn connect_once(
     address: &Address,
     options: &ConnectOptions,
     timeout: Duration,
@@ -33,15 +51,7 @@ pub async fn connect(
 ) -> Result<UpstreamConnection, ConnectError> {
     match address {
         Address::Inet(inet) => {
-            let to = ConnectTo::Inet(*inet);
-            match wire::connect::connect(to, options, timeout, &loop_.wire).await {
-                Err(error) if error.lacks_descriptor() && loop_.give_descriptors() => {
-                    // A connection that was told to close needs a turn.
-                    loop_.wire.wheel.sleep(TURN).await;
-                    wire::connect::connect(to, options, timeout, &loop_.wire).await
-                }
-                outcome => outcome,
-            }
+            wire::connect::connect(ConnectTo::Inet(*inet), options, timeout, &loop_.wire).await
         }
         Address::Unix(path) => {
             // Boxed: rare, and its state should not be in every request.
@@ -69,17 +79,27 @@ async fn connect_to_path(
     let mut timer = loop_.wire.wheel.timer();
     let opened = timer.guard(timeout, opening).await;
     let opened = opened.map_err(|_| ConnectError::Timeout)?;
-    let file = opened.map_err(|error| ConnectError::Refused(plain(&error)))?;
+    let file = opened.map_err(unopened)?;
     let at = PathBuf::from(format!("/proc/self/fd/{}", file.number()));
     let spent = Duration::from_millis(wire::loop_clock::monotonic_ms().saturating_sub(begun_ms));
     let left = timeout.saturating_sub(spent);
     wire::connect::connect(ConnectTo::Unix(&at), options, left, &loop_.wire).await
 }
 
-/// The kernel's error, as connect(2) would have reported it.
-fn plain(error: &disk::Error) -> io::Error {
-    match error.errno() {
-        Some(errno) => errno.into(),
-        None => rustix::io::Errno::AGAIN.into(),
+/// The error of a path: the kernel's is what connect(2) would have reported, and the peer's, unless this process lacks
+/// something. A pool that is full is no fault of the peer's.
+fn unopened(error: disk::Error) -> ConnectError {
+    match error {
+        disk::Error::System { call, errno } => {
+            let error = io::Error::from(errno);
+            match is_local(&error) {
+                true => ConnectError::Local { call, error },
+                false => ConnectError::Refused(error),
+            }
+        }
+        error => ConnectError::Local {
+            call: "open()",
+            error: io::Error::other(error),
+        },
     }
 }

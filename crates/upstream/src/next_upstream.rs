@@ -107,13 +107,16 @@ impl PeerFailure {
         })
     }
 
-    /// The failure for the lack of a connection; none when this server itself is at fault (`proxy_bind`).
+    /// The failure for the lack of a connection; none when this server itself is at fault
+    /// (`proxy_bind`, a lack of descriptors).
     #[must_use]
     pub fn of_connect(error: &ConnectError) -> Option<PeerFailure> {
         match error {
             ConnectError::Timeout => Some(PeerFailure::Timeout),
             ConnectError::Refused(_) => Some(PeerFailure::Error),
-            ConnectError::Bind { .. } | ConnectError::Transparent(_) => None,
+            ConnectError::Bind { .. }
+            | ConnectError::Transparent(_)
+            | ConnectError::Local { .. } => None,
         }
     }
 

@@ -62,6 +62,14 @@ pub enum ConnectError {
     /// This process may not use foreign addresses: that needs CAP_NET_RAW or CAP_NET_ADMIN.
     #[error("setsockopt(IP_TRANSPARENT) failed {}", numbered(.0))]
     Transparent(io::Error),
+    /// This machine or this process has no descriptor or no memory for it: no other server would help.
+    #[error("{call} failed {}", numbered(.error))]
+    Local {
+        /// The call, with its parentheses.
+        call: &'static str,
+        /// Why.
+        error: io::Error,
+    },
     /// The server refused, or is unreachable.
     #[error("connect() failed {}", numbered(.0))]
     Refused(io::Error),
@@ -74,7 +82,8 @@ impl ConnectError {
     pub fn sentence(&self, name: &str) -> (String, bool) {
         use rustix::io::Errno;
         let Self::Refused(error) = self else {
-            return (self.to_string(), matches!(self, Self::Bind { .. }));
+            let is_critical = matches!(self, Self::Bind { .. } | Self::Local { .. });
+            return (self.to_string(), is_critical);
         };
         let errno = Errno::from_io_error(error);
         let is_at_once = name.starts_with("unix:")
@@ -88,7 +97,7 @@ impl ConnectError {
                         | Errno::INVAL
                 )
             );
-        if !is_at_once || self.lacks_descriptor() {
+        if !is_at_once {
             return (self.to_string(), false);
         }
         let is_down = matches!(
@@ -110,7 +119,7 @@ impl ConnectError {
     /// Whether no file descriptor was available.
     #[must_use]
     pub fn lacks_descriptor(&self) -> bool {
-        let Self::Refused(error) = self else {
+        let Self::Local { error, .. } = self else {
             return false;
         };
         let errno = rustix::io::Errno::from_io_error(error);
@@ -119,6 +128,29 @@ impl ConnectError {
             Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
         )
     }
+
+    /// The error of `socket()`.
+    fn of_socket(error: io::Error) -> ConnectError {
+        let call = "socket()";
+        ConnectError::Local { call, error }
+    }
+
+    /// The error of `setsockopt()`.
+    fn of_option(error: io::Error) -> ConnectError {
+        let call = "setsockopt()";
+        ConnectError::Local { call, error }
+    }
+}
+
+/// Whether an error is a lack of descriptors or memory here, which no other end is to blame for.
+#[must_use]
+pub fn is_local(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
+    )
 }
 
 /// Connects within `timeout` (`proxy_connect_timeout`).
@@ -145,25 +177,31 @@ async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, Con
         ConnectTo::Inet(address) => address,
         ConnectTo::Unix(path) => {
             let stream = UnixStream::connect(path).await;
-            return stream.map(Stream::from).map_err(ConnectError::Refused);
+            // connect(2) has no descriptor to make: an error of that kind is socket()'s.
+            return stream
+                .map(Stream::from)
+                .map_err(|error| match is_local(&error) {
+                    true => ConnectError::of_socket(error),
+                    false => ConnectError::Refused(error),
+                });
         }
     };
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }
-    .map_err(ConnectError::Refused)?;
+    .map_err(ConnectError::of_socket)?;
     if options.receive_bytes > 0 {
         let outcome = socket.set_recv_buffer_size(options.receive_bytes);
-        outcome.map_err(ConnectError::Refused)?;
+        outcome.map_err(ConnectError::of_option)?;
     }
     if options.send_bytes > 0 {
         let outcome = socket.set_send_buffer_size(options.send_bytes);
-        outcome.map_err(ConnectError::Refused)?;
+        outcome.map_err(ConnectError::of_option)?;
     }
     if options.probes {
         let outcome = sockopt::set_socket_keepalive(&socket, true);
-        outcome.map_err(|error| ConnectError::Refused(error.into()))?;
+        outcome.map_err(|error| ConnectError::of_option(error.into()))?;
     }
     if let Some(from) = options.from {
         bind(&socket, from, options.is_transparent)?;
