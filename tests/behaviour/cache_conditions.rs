@@ -288,3 +288,19 @@ fn a_refused_reload_leaves_caches_and_pools_as_they_are() {
     server.quit();
     server.forget_log();
 }
+
+/// `proxy_cache_valid any` is for what an origin says, or does not say.
+#[test]
+fn a_fault_of_this_server_is_not_remembered() {
+    let origin = Origin::start(|_| Answer::ok("x"));
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_bind $arg_from; proxy_cache_key $uri; proxy_cache_valid any 1m; }",
+    );
+    // An address of documentation (RFC 5737) is no machine's.
+    assert_eq!(server.get("/a?from=192.0.2.1").status, 500);
+    let reply = server.get("/a");
+    assert_eq!((reply.status, cache(&reply)), (200, "MISS"));
+    server.wait_for("bind(192.0.2.1", "why");
+    server.forget_log();
+}
