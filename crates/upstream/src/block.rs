@@ -12,7 +12,7 @@ use config::{
     Value, Word, blocks, directives, parse_size,
 };
 
-use super::balancing::{BalancingMethod, LeastTime, Peer};
+use super::balancing::{BalancingMethod, LeastTime, Peer, RING_WEIGHT_MAX};
 use super::keepalive::KeepaliveLimits;
 use super::resolved_peers::LookedUp;
 use super::server::ServerLine;
@@ -22,8 +22,6 @@ use crate::resolver::directives::ResolverLine;
 
 /// Maximum of peers of an upstream.
 pub(crate) const PEERS_MAX: usize = 65_536;
-/// Maximum sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
-pub(crate) const RING_WEIGHT_MAX: u64 = 100_000;
 /// Minimum size of a `zone`: 8 pages.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
@@ -370,7 +368,9 @@ impl BlockReader {
             return Err(block.error(&problem.hint_that("all of them are backup servers")));
         }
         let method = self.method.unwrap_or_default();
-        let total: u64 = self.primary.iter().map(|peer| u64::from(peer.weight)).sum();
+        let fixed = self.primary.iter().map(|peer| peer.weight);
+        let of_names = self.looked_up.iter().map(|server| server.line.weight_of(1));
+        let total: u64 = fixed.chain(of_names).map(u64::from).sum();
         if method == BalancingMethod::Consistent && total > RING_WEIGHT_MAX {
             let sentence = format!(
                 "weights of upstream \"{name}\" add up to more than {RING_WEIGHT_MAX}, with \"hash ... consistent\""

@@ -124,6 +124,7 @@ const WRONG: &str = r#"
     upstream u { server a.test; resolver 127.0.0.1:x; } => invalid port in resolver "127.0.0.1:x"
     upstream u { server 127.0.0.1:81 weight=1000001; } => invalid parameter "weight=1000001"
     upstream u { hash $uri consistent; server a.test weight=60000; server b.test weight=50000; } => weights of upstream "u" add up to more than 100000, with "hash ... consistent"
+    upstream u { zone z 1m; hash $uri consistent; server a.test; server b.test weight=100000 resolve; } => weights of upstream "u" add up to more than 100000, with "hash ... consistent"
 "#;
 
 fn resolve(name: &str) -> Vec<IpAddr> {

@@ -175,7 +175,9 @@ impl PeerGroup {
         let is_single = primary.len() == 1 && backup.is_empty();
         let all = primary.iter().chain(&backup);
         let tries = all.filter(|peer| peer.standing == Standing::Up).count();
-        let backup = (!backup.is_empty()).then(|| Peers::new(backup, &method, false, counters));
+        // Methods that need points or lots choose among the primary peers only.
+        let plain = &BalancingMethod::RoundRobin;
+        let backup = (!backup.is_empty()).then(|| Peers::new(backup, plain, false, counters));
         PeerGroup {
             name,
             primary: Peers::new(primary, &method, is_single, counters),

@@ -16,6 +16,8 @@ use super::round_robin;
 pub(super) const TRIES_MAX: u32 = 20;
 /// Points on the ring for each unit of weight.
 const POINTS_PER_WEIGHT: u64 = 160;
+/// Maximum sum of the weights on the ring of `hash … consistent`: each unit takes 160 points of 8 bytes.
+pub(crate) const RING_WEIGHT_MAX: u64 = 100_000;
 
 /// PeerState of `ip_hash` for one request.
 #[derive(Clone, Debug)]
@@ -117,7 +119,9 @@ impl KeyHash {
     }
 }
 
-/// The points of `hash … consistent`: Cache::Memcached::Fast's (ketama), a server's by its name as written.
+/// The points of `hash … consistent`: Cache::Memcached::Fast's (ketama), a server's by its name as written. Weights that
+/// an answer of a name server brings may be more than [`RING_WEIGHT_MAX`] together: then all are made smaller, to 1 at
+/// least.
 #[derive(Debug, Default)]
 pub(super) struct HashRing {
     points: Vec<Point>,
@@ -132,21 +136,53 @@ struct Point {
     server: u32,
 }
 
+/// A server while the points are made.
+struct RingServer<'a> {
+    peer: &'a Peer,
+    /// The number of its first peer.
+    first: u32,
+    /// The greatest one of its peers.
+    weight: u64,
+}
+
 impl HashRing {
     pub(crate) fn new(peers: &[Peer]) -> HashRing {
-        let (mut points, mut first) = (Vec::new(), Vec::with_capacity(peers.len()));
-        let mut by_name: HashMap<&[u8], u32> = HashMap::new();
+        HashRing::within(RING_WEIGHT_MAX, peers)
+    }
+
+    fn within(weight_max: u64, peers: &[Peer]) -> HashRing {
+        // The points of a server with several addresses are those of the greatest weight: fewer begin in the same way.
+        let mut servers: Vec<RingServer<'_>> = Vec::new();
+        let mut by_name: HashMap<&[u8], usize> = HashMap::new();
+        let mut first = Vec::with_capacity(peers.len());
         for (index, peer) in peers.iter().enumerate() {
-            let index = u32::try_from(index).expect("PEERS_MAX is far lower");
-            let server = *by_name.entry(&peer.server).or_insert(index);
-            first.push(server);
-            let (host, port) = host_and_port(&peer.server);
+            let place = *by_name.entry(&peer.server).or_insert(servers.len());
+            if place == servers.len() {
+                let first = u32::try_from(index).expect("PEERS_MAX is far lower");
+                servers.push(RingServer {
+                    peer,
+                    first,
+                    weight: 0,
+                });
+            }
+            let server = &mut servers[place];
+            server.weight = server.weight.max(u64::from(peer.weight));
+            first.push(server.first);
+        }
+        let total: u64 = servers.iter().map(|server| server.weight).sum();
+        let mut points = Vec::new();
+        for server in &servers {
+            let weight = match total > weight_max {
+                true => (server.weight * weight_max / total).max(1),
+                false => server.weight,
+            };
+            let (host, port) = host_and_port(&server.peer.server);
             let mut before = 0u32;
-            for _ in 0..u64::from(peer.weight) * POINTS_PER_WEIGHT {
+            for _ in 0..weight * POINTS_PER_WEIGHT {
                 before = crc32_of(&[host, b"\0", port, &before.to_le_bytes()]);
                 points.push(Point {
                     hash: before,
-                    server,
+                    server: server.first,
                 });
             }
         }
@@ -240,7 +276,42 @@ fn crc32_of(pieces: &[&[u8]]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use runtime::listen::Address;
+
     use super::*;
+
+    #[test]
+    fn a_ring_is_bounded_whatever_the_weights_are() {
+        let peer = |port: u16, name: &[u8], weight: u32| Peer {
+            weight,
+            ..Peer::new(Address::Inet(([127, 0, 0, 1], port).into()), name)
+        };
+        let share = |ring: &HashRing, server| {
+            let of_server = ring.points.iter().filter(|point| point.server == server);
+            of_server.count() * 100 / ring.points.len()
+        };
+        let peers = [
+            peer(1, b"a.test", 3000),
+            peer(2, b"b.test", 1000),
+            peer(3, b"a.test", 3000),
+            peer(4, b"c.test", 1),
+        ];
+        let ring = HashRing::within(100, &peers);
+        // One more for the least.
+        assert!(
+            ring.points.len() <= 101 * 160,
+            "{} points",
+            ring.points.len()
+        );
+        assert_eq!(ring.first, [0, 1, 0, 3]);
+        assert_eq!((share(&ring, 0), share(&ring, 1)), (74, 24));
+        assert!(ring.points.iter().any(|point| point.server == 3));
+        // The addresses of a name have the points of the greatest weight.
+        let several = HashRing::new(&[peer(1, b"a.test", 1), peer(2, b"a.test", 3)]);
+        let one = HashRing::new(&[peer(1, b"a.test", 3)]);
+        let hashes = |ring: &HashRing| ring.points.iter().map(|p| p.hash).collect::<Vec<_>>();
+        assert_eq!(hashes(&several), hashes(&one));
+    }
 
     #[test]
     fn crc32_has_the_check_value_of_the_standard() {

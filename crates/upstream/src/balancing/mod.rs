@@ -20,6 +20,7 @@ mod tests;
 pub use choice::Choice;
 pub use group::{Asker, PeerGroup};
 pub(crate) use group::{BalancingMethod, LeastTime, Moved};
+pub(crate) use hash::RING_WEIGHT_MAX;
 pub use outcome::{PeerOutcome, PeerTimes};
 pub(crate) use peer::Standing;
 pub use peer::{Now, Peer};
