@@ -29,8 +29,8 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug)]
 struct TakenPeer {
     index: usize,
-    /// Whether `least_time` counts it as in flight.
-    is_inflight: bool,
+    /// Since when `least_time` counts it as in flight, in milliseconds.
+    inflight_since: Option<u64>,
 }
 
 /// PeerState of a method between one peer and the next.
@@ -92,7 +92,10 @@ impl Choice {
             MethodState::LeastTime(mode) => mode.counts_inflight && !peers.is_single,
             _ => false,
         };
-        self.taken = Some(TakenPeer { index, is_inflight });
+        self.taken = Some(TakenPeer {
+            index,
+            inflight_since: is_inflight.then_some(now.ms),
+        });
         peers.list.get(index)
     }
 
@@ -182,8 +185,8 @@ impl Choice {
         };
         let speed = &mut states.speeds[taken.index];
         speed.add_header(took_ms);
-        if std::mem::take(&mut taken.is_inflight) {
-            speed.end(now, took_ms);
+        if let Some(since_ms) = taken.inflight_since.take() {
+            speed.end(now, since_ms);
         }
     }
 
@@ -218,8 +221,8 @@ impl Choice {
             &mut states.list[taken.index],
             &mut states.speeds[taken.index],
         );
-        if taken.is_inflight {
-            speed.end(now, times.response_ms);
+        if let Some(since_ms) = taken.inflight_since {
+            speed.end(now, since_ms);
         }
         if let (MethodState::LeastTime(mode), PeerOutcome::Answered, Some(header_ms)) =
             (&self.search, outcome, times.header_ms)
@@ -321,8 +324,8 @@ impl Drop for Choice {
         counters[taken.index].abandoned.add_shared(1);
         let state = &mut states.list[taken.index];
         state.conns = state.conns.saturating_sub(1);
-        if taken.is_inflight {
-            states.speeds[taken.index].forget();
+        if let Some(since_ms) = taken.inflight_since {
+            states.speeds[taken.index].end(Now::read(), since_ms);
         }
     }
 }

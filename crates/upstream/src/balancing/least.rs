@@ -141,8 +141,9 @@ impl Speed {
         self.inflight += 1;
     }
 
-    /// Counts one less request in flight; it was in flight for `took_ms`.
-    pub(crate) fn end(&mut self, now: Now, took_ms: u64) {
+    /// Counts one less request in flight, however it ended; it was in flight since `since_ms`, whose time goes with it.
+    pub(crate) fn end(&mut self, now: Now, since_ms: u64) {
+        let took_ms = now.ms.saturating_sub(since_ms);
         if self.inflight <= 1 {
             self.inflight_sum_ms = 0;
         } else {
@@ -151,14 +152,6 @@ impl Speed {
             self.inflight_changed_ms = now.ms;
         }
         self.inflight = self.inflight.saturating_sub(1);
-    }
-
-    /// Counts one less request in flight, since its client left: there is no time for it.
-    pub(crate) fn forget(&mut self) {
-        self.inflight = self.inflight.saturating_sub(1);
-        if self.inflight == 0 {
-            self.inflight_sum_ms = 0;
-        }
     }
 
     /// Adds the time of a response's head.

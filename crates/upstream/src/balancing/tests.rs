@@ -292,6 +292,52 @@ fn a_choice_that_is_dropped_gives_its_peer_back() {
     }
 }
 
+/// Two peers, of which the second one takes so long for a head.
+fn second_is_slow(header_ms: u64, now: Now) -> Arc<PeerGroup> {
+    let group = Arc::new(group("least_time header inflight", "{0}, {1}"));
+    let slow = Asker {
+        sid: Bytes::copy_from_slice(&peer(&address(1)).sid),
+        ..Asker::default()
+    };
+    let mut choice = Choice::new(&group, &slow);
+    assert_eq!(choice.next(now).map(number_of), Some(1));
+    choice.note_header(header_ms, now);
+    choice.give_back(PeerOutcome::Answered, PeerTimes::default(), now);
+    group
+}
+
+fn first_of(group: &Arc<PeerGroup>, now: Now) -> Choice {
+    let first = Asker {
+        sid: Bytes::copy_from_slice(&peer(&address(0)).sid),
+        ..Asker::default()
+    };
+    let mut choice = Choice::new(group, &first);
+    assert_eq!(choice.next(now).map(number_of), Some(0));
+    choice
+}
+
+#[test]
+fn what_a_request_took_is_forgotten_with_it_however_it_ends() {
+    let at = |ms: u64| Now { seconds: 5, ms };
+    // Its time is not told.
+    let slow = second_is_slow(3000, at(0));
+    let (mut one, _other) = (first_of(&slow, at(0)), first_of(&slow, at(0)));
+    one.give_back(PeerOutcome::Answered, PeerTimes::default(), at(1000));
+    let mut next = Choice::new(&slow, &Asker::default());
+    assert_eq!(next.next(at(1000)).map(number_of), Some(0));
+    // It is given up. The real clock: none is told.
+    let now = Now::read();
+    let slow = second_is_slow(4900, now);
+    let before = Now {
+        ms: now.ms.saturating_sub(4000),
+        ..now
+    };
+    let (one, _other) = (first_of(&slow, before), first_of(&slow, now));
+    drop(one);
+    let mut next = Choice::new(&slow, &Asker::default());
+    assert_eq!(next.next(now).map(number_of), Some(0));
+}
+
 #[test]
 fn a_peer_is_disabled_by_its_last_failure_only() {
     let group = Arc::new(group("", "{0} max_fails=2, {1}"));
