@@ -92,25 +92,38 @@ impl ClientStatuses {
     }
 
     async fn run(self: Arc<Self>, question: Question) {
-        let told = self.told(&question).await;
+        let Some(told) = self.told(&question).await else {
+            return;
+        };
         let waiters = self.asked.lock().remove(&question.id);
         for waiter in waiters.into_iter().flatten() {
             let _ = waiter.send(told.clone()); // the connection is over
         }
     }
 
-    async fn told(&self, question: &Question) -> Told {
-        let _turn = question.place.turn().await;
+    /// Forgets a question that no connection waits for any more. In one step: a connection that comes next asks anew.
+    fn forget_unawaited(&self, id: &[u8]) -> bool {
+        let mut asked = self.asked.lock();
         let is_awaited = |waiters: &Waiters| waiters.iter().any(|waiter| !waiter.is_closed());
-        if !self.asked.lock().get(&question.id).is_some_and(is_awaited) {
-            return Err("no connection waits for the certificate status".into());
+        let is_unawaited = !asked.get(id).is_some_and(is_awaited);
+        if is_unawaited {
+            asked.remove(id);
+        }
+        is_unawaited
+    }
+
+    /// The answer; `None`: no connection waits for it any more.
+    async fn told(&self, question: &Question) -> Option<Told> {
+        let _turn = question.place.turn().await;
+        if self.forget_unawaited(&question.id) {
+            return None;
         }
         let told = self.fetched(question).await;
         let outcome = told
             .as_ref()
             .map_or(Outcome::Failed, |status| (*status).into());
         metrics::count(Purpose::Client, outcome);
-        told.map_err(|failure| failure.to_string().into())
+        Some(told.map_err(|failure| failure.to_string().into()))
     }
 
     async fn fetched(&self, question: &Question) -> Result<Status, Failure> {
@@ -172,5 +185,63 @@ impl AsksStatus for ClientStatuses {
             let lost = |_| Err("certificate status request was dropped".into());
             told.await.unwrap_or_else(lost)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    /// Enough that both threads meet within a step of each other.
+    const ROUNDS: usize = 2000;
+
+    /// What a connection is told; its client may have left before.
+    fn ask(statuses: &Arc<ClientStatuses>, runtime: &Runtime, is_there: bool) -> Option<Told> {
+        let (waiter, mut told) = oneshot::channel();
+        if !is_there {
+            told.close();
+        }
+        if let Some(place) = statuses.wait(b"one", waiter).unwrap() {
+            let question = Question {
+                id: b"one".to_vec(),
+                certificate: Vec::new(),
+                issuer: Vec::new(),
+                responder: Arc::new(Responder::parse("http://127.0.0.1:1/").unwrap()),
+                place,
+            };
+            runtime.block_on(Arc::clone(statuses).run(question));
+        }
+        is_there.then(|| runtime.block_on(told).unwrap())
+    }
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_connection_is_not_told_that_none_waits() {
+        let _alone = super::super::tests::ASKING.lock();
+        let names = NameServers::default();
+        let statuses = Arc::new(ClientStatuses::new(None, names, None, false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let runtime = runtime();
+                for _ in 0..ROUNDS {
+                    ask(&statuses, &runtime, false);
+                }
+            });
+            let runtime = runtime();
+            for _ in 0..ROUNDS {
+                let Some(Err(told)) = ask(&statuses, &runtime, true) else {
+                    panic!("there is no certificate");
+                };
+                assert!(told.contains("unreadable certificate"), "{told}");
+            }
+        });
+        assert!(statuses.asked.lock().is_empty());
     }
 }
