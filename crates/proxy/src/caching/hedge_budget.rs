@@ -29,12 +29,12 @@ struct Window {
 
 impl HedgeBudget {
     /// Whether one more race may begin, after so many requests in all: races are at most this share (of [`WHOLE`]) of
-    /// the requests of this window or the last one.
+    /// the requests of this window or the last one. Another loop that counted later may have come first.
     pub(crate) fn take(&self, now_ms: u64, requests: u64, share: u64) -> bool {
         let mut window = self.window.lock();
         let age = now_ms.saturating_sub(window.begun_ms);
         if age >= WINDOW_MS {
-            let own = requests - window.requests_at;
+            let own = requests.saturating_sub(window.requests_at);
             *window = Window {
                 begun_ms: now_ms,
                 requests_at: requests,
@@ -43,7 +43,9 @@ impl HedgeBudget {
                 taken: 0,
             };
         }
-        let counted = window.before.max(requests - window.requests_at);
+        let counted = window
+            .before
+            .max(requests.saturating_sub(window.requests_at));
         let is_in_budget =
             (window.taken + 1).saturating_mul(WHOLE) <= counted.saturating_mul(share);
         if is_in_budget {
@@ -89,5 +91,11 @@ mod tests {
         assert_eq!(taken(100_200, 2000, 500), 9);
         assert_eq!(taken(100_300, 2000, 0), 0);
         assert_eq!((budget.begun(), budget.won()), (59, 0));
+        // Loops count before they ask.
+        assert!(!budget.take(100_400, 1990, 500), "no more than before");
+        assert!(
+            !budget.take(200_500, 1999, 500),
+            "a window without a request"
+        );
     }
 }
