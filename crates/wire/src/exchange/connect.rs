@@ -129,10 +129,14 @@ impl ConnectError {
         )
     }
 
-    /// The error of `socket()`.
+    /// The error of `socket()`. A family of addresses that this machine does not have is the address's fault: another
+    /// server may have another one.
     fn of_socket(error: io::Error) -> ConnectError {
         let call = "socket()";
-        ConnectError::Local { call, error }
+        match is_local(&error) {
+            true => ConnectError::Local { call, error },
+            false => ConnectError::Refused(error),
+        }
     }
 
     /// The error of `setsockopt()`.
@@ -178,12 +182,7 @@ async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, Con
         ConnectTo::Unix(path) => {
             let stream = UnixStream::connect(path).await;
             // connect(2) has no descriptor to make: an error of that kind is socket()'s.
-            return stream
-                .map(Stream::from)
-                .map_err(|error| match is_local(&error) {
-                    true => ConnectError::of_socket(error),
-                    false => ConnectError::Refused(error),
-                });
+            return stream.map(Stream::from).map_err(ConnectError::of_socket);
         }
     };
     let socket = match address {
