@@ -140,28 +140,34 @@ impl Table {
 
     /// Removes the oldest session; whether there was one.
     fn remove_oldest(&mut self) -> bool {
-        while let Some((number, key)) = self.queue.pop_front() {
-            if self
-                .sessions
-                .get(&key)
-                .is_some_and(|session| session.number == number)
-            {
-                self.remove(&key);
-                return true;
+        self.drop_stale();
+        match self.queue.pop_front() {
+            Some((_, key)) => self.remove(&key).is_some(),
+            None => false,
+        }
+    }
+
+    /// Takes places from the queue's front whose sessions are gone or were stored anew. After it, the front is the
+    /// oldest session.
+    fn drop_stale(&mut self) {
+        while let Some((number, key)) = self.queue.front() {
+            match self.sessions.get(key) {
+                Some(session) if session.number == *number => return,
+                _ => drop(self.queue.pop_front()),
             }
         }
-        false
     }
 
     /// Removes what is over, two sessions at most: more would be a burst of work in one handshake.
     fn expire(&mut self, now: Instant, timeout: Duration) {
         for _ in 0..2 {
-            let Some((_, key)) = self.queue.front() else {
-                return;
-            };
-            match self.sessions.get(key) {
-                Some(session) if now.duration_since(session.stored) <= timeout => return,
-                _ => drop(self.remove_oldest()),
+            self.drop_stale();
+            let oldest = self.queue.front().map(|(_, key)| &self.sessions[key]);
+            match oldest {
+                Some(session) if now.duration_since(session.stored) > timeout => {
+                    self.remove_oldest();
+                }
+                _ => return,
             }
         }
     }
@@ -249,6 +255,27 @@ mod tests {
         }
         assert_eq!((sessions.take(&key(1), now), sessions.bytes()), (None, 0));
         assert!(sessions.table.lock().queue.len() <= STALE_MAX + 1);
+    }
+
+    /// Of tickets that are taken once, the next handshake took one more, of another client.
+    #[test]
+    fn what_is_taken_takes_no_other_session() {
+        let sessions = Sessions::new(100_000, Duration::from_secs(9));
+        let now = Instant::now();
+        for number in 1..=3 {
+            sessions.put(key(number), vec![1], now);
+        }
+        assert_eq!(sessions.take(&key(1), now), Some(vec![1]));
+        sessions.put(key(2), vec![2], now);
+        sessions.put(key(4), vec![1], now);
+        assert_eq!(sessions.len(), 3);
+        assert_eq!(sessions.get(&key(2), now), Some(vec![2]));
+        assert!(sessions.get(&key(3), now).is_some());
+        // The oldest are over, whatever stands before them in the queue.
+        let later = now + Duration::from_secs(10);
+        sessions.take(&key(3), now);
+        sessions.put(key(5), vec![1], later);
+        assert_eq!(sessions.len(), 1);
     }
 
     #[test]
