@@ -5,7 +5,7 @@ mod peer;
 
 use peer::*;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CidrSubnet,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CidrSubnet, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, KeyIdMethod, KeyUsagePurpose, NameConstraints,
     PKCS_ECDSA_P256_SHA256, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
@@ -330,4 +330,21 @@ fn names_stay_within_their_constraints() {
         ]),
         "FAILED:permitted subtree violation"
     );
+    // A certificate without DNS names is for the hosts of its common names.
+    let named = |name: &str, names: Vec<SanType>| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names = names;
+        verdict(&trust, &[&root.issue(&params).der])
+    };
+    for (name, expected) in [
+        ("a.example.org", "SUCCESS"),
+        ("A. N. Other", "SUCCESS"),
+        ("bank.com", "FAILED:permitted subtree violation"),
+        ("*.bank.com", "FAILED:permitted subtree violation"),
+        ("bad.example.org", "FAILED:excluded subtree violation"),
+    ] {
+        assert_eq!(named(name, Vec::new()), expected, "{name}");
+    }
+    assert_eq!(named("bank.com", vec![dns("example.org")]), "SUCCESS");
 }

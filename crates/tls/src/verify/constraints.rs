@@ -1,10 +1,12 @@
 //! Name constraints of authorities (RFC 5280, 4.2.1.10): for DNS names, addresses, mail addresses and directory names.
 //!
-//! Not here: other kinds; a certificate that has a name of a constrained other kind is refused.
+//! Not here: other kinds; a certificate that has a name of a constrained other kind is refused. Invariant: no common name
+//! with two labels that `x509::host` takes for a host's is left out.
 
 use crate::verify::reason::Reason;
 use crate::x509::certificate::{AlternativeName, Certificate};
 use crate::x509::der::{self, Reader};
+use crate::x509::distinguished;
 use std::net::IpAddr;
 
 /// Maximum of subtrees times names that are compared for one authority.
@@ -14,8 +16,13 @@ pub(crate) const COMPARISONS_MAX: usize = 65_536;
 const PERMITTED: u8 = der::constructed(0);
 const EXCLUDED: u8 = der::constructed(1);
 
-/// Checks a certificate's names against the constraints of an authority above it.
-pub(crate) fn check(constraints: &[u8], certificate: &Certificate<'_>) -> Result<(), Reason> {
+/// Checks a certificate's names against the constraints of an authority above it; those of the peer's own (`is_leaf`)
+/// with its common names, if it has no DNS names.
+pub(crate) fn check(
+    constraints: &[u8],
+    certificate: &Certificate<'_>,
+    is_leaf: bool,
+) -> Result<(), Reason> {
     let mut reader = Reader::new(constraints);
     let permitted = reader.optional(PERMITTED).ok_or(Reason::ConstraintType)?;
     let excluded = reader.optional(EXCLUDED).ok_or(Reason::ConstraintType)?;
@@ -24,12 +31,35 @@ pub(crate) fn check(constraints: &[u8], certificate: &Certificate<'_>) -> Result
     if certificate.subject.len() > 2 {
         names.push(AlternativeName::Directory(certificate.subject));
     }
+    let has_hosts = names
+        .iter()
+        .any(|name| matches!(name, AlternativeName::Dns(_)));
+    if is_leaf && !has_hosts {
+        let common = distinguished::common_names(certificate.subject).into_iter();
+        names.extend(
+            common
+                .filter(|name| is_host(name))
+                .map(AlternativeName::Dns),
+        );
+    }
     if names.len() * (permitted.len() + excluded.len()) > COMPARISONS_MAX {
         return Err(Reason::ConstraintType);
     }
     names
         .iter()
         .try_for_each(|name| check_name(name, &permitted, &excluded))
+}
+
+/// Whether a common name looks like a host's, as OpenSSL sees it: two labels at least, which may have `_`. A star before
+/// them may stand for a host, too.
+fn is_host(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b"*.").unwrap_or(name);
+    let is_label = |label: &[u8]| {
+        let is_end = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+        let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        is_end(label.first()) && is_end(label.last()) && label.iter().all(is_inner)
+    };
+    name.contains(&b'.') && name.split(|byte| *byte == b'.').all(is_label)
 }
 
 fn check_name(
@@ -157,6 +187,28 @@ mod tests {
                 is_within,
                 "{name} {base}"
             );
+        }
+    }
+
+    #[test]
+    fn common_names_that_look_like_hosts() {
+        for (name, looks) in [
+            ("bank.com", true),
+            ("a_b.example-1.org", true),
+            ("*.bank.com", true),
+            ("bank", false),
+            ("*", false),
+            ("*.com", false),
+            ("John Q. Public", false),
+            ("bank.com.", false),
+            (".bank.com", false),
+            ("a..b", false),
+            ("-a.b", false),
+            ("a-.b", false),
+            ("a.b-", false),
+            ("", false),
+        ] {
+            assert_eq!(is_host(name.as_bytes()), looks, "{name}");
         }
     }
 

@@ -313,7 +313,7 @@ fn names(path: &Path<'_>) -> Result<(), Reason> {
         };
         for (at, below) in path.certificates[..height].iter().enumerate() {
             if at == 0 || !below.is_self_issued() {
-                constraints::check(constraints, below)?;
+                constraints::check(constraints, below, at == 0)?;
             }
         }
     }
