@@ -473,6 +473,48 @@ fn where_to_copy_is_checked() {
     assert_eq!(server.connect().send(body).reply().status, 415);
 }
 
+/// nginx removes what it should copy or move.
+#[test]
+fn what_is_copied_or_moved_is_not_removed() {
+    if is_nginx() {
+        return;
+    }
+    let server = server(&format!(
+        "location / {{ {ALL} }} location /aliased {{ alias %DIR%/html/; {ALL} }}"
+    ));
+    copies(&server);
+    symlink("tree", server.site().path("html/link")).unwrap();
+    symlink("link", server.site().path("html/over/link")).unwrap();
+    for (path, destination) in [
+        ("/tree/in/", "/tree/./in/"),
+        ("/tree/in/", "/tree/%2e/in/"),
+        ("/tree/in/", "/tree/in/."),
+        ("/tree/in/", "/./tree/"),
+        ("/tree/in/", "/./"),
+        ("/tree/", "/tree/./in/"),
+        ("/tree/in/", "/link/in/"),
+        ("/link/in/", "/tree/"),
+        ("/link/", "/tree/"),
+        ("/tree/", "/link/in/"),
+        ("/tree/a", "/link/a"),
+        ("/tree/a", "/tree/./a"),
+        ("/aliased/tree/in/", "/aliased./tree/"),
+    ] {
+        for method in ["COPY", "MOVE"] {
+            let header = format!("Destination: {destination}\r\n");
+            let status = server.request(method, path, &header).status;
+            assert_eq!(status, 403, "{method} {path} {destination}");
+            for name in ["tree/a", "tree/in/b", "tree/in/side/c", "file"] {
+                assert_eq!(read(&server, name), name, "{method} {path} {destination}");
+            }
+        }
+    }
+    let to = "Destination: /tree/./new/.\r\n";
+    assert_eq!(server.request("COPY", "/there/", to).status, 201);
+    assert_eq!(read(&server, "tree/new/old"), "there/old");
+    assert_eq!(server.request("COPY", "/file", to).status, 409);
+}
+
 /// nginx follows such paths out of its `alias`.
 #[test]
 fn nothing_is_done_outside_the_root() {

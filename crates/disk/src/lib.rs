@@ -98,6 +98,7 @@ pub use changing::batch::{BatchStep, ENDING_BYTES, FreeSpace, Lock, NewFile, tak
 pub use changing::device::{Device, DeviceUse, DirectFile, open_device};
 pub use changing::group_commit::GroupCommit;
 pub use changing::move_file::{PutOptions, PutOutcome};
+pub use changing::relation::Relation;
 pub use changing::replace::ReplaceOptions;
 pub use changing::segment_file::{SegmentFile, names_in, remove_waiting};
 pub use changing::temporary::{LEVELS_MAX, Retention, Spooled, Temporary, TemporaryPlace};

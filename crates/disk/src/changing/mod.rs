@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod device;
 pub(crate) mod group_commit;
 pub(crate) mod move_file;
+pub(crate) mod relation;
 pub(crate) mod replace;
 pub(crate) mod reuse_inode;
 pub(crate) mod segment_file;

@@ -1,7 +1,7 @@
 //! COPY and MOVE: finds the destination, checks that it is allowed, and copies or moves.
 
 use bytes::Bytes;
-use disk::{CopyPurpose, Errno, FileKind, Pool};
+use disk::{CopyPurpose, Errno, FileKind, Pool, Relation};
 use logs::Level;
 use message::{HeaderId, uri};
 
@@ -45,12 +45,16 @@ pub(super) async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<
         Ok(meta) => meta.kind,
         Err(error) => return Err(super::failure(request, &error, &path, 404)),
     };
-    match from {
-        FileKind::Directory if !wanted.is_collection => Err(said(request, 400, &|out| {
+    if from == FileKind::Directory && !wanted.is_collection {
+        return Err(said(request, 400, &|out| {
             out.push(b'"');
             out.extend_from_slice(&request.uri);
             out.extend_from_slice(b"\" is collection");
-        })),
+        }));
+    }
+    // What is removed below is not what is to be copied, and does not hold it.
+    check_places(request, &wanted, &path, &pool).await?;
+    match from {
         FileKind::Directory => {
             if let Some(kind) = occupied {
                 remove_path(request, &wanted.to, kind, &pool).await?;
@@ -69,7 +73,7 @@ fn understand(request: &mut Request, purpose: CopyPurpose) -> Result<Wanted, Fai
     let destination = Bytes::copy_from_slice(request.head.text(place));
     let to = path_of(request, &destination)?;
     let is_collection = request.uri.ends_with(b"/");
-    if is_collection != destination.ends_with(b"/") {
+    if is_collection != to.ends_with(b"/") {
         return Err(said(request, 409, &|out| {
             out.extend_from_slice(b"both URI \"");
             out.extend_from_slice(&request.uri);
@@ -86,12 +90,12 @@ fn understand(request: &mut Request, purpose: CopyPurpose) -> Result<Wanted, Fai
     check_depth(request, purpose)?;
     let overwrites = overwrites(request)?;
     let from = super::map(request)?;
-    let from = merge_slashes(&from.path);
+    let from = plain(&from.path);
     // Variables in `root` see the URI that is mapped.
     let own = std::mem::replace(&mut request.uri, to);
     let mapped = super::map(request);
     request.uri = own;
-    let to = merge_slashes(&mapped?.path);
+    let to = plain(&mapped?.path);
     Ok(Wanted {
         purpose,
         from: Bytes::copy_from_slice(without_slash(&from)),
@@ -132,7 +136,7 @@ fn path_of(request: &Request, destination: &[u8]) -> Result<Bytes, Failure> {
         }
     };
     match uri::safe(path) {
-        Some((path, _)) => Ok(path.into()),
+        Some((path, _)) => Ok(plain(&path).into()),
         None => {
             said(request, 400, &|out| {
                 out.extend_from_slice(b"unsafe URI \"");
@@ -169,19 +173,29 @@ fn overwrites(request: &Request) -> Result<bool, Failure> {
 /// 403 where one is the other, or lies in it.
 fn check_paths(request: &Request, wanted: &Wanted) -> Result<(), Failure> {
     if wanted.from == wanted.to {
-        return Err(said(request, 403, &|out| {
-            out.extend_from_slice(b"both URI \"");
-            out.extend_from_slice(&request.uri);
-            out.extend_from_slice(b"\" and \"Destination\" URI \"");
-            out.extend_from_slice(&wanted.destination);
-            out.extend_from_slice(b"\" point to the same location");
-        }));
+        return Err(same_location(request, wanted));
     }
     let is_in = wanted.is_collection
         && (lies_in(&wanted.from, &wanted.to) || lies_in(&wanted.to, &wanted.from));
     match is_in {
         true => Err(not_to_collection(request, wanted, 403)),
         false => Ok(()),
+    }
+}
+
+/// Likewise, where links and mounts make them so.
+async fn check_places(
+    request: &Request,
+    wanted: &Wanted,
+    from: &[u8],
+    pool: &Pool,
+) -> Result<(), Failure> {
+    let disk = &request.client.loop_.disk;
+    match disk.relation(from, &wanted.to, pool).await {
+        Ok(Relation::Apart) => Ok(()),
+        Ok(Relation::Same) => Err(same_location(request, wanted)),
+        Ok(Relation::Nested) => Err(not_to_collection(request, wanted, 403)),
+        Err(error) => Err(super::failure(request, &error, from, 404)),
     }
 }
 
@@ -284,6 +298,16 @@ fn not_to_collection(request: &Request, wanted: &Wanted, status: u16) -> Failure
     })
 }
 
+fn same_location(request: &Request, wanted: &Wanted) -> Failure {
+    said(request, 403, &|out| {
+        out.extend_from_slice(b"both URI \"");
+        out.extend_from_slice(&request.uri);
+        out.extend_from_slice(b"\" and \"Destination\" URI \"");
+        out.extend_from_slice(&wanted.destination);
+        out.extend_from_slice(b"\" point to the same location");
+    })
+}
+
 fn invalid(request: &Request, name: &str, value: &[u8]) -> Failure {
     said(request, 400, &|out| {
         out.extend_from_slice(b"client sent invalid \"");
@@ -299,14 +323,19 @@ fn said(request: &Request, status: u16, text: &dyn Fn(&mut Vec<u8>)) -> Failure 
     Failure::new(status)
 }
 
-fn merge_slashes(path: &[u8]) -> Vec<u8> {
-    let mut merged = Vec::with_capacity(path.len());
-    for byte in path {
-        if *byte != b'/' || merged.last() != Some(&b'/') {
-            merged.push(*byte);
+/// A path without segments `.`, and with one slash for several.
+fn plain(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut segments = path.split(|byte| *byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment != b"." {
+            plain.extend_from_slice(segment);
+        }
+        if segments.peek().is_some() && plain.last() != Some(&b'/') {
+            plain.push(b'/');
         }
     }
-    merged
+    plain
 }
 
 #[cfg(test)]
@@ -322,7 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn slashes_in_a_row_are_one() {
-        assert_eq!(merge_slashes(b"//a///b/c//"), b"/a/b/c/");
+    fn paths_without_dots_and_slashes_in_a_row() {
+        for (path, expected) in [
+            ("//a///b/c//", "/a/b/c/"),
+            ("/./a/././.b/c./.", "/a/.b/c./"),
+            ("/.", "/"),
+            ("/a/..b", "/a/..b"),
+        ] {
+            assert_eq!(plain(path.as_bytes()), expected.as_bytes(), "{path}");
+        }
     }
 }
