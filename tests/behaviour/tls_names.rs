@@ -1,8 +1,11 @@
-//! The server of a request over TLS: by its host, whatever name the handshake was for.
+//! The server of a request over TLS, by its host, whatever name the handshake was for; and the rules for its client's
+//! certificate, which are those of the configuration that the request comes under.
 
 use super::tls::{CERTIFICATE, site};
-use blackbox::Server;
+use std::io::{Read as _, Write as _};
+
 use blackbox::tls::{Certificate, TlsClient};
+use blackbox::{Server, is_nginx};
 
 #[test]
 fn a_host_without_a_server_is_the_default_servers_whatever_name_the_handshake_was_for() {
@@ -39,4 +42,46 @@ fn an_address_with_one_server_has_one_set_of_rules_whatever_the_names() {
         (seen.reply.status, seen.reply.text().as_str()),
         (200, "SUCCESS")
     );
+}
+
+/// nginx closes such a connection, or has closed it.
+#[test]
+fn a_certificate_is_judged_again_where_a_reload_has_changed_the_rules() {
+    if is_nginx() {
+        return;
+    }
+    let (site, ..) = site();
+    let (c, other) = (Certificate::of("c.example"), Certificate::of("o.example"));
+    c.write(&site, "c");
+    let of = |rules: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} {rules} return 200 \"$ssl_client_verify.\"; }}"
+        )
+    };
+    let rules = "ssl_verify_client on; ssl_client_certificate c.crt;";
+    let server = Server::start_on(site, "", &of(rules));
+    let port = server.site().port(0);
+    let ask = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let mut stream = TlsClient::new(Some(&c)).connect(port, "a.example").unwrap();
+    for rules in [
+        rules,
+        "ssl_verify_client optional; ssl_client_certificate c.crt;",
+    ] {
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"SUCCESS.") {
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&piece[..count]);
+        }
+        server.reload(&of(rules));
+    }
+    other.write(server.site(), "c");
+    server.reload(&of(rules));
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut seen = String::new();
+    stream.read_to_string(&mut seen).unwrap();
+    assert!(seen.starts_with("HTTP/1.1 400 "), "{seen}");
+    assert!(seen.contains("The SSL certificate error"), "{seen}");
 }

@@ -4,6 +4,7 @@
 //! a handshake itself (crate `tls`), what a server offers ([`crate::tls`]). Invariants: a handshake has
 //! `client_header_timeout`, however it is cut into pieces; what an unfinished one holds is bounded by the crate `tls`.
 
+mod again;
 mod client_status;
 mod counters;
 mod named;
@@ -33,9 +34,10 @@ use crate::http_loop::HttpLoop;
 use crate::http_loop::generation::Generation;
 use crate::route::ServerId;
 use crate::settings::Settings;
-use crate::tls::{ClientTls, NamedCertificates, ServerTls, acme};
+use crate::tls::{ClientTls, NamedCertificates, Rules, ServerTls, acme};
 use crate::transport::http1::Link;
 
+pub use again::{is_outdated, judge_again};
 pub use counters::METRICS;
 use counters::{HandshakeCounters, Outcome};
 
@@ -197,6 +199,8 @@ struct Offer {
     named: Option<Arc<NamedCertificates>>,
     /// What tells the status of its certificate.
     statuses: Option<Arc<dyn AsksStatus>>,
+    /// What its certificate is judged by.
+    rules: Rules,
     /// Whether that is `ssl_reject_handshake`.
     rejects: bool,
 }
@@ -250,10 +254,18 @@ impl Endpoint<'_> {
         let mut verdict = judgement.verdict;
         if let Some(statuses) = statuses {
             // Boxed: few servers ask.
-            let asked = Box::pin(self.ask_status(&statuses, &judgement.chain)).await?;
+            let (client, generation) = (self.client, self.generation);
+            let asked = client_status::ask(
+                client,
+                generation,
+                self.until_ms,
+                &statuses,
+                &judgement.chain,
+            );
+            let asked = Box::pin(asked).await?;
             verdict = asked.map_or(verdict, Verdict::Failed);
         }
-        Ok(self.finish(*complete, verdict, server))
+        Ok(self.finish(*complete, (verdict, offer.rules), server))
     }
 
     /// Time that is left; none is none, since a timer of 0 ms expires.
@@ -302,11 +314,9 @@ impl Endpoint<'_> {
         let default = self.settings.listens.entries()[self.entry].default;
         let named = self.settings.server_of_name(self.entry, name);
         let server = named.unwrap_or(default);
-        let tls_of = |id| self.settings.server(id).tls.as_deref();
-        let own = tls_of(server);
+        let own = self.settings.server(server).tls.as_deref();
         let rejects = own.is_some_and(|tls| tls.rejects);
-        let has_certificate = |tls: &&ServerTls| tls.handshakes.is_some();
-        let tls = own.filter(has_certificate).or_else(|| tls_of(default));
+        let tls = tls_of(self.settings, self.entry, server);
         let of_address = self.settings.listens.entries()[self.entry].protocols;
         let has_http2 = of_address.has_http2 || self.settings.server(server).http2.http2;
         let handshakes = tls.and_then(|tls| tls.offering(has_http2));
@@ -314,6 +324,7 @@ impl Endpoint<'_> {
             handshakes: handshakes.filter(|_| !rejects),
             named: tls.and_then(|tls| tls.named.clone()),
             statuses: tls.and_then(|tls| tls.statuses.clone()),
+            rules: tls.map(Rules::of).unwrap_or_default(),
             rejects,
         };
         (server, offer)
@@ -399,7 +410,12 @@ impl Endpoint<'_> {
     }
 
     /// Puts TLS on the socket.
-    fn finish(&mut self, complete: Complete, verdict: Verdict, server: ServerId) -> Outcome {
+    fn finish(
+        &mut self,
+        complete: Complete,
+        (verdict, rules): (Verdict, Rules),
+        server: ServerId,
+    ) -> Outcome {
         let outcome = match complete.facts.is_resumed {
             true => Outcome::Resumed,
             false => Outcome::Full,
@@ -412,12 +428,21 @@ impl Endpoint<'_> {
         self.client.set_tls(ClientTls {
             facts: complete.facts,
             hello: complete.hello,
-            verdict,
+            verdict: Cell::new(verdict),
+            judged: Cell::new((self.generation.number, rules)),
             server: Cell::new((self.generation.number, server)),
             is_early: Cell::new(is_early),
         });
         outcome
     }
+}
+
+/// The TLS that a handshake for a server shows: its own, or the default server's where it has no certificate.
+fn tls_of(settings: &Settings, entry: usize, server: ServerId) -> Option<&ServerTls> {
+    let tls_of = |id| settings.server(id).tls.as_deref();
+    let has_certificate = |tls: &&ServerTls| tls.handshakes.is_some();
+    let own = tls_of(server).filter(has_certificate);
+    own.or_else(|| tls_of(settings.listens.entries()[entry].default))
 }
 
 /// What the client's certificate is worth: judged anew for each connection, since old sessions bring back certificates

@@ -1,7 +1,8 @@
 //! What a request needs of its connection's TLS: TLS at all, a certificate that its server takes, and the server that was
 //! asked for in the handshake.
 //!
-//! Not here: what a certificate is worth ([`crate::connection`], judged in the handshake). Invariant: a server with
+//! Not here: what a certificate is worth ([`crate::connection`], judged in the handshake, and
+//! again behind a reload). Invariant: a server with
 //! `ssl_verify_client` gets no request whose certificate was judged by another server's rules.
 
 use std::rc::Rc;
@@ -51,7 +52,7 @@ fn leave(request: &mut Request) {
 }
 
 fn judge(request: &Request, client: &ClientTls, server: &ServerTls) -> Option<u16> {
-    match client.verdict {
+    match client.verdict.get() {
         Verdict::Failed(reason)
             if server.verify != VerifyClient::OptionalNoCa || !reason.is_optional() =>
         {

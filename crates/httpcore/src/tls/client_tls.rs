@@ -6,7 +6,29 @@ use tls::handshake::Facts;
 use tls::hello::Hello;
 use tls::verify::Verdict;
 
+use super::ServerTls;
 use crate::route::ServerId;
+
+/// What a client's certificate is judged by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// The digest of what is trusted; `None`: clients are asked for no certificate.
+    trust: Option<[u8; 32]>,
+    /// Whether responders are asked (`ssl_ocsp`).
+    asks_status: bool,
+}
+
+impl Rules {
+    /// Those of the server whose certificate a handshake shows.
+    #[must_use]
+    pub fn of(tls: &ServerTls) -> Self {
+        let trust = tls.handshakes.as_ref().and_then(|it| it.trust());
+        Self {
+            trust: trust.map(|trust| *trust.digest()),
+            asks_status: trust.is_some() && tls.statuses.is_some(),
+        }
+    }
+}
 
 /// What the handshake of a client's connection has brought.
 #[derive(Debug)]
@@ -15,8 +37,11 @@ pub struct ClientTls {
     pub facts: Facts,
     /// What the client offered.
     pub hello: Hello,
-    /// What the client's certificate is worth. Made anew for each connection, also where an old session was taken up.
-    pub verdict: Verdict,
+    /// What the client's certificate is worth. Made anew for each connection, also where an old session was taken up, and
+    /// where a reload has brought other rules.
+    pub verdict: Cell<Verdict>,
+    /// What it was judged by, with the number of the configuration for which that was seen last.
+    pub judged: Cell<(u64, Rules)>,
     /// The server of the name that the client asked for, else the default server; with the number of the configuration
     /// that it is of ([`crate::client::Client::default_server`]).
     pub server: Cell<(u64, ServerId)>,

@@ -14,7 +14,7 @@ pub mod values;
 mod zones;
 
 pub use acme::AcmeSlot;
-pub use client_tls::ClientTls;
+pub use client_tls::{ClientTls, Rules};
 pub use directives::TlsSettings;
 pub use files::full_name;
 pub use making::Making;

@@ -104,7 +104,7 @@ pub const VARIABLES: &[VariableEntry] = &[
     entry(
         "ssl_client_verify",
         "`SUCCESS`, `FAILED:` and the reason, or `NONE` if the client showed no certificate.",
-        |request, out| text(request, out, |tls| tls.verdict.to_string()),
+        |request, out| text(request, out, |tls| tls.verdict.get().to_string()),
     ),
     entry(
         "ssl_curve",

@@ -10,8 +10,8 @@ use httpcore::client::Client;
 use httpcore::request::Request;
 use httpcore::route::ServerId;
 use httpcore::settings::Settings;
-use httpcore::tls::ClientTls;
 use httpcore::tls::certificate_metrics::first_name;
+use httpcore::tls::{ClientTls, Rules};
 use logs::wall_clock::Moment;
 use tls::handshake::Facts;
 use tls::hello::Hello;
@@ -46,7 +46,8 @@ pub(super) fn begin(
             ..Facts::default()
         },
         hello: Hello::default(),
-        verdict: Verdict::None,
+        verdict: Cell::new(Verdict::None),
+        judged: Cell::new((generation, Rules::default())),
         server: Cell::new((generation, server.unwrap_or(default))),
         is_early: Cell::new(false),
     });

@@ -3,6 +3,7 @@
 //! To add a step, add a line in [`before`], [`content`] or [`after`]. Invariant: a failure becomes a response in one
 //! place only, [`error_page::cover`].
 
+use httpcore::connection::tls_handshake;
 use httpcore::files::hot_files;
 use httpcore::outcome::{Outcome, Settled, Start};
 use httpcore::request::{Arrival, Request, URI_CHANGES_MAX};
@@ -24,8 +25,8 @@ pub(crate) async fn respond<O: Observe>(
     observer: O,
 ) -> Option<Box<Response>> {
     let mut outcome = match start {
-        Start::Fresh => match client_tls::refused(request) {
-            Some(status) => Outcome::Failed(Failure::new(status)),
+        Start::Fresh => match refused(request).await {
+            Some(failure) => Outcome::Failed(failure),
             None => match hot_files::answer(request) {
                 Some(response) => Outcome::Answer(response),
                 None => pass(request, Arrival::Fresh, observer).await,
@@ -63,6 +64,19 @@ pub(crate) async fn respond<O: Observe>(
         }
     }
     None
+}
+
+/// Why the connection's TLS is not what the request needs.
+#[inline]
+async fn refused(request: &mut Request) -> Option<Failure> {
+    if tls_handshake::is_outdated(request) {
+        // Boxed: once for a connection behind a reload.
+        let judged = Box::pin(tls_handshake::judge_again(request)).await;
+        if let Err(failure) = judged {
+            return Some(failure);
+        }
+    }
+    client_tls::refused(request).map(Failure::new)
 }
 
 async fn pass<O: Observe>(request: &mut Request, arrival: Arrival, observer: O) -> Outcome {

@@ -19,6 +19,7 @@ pub use revocation::LISTS_MAX;
 use crate::x509::certificate::Certificate;
 use crate::x509::revocations::RevocationList;
 use crate::x509::time::Seconds;
+use aws_lc_rs::digest;
 use hashbrown::HashMap;
 use rustls::pki_types::CertificateDer;
 
@@ -53,6 +54,8 @@ pub struct Trust {
     revocations: HashMap<Vec<u8>, Vec<RevocationList>>,
     /// How many certificates may stand between a peer's and a configured one (`ssl_verify_depth`).
     depth: usize,
+    /// Of all of that.
+    digest: [u8; 32],
 }
 
 impl Trust {
@@ -67,7 +70,15 @@ impl Trust {
             depth,
             ..Self::default()
         };
+        let mut digest = digest::Context::new(&digest::SHA256);
+        let mut add = |kind: u8, bytes: &[u8]| {
+            digest.update(&[kind]);
+            digest.update(&(bytes.len() as u64).to_be_bytes());
+            digest.update(bytes);
+        };
+        add(0, &depth.to_be_bytes());
         for der in certificates {
+            add(1, &der);
             let subject = Certificate::read(&der).map(|certificate| certificate.subject.to_vec());
             let known = trust
                 .certificates
@@ -78,10 +89,18 @@ impl Trust {
             }
         }
         for list in revocations {
+            add(2, list.der());
             let issuer = list.issuer().to_vec();
             trust.revocations.entry(issuer).or_default().push(list);
         }
+        trust.digest.copy_from_slice(digest.finish().as_ref());
         trust
+    }
+
+    /// A digest (SHA-256) of certificates, lists and depth: where it is the same, verdicts are, but for the time.
+    #[must_use]
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
     }
 
     /// Judges the certificates that a peer presented, its own first.

@@ -30,6 +30,11 @@ pub struct RevocationList {
 }
 
 impl RevocationList {
+    /// Its bytes.
+    pub(crate) fn der(&self) -> &[u8] {
+        &self.der
+    }
+
     /// Reads a list; `None` if the bytes are none.
     #[must_use]
     pub fn read(der: Vec<u8>) -> Option<Self> {

@@ -22,7 +22,7 @@ use crate::files;
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
 use crate::route::ServerId;
-use crate::tls::{CertificateLine, ClientTls, NamedCertificates};
+use crate::tls::{CertificateLine, ClientTls, NamedCertificates, Rules};
 use crate::transport::Transport;
 
 /// Maximum size of a file of certificates or of a key in bytes.
@@ -72,7 +72,8 @@ fn stand_in(
     let client = client.in_handshake(ClientTls {
         facts,
         hello: hello.clone(),
-        verdict: Verdict::None,
+        verdict: Cell::new(Verdict::None),
+        judged: Cell::new((generation.number, Rules::default())),
         server: Cell::new((generation.number, server)),
         is_early: Cell::new(false),
     });
