@@ -162,7 +162,7 @@ impl Composed {
                     return Ok(false);
                 };
                 if let Some(value) = value? {
-                    self.page.set(name, value);
+                    self.page.set(name, &value);
                 }
                 self.waiting = Waiting::No;
             }

@@ -1,7 +1,8 @@
 //! State that the pages of one answer share: variables, blocks, and the captures of a regular expression.
 //!
 //! Invariant: bounded, whatever a page does: at most [`VARIABLES_MAX`] values of [`VALUES_MAX`] bytes in total, at most
-//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES_MAX`] bytes in total.
+//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES_MAX`] bytes in total. A value is a copy of its own, which keeps nothing larger
+//! alive; all that show a block share its text.
 
 use std::cell::RefCell;
 
@@ -26,9 +27,18 @@ pub(super) struct Memory {
     /// By their names in lower case.
     variables: Vec<(Box<[u8]>, Bytes)>,
     value_bytes: usize,
-    blocks: Vec<(Box<[u8]>, Vec<u8>)>,
+    blocks: Vec<Block>,
     block_bytes: usize,
     captures: Option<(Bytes, Spans)>,
+}
+
+#[derive(Debug)]
+struct Block {
+    name: Box<[u8]>,
+    /// What was there when the block was shown last.
+    text: Bytes,
+    /// What came since.
+    more: Vec<u8>,
 }
 
 /// The memory of an answer's pages, in the place that all of them have in common.
@@ -72,7 +82,7 @@ impl Memory {
     ///
     /// # Errors
     /// There are too many, or their values are too long.
-    pub(super) fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), MemoryFull> {
+    pub(super) fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), MemoryFull> {
         let known = self
             .variables
             .iter()
@@ -82,6 +92,7 @@ impl Memory {
         if bytes > VALUES_MAX {
             return Err(MemoryFull);
         }
+        let value = Bytes::copy_from_slice(value);
         match known {
             Some(at) => self.variables[at].1 = value,
             None if self.variables.len() == VARIABLES_MAX => return Err(MemoryFull),
@@ -104,7 +115,11 @@ impl Memory {
         if self.blocks.len() == BLOCKS_MAX {
             return Err(MemoryFull);
         }
-        self.blocks.push((name.into(), Vec::new()));
+        self.blocks.push(Block {
+            name: name.into(),
+            text: Bytes::new(),
+            more: Vec::new(),
+        });
         Ok(())
     }
 
@@ -117,8 +132,8 @@ impl Memory {
         if bytes > BLOCK_BYTES_MAX {
             return Err(MemoryFull);
         }
-        if let Some((_, block)) = self.blocks.last_mut() {
-            block.extend_from_slice(text);
+        if let Some(block) = self.blocks.last_mut() {
+            block.more.extend_from_slice(text);
             self.block_bytes = bytes;
         }
         Ok(())
@@ -126,9 +141,14 @@ impl Memory {
 
     /// The text of the first block of this name.
     #[must_use]
-    pub(super) fn block(&self, name: &[u8]) -> Option<Bytes> {
-        let known = self.blocks.iter().find(|(known, _)| **known == *name);
-        known.map(|(_, text)| Bytes::copy_from_slice(text))
+    pub(super) fn block(&mut self, name: &[u8]) -> Option<Bytes> {
+        let block = self.blocks.iter_mut().find(|block| *block.name == *name)?;
+        if !block.more.is_empty() {
+            let text = [&block.text[..], &block.more].concat();
+            block.text = text.into();
+            block.more = Vec::new();
+        }
+        Some(block.text.clone())
     }
 }
 
@@ -142,10 +162,10 @@ mod tests {
     fn variables_and_captures() {
         let mut memory = Memory::default();
         assert_eq!(memory.get(b"a"), None);
-        memory.set(b"a", "1".into()).unwrap();
-        memory.set(b"a", "2".into()).unwrap();
+        memory.set(b"a", b"1").unwrap();
+        memory.set(b"a", b"2").unwrap();
         assert_eq!(memory.get(b"a").unwrap(), "2");
-        memory.set(b"3", "three".into()).unwrap();
+        memory.set(b"3", b"three").unwrap();
         memory.capture("xyz".into(), smallvec![Some(0..3), None, Some(1..2), None]);
         assert_eq!(memory.get(b"0").unwrap(), "xyz");
         assert_eq!(memory.get(b"1").unwrap(), "");
@@ -167,21 +187,39 @@ mod tests {
     }
 
     #[test]
+    fn a_value_keeps_nothing_else_alive() {
+        let mut memory = Memory::default();
+        let subject = Bytes::from(vec![b'x'; 1 << 20]);
+        memory.set(b"a", &subject[..1]).unwrap();
+        assert!(subject.is_unique());
+        assert_eq!(memory.get(b"a").unwrap(), "x");
+    }
+
+    #[test]
+    fn a_block_is_shown_without_copies() {
+        let mut memory = Memory::default();
+        memory.begin_block(b"a").unwrap();
+        memory.add_to_block(b"x").unwrap();
+        let (one, other) = (memory.block(b"a").unwrap(), memory.block(b"a").unwrap());
+        assert_eq!(one.as_ptr(), other.as_ptr());
+        memory.add_to_block(b"y").unwrap();
+        assert_eq!(
+            (memory.block(b"a").unwrap(), one),
+            ("xy".into(), "x".into())
+        );
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let mut memory = Memory::default();
-        assert_eq!(
-            memory.set(b"a", vec![0; VALUES_MAX + 1].into()),
-            Err(MemoryFull)
-        );
-        memory.set(b"a", vec![0; VALUES_MAX].into()).unwrap();
-        assert_eq!(memory.set(b"b", "x".into()), Err(MemoryFull));
-        memory.set(b"a", "x".into()).unwrap();
+        assert_eq!(memory.set(b"a", &vec![0; VALUES_MAX + 1]), Err(MemoryFull));
+        memory.set(b"a", &vec![0; VALUES_MAX]).unwrap();
+        assert_eq!(memory.set(b"b", b"x"), Err(MemoryFull));
+        memory.set(b"a", b"x").unwrap();
         for number in 1..VARIABLES_MAX {
-            memory
-                .set(format!("n{number}").as_bytes(), Bytes::new())
-                .unwrap();
+            memory.set(format!("n{number}").as_bytes(), b"").unwrap();
         }
-        assert_eq!(memory.set(b"b", Bytes::new()), Err(MemoryFull));
+        assert_eq!(memory.set(b"b", b""), Err(MemoryFull));
         memory.begin_block(b"a").unwrap();
         assert_eq!(
             memory.add_to_block(&vec![0; BLOCK_BYTES_MAX + 1]),

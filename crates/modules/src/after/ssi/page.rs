@@ -149,7 +149,7 @@ impl Page {
     }
 
     /// Sets a variable to the answer of a sub-request.
-    pub(super) fn set(&self, name: &[u8], value: Bytes) {
+    pub(super) fn set(&self, name: &[u8], value: &[u8]) {
         self.remember(name, value);
     }
 
@@ -193,7 +193,7 @@ impl Page {
             Kind::Set => {
                 let [name, value, ..] = values.map(Option::unwrap_or_default);
                 let value = self.evaluate(&value)?;
-                self.remember(&name, value.into());
+                self.remember(&name, &value);
             }
             Kind::If | Kind::Elif => self.choose(kind, values)?,
             Kind::Else => {
@@ -232,7 +232,7 @@ impl Page {
         }
     }
 
-    fn remember(&self, name: &[u8], value: Bytes) {
+    fn remember(&self, name: &[u8], value: &[u8]) {
         let set = memory::of(&self.whole)
             .borrow_mut()
             .set(&name.to_ascii_lowercase(), value);
@@ -247,7 +247,7 @@ impl Page {
             .borrow()
             .get(&name.to_ascii_lowercase());
         if known.is_none() {
-            self.remember(name, Bytes::new());
+            self.remember(name, b"");
         }
     }
 
@@ -340,7 +340,7 @@ impl Page {
         for (group, name) in &regex.groups {
             let span = spans.get(*group).cloned().flatten();
             let span = span.map_or(0..0, |span| span.start as usize..span.end as usize);
-            self.remember(names[name.0 as usize].as_bytes(), subject.slice(span));
+            self.remember(names[name.0 as usize].as_bytes(), &subject[span]);
         }
         memory::of(&self.whole).borrow_mut().capture(subject, spans);
         Ok(true)
@@ -423,7 +423,7 @@ impl Page {
     }
 
     fn stub(&self, name: &[u8]) -> Result<Box<Response>, CommandFailed> {
-        let Some(text) = memory::of(&self.whole).borrow().block(name) else {
+        let Some(text) = memory::of(&self.whole).borrow_mut().block(name) else {
             let name = String::from_utf8_lossy(name);
             return self.fail(&format!("\"stub\"=\"{name}\" for \"include\" not found"));
         };
