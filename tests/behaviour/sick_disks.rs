@@ -363,6 +363,43 @@ fn a_file_on_a_disk_that_hangs_is_503_before_the_head_and_closed_behind_it() {
     server.forget_log();
 }
 
+#[test]
+fn whatever_a_request_waits_for_at_a_disk_that_hangs_it_is_503() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let hold = site.path("hold");
+    let server = Server::start_on(
+        site,
+        "",
+        "client_body_temp_path %DIR%/bodies; client_body_buffer_size 1k; \
+         server { listen 127.0.0.1:%PORT%; disk_timeout 300ms; \
+         location = /guarded { auth_basic x; auth_basic_user_file /proc/self/limits; } \
+         location / { dav_methods PUT DELETE COPY; } \
+         location /body { client_body_in_file_only clean; proxy_pass http://127.0.0.1:%PORT%/; } }",
+    );
+    std::fs::write(&hold, "").expect("a site's directory can be written to");
+    std::thread::sleep(Duration::from_millis(100));
+    let body = format!("Content-Length: 4000\r\n\r\n{}", "x".repeat(4000));
+    for (method, path, rest) in [
+        ("DELETE", "/file", "\r\n"),
+        ("COPY", "/file", "Destination: /copy\r\n\r\n"),
+        ("PUT", "/file", &*body),
+        ("POST", "/body", &*body),
+    ] {
+        let mut connection = server.connect();
+        connection.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{rest}"));
+        let late = connection.reply();
+        let seen = (late.status, late.header("retry-after"));
+        assert_eq!(seen, (503, Some("5")), "{method} {path}");
+    }
+    let late = server.request("GET", "/guarded", "Authorization: Basic YTpi\r\n");
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("5")));
+    std::fs::remove_file(hold).expect("it was made");
+    server.forget_log();
+}
+
 /// One cache over three disks.
 fn several(origin: &Origin) -> (Server, PathBuf) {
     let site = Site::new().with_environment("FREEWHEEL_DEBUG_DISK", "%DIR%/faults");

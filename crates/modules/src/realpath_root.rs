@@ -42,7 +42,7 @@ pub async fn run(request: &mut Request) {
         Ok(pool) => {
             let access = files::reading(request.location(), pool);
             // Boxed: it is large, and hardly any configuration needs it.
-            Box::pin(disk.real_path(&path, &access)).await
+            Box::pin(files::within(request, || disk.real_path(&path, &access))).await
         }
         // The failure is in the log already.
         Err(_) => return,

@@ -142,17 +142,20 @@ impl Local {
         mode: u32,
         pool: &Pool,
     ) -> Result<Temporary, Error> {
-        let place = place.clone();
-        let work = move || make_temporary(&place, retention, mode);
-        let (fd, path) = self.write_job(Operation::Create, pool, work).await?;
-        let path: Arc<[u8]> = path.into();
-        let removal =
-            (retention == Retention::Removed).then(|| (RemoveOnDrop::new(&path), pool.clone()));
-        Ok(Temporary {
-            output: Output::new(fd, pool),
-            path,
-            removal,
-        })
+        let (place, owner) = (place.clone(), pool.clone());
+        // A `Temporary` from the start, so that the file is removed if the caller stops waiting.
+        let work = move || {
+            let (fd, path) = make_temporary(&place, retention, mode)?;
+            let path: Arc<[u8]> = path.into();
+            let removal = (retention == Retention::Removed)
+                .then(|| (RemoveOnDrop::new(&path), owner.clone()));
+            Ok(Temporary {
+                output: Output::new(fd, &owner),
+                path,
+                removal,
+            })
+        };
+        self.write_job(Operation::Create, pool, work).await
     }
 
     /// Makes a temporary file that begins with `bytes`, in one job, and opens it for reading, too.

@@ -242,7 +242,9 @@ impl Endpoint<'_> {
             let to_server = (self.generation, server);
             let read = named::certificates(self.client, to_server, accepted.hello(), named);
             // Boxed: few servers have such names.
-            certificates = Box::pin(read).await;
+            let wheel = &self.client.loop_.wire.wheel;
+            let read = Box::pin(wheel.timeout(self.left(), read)).await;
+            certificates = read.map_err(|_| wire::Error::Timeout)?;
             if certificates.is_none() {
                 return Err(self.refuse(accepted, false).await);
             }

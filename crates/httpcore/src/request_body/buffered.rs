@@ -1,6 +1,7 @@
 //! Reading a whole body: memory up to `client_body_buffer_size`; beyond that all of it goes to a temporary file.
 //!
-//! The file is made and written by the pool, and the socket is not read meanwhile: a slow disk slows its client.
+//! The file is made and written by the pool, and the socket is not read meanwhile: a slow disk slows its client, and one that
+//! takes longer than `disk_timeout` for a piece ends the request.
 
 use bytes::Bytes;
 use disk::memory::{Holder, charge};
@@ -59,7 +60,8 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     write(request, &mut spool, memory).await?;
     let spool = spool.expect("write made it");
     let disk = request.client.loop_.disk.clone();
-    let open = match disk.reopen(&spool.temporary, &spool.pool).await {
+    let reopened = files::within(request, || disk.reopen(&spool.temporary, &spool.pool)).await;
+    let open = match reopened {
         Ok(open) => open,
         Err(error) => return Err(refuse(request, &error, spool.temporary.path())),
     };
@@ -130,7 +132,8 @@ async fn append(
         return Ok(());
     }
     let disk = &request.client.loop_.disk;
-    let written = disk.append(&file.output, vec![bytes], pool).await;
+    let write = || disk.append(&file.output, vec![bytes], pool);
+    let written = files::within(request, write).await;
     written.map_err(|error| refuse(request, &error, file.path()))
 }
 
@@ -171,7 +174,8 @@ async fn create(request: &Request) -> Result<Spool, Outcome> {
         .client_body_temp_path
         .place(&request.settings().prefix);
     let disk = &request.client.loop_.disk;
-    let made = disk.create_temporary(&place, fate, MODE, &pool).await;
+    let make = || disk.create_temporary(&place, fate, MODE, &pool);
+    let made = files::within(request, make).await;
     let temporary = made.map_err(|error| refuse(request, &error, &place.directory))?;
     request.log(level, &|out| {
         out.extend_from_slice(b"a client request body is buffered to a temporary file ");
@@ -184,10 +188,10 @@ async fn create(request: &Request) -> Result<Spool, Outcome> {
     })
 }
 
-/// 503 for a pool that is full, 500 for a disk that fails, each with its line in the log.
+/// 503 for a pool that is full or a disk that is late, 500 for a disk that fails, each with its line in the log.
 fn refuse(request: &Request, error: &disk::Error, path: &[u8]) -> Outcome {
-    if let disk::Error::Overflow(overflow) = error {
-        return Outcome::Failed(files::overflowed(request, overflow));
+    if let Some(failure) = files::unavailable(request, error, path) {
+        return Outcome::Failed(failure);
     }
     files::log_error(request, Level::Crit, error, path);
     Outcome::Failed(Failure::new(500))

@@ -17,7 +17,7 @@ const LINE_MAX: usize = 64 << 10;
 /// The stored form of a user's password; `None`: the file does not know the user.
 ///
 /// # Errors
-/// 403 where there is no file, 500 where it cannot be read, 503 where the pool is full.
+/// 403 where there is no file, 500 where it cannot be read, 503 where the pool is full or the disk is late.
 pub(super) async fn find(
     request: &Request,
     user: &[u8],
@@ -26,7 +26,8 @@ pub(super) async fn find(
 ) -> Result<Option<Bytes>, Failure> {
     let disk = &request.client.loop_.disk;
     let failed = |error: disk::Error| failure(request, &error, path);
-    let file = disk.open(path, access).await.map_err(failed)?;
+    let opened = files::within(request, || disk.open(path, access)).await;
+    let file = opened.map_err(failed)?;
     if file.meta().kind == FileKind::Directory {
         let errno = Errno::ISDIR;
         return Err(failed(disk::Error::System {
@@ -41,7 +42,7 @@ pub(super) async fn find(
             tokio::task::yield_now().await;
         }
         let len = usize::try_from(file.meta().len - offset).unwrap_or(READ_MAX);
-        let read = disk.read(&file, offset, len, access).await;
+        let read = files::within(request, || disk.read(&file, offset, len, access)).await;
         let piece = read.map_err(failed)?;
         if piece.is_empty() {
             break;
@@ -55,8 +56,8 @@ pub(super) async fn find(
 }
 
 fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
-    if let disk::Error::Overflow(overflow) = error {
-        return files::overflowed(request, overflow);
+    if let Some(failure) = files::unavailable(request, error, path) {
+        return failure;
     }
     let (status, level) = match error.errno() {
         Some(Errno::NOENT) => (403, Level::Error),

@@ -7,6 +7,7 @@ use message::{HeaderId, uri};
 
 use crate::content::dav::Dav;
 use httpcore::Failure;
+use httpcore::files;
 use httpcore::request::Request;
 use httpcore::settings::root::Alias;
 
@@ -41,7 +42,7 @@ pub(super) async fn make(request: &mut Request, purpose: CopyPurpose) -> Result<
     // Behind a slash, a link stands for what it leads to, and a file is no directory (lstat(2)).
     let slash: &[u8] = if wanted.is_collection { b"/" } else { b"" };
     let path = Bytes::from([&wanted.from, slash].concat());
-    let from = match disk.stat_link(&path, &pool).await {
+    let from = match files::within(request, || disk.stat_link(&path, &pool)).await {
         Ok(meta) => meta.kind,
         Err(error) => return Err(super::failure(request, &error, &path, 404)),
     };
@@ -191,7 +192,7 @@ async fn check_places(
     pool: &Pool,
 ) -> Result<(), Failure> {
     let disk = &request.client.loop_.disk;
-    match disk.relation(from, &wanted.to, pool).await {
+    match files::within(request, || disk.relation(from, &wanted.to, pool)).await {
         Ok(Relation::Apart) => Ok(()),
         Ok(Relation::Same) => Err(same_location(request, wanted)),
         Ok(Relation::Nested) => Err(not_to_collection(request, wanted, 403)),
@@ -211,7 +212,7 @@ async fn clear_for(
     pool: &Pool,
 ) -> Result<Option<FileKind>, Failure> {
     let disk = &request.client.loop_.disk;
-    let kind = match disk.stat_link(&wanted.to, pool).await {
+    let kind = match files::within(request, || disk.stat_link(&wanted.to, pool)).await {
         Ok(meta) => meta.kind,
         Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(super::failure(request, &error, &wanted.to, 404)),

@@ -5,6 +5,7 @@ use logs::Level;
 
 use crate::content::dav::Dav;
 use httpcore::Failure;
+use httpcore::files;
 use httpcore::request::Request;
 
 use super::Depth;
@@ -21,7 +22,7 @@ pub(super) async fn remove(request: &Request) -> Result<u16, Failure> {
     let pool = super::pool(request)?;
     let disk = &request.client.loop_.disk;
     let is_collection = request.uri.ends_with(b"/");
-    let kind = match disk.stat_link(path, &pool).await {
+    let kind = match files::within(request, || disk.stat_link(path, &pool)).await {
         Ok(meta) if meta.kind != FileKind::Directory && is_collection => {
             // What lstat(2) says of a file with a slash behind it.
             let error = disk::Error::System {

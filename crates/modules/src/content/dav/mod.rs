@@ -1,7 +1,8 @@
 //! `dav_methods`: creates, replaces, copies, moves and removes files and directories (RFC 4918, as far as nginx
 //! implements it).
 //!
-//! All disk work is done in the location's pool, and a file gets its name atomically. Not here: properties and locks
+//! All disk work is done in the location's pool, and a file gets its name atomically. `disk_timeout` limits each look at what
+//! is there, and no change that has begun: it may yet succeed. Not here: properties and locks
 //! (PROPFIND, LOCK), which nginx does not have either. Invariant: no path has a segment `..` after its root.
 
 mod copy_move;
@@ -163,8 +164,8 @@ fn refuse(request: &Request, status: u16, sentence: &str) -> Failure {
 
 /// Logs a failed call and returns its failure; `missing` is the status where there is no such path.
 fn failure(request: &Request, error: &disk::Error, path: &[u8], missing: u16) -> Failure {
-    if let disk::Error::Overflow(overflow) = error {
-        return files::overflowed(request, overflow);
+    if let Some(failure) = files::unavailable(request, error, path) {
+        return failure;
     }
     let (status, level) = verdict(error.errno(), missing);
     files::log_error(request, level, error, path);

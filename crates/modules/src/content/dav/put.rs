@@ -41,7 +41,8 @@ pub(super) async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
             .create_full_put_path
             .then_some(dav.dav_access.of_directories()),
     };
-    let file = match disk.begin_for(&path, &place, &pool).await {
+    let begun = files::within(request, || disk.begin_for(&path, &place, &pool)).await;
+    let file = match begun {
         Ok(file) => file,
         Err(error) => return Err(Outcome::Failed(refused(request, &error, &place.directory))),
     };
@@ -88,10 +89,10 @@ pub(super) fn rename_text(error: &disk::Error, from: &[u8], to: &[u8]) -> Option
     Some([b"rename() \"", from, b"\" to \"", to, end.as_bytes()].concat())
 }
 
-/// 503 for a pool that is full, 500 for what else a disk says, with its line in the log.
+/// 503 for a pool that is full or a disk that is late, 500 for what else a disk says, with its line in the log.
 pub(super) fn refused(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
-    if let disk::Error::Overflow(overflow) = error {
-        return files::overflowed(request, overflow);
+    if let Some(failure) = files::unavailable(request, error, path) {
+        return failure;
     }
     files::log_error(request, Level::Crit, error, path);
     Failure::new(500)

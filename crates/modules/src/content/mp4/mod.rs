@@ -190,7 +190,7 @@ async fn part(
         };
         find_and_cut(&file, &wish)
     };
-    let found = match disk.examine(file, &access, work).await {
+    let found = match files::within(request, || disk.examine(file, &access, work)).await {
         Ok(found) => found,
         Err(error) => return Err(files::failure(request, &error, &mapped.path)),
     };
