@@ -167,7 +167,7 @@ impl LocalInner {
     }
 
     /// Reads the queued events: after this, a valid guard was valid at `moment`.
-    fn take_events(&self, moment: u64) {
+    pub(crate) fn take_events(&self, moment: u64) {
         let generation = self.disk.mounts.generation();
         if self.mounts.replace(generation) != generation {
             self.guards.borrow_mut().distrust_all();

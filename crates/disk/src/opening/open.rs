@@ -115,7 +115,7 @@ impl Local {
             self.0.counters.cached(Operation::Open);
             return Ok(Ok(file));
         }
-        let found = match self.try_find(path, OpenPurpose::Read, &access.into())? {
+        let found = match self.try_find(path, OpenPurpose::Read, access)? {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
@@ -186,7 +186,7 @@ impl Local {
             self.0.counters.cached(Operation::Stat);
             return Ok(Ok(*file.meta()));
         }
-        let found = self.try_find(path, OpenPurpose::Stat, &access.into())?;
+        let found = self.try_find(path, OpenPurpose::Stat, access)?;
         self.0.counters.memory(Operation::Stat);
         Ok(found.map(|found| {
             open_file::close(found.fd, &found.meta, access.pool);
@@ -217,7 +217,7 @@ impl Local {
     /// # Errors
     /// As [`Local::open`]; the call is `realpath()`.
     pub async fn real_path(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<u8>, Error> {
-        let answer = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
+        let answer = match self.try_find(path, OpenPurpose::Stat, access) {
             Ok(answer) if access.mode != AioMode::Inline => answer.and_then(|found| {
                 let text = path_of(&found.fd);
                 open_file::close(found.fd, &found.meta, access.pool);
@@ -278,14 +278,14 @@ impl Local {
         &self,
         path: &[u8],
         purpose: OpenPurpose,
-        options: &OpenOptions,
+        access: &Access<'_>,
     ) -> Result<Result<OpenedFile, Error>, WouldBlock> {
-        let disk = &self.0.disk;
+        let (disk, options) = (&self.0.disk, &OpenOptions::from(access));
         if !disk.has_openat2 {
             return Err(WouldBlock);
         }
         if options.symlinks == Symlinks::Follow
-            && let Some(answer) = self.try_find_guarded(path, purpose, options)
+            && let Some(answer) = self.try_find_guarded(path, purpose, options, access.moment)
         {
             return answer;
         }
@@ -305,12 +305,14 @@ impl Local {
         path: &[u8],
         purpose: OpenPurpose,
         options: &OpenOptions,
+        moment: u64,
     ) -> Option<Result<Result<OpenedFile, Error>, WouldBlock>> {
         let parent = parent_of(path);
         let name = &path[parent.len()..];
         if name.is_empty() || name == b".." {
             return None;
         }
+        self.0.take_events(moment);
         let guard = self.0.guards.borrow().get(parent)?;
         let way = guard.way();
         match open_cached(way.dir.as_fd(), name, 0, purpose, options).ok()? {

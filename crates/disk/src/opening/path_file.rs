@@ -29,7 +29,7 @@ impl Local {
     /// # Errors
     /// As [`Local::open`]; the call is `stat()`.
     pub async fn open_path(&self, path: &[u8], access: &Access<'_>) -> Result<PathFile, Error> {
-        let found = match self.try_find(path, OpenPurpose::Stat, &access.into()) {
+        let found = match self.try_find(path, OpenPurpose::Stat, access) {
             Ok(answer) if access.mode != AioMode::Inline => answer?,
             _ => {
                 let open = self.find(

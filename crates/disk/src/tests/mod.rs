@@ -241,12 +241,43 @@ fn the_very_next_request_sees_a_switched_symlink() {
 }
 
 #[test]
+fn the_very_next_path_of_a_socket_and_real_path_see_a_switched_symlink() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    for name in ["one", "two"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+        put(&dir.join(name).join("a"), b"so that there is a guard");
+    }
+    let (current, temporary) = (dir.join("current"), dir.join("temporary"));
+    symlink(dir.join("one"), &current).unwrap();
+    let path = current.join("a");
+    block_on(async {
+        let (local, pool) = local();
+        warm(&local, &path, &pool).await;
+        symlink(dir.join("two"), &temporary).unwrap();
+        std::fs::rename(&temporary, &current).unwrap();
+        let access = Access::new(&pool);
+        let opened = local.open_path(bytes(&path), &access).await.unwrap();
+        let opened = std::fs::read_link(format!("/proc/self/fd/{}", opened.number()));
+        assert_eq!(opened.unwrap(), dir.join("two/a"));
+        // Once more, so that the events are not read by the call above.
+        warm(&local, &path, &pool).await;
+        symlink(dir.join("one"), &temporary).unwrap();
+        std::fs::rename(&temporary, &current).unwrap();
+        let real = local.real_path(bytes(&path), &access).await.unwrap();
+        assert_eq!(real, bytes(&dir.join("one/a")));
+    });
+}
+
+#[test]
 fn without_openat2_files_are_kept_as_exactly() {
     HAS_OPENAT2.set(false);
     the_very_next_request_sees_a_write_a_truncation_a_rename_over_and_an_unlink();
     the_very_next_request_sees_a_hard_link_replaced();
     the_very_next_request_sees_a_parent_renamed_or_swapped();
     the_very_next_request_sees_a_switched_symlink();
+    the_very_next_path_of_a_socket_and_real_path_see_a_switched_symlink();
     a_kept_file_keeps_its_slot_until_it_changes();
     disable_symlinks_refuses_links_behind_its_prefix();
 }
