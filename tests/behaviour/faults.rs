@@ -126,6 +126,42 @@ fn a_full_pool_is_503_with_retry_after_and_the_waiting_request_is_answered_later
     );
 }
 
+/// Bytes of a file that gets a copy in memory.
+const SMALL_BYTES: usize = 60_000;
+/// Requests whose lines in the access log are together larger than the limit below.
+const LONG_LINES: usize = 200;
+
+#[test]
+fn a_limit_of_file_sizes_ends_no_worker() {
+    if is_nginx() {
+        return;
+    }
+    // Blocks of 512 or of 1024 bytes.
+    let site = Site::new().run_by(&["sh", "-c", "ulimit -f 300; exec \"$0\" \"$@\""]);
+    let bodies: Vec<String> = (0..8).map(|n| n.to_string().repeat(SMALL_BYTES)).collect();
+    for (n, body) in bodies.iter().enumerate() {
+        site.file(&n.to_string(), body);
+    }
+    let server = Server::start_on(
+        site,
+        "worker_processes 1;",
+        "server { listen 127.0.0.1:%PORT%; access_log logs/access.log;
+             location = /pid { access_log off; return 200 $pid; } }",
+    );
+    let worker = server.get("/pid").text();
+    for _ in 0..4 {
+        for (n, body) in bodies.iter().enumerate() {
+            assert!(server.get(&format!("/{n}")).text() == *body, "{n}");
+        }
+    }
+    let long = format!("/0?{}", "x".repeat(2000));
+    for _ in 0..LONG_LINES {
+        assert_eq!(server.get(&long).status, 200);
+    }
+    assert_eq!(server.get("/pid").text(), worker);
+    server.forget_log();
+}
+
 #[test]
 fn descriptors_that_run_out_are_taken_from_what_idles() {
     let server = Server::start_with(

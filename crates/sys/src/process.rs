@@ -45,6 +45,19 @@ pub fn keep_children() -> io::Result<()> {
     }
 }
 
+/// Ignores SIGXFSZ (signal(7)): a write beyond the limit of a file's size (`RLIMIT_FSIZE`) then fails with EFBIG and does
+/// not end the process. Programs that this one starts ignore it, too.
+///
+/// # Errors
+/// That of sigaction(2); it has none for this signal.
+pub fn ignore_file_size_signal() -> io::Result<()> {
+    // SAFETY: no handler is installed.
+    match unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Fails with `InvalidInput` and this sentence when the process has more than one thread.
 pub(crate) fn check_single_threaded(sentence: &'static str) -> io::Result<()> {
     #[expect(

@@ -1,4 +1,5 @@
-//! Copies of small files in a memfd, from which `sendfile` can take pages: one memfd per loop.
+//! Copies of small files in a memfd, from which `sendfile` can take pages: one memfd per loop, or the next one where
+//! its offsets come to the limit of a file's size.
 //!
 //! A body of some KiB is cheaper to hand to the socket by the page than to copy: 16 KiB cost 3 µs less, 64 KiB 12 µs.
 //! The pages of a memfd are memory like the heap's, so they need no residency proof (a machine that swaps may swap out
@@ -14,14 +15,18 @@ use crate::files::pread::read_fully;
 use crate::memory::{Charge, Holder, charge};
 use bytes::Bytes;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Bytes from which a body gets a copy. Smaller ones are written together with their head, which takes one system call
 /// less.
 pub(crate) const COPY_MIN: usize = 8 << 10;
+
+/// Maximum of a loop's memfds that copies still lie in; while there are as many, no copy is made in a further one.
+const MEMFDS_MAX: usize = 16;
 
 /// One loop's memfd.
 #[derive(Debug)]
@@ -30,6 +35,10 @@ pub(crate) struct MemfdCopies {
     memory: Option<(Arc<OwnedFd>, Copier)>,
     /// The offset of the next copy.
     end: u64,
+    /// Maximum size of a file in bytes (`RLIMIT_FSIZE`), which holds for memfds, too.
+    size_max: u64,
+    /// The memfds before this one.
+    former: Vec<Weak<OwnedFd>>,
 }
 
 /// A copy of a whole file.
@@ -43,11 +52,37 @@ pub(crate) struct MemfdCopy {
 
 impl MemfdCopies {
     pub(crate) fn new(copier: Option<Copier>) -> MemfdCopies {
-        let memory = memfd_create("small files", MemfdFlags::CLOEXEC).ok();
+        Self::within(getrlimit(Resource::Fsize).current, copier)
+    }
+
+    /// The same within a limit of a file's size; None: there is no limit.
+    fn within(size_max: Option<u64>, copier: Option<Copier>) -> MemfdCopies {
         MemfdCopies {
-            memory: memory.map(Arc::new).zip(copier),
+            memory: memfd().zip(copier),
             end: 0,
+            size_max: size_max.unwrap_or(u64::MAX),
+            former: Vec::new(),
         }
+    }
+
+    /// Goes on with another memfd where this one has no room for so many bytes. False: no copy can be made.
+    fn make_room(&mut self, bytes: u64) -> bool {
+        if bytes <= self.size_max.saturating_sub(self.end) {
+            return true;
+        }
+        self.former.retain(|memory| memory.strong_count() > 0);
+        let Some((memory, _)) = &mut self.memory else {
+            return false;
+        };
+        if bytes > self.size_max || self.former.len() + 1 >= MEMFDS_MAX {
+            return false;
+        }
+        let Some(next) = memfd() else { return false };
+        // What lies in the former one keeps it; its last copy closes it, in the thread that frees its pages.
+        self.former.push(Arc::downgrade(memory));
+        *memory = next;
+        self.end = 0;
+        true
     }
 
     /// Has a body copied whose last `unsent` bytes are never sent; [`MemfdCopy::is_written`] says when that is done. None
@@ -59,13 +94,16 @@ impl MemfdCopies {
         if body.len() < COPY_MIN {
             return None;
         }
-        let (memory, copier) = self.memory.clone()?;
         let page = sys::page_size();
         let sent = body.len().saturating_sub(unsent);
         let behind = (body.len() - sent).next_multiple_of(page);
+        let bytes = sent.next_multiple_of(page) + behind;
+        if !self.make_room(bytes as u64) {
+            return None;
+        }
+        let (memory, copier) = self.memory.clone()?;
         let turn = self.end + sent.next_multiple_of(page) as u64;
         let room = self.end..turn + behind as u64;
-        let bytes = sent.next_multiple_of(page) + behind;
         let pages = CopyPages::new(memory, turn - sent as u64, room);
         if !copier.write(&pages, body) {
             return None;
@@ -77,6 +115,12 @@ impl MemfdCopies {
             _charge: charge(Holder::Copies, bytes),
         })
     }
+}
+
+/// An empty memfd. (It has no page yet, so that making it waits for nothing.)
+fn memfd() -> Option<Arc<OwnedFd>> {
+    let memory = memfd_create("small files", MemfdFlags::CLOEXEC);
+    memory.ok().map(Arc::new)
 }
 
 impl MemfdCopy {
@@ -119,6 +163,36 @@ impl Drop for MemfdCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_file_sizes_takes_another_memfd_and_bounds_their_number() {
+        let len = 15 << 12;
+        let mut copies = MemfdCopies::within(Some(2 * len + 1), Copier::start());
+        let wait = |copy: &MemfdCopy| {
+            while !copy.is_written() {
+                std::thread::yield_now();
+            }
+        };
+        let body = |number: u8| Bytes::from(vec![number; len as usize]);
+        let mut kept = Vec::new();
+        for number in 0..2 * MEMFDS_MAX as u8 {
+            let copy = copies.begin(&body(number), 0).unwrap();
+            wait(&copy);
+            kept.push(copy);
+        }
+        assert!(copies.begin(&body(0), 0).is_none());
+        for (number, copy) in kept.iter().enumerate() {
+            let read = copy.read(0, len as usize).unwrap();
+            assert_eq!(read, body(number as u8));
+        }
+        drop(kept);
+        // The thread gives the pages back, and with them the memfds.
+        while copies.begin(&body(1), 0).is_none() {
+            std::thread::yield_now();
+        }
+        let too_large = Bytes::from(vec![0; 3 * len as usize]);
+        assert!(copies.begin(&too_large, 0).is_none());
+    }
 
     #[test]
     fn the_sent_part_ends_with_a_page() {

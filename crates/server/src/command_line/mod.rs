@@ -37,6 +37,8 @@ use httpcore::handler::Modules;
 /// The worker process is the same program started again, so that it has the same modules.
 #[must_use]
 pub fn main(modules: Modules) -> ExitCode {
+    // As Rust's start-up code does it with SIGPIPE: a log that has reached its limit ends no process.
+    let _ = sys::process::ignore_file_size_signal();
     let mut args = std::env::args_os().skip(1);
     let args: Vec<OsString> = args.by_ref().collect();
     let first = args.first().map(|word| word.to_string_lossy().into_owned());
