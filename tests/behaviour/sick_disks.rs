@@ -335,7 +335,8 @@ fn a_file_on_a_disk_that_hangs_is_503_before_the_head_and_closed_behind_it() {
         "",
         // What lies in procfs always goes through the pool.
         "server { listen 127.0.0.1:%PORT%; disk_timeout 300ms; location = /slow { alias /proc/self/limits; } \
-         location = /patient { disk_timeout off; alias /proc/self/limits; } location / { } }",
+         location = /patient { disk_timeout off; alias /proc/self/limits; } location / { }
+         location = /sent { sendfile on; alias %DIR%/html/large; } }",
     );
     let path = server.file("large", vec![b'x'; LARGE]);
     // The first read of a file records its time, and is the pool's from the open on.
@@ -354,10 +355,12 @@ fn a_file_on_a_disk_that_hangs_is_503_before_the_head_and_closed_behind_it() {
     );
     let mut patient = server.connect();
     patient.send("GET /patient HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    let mut reading = server.connect();
-    reading.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    let got = reading.rest().len();
-    assert!(got < LARGE, "{got}");
+    for name in ["sent", "large"] {
+        let mut reading = server.connect();
+        reading.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let got = reading.rest().len();
+        assert!(got < LARGE, "{name}: {got}");
+    }
     std::fs::remove_file(hold).expect("it was made");
     assert_eq!(patient.reply().status, 200);
     server.forget_log();

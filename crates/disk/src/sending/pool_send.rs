@@ -6,9 +6,10 @@
 //! that another task waits for will be requested again: those are mapped, and from then on proven and sent by the loops
 //! (see `residency::window`).
 //!
-//! A disk that is watched may hang, and its caller then have the rest from elsewhere: a thread that comes back later
-//! must not send behind that. So bytes of such a disk are waited for first, then sent, and only while the caller waits
-//! ([`SendTurn`]).
+//! A disk may hang, and its caller then leave: a job has the socket only for as long as the caller waits ([`SendTurn`]),
+//! so that neither the queue nor a thread keeps a connection open. From a disk that is watched, the caller may have the
+//! rest from elsewhere: a thread that comes back later must not send behind that. So bytes of such a disk are waited for
+//! first, then sent.
 //!
 //! Invariant: a pool thread waits here for the disk, never for the socket, which does not block.
 
@@ -23,6 +24,7 @@ use crate::residency::window::{FillJob, STEP, WINDOW, will_need};
 use parking_lot::Mutex;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -40,20 +42,32 @@ const LEFT: u64 = 1 << 62;
 
 /// What a job that sends and its caller agree on: the number of bytes that were sent, whether the thread is in a call
 /// that sends more, and whether the caller has left, after which nothing is sent. It has the socket, which a thread that
-/// hangs would hold open.
+/// hangs, or a queue behind it, would hold open.
 #[derive(Debug)]
 pub(crate) struct SendTurn {
     state: AtomicU64,
     socket: Mutex<Option<Arc<OwnedFd>>>,
+    /// Whether bytes are waited for before a call that sends them, which then is short.
+    waits_first: bool,
 }
+
+/// A caller's hold on the turn of its job: a caller that is dropped leaves, too.
+#[derive(Debug)]
+pub(crate) struct Caller(pub(crate) Arc<SendTurn>);
 
 impl SendTurn {
     /// The turn of a job that sends to this socket.
-    pub(crate) fn new(sender: &PoolSender) -> Arc<Self> {
+    pub(crate) fn new(sender: &PoolSender, waits_first: bool) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU64::new(0),
             socket: Mutex::new(Some(Arc::clone(&sender.0))),
+            waits_first,
         })
+    }
+
+    /// Whether a call that sends is short, so that it is worth waiting for its end.
+    pub(crate) fn waits_first(&self) -> bool {
+        self.waits_first
     }
 
     /// Begins a call that sends. None: the caller has left.
@@ -81,6 +95,23 @@ impl SendTurn {
             drop(self.socket.lock().take());
             state
         })
+    }
+
+    /// Takes the socket away. In the middle of a call that sends, which keeps it until the disk answers, both of its
+    /// directions end: what was queued is still sent, and nothing behind it.
+    fn cut(&self) {
+        let socket = self.socket.lock().take();
+        if let Some(socket) = socket
+            && self.state.load(Acquire) & SENDING != 0
+        {
+            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.cut();
     }
 }
 
@@ -115,7 +146,7 @@ impl PoolSender {
 
     /// Has the pool send bytes `from .. until` of adjacent claimed windows. Returns how many were sent, and why it
     /// stopped. If the future is dropped while the job runs, the job may send more bytes, which are not counted, unless
-    /// it was given a `turn` that was [left](SendTurn::leave).
+    /// its `turn` was [left](SendTurn::leave); its [`Caller`] is dropped with it.
     ///
     /// # Errors
     /// The pool is full.
@@ -124,35 +155,31 @@ impl PoolSender {
         jobs: Vec<FillJob>,
         file: &OpenFile,
         (from, until): (u64, u64),
-        turn: Option<Arc<SendTurn>>,
+        turn: Arc<SendTurn>,
         access: &Access<'_>,
     ) -> Result<(u64, SendEnd), Overflow> {
         let handle = file.handle.clone();
-        let to = match turn {
-            Some(turn) => To::InTurn(turn),
-            None => To::Socket(self.0.clone()),
-        };
-        let work = move || part(jobs, &handle, &to, from, until);
+        let work = move || part(jobs, &handle, &turn, from, until);
         access.pool.run(Lane::Read, work).await
     }
 }
 
-/// Where a job sends to.
-enum To {
-    Socket(Arc<OwnedFd>),
-    InTurn(Arc<SendTurn>),
-}
-
-fn part(jobs: Vec<FillJob>, handle: &Handle, to: &To, from: u64, until: u64) -> (u64, SendEnd) {
+fn part(
+    jobs: Vec<FillJob>,
+    handle: &Handle,
+    turn: &SendTurn,
+    from: u64,
+    until: u64,
+) -> (u64, SendEnd) {
     let before = sys::blocks_read();
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way outside
     // any fill might be taken for present.
     let _ = fadvise(handle, 0, None, Advice::Random);
     let begun = Instant::now();
-    let (at, end) = match (to, jobs.first()) {
-        (To::Socket(socket), _) => send(handle, socket, from, until),
-        (To::InTurn(turn), Some(job)) => send_in_turn(job, handle, turn, from, until),
-        (To::InTurn(_), None) => (from, SendEnd::Unsupported),
+    let (at, end) = match (turn.waits_first, jobs.first()) {
+        (false, _) => send(handle, turn, from, until),
+        (true, Some(job)) => touch_and_send(job, handle, turn, from, until),
+        (true, None) => (from, SendEnd::Unsupported),
     };
     let errno = match end {
         SendEnd::Disk(errno) => Some(errno),
@@ -180,7 +207,7 @@ fn part(jobs: Vec<FillJob>, handle: &Handle, to: &To, from: u64, until: u64) -> 
     (at - from, end)
 }
 
-fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd) {
+fn send(file: &Handle, turn: &SendTurn, from: u64, until: u64) -> (u64, SendEnd) {
     let mut at = from;
     will_need(file, at, until);
     while at < until {
@@ -189,7 +216,7 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
         if let Some(errno) = call_times::fault(Operation::Send) {
             return (at, SendEnd::Disk(errno));
         }
-        if let Some(end) = send_once(file, socket, &mut at, step) {
+        if let Some(end) = send_in_turn(file, turn, from, &mut at, step) {
             return (at, end);
         }
         // The kernel's readahead gives up where memory is short, and evicts what it read: it would then go on page by
@@ -201,7 +228,23 @@ fn send(file: &Handle, socket: &OwnedFd, from: u64, until: u64) -> (u64, SendEnd
     (at, SendEnd::Sent)
 }
 
-/// One call; why it was the last one, if it was.
+/// One call, if the caller is still there; why it was the last one, if it was.
+fn send_in_turn(
+    file: &Handle,
+    turn: &SendTurn,
+    from: u64,
+    at: &mut u64,
+    len: usize,
+) -> Option<SendEnd> {
+    let Some(socket) = turn.begin() else {
+        return Some(SendEnd::Left);
+    };
+    let end = send_once(file, &socket, at, len);
+    drop(socket);
+    turn.end(*at - from);
+    end
+}
+
 fn send_once(file: &Handle, socket: &OwnedFd, at: &mut u64, len: usize) -> Option<SendEnd> {
     match rustix::fs::sendfile(socket, file, Some(at), len) {
         Ok(0) => Some(SendEnd::Truncated),
@@ -214,7 +257,7 @@ fn send_once(file: &Handle, socket: &OwnedFd, at: &mut u64, len: usize) -> Optio
 }
 
 /// The same for a disk that may hang: waits until a part is in memory, then sends it, if the caller is still there.
-fn send_in_turn(
+fn touch_and_send(
     job: &FillJob,
     file: &Handle,
     turn: &SendTurn,
@@ -232,13 +275,7 @@ fn send_in_turn(
             Err(FillError::Read(errno)) => return (at, SendEnd::Disk(errno)),
             Err(_) => return (at, SendEnd::Unsupported),
         }
-        let Some(socket) = turn.begin() else {
-            return (at, SendEnd::Left);
-        };
-        let end = send_once(file, &socket, &mut at, step as usize);
-        drop(socket);
-        turn.end(at - from);
-        if let Some(end) = end {
+        if let Some(end) = send_in_turn(file, turn, from, &mut at, step as usize) {
             return (at, end);
         }
     }
@@ -254,7 +291,7 @@ mod tests {
     fn a_caller_leaves_between_two_calls_that_send_and_nothing_is_sent_after_that() {
         let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let sender = PoolSender::new(socket.as_fd()).unwrap();
-        let turn = SendTurn::new(&sender);
+        let turn = SendTurn::new(&sender, true);
         drop((socket, sender));
         assert!(turn.begin().is_some());
         assert_eq!(turn.leave(), None);
@@ -266,6 +303,21 @@ mod tests {
         assert!(is_open());
         assert_eq!(turn.leave(), Some(9));
         assert!(!is_open(), "a thread that hangs holds no socket");
+        assert!(turn.begin().is_none());
+    }
+
+    #[test]
+    fn a_caller_that_is_dropped_in_the_middle_of_a_call_ends_the_connection() {
+        let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let sender = PoolSender::new(socket.as_fd()).unwrap();
+        let caller = Caller(SendTurn::new(&sender, false));
+        let turn = Arc::clone(&caller.0);
+        drop((socket, sender));
+        let of_the_call = turn.begin().unwrap();
+        drop(caller);
+        assert_eq!((&peer).read(&mut [0]).unwrap(), 0);
+        drop(of_the_call);
+        turn.end(3);
         assert!(turn.begin().is_none());
     }
 }

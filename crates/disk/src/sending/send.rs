@@ -19,7 +19,7 @@ use crate::metrics::counters::Operation;
 use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{PART_WINDOWS, Residency, WINDOW};
-use crate::sending::pool_send::{PoolSender, SendEnd, SendTurn};
+use crate::sending::pool_send::{Caller, PoolSender, SendEnd, SendTurn};
 use crate::sending::sink::Sink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
@@ -81,7 +81,8 @@ impl Local {
     /// [`Error::Truncated`] if the file ends before `end`, [`Error::Socket`], [`Error::System`] (the disk),
     /// [`Error::Late`] ([`Sink::disk_limit`]), and [`Error::Overflow`]. After these, but for [`Error::Socket`] and
     /// [`Error::Held`], the caller may send what follows `*offset` itself, if the pool is for a disk: nothing else is
-    /// sent any more.
+    /// sent any more. After a wait that was too long (`Late`, `Held`), or if this is dropped, no job keeps the socket open:
+    /// one that is in the middle of a call that sends has it shut down.
     pub async fn send<S: Sink>(
         &self,
         file: &Rc<OpenFile>,
@@ -354,11 +355,10 @@ impl<S: Sink> FileSending<'_, S> {
         };
         let (begun, counters) = (Instant::now(), &self.local.0.counters);
         let from = *self.offset;
-        let turn = (self.access.pool)
-            .is_for_disk()
-            .then(|| SendTurn::new(&stream));
-        let part = stream.send(jobs, self.file, (from, until), turn.clone(), self.access);
-        let (sent, end) = match self.part_within_limit(part, turn.as_deref()).await? {
+        let caller = Caller(SendTurn::new(&stream, self.access.pool.is_for_disk()));
+        let turn = Arc::clone(&caller.0);
+        let part = stream.send(jobs, self.file, (from, until), turn, self.access);
+        let (sent, end) = match self.part_within_limit(part, &caller.0).await? {
             Ok(part) => part,
             Err(overflow) => {
                 counters.overflowed(Operation::Send);
@@ -385,7 +385,7 @@ impl<S: Sink> FileSending<'_, S> {
     async fn part_within_limit<T>(
         &mut self,
         part: impl Future<Output = T>,
-        turn: Option<&SendTurn>,
+        turn: &SendTurn,
     ) -> Result<T, Error> {
         let mut part = pin!(part);
         let mut leaves = 0;
@@ -394,9 +394,11 @@ impl<S: Sink> FileSending<'_, S> {
                 Ok(done) => return Ok(done),
                 Err(late) => late,
             };
-            let Some(turn) = turn else { return Err(late) };
             if let Some(sent) = turn.leave() {
                 *self.offset += sent;
+                return Err(late);
+            }
+            if !turn.waits_first() {
                 return Err(late);
             }
             leaves += 1;

@@ -1,6 +1,7 @@
 //! Behaviour of the whole layer, on real files.
 
 mod closing;
+mod leaving;
 mod sending;
 mod trees;
 mod unprivileged;

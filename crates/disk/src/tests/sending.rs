@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-const LEN: usize = 3 * WINDOW as usize + 12_345;
+pub(super) const LEN: usize = 3 * WINDOW as usize + 12_345;
 
 /// A file whose bytes tell where they stand; its pages are clean, so that they can be evicted.
-fn large_file(dir: &Path) -> (PathBuf, Vec<u8>) {
+pub(super) fn large_file(dir: &Path) -> (PathBuf, Vec<u8>) {
     let path = dir.join("large");
     let contents: Vec<u8> = (0..LEN).map(|n| (n / 4096 + n % 251) as u8).collect();
     std::fs::write(&path, &contents).unwrap();
@@ -27,7 +27,7 @@ fn large_file(dir: &Path) -> (PathBuf, Vec<u8>) {
     (path, contents)
 }
 
-fn evict(path: &Path) {
+pub(super) fn evict(path: &Path) {
     fadvise(
         std::fs::File::open(path).unwrap(),
         0,
@@ -37,7 +37,7 @@ fn evict(path: &Path) {
     .unwrap();
 }
 
-async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
+pub(super) async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<OpenFile> {
     local
         .open(path.as_os_str().as_bytes(), access)
         .await
