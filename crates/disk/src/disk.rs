@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Pools that one process may have.
@@ -36,6 +36,8 @@ const MOUNTS_WAIT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
+/// How often that thread lets mounts go that were not used since: after twice this time at most.
+const IDLE_MOUNTS_EVERY: Duration = Duration::from_secs(300);
 
 /// How the files of a root or cache directory will be served; its text is the line for the log.
 #[derive(Clone, Debug)]
@@ -314,6 +316,7 @@ impl Disk {
             let Ok(table) = std::fs::File::open("/proc/self/mountinfo") else {
                 return;
             };
+            let mut looked = Instant::now();
             loop {
                 let mut wait = [PollFd::new(&table, PollFlags::PRI | PollFlags::ERR)];
                 let changed = poll(&mut wait, Some(&MOUNTS_WAIT));
@@ -321,6 +324,11 @@ impl Disk {
                 if changed.is_ok_and(|count| count > 0) {
                     disk.mounts.refresh();
                 }
+                if looked.elapsed() >= IDLE_MOUNTS_EVERY {
+                    looked = Instant::now();
+                    disk.mounts.let_idle_go();
+                }
+                close_left(disk.mounts.take_left());
             }
         };
         let _ = std::thread::Builder::new()
@@ -386,6 +394,16 @@ impl Disk {
         let pools = self.pools.lock();
         let pools = pools.iter().filter(|pool| pool.kind() == kind);
         pools.cloned().collect()
+    }
+}
+
+/// Closes directories of mounts in a thread of their own: the close of the last one unmounts a lazily unmounted file
+/// system, and whoever does that waits for its disk.
+fn close_left(dirs: Vec<OwnedFd>) {
+    if !dirs.is_empty() {
+        // Without a thread they are closed here, in the one that follows the mounts.
+        let thread = std::thread::Builder::new().name("disk unmounts".to_owned());
+        let _ = thread.spawn(move || drop(dirs));
     }
 }
 

@@ -1,15 +1,16 @@
 //! The mounts of this process: which file systems answer from memory without waiting, and where they begin.
 //!
 //! Decided by an allowlist of `statfs` magics. Not here: the calls that are made on them. Invariant: an unknown mount,
-//! or one that is not on the list, is only ever touched in a pool.
+//! or one that is not on the list, is only ever touched in a pool; and no loop closes a mount's directory, which may be
+//! what a lazily unmounted file system still waits for (its last `close` is the unmount).
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Lines of /proc/self/mountinfo that are read; a mount after them is unknown, so served by the pool.
 pub const MOUNTS_MAX: usize = 4096;
@@ -69,11 +70,19 @@ pub(crate) struct Mount {
     id: u64,
     point: Box<[u8]>,
     opened: OnceLock<Option<OpenedMount>>,
+    /// Was its directory asked for since [`Mounts::let_idle_go`]?
+    is_used: AtomicBool,
+    left: Arc<LeftDirs>,
 }
+
+/// Directories of mounts that are forgotten, to be closed by [`Mounts::take_left`]'s caller: at most as many as mounts
+/// were known.
+type LeftDirs = Mutex<Vec<OwnedFd>>;
 
 #[derive(Debug)]
 struct OpenedMount {
-    dir: OwnedFd,
+    /// None for foreign ones, of which loops ask nothing: a descriptor would keep them from being unmounted.
+    dir: Option<OwnedFd>,
     filesystem: Filesystem,
     /// The device's readahead in bytes; 0 if it does not say.
     read_ahead: u64,
@@ -82,6 +91,16 @@ struct OpenedMount {
 }
 
 impl Mount {
+    fn new(id: u64, point: Box<[u8]>, left: &Arc<LeftDirs>) -> Arc<Mount> {
+        Arc::new(Mount {
+            id,
+            point,
+            opened: OnceLock::new(),
+            is_used: AtomicBool::new(true),
+            left: Arc::clone(left),
+        })
+    }
+
     /// Its kind; None until a pool has opened a file on it.
     #[must_use]
     pub(crate) fn filesystem(&self) -> Option<Filesystem> {
@@ -117,12 +136,18 @@ impl Mount {
 
     /// The directory at its top, if it answers inline.
     pub(crate) fn dir(&self) -> Option<BorrowedFd<'_>> {
-        match self.opened.get() {
-            Some(Some(opened)) if opened.filesystem != Filesystem::Foreign => {
-                Some(opened.dir.as_fd())
-            }
-            _ => None,
+        let dir = self.opened.get()?.as_ref()?.dir.as_ref()?;
+        // A loop that only reads it does not take it from the others' processors.
+        if !self.is_used.load(Relaxed) {
+            self.is_used.store(true, Relaxed);
         }
+        Some(dir.as_fd())
+    }
+
+    /// Is its directory open, so that the kernel gives its id to no other mount?
+    fn is_held(&self) -> bool {
+        let opened = self.opened.get().and_then(Option::as_ref);
+        opened.is_some_and(|opened| opened.dir.is_some())
     }
 
     /// Opens the directory at its top. **Waits.**
@@ -139,12 +164,23 @@ impl Mount {
             let not_recorded = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RDONLY;
             let stat = rustix::fs::fstatvfs(&dir).ok()?;
             Some(OpenedMount {
-                dir,
+                dir: (filesystem != Filesystem::Foreign).then_some(dir),
                 filesystem,
                 read_ahead,
                 records_access: filesystem.is_native() && !stat.f_flag.intersects(not_recorded),
             })
         });
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let opened = self.opened.take().flatten();
+        if let Some(dir) = opened.and_then(|opened| opened.dir)
+            && !crate::pool::on_pool_thread()
+        {
+            self.left.lock().push(dir);
+        }
     }
 }
 
@@ -193,6 +229,7 @@ pub(crate) struct Mounts {
     /// Longest mount point first.
     table: RwLock<Vec<Arc<Mount>>>,
     generation: AtomicU64,
+    left: Arc<LeftDirs>,
 }
 
 impl Mounts {
@@ -236,18 +273,14 @@ impl Mounts {
             };
             // The last mount on a point covers the others.
             found.retain(|mount| *mount.point != *point);
-            let known = old.iter().find(|mount| {
-                mount.id == id
-                    && *mount.point == *point
-                    && mount.opened.get().is_some_and(Option::is_some)
-            });
-            found.push(known.cloned().unwrap_or_else(|| {
-                Arc::new(Mount {
-                    id,
-                    point: point.into(),
-                    opened: OnceLock::new(),
-                })
-            }));
+            let known = old
+                .iter()
+                .find(|mount| mount.id == id && *mount.point == *point && mount.is_held());
+            found.push(
+                known
+                    .cloned()
+                    .unwrap_or_else(|| Mount::new(id, point.into(), &self.left)),
+            );
         }
         found.sort_by_key(|mount| std::cmp::Reverse(mount.point.len()));
         let same = found.len() == old.len()
@@ -259,6 +292,23 @@ impl Mounts {
             *self.table.write() = found;
             self.generation.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Closes the directories of mounts on which nothing is open, and of which loops have asked for nothing since the last
+    /// call, so that they can be unmounted; a pool opens them again.
+    pub(crate) fn let_idle_go(&self) {
+        for mount in self.table.write().iter_mut() {
+            // Under the lock, a single reference stays one.
+            let is_idle = Arc::strong_count(mount) == 1 && mount.is_held();
+            if !mount.is_used.swap(false, Relaxed) && is_idle {
+                *mount = Mount::new(mount.id, mount.point.clone(), &self.left);
+            }
+        }
+    }
+
+    /// The directories of mounts that are forgotten. Closing one **may wait** for a disk.
+    pub(crate) fn take_left(&self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.left.lock())
     }
 
     /// The mount of an open file, with its file system known; reads the table again if the mount is new. **Waits.**
@@ -370,5 +420,47 @@ mod tests {
         assert_eq!((&*mount.point, rest), (&b"/proc"[..], &b"self/stat"[..]));
         mount.open();
         assert_eq!(mount.filesystem(), Some(Filesystem::Foreign));
+        assert!(!mount.is_held(), "it could not be unmounted");
+    }
+
+    /// The mount of the directory for temporary files, opened; None: it is a foreign one.
+    fn own_mount(mounts: &Mounts) -> Option<Arc<Mount>> {
+        mounts.refresh();
+        let dir = tempfile::tempfile().unwrap();
+        let mount = mounts.learn(dir.as_fd()).unwrap();
+        mount.is_held().then_some(mount)
+    }
+
+    #[test]
+    fn an_idle_mount_is_let_go_and_one_in_use_is_not() {
+        let mounts = Mounts::default();
+        let Some(mount) = own_mount(&mounts) else {
+            return;
+        };
+        let id = mount.id;
+        let is_held = || mounts.by_id(id).unwrap().is_held();
+        for _ in 0..2 {
+            mounts.let_idle_go();
+            assert!(is_held(), "a file may be open on it");
+        }
+        drop(mount);
+        assert!(mounts.by_id(id).unwrap().dir().is_some());
+        mounts.let_idle_go();
+        assert!(is_held(), "it was asked for");
+        mounts.let_idle_go();
+        assert!(!is_held());
+        assert_eq!(mounts.take_left().len(), 1);
+    }
+
+    #[test]
+    fn the_last_user_of_a_mount_that_is_gone_does_not_close_its_directory() {
+        let mounts = Mounts::default();
+        let Some(mount) = own_mount(&mounts) else {
+            return;
+        };
+        mounts.table.write().clear();
+        assert!(mounts.take_left().is_empty());
+        drop(mount);
+        assert_eq!(mounts.take_left().len(), 1);
     }
 }
