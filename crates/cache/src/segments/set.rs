@@ -289,6 +289,15 @@ impl Segments {
         }
     }
 
+    /// Notes that nothing from a page on is to be found again.
+    pub(crate) fn leave_from(&self, number: u32, page: u32) {
+        let all = self.pages();
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            (page..all).for_each(|page| segment.dead.set(page));
+            segment.is_dead_changed = true;
+        }
+    }
+
     /// Does the index have entries in a segment?
     pub(crate) fn has_live(&self, number: u32) -> bool {
         let mut set = self.set.lock();

@@ -315,18 +315,23 @@ impl SegmentFile {
         }
         let path = format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        // The views have a lock of their own: pieces keep the descriptor open, too.
         #[expect(clippy::disallowed_methods, reason = "runs in a pool")]
         let opened = rustix::fs::open(path, flags, Mode::empty());
-        // Without /proc, and on a file system without locks, two processes are not kept apart.
-        if let Ok(fd) = opened
-            && rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared).is_ok()
-        {
-            let _ = self
-                .viewers
-                .lock
-                .set(Box::new(SharedFd::new(fd, &self.pool)));
-        }
+        self.keep_lock(opened);
+    }
+
+    /// Keeps a lock by a descriptor of the views' own, since pieces keep that of the file open, too. Where there is none
+    /// (no descriptor is left, or there is no /proc), the lock lasts as long as the pieces.
+    fn keep_lock(&self, opened: Result<OwnedFd, Errno>) {
+        let how = FlockOperation::NonBlockingLockShared;
+        // On a file system without locks, two processes are not kept apart.
+        let _ = match opened {
+            Ok(fd) => rustix::fs::flock(&fd, how).map(|()| {
+                let lock = Box::new(SharedFd::new(fd, &self.pool));
+                let _ = self.viewers.lock.set(lock);
+            }),
+            Err(_) => rustix::fs::flock(&*self.fd, how),
+        };
     }
 
     /// Runs work unless another process reads the file ([`SegmentFile::lock_for_reading`]). **Waits.**
@@ -467,6 +472,23 @@ mod tests {
         other.lock_for_reading();
         assert_eq!(one.alone(|| 1), None);
         let view = other.view();
+        drop(other);
+        assert_eq!(one.alone(|| 1), None);
+        drop(view);
+        // The close is a job of its own.
+        while one.alone(|| 1).is_none() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_reader_is_seen_where_no_descriptor_is_left_for_its_lock() {
+        let disk = Disk::new(Disk::prepare());
+        let pool = disk.define_pool("it", 1, 10);
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (made(&disk, &pool, &dir), made(&disk, &pool, &dir));
+        let view = other.view();
+        other.keep_lock(Err(Errno::MFILE));
         drop(other);
         assert_eq!(one.alone(|| 1), None);
         drop(view);

@@ -134,8 +134,9 @@ fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {
     }
 }
 
-/// Goes on with the segment that was being filled, behind the last entry that the journal knows. What is behind that was
-/// never found by a request, and is cleared.
+/// Goes on with the segment that was being filled, behind the last entry that the journal knows. What is behind that is
+/// in no index any more, and is cleared. None: it is not filled further, as a process that had the directory before may
+/// still be sending what is there, or as it cannot be cleared.
 async fn resumed(
     index: &Index,
     set: &Segments,
@@ -156,16 +157,19 @@ async fn resumed(
     let table = table_frame(index, known.iter());
     let table_max = table.iter().map(|frame| frame.len() as u64).sum();
     let filling = Filling::found(of, end.unwrap_or(1), table, table_max);
+    let (number, end) = (filling.of.number, filling.page);
     let clear = move || {
         let (from, bytes) = (u64::from(filling.page) * PAGE, filling.of.header.bytes);
-        let cleared = filling.of.file.clear(from, bytes.saturating_sub(from));
-        // It is read as it is, then, and not written any more.
-        cleared.is_ok().then_some(filling)
+        let file = &filling.of.file;
+        let cleared = file.alone(|| file.clear(from, bytes.saturating_sub(from)));
+        matches!(cleared, Some(Ok(()))).then_some(filling)
     };
-    Ok(pool
-        .run(Lane::Write, clear)
-        .await
-        .map_err(disk::Error::from)?)
+    let cleared = pool.run(Lane::Write, clear).await;
+    let filling = cleared.map_err(disk::Error::from)?;
+    if filling.is_none() {
+        set.leave_from(number, end);
+    }
+    Ok(filling)
 }
 
 /// The directory of the segments that are files, with a slash at its end.
@@ -253,7 +257,9 @@ fn look(
     } in files
     {
         let header = header.filter(|(header, _)| header.bytes == bytes);
-        if file.len() != bytes && file.allocate(bytes).is_err() {
+        // One that is too long is not cut: a process that had the directory before may still be sending from it.
+        let has_len = file.len() == bytes || file.len() < bytes && file.allocate(bytes).is_ok();
+        if !has_len {
             remove_waiting(&[&folder[..], number.to_string().as_bytes()].concat())?;
             continue;
         }

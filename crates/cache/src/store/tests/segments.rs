@@ -2,6 +2,7 @@
 
 mod copies;
 mod emptying;
+mod handover;
 mod room;
 
 use super::*;
@@ -262,35 +263,6 @@ fn a_segment_that_is_read_is_not_written_again() {
             tokio::task::yield_now().await;
         }
         bench.put_whole(&store, "more", b"more").await.unwrap();
-    });
-}
-
-#[test]
-fn the_next_owner_clears_nothing_that_the_last_one_reads() {
-    block_on(async {
-        let bench = Bench::new();
-        let old = bench.segments().await;
-        let body = body_of(1, 200_000);
-        bench.put_whole(&old, "held", &body).await.unwrap();
-        let hit = bench.hit(&old, "held").await;
-        old.give_up(&bench.local).await.unwrap();
-        assert!(matches!(
-            bench.put_whole(&old, "late", b"late").await,
-            Err(Error::InUse)
-        ));
-        let new = bench.segments().await;
-        assert_eq!(bench.body(&new, "held").await.unwrap().unwrap(), body);
-        let mut shed = 0;
-        for number in 0..200 {
-            let key = format!("k{number}");
-            let put = bench.put_whole(&new, &key, &body_of(number, 90_000)).await;
-            shed += usize::from(put.is_err());
-        }
-        assert!(shed < 200);
-        assert_eq!(bench.read(&old, &hit).await.unwrap(), body);
-        drop((hit, old));
-        new.sweep(&bench.local, NOW, 100).await.unwrap();
-        bench.put_whole(&new, "more", b"more").await.unwrap();
     });
 }
 
