@@ -16,16 +16,28 @@ const PROOF_MAX: Duration = Duration::from_secs(600);
 impl SegmentSet {
     /// Have reads of a segment failed because of itself?
     fn is_unreadable(&self, one: &Segment) -> bool {
-        let all = self.all().map(|(_, one)| one.read_errors).sum::<u32>();
-        one.is_read_from() && one.read_errors >= READ_ERRORS_MAX && one.read_errors > all / 2
+        let is_most = one.read_errors > self.read_errors / 2;
+        is_most && one.read_errors >= READ_ERRORS_MAX && one.is_read_from()
     }
 
     /// The full segment that is to be retired.
     pub(super) fn unreadable(&self) -> Option<u32> {
+        // Hits wait for the lock: no segment is looked at where none can be found.
+        if self.read_errors < READ_ERRORS_MAX {
+            return None;
+        }
         let mut full = self
             .all()
             .filter(|(_, one)| one.state == SegmentState::Sealed);
         Some(full.find(|(_, one)| self.is_unreadable(one))?.0)
+    }
+
+    /// Forgets the reads of a segment that failed.
+    pub(super) fn forget_read_errors(&mut self, number: u32) {
+        if let Some(segment) = self.get_mut(number) {
+            let forgotten = std::mem::take(&mut segment.read_errors);
+            self.read_errors -= forgotten;
+        }
     }
 }
 
@@ -33,8 +45,13 @@ impl Segments {
     /// Notes that the entry at a place could not be read.
     pub(crate) fn note_read_error(&self, extent: &EntryExtent) {
         let (number, _) = self.place(extent.offset);
-        if let Some(segment) = self.set.lock().get_mut(number) {
-            segment.read_errors = segment.read_errors.saturating_add(1);
+        let set = &mut *self.set.lock();
+        // The sum of them is to be right.
+        if set.read_errors < u32::MAX
+            && let Some(segment) = set.get_mut(number)
+        {
+            segment.read_errors += 1;
+            set.read_errors += 1;
         }
     }
 
@@ -51,6 +68,7 @@ impl Segments {
         let set = &mut *self.set.lock();
         let all = set.segments.iter_mut().flatten();
         all.for_each(|segment| segment.read_errors = 0);
+        set.read_errors = 0;
     }
 
     /// Notes that none of a segment's entries is in the index.
@@ -62,9 +80,9 @@ impl Segments {
         if let Some(segment) = set.get_mut(number) {
             let next = (Instant::now() + PROOF_FIRST, PROOF_FIRST);
             segment.proof = is_unreadable.then_some(next);
-            // The errors of a retired one say nothing of others.
-            segment.read_errors = 0;
         }
+        // The errors of a retired one say nothing of others.
+        set.forget_read_errors(number);
     }
 
     /// The retired segment that is to be tried now, if there is one.

@@ -55,6 +55,8 @@ pub(super) struct SegmentSet {
     pub segments: Vec<Option<Segment>>,
     /// Numbers of files, by state.
     counts: [usize; STATES],
+    /// Reads that failed, of all that were not forgotten.
+    pub(super) read_errors: u32,
     /// Maximum number of files, and what it is for now.
     pub(super) max: usize,
     pub(super) max_now: usize,
@@ -220,6 +222,7 @@ impl Segments {
             sequence: sequences.max().unwrap_or_default(),
             segments,
             counts,
+            read_errors: 0,
             max,
             max_now: max,
             paid: max,
@@ -335,12 +338,13 @@ impl Segments {
         let segment = set.get_mut(number)?;
         segment.sequence = sequence;
         segment.live_pages = 0;
-        segment.read_errors = 0;
         segment.dead = DeadMap::default();
         segment.is_dead_changed = false;
+        let file = Arc::clone(&segment.file);
+        set.forget_read_errors(number);
         Some(SegmentUse {
             number,
-            file: Arc::clone(&segment.file),
+            file,
             header: SegmentHeader { sequence, bytes },
         })
     }
@@ -382,13 +386,14 @@ impl Segments {
         use SegmentState::{Draining, Free};
         let set = self.set.lock();
         let (draining, free) = (set.count(Draining), set.count(Free));
+        if draining >= DRAINING_MAX || set.is_closed {
+            return false;
+        }
         let is_short = match self.is_leftover {
             true => set.all().any(|(_, one)| one.has_nothing()),
             false => free == 0 && !set.can_make(),
         };
-        let is_room = draining < DRAINING_MAX && !set.is_closed;
-        let is_due = is_short || set.surplus() > draining + free;
-        is_room && (is_due || set.unreadable().is_some())
+        is_short || set.surplus() > draining + free || set.unreadable().is_some()
     }
 
     /// Is there anything for the writer to do beside appending?
@@ -476,6 +481,7 @@ impl Segments {
     /// Removes a file from the list.
     pub(crate) fn remove(&self, number: u32) {
         let set = &mut *self.set.lock();
+        set.forget_read_errors(number);
         let place = set.segments.get_mut(number as usize);
         if let Some(gone) = place.and_then(Option::take) {
             set.counts[gone.state as usize] -= 1;

@@ -551,6 +551,11 @@ fn a_segment_that_cannot_be_read_is_retired_until_it_is_proven() {
             bench.body(&store, "k0").await.unwrap().unwrap(),
             body_of(0, 90_000)
         );
+        // Its errors say nothing of another.
+        (0..3).for_each(|_| unread(&good));
+        bench.put_whole(&store, "more", b"more").await.unwrap();
+        until(&store, &bench, || counts().retired == 1).await;
+        assert!(bench.body(&store, "k69").await.is_none());
     });
 }
 
