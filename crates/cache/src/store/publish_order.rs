@@ -57,6 +57,18 @@ impl Store {
         }
     }
 
+    /// The right to publish a key's file. None: another one has it.
+    pub(super) fn try_turn(&self, key: Key) -> Option<PublishTurn> {
+        match self.0.publish_order.0.lock().entry(key.0) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert(None);
+                let store = self.clone();
+                Some(PublishTurn { store, key })
+            }
+        }
+    }
+
     /// Is a response stored under this key that was requested later?
     #[must_use]
     pub fn has_newer(&self, key: &Key, moment: &FetchMoment) -> bool {

@@ -5,8 +5,8 @@
 //! temp files are deleted like ours. Everything else is left alone, and its blocks are subtracted from the cache's
 //! space.
 
-use super::Store;
 use super::segments::SegmentsWalk;
+use super::{Store, has_file};
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{EntryExtent, KeyState, KnownKey};
@@ -16,9 +16,12 @@ use crate::segments::SEGMENTS_FOLDER;
 use disk::{Access, BatchStep, EntryName, FileKind, Local, Meta};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// Names that one step looks at (nginx's default for `loader_files`).
 pub(super) const NAMES_OF_STEP: usize = 100;
+/// Pause of a step that comes to an entry which is just being written.
+const WRITING_TICK: Duration = Duration::from_millis(5);
 /// Seconds since the last write for which a temp file is left to the next walk.
 const TEMP_AGE: Seconds = 60;
 /// Bytes of a file that the first read of its head asks for.
@@ -99,7 +102,10 @@ impl DirectoryWalk {
                 break;
             };
             let directory = directory.clone();
-            self.look_at(local, access, &directory, &name, now).await?;
+            if !self.look_at(local, access, &directory, &name, now).await? {
+                tokio::time::sleep(WRITING_TICK).await;
+                break;
+            }
             // Only after success, so that a name that failed is tried again.
             self.current.as_mut().and_then(|(_, names)| names.next());
         }
@@ -143,6 +149,7 @@ impl DirectoryWalk {
         [&self.store.0.settings.directory[..], b"/", relative].concat()
     }
 
+    /// Looks at a name. False: that is to be done later.
     async fn look_at(
         &mut self,
         local: &Local,
@@ -150,31 +157,51 @@ impl DirectoryWalk {
         directory: &WalkDirectory,
         name: &EntryName,
         now: Seconds,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let relative = [&directory.path[..], &name.name].concat();
         let is_ours = !directory.is_foreign;
         match name.kind {
-            FileKind::Directory if is_ours && is_level(&name.name) => {
-                self.enter(relative, false);
-                Ok(())
-            }
-            FileKind::Directory if is_ours && is_own_folder(&relative) => Ok(()),
+            FileKind::Directory if is_ours && is_level(&name.name) => self.enter(relative, false),
+            FileKind::Directory if is_ours && is_own_folder(&relative) => {}
             FileKind::File if is_ours && is_temp(&name.name) => {
                 self.delete_old_temp(local, access, &relative, name, now)
-                    .await
+                    .await?;
             }
             FileKind::File if is_ours && self.key_of(&relative, &name.name).is_some() => {
-                let key = self
-                    .key_of(&relative, &name.name)
-                    .unwrap_or(Key([0; KEY_BYTES]));
-                let known = self.store.0.index.peek(&key);
-                if known.is_some_and(|known| known.state == KeyState::Stored) {
-                    return Ok(());
-                }
-                self.adopt(local, access, &key, now).await
+                let key = self.key_of(&relative, &name.name);
+                let key = key.unwrap_or(Key([0; KEY_BYTES]));
+                return self.look_at_entry(local, access, &key, now).await;
             }
-            _ => self.count_foreign(local, access, relative).await,
+            _ => self.count_foreign(local, access, relative).await?,
         }
+        Ok(true)
+    }
+
+    /// Looks at the file of a key: the index may know it, or gets it, unless the key's entry is in a segment by now.
+    /// False: it is just being written.
+    async fn look_at_entry(
+        &self,
+        local: &Local,
+        access: &Access<'_>,
+        key: &Key,
+        now: Seconds,
+    ) -> Result<bool, Error> {
+        let store = &self.store;
+        // While it is this one's turn, the key's entry gets no other place.
+        let Some(turn) = store.try_turn(*key) else {
+            return Ok(false);
+        };
+        match store.0.index.peek(key) {
+            Some(known) if has_file(&known) => {}
+            Some(known) if known.state == KeyState::Stored => {
+                // No entry's: the index did not know it when that in the segment took its place.
+                let unlink = BatchStep::Unlink(store.path(key).into());
+                local.change(vec![unlink], &store.0.settings.pool).await?;
+            }
+            _ => self.adopt(local, access, key, now).await?,
+        }
+        drop(turn);
+        Ok(true)
     }
 
     fn enter(&mut self, relative: Vec<u8>, is_foreign: bool) {

@@ -4,6 +4,7 @@ mod copies;
 mod emptying;
 mod handover;
 mod room;
+mod walk;
 
 use super::*;
 use crate::segments::MAX_SIZE_MIN;

@@ -1,0 +1,38 @@
+//! Files of a directory that something else filled before, beside segments.
+
+use super::*;
+
+/// Puts a file of an nginx where a key's entry would have its own.
+fn leave_foreign(bench: &Bench, key: &str) -> PathBuf {
+    let place = Key::of(key.as_bytes()).path(bench.settings().levels);
+    let place = std::ffi::OsStr::from_bytes(place.as_bytes());
+    let path = bench.dir.path().join(place);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, [&b"\x05\0\0\0\0\0\0\0"[..], &[b'n'; 9000]].concat()).unwrap();
+    path
+}
+
+#[test]
+fn a_file_whose_key_is_in_a_segment_by_then_is_deleted_by_the_walk() {
+    block_on(async {
+        let bench = Bench::new();
+        let [path, unused] = ["k", "unused"].map(|key| leave_foreign(&bench, key));
+        let settings = bench.segment_settings(Some(MAX_SIZE_MIN));
+        let (store, _) = bench.open_with(settings).await;
+        let known = bench.put_whole(&store, "k", b"new").await.unwrap();
+        assert!(known.extent.is_in_segment() && path.exists());
+        // Not while a fill may be giving it another entry.
+        let turn = store.turn(known.key, store.moment().tag()).await.unwrap();
+        let (mut walk, access) = (DirectoryWalk::new(&store), Access::new(&bench.pool));
+        for _ in 0..20 {
+            assert!(!walk.step(&bench.local, &access, NOW).await.unwrap());
+        }
+        assert!(path.exists());
+        drop(turn);
+        while !walk.step(&bench.local, &access, NOW).await.unwrap() {}
+        assert!(!path.exists());
+        assert!(unused.exists() && store.has(&Key::of(b"unused")));
+        assert_eq!(bench.body(&store, "k").await.unwrap().unwrap(), b"new");
+        assert!(store.0.publish_order.is_empty());
+    });
+}
