@@ -9,7 +9,9 @@ use super::{FILE_MODE, snapshot};
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
 use crate::key::Key;
-use disk::{Access, BatchStep, Create, Local, Output, Pool, READ_MAX};
+use disk::{
+    Access, BatchStep, Create, Errno, Lane, Local, Lock, Output, Pool, READ_MAX, remove_waiting,
+};
 use std::time::{Duration, SystemTime};
 
 /// Entries that are deleted for a log if its file system is full.
@@ -113,7 +115,7 @@ pub(super) fn log_name(folder: &[u8], generation: u64) -> Vec<u8> {
 
 /// Deletes the oldest entries from a file system that is too full for a log. The journal still lists them; lookups will
 /// find no file.
-pub(super) async fn free_some(
+async fn free_some(
     local: &Local,
     index: &Index,
     pool: &Pool,
@@ -142,6 +144,35 @@ pub(super) async fn begin_log(
     };
     local.append(&log, vec![header.encode()], pool).await?;
     Ok(log)
+}
+
+/// As [`begin_log`]; where the file system is too full for it, the oldest entries are deleted, which lie at these places.
+pub(super) async fn begin_log_in(
+    local: &Local,
+    folder: &[u8],
+    generation: u64,
+    pool: &Pool,
+    index: &Index,
+    place: impl Fn(&Key) -> Vec<u8>,
+) -> Result<Output, Error> {
+    match begin_log(local, folder, generation, pool).await {
+        Err(Error::Disk(error)) if error.errno() == Some(Errno::NOSPC) => {
+            free_some(local, index, pool, place).await?;
+            begin_log(local, folder, generation, pool).await
+        }
+        log => log,
+    }
+}
+
+/// Removes a log that says nothing, and then lets the directory go.
+pub(super) async fn remove_log(name: Vec<u8>, lock: Lock, pool: &Pool) {
+    let job = move || {
+        // One that stays is read by the next start, and goes with the next snapshot.
+        let _ = remove_waiting(&name);
+        drop(lock);
+    };
+    // Where there is no room for the job, the lock is let go all the same.
+    let _ = pool.run(Lane::Write, job).await;
 }
 
 /// Reads the last snapshot and the logs since, for all keys or `only` for some. Also returns the number of the next frame.

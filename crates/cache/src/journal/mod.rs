@@ -32,8 +32,8 @@ use crate::index::{Index, KnownKey};
 use crate::key::{Key, Levels};
 use crate::purge::PurgeList;
 use bytes::Bytes;
-use disk::{BatchStep, Errno, Local, Lock, Output, Pool};
-use files::{JournalFiles, begin_log, boot_id, free_some, log_name, recover};
+use disk::{BatchStep, Local, Lock, Output, Pool};
+use files::{JournalFiles, begin_log, begin_log_in, boot_id, log_name, recover, remove_log};
 use frame::FrameBatch;
 use hashbrown::HashSet;
 use parking_lot::{Mutex, MutexGuard};
@@ -206,13 +206,13 @@ impl Journal {
         let (recovered, number) = recover(local, &folder, &files, pool, index, boot, only).await?;
         let is_walked = recovered.is_complete;
         let generation = files.last() + 1;
-        let log = match begin_log(local, &folder, generation, pool).await {
-            Err(Error::Disk(error)) if error.errno() == Some(Errno::NOSPC) => {
-                let place = |key: &Key| [directory, b"/", key.path(levels).as_bytes()].concat();
-                free_some(local, index, pool, place).await?;
-                begin_log(local, &folder, generation, pool).await?
+        let place = |key: &Key| [directory, b"/", key.path(levels).as_bytes()].concat();
+        let log = match begin_log_in(local, &folder, generation, pool, index, place).await {
+            Ok(log) => log,
+            Err(error) => {
+                remove_log(log_name(&folder, generation), lock, pool).await;
+                return Err(error);
             }
-            log => log?,
         };
         let inner = JournalInner {
             state: Mutex::new(JournalState {
@@ -255,8 +255,23 @@ impl Journal {
             foreign: recovered.foreign_blocks,
             before: files.logs.last().copied().unwrap_or_default(),
         };
-        journal.write(local, &[opened]).await?;
-        Ok((journal, recovered))
+        match journal.write(local, &[opened]).await {
+            Ok(()) => Ok((journal, recovered)),
+            Err(error) => {
+                journal.withdraw().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends it without a trace, as far as that can be done: for a directory that cannot be opened after all. Nothing but
+    /// the beginning of its log has been written. (Each try would leave a log, and read those of all before it.)
+    pub(crate) async fn withdraw(self) {
+        let name = log_name(&self.0.folder, self.generation());
+        let lock = self.0.lock.lock().take();
+        if let Some(lock) = lock {
+            remove_log(name, lock, &self.0.pool).await;
+        }
     }
 
     /// Puts records (at most [`TICKET_RECORDS_MAX`]) into a frame that the caller's job appends.

@@ -190,7 +190,14 @@ impl Store {
         let index = Index::of_zone(settings.zone_bytes);
         let (journal, mut recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
-        let (found, lost) = segments::find(local, &settings, &index, &recovered, &room).await?;
+        let found = segments::find(local, &settings, &index, &recovered, &room).await;
+        let (found, lost) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                journal.withdraw().await;
+                return Err(error);
+            }
+        };
         recovered.is_complete &= found.as_ref().is_none_or(|found| !found.is_unknown);
         lost.iter()
             .for_each(|known| journal.gone(known.key, known.extent.file));
@@ -460,13 +467,22 @@ impl Store {
         self.0.index.peek(key).is_some_and(|known| has_file(&known))
     }
 
-    /// Deletes the temp files that a killed process left, and the entries for which the index had no room.
+    /// Deletes the temp files that a killed process left, and the entries for which the index had no room. What cannot be
+    /// deleted now is left to a sweep.
     async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
         for (key, tag) in &recovered.unfinished {
-            self.delete_cut(local, key, *tag).await?;
+            let _ = self.delete_cut(local, key, *tag).await;
         }
         for part in recovered.unfinished.chunks(DELETE_MAX) {
-            self.delete_temps(local, part).await?;
+            if self.delete_temps(local, part).await.is_err() {
+                let lost = part.iter().map(|temp| PendingDelete {
+                    temp: Some(*temp),
+                    victims: Vec::new(),
+                    room: self.0.space.adopt(0),
+                    epoch: None,
+                });
+                self.0.pending_deletes.lock().extend(lost);
+            }
         }
         self.0.journal.write_rest(local).await?;
         let has_file = |known: &&KnownKey| !known.extent.is_in_segment();
@@ -475,7 +491,8 @@ impl Store {
             self.0.space.charge(u64::from(known.extent.blocks));
         }
         let evicted = recovered.evicted.clone();
-        self.delete(local, self.take_out(|_| evicted)).await
+        let _ = self.delete(local, self.take_out(|_| evicted)).await;
+        Ok(())
     }
 
     /// Checks the file of an entry whose writer was killed, and deletes it if it is incomplete. If it still is the file

@@ -69,6 +69,68 @@ fn a_missing_or_replaced_file_is_a_miss() {
 }
 
 #[test]
+fn tries_to_open_it_in_vain_leave_nothing_in_the_journal() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        bench.put(&store, "k", b"here").await.unwrap();
+        drop(store);
+        // Where the segments' directory should be.
+        let folder = bench.dir.path().join(crate::segments::SEGMENTS_FOLDER);
+        std::fs::write(&folder, b"a file").unwrap();
+        let settings = StoreSettings {
+            kind: StoreKind::Segments,
+            ..bench.settings()
+        };
+        let count = || all_files(&bench.dir.path().join(crate::journal::FOLDER)).len();
+        let (before, mut failed) = (count(), 0);
+        while failed < 10 {
+            match Store::open(&bench.local, settings.clone()).await {
+                Err(Error::InUse) => tokio::task::yield_now().await,
+                Err(Error::Disk(_)) => failed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(count(), before);
+        std::fs::remove_file(&folder).unwrap();
+        let (store, recovered) = bench.open_with(settings).await;
+        assert!(recovered.is_complete);
+        assert_eq!(bench.body(&store, "k").await.unwrap().unwrap(), b"here");
+    });
+}
+
+#[test]
+fn a_temp_file_that_cannot_be_deleted_is_left_to_a_sweep() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        let (it, moment) = (plain(Key::of(b"k")), store.moment());
+        let fields = std::iter::empty::<FieldLine<'_>>();
+        let begun = store.begin(&bench.local, &it, fields, 0, NOW, moment);
+        let mut writing = begun.await.unwrap();
+        let piece = Bytes::from(big());
+        writing.push(&bench.local, piece).await.unwrap();
+        writing.flush(&bench.local).await.unwrap();
+        drop((writing, store));
+        let is_temp = |path: &PathBuf| path.extension().is_some_and(|end| end.len() == 8);
+        let mut files = all_files(bench.dir.path()).into_iter();
+        let temp = files.find(is_temp).unwrap();
+        std::fs::remove_file(&temp).unwrap();
+        std::fs::create_dir(&temp).unwrap();
+        let (store, recovered) = bench.open().await;
+        assert_eq!(recovered.unfinished.len(), 1);
+        bench.put(&store, "other", b"other").await.unwrap();
+        assert!(store.sweep(&bench.local, NOW, 100).await.is_err());
+        std::fs::remove_dir(&temp).unwrap();
+        std::fs::write(&temp, b"it").unwrap();
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        assert!(!temp.exists());
+        drop(store);
+        assert!(bench.open().await.1.unfinished.is_empty());
+    });
+}
+
+#[test]
 fn without_a_journal_entries_are_found_by_asking_and_by_a_walk() {
     block_on(async {
         let bench = Bench::new();

@@ -22,8 +22,9 @@ use tokio::time::sleep;
 use crate::caching::caches::open_cache::{Cache, store_settings};
 use crate::caching::caches::{control, disk_watch};
 
-/// How often a cache that cannot be opened is tried again.
+/// Pause before a cache that cannot be opened is tried again; each try in vain doubles it, up to the maximum.
 const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(16);
 /// How often a cache is tried that another process has: it may leave at any moment.
 const TAKEN_RETRY: Duration = Duration::from_millis(50);
 /// Maximum time that fills get to be stored, before a cache is left to another process.
@@ -192,7 +193,7 @@ async fn keep(local: Local, kept: Weak<Cache>) {
 
 /// Opens it, with as many tries as that takes. None: it is no longer referenced.
 async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
-    let mut has_told = false;
+    let (mut has_told, mut retry) = (false, RETRY);
     loop {
         let cache = kept.upgrade()?;
         if cache.is_given_up() {
@@ -243,7 +244,12 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
         }
         has_told = true;
         drop(cache);
-        sleep(if is_taken { TAKEN_RETRY } else { RETRY }).await;
+        if is_taken {
+            sleep(TAKEN_RETRY).await;
+            continue;
+        }
+        sleep(retry).await;
+        retry = (retry * 2).min(RETRY_MAX);
     }
 }
 
