@@ -121,6 +121,7 @@ impl Follower {
     pub fn written(&self, bytes: u64) {
         let mut state = self.fill.0.state.lock();
         state.written = state.written.max(bytes).min(state.end);
+        state.drop_left();
         let filler = state.filler.take();
         drop(state);
         wake(filler);

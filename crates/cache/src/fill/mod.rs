@@ -2,7 +2,8 @@
 //!
 //! The bytes lie in a window in memory, bounded in bytes. A byte leaves the window when every follower has it, or when
 //! it is in the entry's file; followers that are further behind read the file. Where neither is possible the origin
-//! waits: nothing grows, and nothing polls. The follower that writes the file is one of them ([`Filler::writer`]), so a
+//! waits: nothing grows, and nothing polls. Bytes that have left the window are kept as long as the writer of the file
+//! holds them in memory all the same, so that a request can join at any time. The follower that writes the file is one of them ([`Filler::writer`]), so a
 //! slow disk shows in its position in the window. The caller decides what to do about it ([`Filler::is_held_by_disk`],
 //! [`Filler::stop_storing`]).
 //!
@@ -104,11 +105,13 @@ struct FillState {
     head: Option<Arc<ResponseHead>>,
     sharing: Sharing,
     progress: FillProgress,
-    /// Pieces of the window, each with the position in the body behind its last byte.
+    /// Pieces in memory, each with the position in the body behind its last byte.
     pieces: VecDeque<(u64, Bytes)>,
+    /// That of the pieces of the window. (Those before it are the writer's.)
     cost: Charge,
-    /// Position in the body of the window's first byte, and the position behind its last.
+    /// Positions in the body: of the first byte in memory, of the window's first byte, and behind its last.
     start: u64,
+    left: u64,
     end: u64,
     /// Bytes of the body that are in the file.
     written: u64,
@@ -165,6 +168,7 @@ impl Filler {
             pieces: VecDeque::new(),
             cost: charge(Holder::Windows, 0),
             start: 0,
+            left: 0,
             end: 0,
             written: 0,
             is_storing: false,
@@ -500,39 +504,57 @@ impl FillState {
     }
 
     fn has_room(&self, max: usize, len: usize) -> bool {
-        self.pieces.is_empty() || self.cost.bytes() + len + PIECE_COST <= max
+        self.left == self.end || self.cost.bytes() + len + PIECE_COST <= max
     }
 
-    /// Drops pieces from the front of the window, as many as necessary and as no follower needs.
+    /// The position up to which the bytes are in the file, or every follower has them.
+    fn unneeded(&self) -> u64 {
+        let followers = self.followers.iter().flatten();
+        let counting =
+            followers.filter(|follower| self.is_storing || follower.kind != FollowerKind::Writer);
+        let slowest = counting.map(|follower| follower.at).min();
+        // The writer's position is never behind what is written.
+        slowest.unwrap_or(self.end).max(self.written)
+    }
+
+    /// Takes pieces out of the front of the window, as many as necessary and as no follower needs.
     fn trim(&mut self, max: usize, len: usize) {
         if self.has_room(max, len) {
             return;
         }
-        let is_storing = self.is_storing;
-        let followers = self.followers.iter().flatten();
-        let counting =
-            followers.filter(|follower| is_storing || follower.kind != FollowerKind::Writer);
-        let slowest = counting
-            .map(|follower| follower.at)
-            .min()
-            .unwrap_or(self.end);
-        // The writer's position is never behind what is written.
-        let free = slowest.max(self.written);
-        while !self.has_room(max, len) {
-            let Some((end, piece)) = self.pieces.front() else {
-                break;
-            };
-            if *end > free {
+        let unneeded = self.unneeded();
+        let first = self.pieces.partition_point(|(end, _)| *end <= self.left);
+        let (mut left, mut cost) = (self.left, self.cost.bytes());
+        for (end, piece) in self.pieces.range(first..) {
+            let has_room = cost + len + PIECE_COST <= max;
+            if has_room || *end > unneeded {
                 break;
             }
+            left = *end;
+            cost -= piece.len() + PIECE_COST;
+        }
+        self.left = left;
+        self.cost.set(cost);
+        self.drop_left();
+    }
+
+    /// Drops the pieces before the window, but for those that the writer has not written: without them no request could
+    /// join.
+    fn drop_left(&mut self) {
+        let most = match self.is_storing {
+            true => self.written,
+            false => self.unneeded(),
+        };
+        let most = most.min(self.left);
+        while let Some((end, _)) = self.pieces.front()
+            && *end <= most
+        {
             self.start = *end;
-            let less = self.cost.bytes() - piece.len() - PIECE_COST;
-            self.cost.set(less);
             self.pieces.pop_front();
         }
     }
 
-    /// The bytes from a position in the window on, up to the end of their piece.
+    /// The bytes from a position in memory on, up to the end of their piece.
     fn piece_at(&self, at: u64) -> Option<Bytes> {
         let index = self.pieces.partition_point(|(end, _)| *end <= at);
         let (end, piece) = self.pieces.get(index)?;

@@ -132,6 +132,43 @@ fn without_a_file_the_slowest_follower_holds_the_origin() {
 }
 
 #[test]
+fn a_request_joins_a_fill_whose_writer_holds_more_than_the_window() {
+    let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
+    let (writer, fast) = (filler.writer().unwrap(), filler.requester().unwrap());
+    let body: [&[u8]; 5] = [b"aaaa", b"bbbb", b"cccc", b"dddd", b"eeee"];
+    for piece in body {
+        assert_eq!(push(&filler, piece), Some(Ok(())));
+        assert_eq!(
+            (now(writer.next()), now(fast.next())),
+            (bytes(piece), bytes(piece))
+        );
+    }
+    let late = filler.fill().follow().unwrap();
+    assert_eq!(now(late.next()), bytes(b"aaaa"));
+    assert_eq!(
+        push(&filler, b"ffff"),
+        None,
+        "the window is not longer for it"
+    );
+    // What is in the file is not kept in memory.
+    writer.written(8);
+    assert_eq!(now(late.next()), Some(NextPiece::Written(4..8)));
+    late.advance(4);
+    // Nor what the others have, once there is to be no file.
+    filler.stop_storing();
+    assert_eq!(push(&filler, b"ffff"), None, "it has not all");
+    assert!(filler.fill().follow().is_none(), "the beginning is gone");
+    for piece in &body[2..] {
+        assert_eq!(now(late.next()), bytes(piece));
+    }
+    assert_eq!(push(&filler, b"ffff"), Some(Ok(())));
+    assert_eq!(
+        (now(late.next()), now(fast.next())),
+        (bytes(b"ffff"), bytes(b"ffff"))
+    );
+}
+
+#[test]
 fn with_a_file_a_slow_follower_does_not_hold_the_origin() {
     let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
     let (writer, slow) = (filler.writer().unwrap(), filler.requester().unwrap());
