@@ -54,7 +54,9 @@ impl Store {
         }
         let since = now.saturating_sub(segments.lacked_at.load(Relaxed));
         let spare = max_bytes / SPARE_SHARE;
-        if since >= PAUSE && set.wants_more() && self.0.space.lower_max(set.bytes, spare) {
+        // Not in it either: the clock was put back.
+        let is_over = !(0..PAUSE).contains(&since);
+        if is_over && set.wants_more() && self.0.space.lower_max(set.bytes, spare) {
             set.raise_max();
         }
     }

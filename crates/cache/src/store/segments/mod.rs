@@ -41,6 +41,9 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// written yet.)
 const WAITING_MAX: usize = 16_384;
 
+/// Maximum of seconds by which the moments differ that callers take for the present one.
+const CLOCK_SPREAD: Seconds = 60;
+
 /// The segments of a store, and what writes them.
 #[derive(Debug)]
 pub(super) struct SegmentStore {
@@ -50,7 +53,7 @@ pub(super) struct SegmentStore {
     queue: BatchQueue<SegmentAppend, Appended>,
     /// Used by the queue's job, and at times without one.
     writer: Mutex<SegmentWriter>,
-    /// The latest moment that a caller has named.
+    /// The present moment, by the callers' clocks.
     now: AtomicI64,
     /// Has a file, or the journal, found no room since a sweep looked?
     has_lacked: AtomicBool,
@@ -145,9 +148,11 @@ impl SegmentStore {
 
     /// Notes the present moment, as the caller's clock has it.
     pub(super) fn note_now(&self, now: Seconds) {
-        // Loops share it: it is written once a second.
-        if self.now.load(Relaxed) < now {
-            self.now.fetch_max(now, Relaxed);
+        let noted = self.now.load(Relaxed);
+        // Loops share it: it is written once a second. Of callers that differ the latest counts; a clock that was put
+        // back further than that is followed.
+        if noted < now || noted > now.saturating_add(CLOCK_SPREAD) {
+            self.now.store(now, Relaxed);
         }
     }
 

@@ -1,20 +1,20 @@
 //! Errors of a cache's disk: one log line a minute, however many errors there are.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use logs::Level;
 use logs::process_log::error_log;
-use logs::wall_clock::Moment;
+use wire::loop_clock::monotonic_ms;
 
-/// Minimum time between two log lines, in seconds.
-const PAUSE: i64 = 60;
+/// Minimum time between two log lines.
+const PAUSE_MS: u64 = 60_000;
 
 /// The errors of a cache's disk.
 #[derive(Debug, Default)]
 pub(crate) struct DiskErrors {
-    /// The second of the last line.
-    told: AtomicI64,
+    /// When the last line was logged, in milliseconds of the monotonic clock; 0: there was none.
+    told: AtomicU64,
     /// Errors since then.
     untold: AtomicU64,
     all: AtomicU64,
@@ -29,9 +29,10 @@ impl DiskErrors {
 
     /// Logs an event that is counted elsewhere, unless a line was logged within the last minute.
     pub(crate) fn say(&self, level: Level, directory: &[u8], what: &str, why: impl Display) {
-        let now = Moment::now().second();
+        // A wall clock that is put back would keep it silent until it has caught up.
+        let now = monotonic_ms();
         let told = self.told.load(Relaxed);
-        let is_due = told == 0 || now >= told + PAUSE;
+        let is_due = told == 0 || now >= told + PAUSE_MS;
         if !is_due
             || self
                 .told

@@ -32,3 +32,23 @@ fn what_the_table_of_a_segment_does_not_have_leaves_the_index_with_it() {
         assert_eq!(store.index().peek(&unwritten.key), None);
     });
 }
+
+#[test]
+fn what_was_used_stays_when_a_clock_that_was_ahead_is_put_right() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.segments().await;
+        store
+            .sweep(&bench.local, NOW + 1_000_000, 100)
+            .await
+            .unwrap();
+        for number in 0..200 {
+            let key = format!("k{number}");
+            let body = body_of(number, 90_000);
+            bench.put_whole(&store, &key, &body).await.unwrap();
+            assert!(bench.body(&store, "k0").await.is_some(), "{number}");
+        }
+        let metrics = store.segment_metrics().unwrap();
+        assert!(metrics.emptied > 1 && metrics.readmitted > 1, "{metrics:?}");
+    });
+}
