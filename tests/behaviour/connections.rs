@@ -225,6 +225,26 @@ fn heads_that_do_not_come_to_their_end_make_place_for_those_that_ask() {
     assert_eq!(last.send("y\r\n\r\n").reply().text(), "x");
 }
 
+/// A first byte that may be that of HTTP/2's preface.
+#[test]
+fn clients_that_do_not_say_what_they_speak_make_place_for_those_that_ask() {
+    let server = crowded("http2 on; return 200 x;");
+    let begin = |_| {
+        let mut connection = server.connect();
+        connection.send("P");
+        connection
+    };
+    let mut begun: Vec<_> = (0..60).map(begin).collect();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "x");
+    }
+    server.wait_for(REUSING, "the line about it");
+    assert!(begun[0].is_closed());
+    let last = begun.last_mut().unwrap();
+    last.send("OST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(last.reply().text(), "x");
+}
+
 #[test]
 fn bodies_that_stand_still_make_place_and_those_that_go_on_do_not() {
     let server = crowded(

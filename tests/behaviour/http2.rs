@@ -512,6 +512,26 @@ fn of_a_body_that_is_larger_than_its_buffer_a_file_is_made() {
 }
 
 #[test]
+fn a_client_that_has_read_what_had_filled_its_connection_is_heard_again() {
+    const REQUESTS: usize = 120;
+    let field = "x".repeat(8000);
+    let fields: String = (0..4)
+        .map(|number| format!("add_header X-{number} {field};"))
+        .collect();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT% sndbuf=64k; http2 on; location / {{ {fields} return 200 x; }} }}"
+    ));
+    let mut client = server.connect_http2();
+    let streams: Vec<_> = (0..REQUESTS).map(|_| client.get("/")).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    for stream in streams {
+        assert_eq!(client.reply(stream).text(), "x");
+    }
+    let next = client.get("/");
+    assert_eq!(client.reply(next).text(), "x");
+}
+
+#[test]
 fn connect_is_refused() {
     let server = Server::start(BASE);
     let mut client = server.connect_http2();

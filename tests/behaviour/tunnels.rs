@@ -246,6 +246,29 @@ fn websocket_over_http2_is_an_upgrade_to_the_server() {
     assert!(log.contains("\"GET /chat HTTP/2.0\" 200"), "{log}");
 }
 
+#[test]
+fn a_tunnel_that_speaks_keeps_no_other_stream_from_its_turn() {
+    const SIZE: usize = 30 << 20;
+    let (port, _heads) = upgrading();
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; http2 on;
+         location /chat {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header Upgrade $http_upgrade;
+             proxy_set_header Connection upgrade; }} }}"
+    ));
+    server.file("html/large", vec![b'l'; SIZE]);
+    let mut client = server.connect_http2_with_window(1 << 30);
+    let chat = client.begin("CONNECT", "/chat", &SOCKET, false);
+    let mut said = "hello ".len();
+    client.read_until(chat, said);
+    let large = client.get("/large");
+    for _ in 0..300 {
+        client.body(chat, b"some words", false);
+        said += "some words".len();
+        client.read_until(chat, said);
+    }
+    assert_eq!(client.reply(large).body.len(), SIZE);
+}
+
 /// A 2xx would say that the protocol was switched.
 #[test]
 fn an_extended_connect_that_nothing_switches_for_is_no_success() {

@@ -143,7 +143,8 @@ pub(super) async fn send_from_disk(
         disk: limit,
     };
     let end = range.offset + range.len;
-    let begun = request.sent.get().bytes;
+    // The limit is of the whole response, of which this may be a part.
+    let begun = request.sent.get().head_bytes;
     while range.len > 0 {
         let upto = end.min(
             range

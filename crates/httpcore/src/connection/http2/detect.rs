@@ -1,7 +1,10 @@
 //! Which protocol a client speaks: the one chosen in the handshake of TLS, else what its first bytes say.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use logs::process_log::Level;
+use runtime::loops::Waiting;
 use wire::http2::session::PREFACE;
 
 use crate::client::Client;
@@ -42,11 +45,21 @@ pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
     if !http1::wait(&mut link, client, None).await {
         return Spoken::Nothing(link);
     }
-    match link.wire.begins_with(PREFACE, timeout(client)).await {
-        Ok(true) => Spoken::Http2(link),
+    let begins = {
+        let Link { wire, place } = &mut *link;
+        let reading = pin!(wire.begins_with(PREFACE, timeout(client)));
+        place.wait_for(Waiting::Head, reading).await
+    };
+    match begins {
+        Some(Ok(true)) => Spoken::Http2(link),
         // What has come is judged as the beginning of a request.
-        Ok(false) | Err(_) if link.wire.has_unread() => Spoken::Http1(link),
-        Ok(false) | Err(_) => Spoken::Nothing(link),
+        Some(Ok(false) | Err(_)) if link.wire.has_unread() => Spoken::Http1(link),
+        Some(Ok(false) | Err(_)) => Spoken::Nothing(link),
+        None => {
+            let text = "reusing connection while reading client request headers";
+            client.log(&client.generation(), Level::Info, text);
+            Spoken::Nothing(link)
+        }
     }
 }
 

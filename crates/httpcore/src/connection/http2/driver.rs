@@ -166,9 +166,14 @@ impl<'a> Driver<'a> {
         self.leave_if_due();
         self.finish_goaway(context);
         self.reset_unended(context);
+        let was_full = self.is_full();
         // Streams that wait for room get it once before the driver waits for the socket.
         if let Err(finish) = self.write(context) {
             return Poll::Ready(finish);
+        }
+        if was_full && !self.is_full() {
+            // Nothing was read, so nothing that comes would wake the driver.
+            turn::put_off(context.waker());
         }
         self.connection.grant();
         let (is_done, is_written, live) = self.connection.with_session(|session| {

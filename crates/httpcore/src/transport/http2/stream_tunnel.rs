@@ -51,7 +51,11 @@ impl StreamTunnel<'_> {
         match sent {
             Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
             Ok((0, _)) => Err(io::ErrorKind::WouldBlock.into()),
-            Ok((taken, _)) => Ok(taken),
+            Ok((taken, _)) => {
+                // The turn that it may have had is over, whether or not the wait for it was asked again.
+                self.connection.end_wait(self.key);
+                Ok(taken)
+            }
         }
     }
 
