@@ -11,10 +11,11 @@ pub const PERIOD_MS: u64 = 10_000;
 /// its faults (CVE-2025-8671).
 pub const RESETS_MAX: u32 = 100;
 /// Number of these that a stream counts as which is reset for what no client that keeps to the protocol sends: each costs
-/// a request and its reset, and nothing that is of use makes up for it (nginx ends the connection at the first).
+/// a request and its reset, and nothing that is of use makes up for it (nginx ends the connection at the first). Streams
+/// that a server's faults end are not counted.
 pub const RESETS_PER_FAULT: u32 = 5;
 /// Maximum number of frames in a period that are valid and of no use: PRIORITY, SETTINGS, empty DATA, answers to
-/// nothing, frames on closed streams.
+/// nothing, frames on closed streams. Of a server, only those that are on no stream.
 pub const GLITCHES_MAX: u32 = 100;
 /// Minimum of the maximum number of refused streams in a connection's life (nginx).
 pub const REFUSED_MIN: u32 = 100;

@@ -157,6 +157,70 @@ fn malformed_responses() {
     assert_eq!(events, ["1 200 end"], "the length is that of GET");
 }
 
+/// More of what a server may do than a client's connection may, in a period.
+const MANY: u32 = 300;
+
+#[test]
+fn responses_before_the_end_of_requests_and_their_resets_are_no_flood() {
+    let mut peer = Peer::client_with(SessionConfig::default());
+    for at in 0..MANY {
+        let key = open(&mut peer, "POST", false).unwrap();
+        assert_eq!(peer.session.data(key, b"x", true), Ok(1));
+        peer.read();
+        let id = key.id();
+        let reset = frame(3, 0, id, &0u32.to_be_bytes());
+        let answer = [response(id, WHOLE, &[(":status", "403")]), reset].concat();
+        assert_eq!(peer.give(&answer), [format!("{id} 403 end")], "{at}");
+    }
+}
+
+#[test]
+fn responses_to_requests_that_were_given_up_are_no_flood() {
+    let mut peer = Peer::client_with(SessionConfig::default());
+    for at in 0..MANY {
+        let key = open(&mut peer, "GET", true).unwrap();
+        peer.session.reset(key, ErrorCode::CANCEL);
+        peer.read();
+        let id = key.id();
+        let late = [
+            response(id, END_HEADERS, &[OK]),
+            frame(0, 0, id, b""),
+            frame(0, 1, id, b"x"),
+        ];
+        assert!(peer.give(&late.concat()).is_empty(), "{at}");
+    }
+}
+
+#[test]
+fn malformed_responses_end_no_other_one() {
+    let mut peer = Peer::client_with(SessionConfig::default());
+    for at in 0..MANY {
+        let id = open(&mut peer, "GET", true).unwrap().id();
+        let wanted = format!("{id} reset Fault(PseudoMissing)");
+        assert_eq!(
+            peer.give(&response(id, WHOLE, &[("a", "b")])),
+            [wanted],
+            "{at}"
+        );
+        peer.read();
+    }
+}
+
+#[test]
+fn empty_data_of_many_responses_is_no_flood() {
+    let mut peer = Peer::client_with(SessionConfig::default());
+    let id = open(&mut peer, "GET", true).unwrap().id();
+    assert_eq!(
+        peer.give(&response(id, END_HEADERS, &[OK])),
+        [format!("{id} 200")]
+    );
+    for at in 0..MANY {
+        assert!(peer.give(&frame(0, 0, id, b"")).is_empty(), "{at}");
+    }
+    let last = peer.give(&frame(0, 1, id, b"x"));
+    assert_eq!(last, [format!("{id} data 1 end")]);
+}
+
 #[test]
 fn what_a_server_must_not_send() {
     for (bytes, reason) in [

@@ -118,7 +118,7 @@ impl Session {
     /// Decodes a block that came too late.
     fn glitch_of<'a>(&mut self, block: &[u8]) -> Outcome<'a> {
         self.skip_block(block)?;
-        self.glitch()
+        self.stream_glitch()
     }
 
     /// A block on a stream that is not live, and was (RFC 9113, 5.1).

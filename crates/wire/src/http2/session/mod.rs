@@ -367,7 +367,10 @@ impl Session {
         match fault {
             Fault::Connection(reason) => Some(self.fail(reason)),
             Fault::Stream(id, reason) => {
-                if let Err(reason) = self.counters.fault(self.now_ms) {
+                // A server's is the end of a request of ours, and no reason to end those of others.
+                if self.role == Role::Server
+                    && let Err(reason) = self.counters.fault(self.now_ms)
+                {
                     return Some(self.fail(reason));
                 }
                 frame::write_reset(self.output.bytes(), id, reason.code());

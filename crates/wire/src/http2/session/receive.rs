@@ -172,6 +172,7 @@ impl Session {
             Frame::WindowUpdate(increment) => self.window_update(header.stream, increment),
             Frame::PriorityUpdate(stream, value) => self.priority_update(stream, value),
             Frame::PushPromise => Err(Fault::Connection(Reason::Push)),
+            Frame::Priority | Frame::Unknown if header.stream > 0 => self.stream_glitch(),
             Frame::Priority | Frame::Unknown => self.glitch(),
             // DATA does not come here.
             Frame::Data(_) => Ok(None),
@@ -182,6 +183,15 @@ impl Session {
     pub(super) fn glitch<'a>(&mut self) -> Outcome<'a> {
         let counted = self.counters.glitch(self.now_ms);
         counted.map(|()| None).map_err(Fault::Connection)
+    }
+
+    /// Counts a frame of no use on a stream. A server's is not counted: it is a trait of its responses, or one has crossed
+    /// our reset of its stream, and the connection carries those to other clients, too. `Counters::bytes` limits them.
+    pub(super) fn stream_glitch<'a>(&mut self) -> Outcome<'a> {
+        match self.role {
+            Role::Server => self.glitch(),
+            Role::Client => Ok(None),
+        }
     }
 
     /// Whether a stream was never opened.
@@ -199,7 +209,8 @@ impl Session {
             return match self.is_idle(id) {
                 true => Err(Fault::Connection(Reason::IdleStream)),
                 false if self.take_unended(id) => Ok(None),
-                false => self.glitch(),
+                // A server may send it behind its response (RFC 9113, 8.1).
+                false => self.stream_glitch(),
             };
         };
         let is_answered = self
@@ -329,7 +340,7 @@ impl Session {
         outcome: Outcome<'a>,
     ) -> Outcome<'a> {
         if !is_end {
-            let glitch = self.glitch()?;
+            let glitch = self.stream_glitch()?;
             return outcome.map(|event| event.or(glitch));
         }
         // A stream at fault is still to be reset, and its caller told.
@@ -389,7 +400,7 @@ impl Session {
             Some(Closed::ByPeer) => Err(Fault::Stream(id, Reason::ClosedStream)),
             // It was on its way when we reset the stream.
             Some(Closed::ByUs) | None if header.len == 0 && !header.has(flags::END_STREAM) => {
-                self.glitch()
+                self.stream_glitch()
             }
             Some(Closed::ByUs) | None => Ok(None),
         }
