@@ -41,6 +41,8 @@ struct Running {
     timer: Timer,
     /// Whether the timer has been armed since anything came or was sent.
     is_waiting: bool,
+    /// The reads of the connection when the timer was armed.
+    reads: u64,
     body: BodyWriter,
     is_body_queued: bool,
     /// Pieces that the session has not taken; no element is empty.
@@ -83,6 +85,7 @@ impl Http2Exchange {
             key,
             timer: shared.owner.wheel.timer(),
             is_waiting: false,
+            reads: 0,
             body,
             is_body_queued: is_end,
             queue: VecDeque::new(),
@@ -320,8 +323,10 @@ impl Running {
         }
         if !std::mem::replace(&mut self.is_waiting, true) {
             self.timer.arm(timeout);
+            self.reads = self.shared.state.borrow().reads();
         }
         ready!(self.timer.poll_expired(cx));
+        self.shared.state.borrow_mut().note_timeout(self.reads);
         Poll::Ready(Err(ExchangeError::Timeout))
     }
 

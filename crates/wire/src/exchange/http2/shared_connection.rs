@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     pub(super) is_leaving: bool,
     requests: u64,
+    /// Number of reads that brought something.
+    reads: u64,
     idle_since_ms: u64,
     /// The code of the server's GOAWAY.
     goaway: ErrorCode,
@@ -90,6 +92,7 @@ impl SharedConnection {
                 is_closed: false,
                 is_leaving: false,
                 requests: 0,
+                reads: 0,
                 idle_since_ms: loop_clock::monotonic_ms(),
                 goaway: ErrorCode::NO_ERROR,
                 charge: charge(Holder::Http2, CONNECTION_BYTES),
@@ -288,11 +291,26 @@ impl State {
         }
     }
 
+    /// Number of reads so far.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// A request has waited in vain, since so many reads. Where nothing has come since, on any stream, the connection may
+    /// be dead, though TCP does not say so yet: it takes no more requests.
+    pub(super) fn note_timeout(&mut self, reads: u64) {
+        if self.reads == reads {
+            self.is_leaving = true;
+            self.wake_driver();
+        }
+    }
+
     /// Takes frames, and hands each event to its exchange; returns the number of bytes used.
     pub(super) fn take(&mut self, input: &[u8]) -> usize {
         let now_ms = loop_clock::monotonic_ms();
         self.session.begin_turn(now_ms);
         self.session.begin_read();
+        self.reads += 1;
         let mut used = 0;
         while !self.is_closed {
             let (taken, event) = self.session.receive(&input[used..], now_ms, &mut |_| None);

@@ -1,0 +1,168 @@
+//! Connections of HTTP/2 that several requests share, to servers that go away or fall silent.
+
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
+
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use message::Framing;
+use tokio::task::JoinHandle;
+use wire::connect::{ConnectOptions, ConnectTo, connect};
+use wire::exchange::{AnswerHead, ExchangeError, RequestKind};
+use wire::http2::frame::{FrameHeader, HEADER_LEN};
+use wire::http2::hpack::encode;
+use wire::http2::session::PREFACE;
+use wire::{Exchange, Loop, SharedConnection};
+
+mod common;
+
+use common::on_loop;
+
+const SOON: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(60);
+const HEAD_MAX: usize = 4096;
+/// The frame types.
+const HEADERS: u8 = 1;
+const END: u8 = 5;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
+    let head = [&[a, b, c, kind, flags][..], &stream.to_be_bytes()].concat();
+    [&head[..], payload].concat()
+}
+
+/// A response without a body.
+fn answer(stream: u32, status: u16) -> Vec<u8> {
+    let mut block = Vec::new();
+    encode::status(&mut block, status);
+    frame(HEADERS, END, stream, &block)
+}
+
+/// A connection whose server has said that it takes any body, the task of its driver, and the server's end.
+async fn open(owner: &Rc<Loop>) -> (SharedConnection, JoinHandle<()>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = ConnectTo::Inet(listener.local_addr().unwrap());
+    let opened = connect(to, &ConnectOptions::default(), LONG, owner).await;
+    let (connection, driver) = SharedConnection::new(opened.unwrap(), HEAD_MAX, 8);
+    let (mut server, _) = listener.accept().unwrap();
+    let window = 1u32 << 30;
+    let settings = [&4u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
+    let start = [
+        frame(4, 0, 0, &settings),
+        frame(4, 1, 0, b""),
+        frame(8, 0, 0, &window.to_be_bytes()),
+    ];
+    server.write_all(&start.concat()).unwrap();
+    let driver = tokio::task::spawn_local(driver);
+    let settled = async {
+        while !connection.is_settled() {
+            tokio::task::yield_now().await;
+        }
+    };
+    owner.wheel.timeout(LONG, settled).await.unwrap();
+    (connection, driver, server)
+}
+
+fn begin(connection: &SharedConnection, framing: Framing) -> Exchange {
+    let mut head = Vec::new();
+    encode::field(&mut head, b":method", b"POST");
+    encode::indexed(&mut head, 6);
+    encode::field(&mut head, b":path", b"/");
+    encode::field(&mut head, b":authority", b"h");
+    connection.begin(RequestKind::Plain, &head, framing, HEAD_MAX)
+}
+
+/// A request without a body, sent.
+async fn ask(connection: &SharedConnection) -> Exchange {
+    let mut exchange = begin(connection, Framing::None);
+    exchange.flush(LONG).await.unwrap();
+    exchange
+}
+
+/// Reads up to the head of a request; the preface counts as read.
+fn read_request(server: &mut TcpStream) -> u32 {
+    loop {
+        let mut head = [0; HEADER_LEN];
+        server.read_exact(&mut head).unwrap();
+        let header = FrameHeader::parse(&head);
+        server.read_exact(&mut vec![0; header.len]).unwrap();
+        if header.kind.0 == HEADERS {
+            return header.stream;
+        }
+    }
+}
+
+/// Answers requests with 204 on a thread of its own, after the preface; returns the server's end.
+fn answer_requests(mut server: TcpStream, streams: &[u32]) -> std::thread::JoinHandle<TcpStream> {
+    let streams = streams.to_vec();
+    std::thread::spawn(move || {
+        let last = *streams.last().unwrap();
+        while read_request(&mut server) != last {}
+        for stream in streams {
+            server.write_all(&answer(stream, 204)).unwrap();
+        }
+        server
+    })
+}
+
+fn read_preface(server: &mut TcpStream) {
+    let mut preface = [0; PREFACE.len()];
+    server.read_exact(&mut preface).unwrap();
+}
+
+async fn status(exchange: &mut Exchange) -> u16 {
+    match exchange.head(LONG).await.unwrap() {
+        AnswerHead::Final(head) => head.status,
+        AnswerHead::Interim(head) => panic!("{}", head.status),
+    }
+}
+
+#[test]
+fn a_connection_on_which_nothing_came_while_a_request_waited_takes_no_more() {
+    on_loop(|owner| async move {
+        let (connection, driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let server = answer_requests(server, &[1]);
+        let mut first = ask(&connection).await;
+        assert_eq!(status(&mut first).await, 204);
+        drop(first);
+        let server = server.join().unwrap();
+        assert!(connection.is_usable());
+        let mut unanswered = ask(&connection).await;
+        let outcome = unanswered.head(SOON).await;
+        assert!(matches!(outcome, Err(ExchangeError::Timeout)));
+        assert!(!connection.is_usable());
+        drop(unanswered);
+        owner.wheel.timeout(LONG, driver).await.unwrap().unwrap();
+        drop(server);
+    });
+}
+
+#[test]
+fn a_connection_on_which_others_are_answered_outlives_a_request_that_is_not() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let server = answer_requests(server, &[3]);
+        let mut unanswered = ask(&connection).await;
+        {
+            let mut waits = pin!(unanswered.head(SOON));
+            poll_fn(|cx| {
+                assert!(waits.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            let mut other = ask(&connection).await;
+            assert_eq!(status(&mut other).await, 204);
+            let outcome = waits.await;
+            assert!(matches!(outcome, Err(ExchangeError::Timeout)));
+        }
+        assert!(connection.is_usable());
+        drop(server.join().unwrap());
+    });
+}
