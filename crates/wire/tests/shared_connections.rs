@@ -26,6 +26,8 @@ use common::on_loop;
 const SOON: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(60);
 const HEAD_MAX: usize = 4096;
+/// More than the buffers of both ends of a socket take.
+const BODY_BYTES: usize = 64 << 20;
 /// The frame types.
 const HEADERS: u8 = 1;
 const END: u8 = 5;
@@ -82,6 +84,16 @@ async fn ask(connection: &SharedConnection) -> Exchange {
     let mut exchange = begin(connection, Framing::None);
     exchange.flush(LONG).await.unwrap();
     exchange
+}
+
+/// A request whose body the server does not take, as far as the socket took it.
+async fn begin_upload(connection: &SharedConnection, owner: &Rc<Loop>) -> Exchange {
+    let mut upload = begin(connection, Framing::Length(BODY_BYTES as u64));
+    upload.queue_piece(vec![b'x'; BODY_BYTES].into()).unwrap();
+    upload.end_body(&[]).unwrap();
+    let flushed = owner.wheel.timeout(SOON, upload.flush(LONG)).await;
+    assert!(flushed.is_err(), "the server took all of it");
+    upload
 }
 
 /// Reads up to the head of a request; the preface counts as read.
@@ -164,5 +176,21 @@ fn a_connection_on_which_others_are_answered_outlives_a_request_that_is_not() {
         }
         assert!(connection.is_usable());
         drop(server.join().unwrap());
+    });
+}
+
+#[test]
+fn a_response_that_came_before_the_server_closed_is_received() {
+    on_loop(|owner| async move {
+        let (connection, driver, mut server) = open(&owner).await;
+        let mut upload = begin_upload(&connection, &owner).await;
+        server.write_all(&answer(1, 413)).unwrap();
+        // With what it has not read: the connection is reset.
+        drop(server);
+        assert_eq!(status(&mut upload).await, 413);
+        assert!(upload.is_ended());
+        assert!(!connection.is_usable());
+        drop(upload);
+        owner.wheel.timeout(LONG, driver).await.unwrap().unwrap();
     });
 }

@@ -24,6 +24,8 @@ pub struct SharedDriver {
     stream: Stream,
     /// The beginning of a frame.
     unread: Vec<u8>,
+    /// Why the socket takes nothing more. What the server said before may still be there to be read.
+    write_fault: Option<io::Error>,
 }
 
 impl SharedDriver {
@@ -32,20 +34,26 @@ impl SharedDriver {
             shared,
             stream,
             unread: Vec::new(),
+            write_fault: None,
         }
     }
 
-    /// Writes the output; returns whether all of it was written.
-    fn write(&self) -> io::Result<bool> {
+    /// Writes the output; returns whether nothing of it waits for the socket. Where that takes nothing more, the output is
+    /// dropped, and no more requests are taken.
+    fn write(&mut self) -> bool {
         let state = &mut *self.shared.state.borrow_mut();
-        while !state.session.output().is_empty() {
+        while !state.session.output().is_empty() && self.write_fault.is_none() {
             match self.stream.try_write(state.session.output()) {
                 Ok(count) => state.session.sent(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) => self.write_fault = Some(error),
             }
         }
-        Ok(true)
+        if self.write_fault.is_some() {
+            state.is_leaving = true;
+            state.session.sent(state.session.output().len());
+        }
+        true
     }
 
     /// Reads once; returns whether more may have come.
@@ -62,7 +70,10 @@ impl SharedDriver {
         };
         let state = &mut *self.shared.state.borrow_mut();
         if count == 0 {
-            state.end(|| AnswerFault::Closed.into());
+            state.end(|| match &self.write_fault {
+                Some(error) => ExchangeError::Receive(like(error)),
+                None => AnswerFault::Closed.into(),
+            });
             return Ok(false);
         }
         let input = &scratch[..kept + count];
@@ -77,7 +88,7 @@ impl SharedDriver {
         loop {
             // More may be there than this turn may move.
             ready!(turn::poll_go_on(context));
-            let is_written = self.write()?;
+            let is_written = self.write();
             let has_read = self.read()?;
             self.shared.state.borrow_mut().wake_senders();
             if self.is_over() {
@@ -123,8 +134,8 @@ impl Future for SharedDriver {
             }
         };
         // What the server is still told, as far as the socket takes it.
-        let _ = this.write();
-        if is_orderly {
+        this.write();
+        if is_orderly && this.write_fault.is_none() {
             this.stream.close_notify();
         }
         let state = &mut *this.shared.state.borrow_mut();
