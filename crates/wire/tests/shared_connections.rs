@@ -194,3 +194,15 @@ fn a_response_that_came_before_the_server_closed_is_received() {
         owner.wheel.timeout(LONG, driver).await.unwrap().unwrap();
     });
 }
+
+#[test]
+fn a_connection_that_is_left_ends_though_its_server_takes_nothing() {
+    on_loop(|owner| async move {
+        let (connection, driver, server) = open(&owner).await;
+        drop(begin_upload(&connection, &owner).await);
+        drop(connection);
+        let limit = Duration::from_secs(10);
+        owner.wheel.timeout(limit, driver).await.unwrap().unwrap();
+        drop(server);
+    });
+}

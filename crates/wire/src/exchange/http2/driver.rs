@@ -105,12 +105,12 @@ impl SharedDriver {
         }
     }
 
-    /// Whether nothing more is to be done on the connection.
+    /// Whether nothing more is to be done on the connection. Output that no request is behind is not waited for: the write
+    /// before this was its chance, and a server that takes nothing would keep the connection for ever.
     fn is_over(&self) -> bool {
         let state = self.shared.state.borrow();
         let is_left = state.is_leaving || state.session.is_going();
-        let is_done = is_left && state.session.live() == 0 && state.session.output().is_empty();
-        state.is_closed || is_done
+        state.is_closed || (is_left && state.session.live() == 0)
     }
 }
 
