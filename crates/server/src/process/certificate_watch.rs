@@ -47,6 +47,11 @@ impl CertificateWatch {
         self.look_at
     }
 
+    /// The files count as not read: what was read of them last is not served.
+    pub(super) fn forget(&mut self) {
+        self.read = None;
+    }
+
     /// Looks; whether the files are to be read: they have changed, and not since the last look.
     fn look(&mut self, current: &Candidate) -> bool {
         if self.generation != current.generation {

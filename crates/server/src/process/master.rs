@@ -80,8 +80,10 @@ pub(crate) struct Master {
     pub ready: Option<OwnedFd>,
     /// `Some` as soon as everything is listening.
     pub pid_file: Option<PidFile>,
-    /// A reload in progress; the worker that is to serve it.
+    /// A reload in progress.
     pub(super) pending: Option<Candidate>,
+    /// The worker that `pending` was sent to, by its process.
+    pub(super) holder: u32,
     pub(super) is_reload_wanted: bool,
     /// Certificates that are taken when they change.
     pub(super) watch: CertificateWatch,
@@ -94,6 +96,7 @@ pub(crate) struct Master {
     pub(super) remains: Remains,
     pub(super) purpose: Purpose,
     pub(super) short_lives: u32,
+    /// When a worker is started, while none serves or is about to.
     pub(super) start_at: Option<Instant>,
     /// The command for an upgrade.
     pub(super) command: StartCommand,
@@ -152,6 +155,7 @@ impl Master {
             ready,
             pid_file: None,
             pending: None,
+            holder: 0,
             is_reload_wanted: false,
             watch: CertificateWatch::default(),
             acme: AcmeThreads::default(),
@@ -191,7 +195,9 @@ impl Master {
             self.reap_successor();
             self.dismiss_if_due();
             match self.purpose {
-                Purpose::Serving if self.workers.is_empty() && self.pid_file.is_none() => {
+                Purpose::Serving | Purpose::Paused
+                    if self.workers.is_empty() && self.pid_file.is_none() =>
+                {
                     return self.end(ExitCode::FAILURE);
                 }
                 Purpose::Quitting | Purpose::Terminating { .. } if self.workers.is_empty() => {
@@ -205,7 +211,6 @@ impl Master {
                 _ => {}
             }
             self.press();
-            self.restart();
             if self.is_reopen_wanted && !self.is_bundle_on_its_way() {
                 self.is_reopen_wanted = false;
                 self.reopen_logs();
@@ -218,6 +223,7 @@ impl Master {
                 self.reload();
             }
             self.watch_certificates();
+            self.restart();
         }
     }
 
@@ -253,7 +259,6 @@ impl Master {
                 if !matches!(self.purpose, Purpose::Terminating { .. }) {
                     self.stop_reloading();
                     self.purpose = Purpose::Quitting;
-                    self.start_at = None;
                     self.tell_stopping();
                     self.retire();
                 }
@@ -282,7 +287,8 @@ impl Master {
             }
             Signal::SIGWINCH if self.takes_winch(received) => {
                 note(received, "stop accepting connections");
-                if self.purpose == Purpose::Serving {
+                if matches!(self.purpose, Purpose::Serving | Purpose::Paused) {
+                    self.stop_reloading();
                     self.purpose = Purpose::Paused;
                     self.retire();
                 }
@@ -320,7 +326,7 @@ impl Master {
         }
     }
 
-    /// The master ends: a reload that was requested or begun is dropped.
+    /// The master ends, or serves no more: a reload that was requested or begun is dropped.
     fn stop_reloading(&mut self) {
         self.is_reload_wanted = false;
         self.drop_pending();
@@ -357,10 +363,11 @@ impl Master {
         let generation = from.number().unwrap_or_default();
         match frame.kind {
             word::SERVED => self.served(process, generation),
+            word::LEAVING => self.leaves(process),
             word::TAKEN => self.acme_taken(process, generation),
             word::REFUSED => {
                 let reason = String::from_utf8_lossy(from.bytes().unwrap_or_default()).into_owned();
-                self.refused(process, generation, &reason);
+                self.refused(process, &reason);
             }
             _ => {}
         }
@@ -368,7 +375,10 @@ impl Master {
 
     /// A worker serves a bundle: only now does the master's state change.
     fn served(&mut self, process: u32, generation: u64) {
-        let was_starting = self.set_stage(process, Stage::Serving) == Some(Stage::Starting);
+        let Some(worker) = self.member(process) else {
+            return;
+        };
+        let was_starting = std::mem::replace(&mut worker.stage, Stage::Serving) == Stage::Starting;
         let is_reload = self
             .pending
             .as_ref()
@@ -394,7 +404,6 @@ impl Master {
                     ),
                 );
             }
-            // A worker that is told to leave during a reload leaves.
             if self.purpose == Purpose::Paused {
                 self.purpose = Purpose::Serving;
                 self.dismiss_at = None;
@@ -459,40 +468,51 @@ impl Master {
         }
     }
 
-    fn refused(&mut self, process: u32, generation: u64, reason: &str) {
+    fn refused(&mut self, process: u32, reason: &str) {
         error_log(Level::Emerg, format_args!("{reason}"));
         if self.pid_file.is_none() {
             eprintln!("nginx: [emerg] {reason}");
         }
-        if self
-            .pending
-            .as_ref()
-            .is_some_and(|pending| pending.generation == generation)
-        {
+        let Some(worker) = self.member(process) else {
+            return;
+        };
+        if worker.stage == Stage::Starting {
+            worker.stage = Stage::Leaving;
+            let _ = kill(pid_of(&worker.child), Signal::SIGTERM);
+            let started = worker.started;
+            self.gave_up(process, Stage::Starting, started);
+        } else if self.is_holder(process) {
             self.keep_current();
-        }
-        if self.set_stage(process, Stage::Serving) == Some(Stage::Starting) {
-            self.set_stage(process, Stage::Leaving);
-            if let Some(worker) = self
-                .workers
-                .iter()
-                .find(|worker| worker.child.id() == process)
-            {
-                let _ = kill(pid_of(&worker.child), Signal::SIGTERM);
-            }
         }
     }
 
-    /// Discards the configuration that was to be served next, without a trace.
+    /// Whether this worker is to serve `pending`.
+    pub(super) fn is_holder(&self, process: u32) -> bool {
+        self.pending.is_some() && self.holder == process
+    }
+
+    /// Discards the configuration that was to be served next, and says so.
     pub(super) fn keep_current(&mut self) {
-        self.drop_pending();
+        self.discard_pending();
         error_log(
             Level::Alert,
             format_args!("the new configuration is not served, the old one goes on"),
         );
     }
 
+    /// Discards it because of what was wanted since. Certificates that it had are read once more.
     pub(super) fn drop_pending(&mut self) {
+        if self.pending.is_some() {
+            self.discard_pending();
+            self.watch.forget();
+            error_log(
+                Level::Notice,
+                format_args!("the new configuration is not served"),
+            );
+        }
+    }
+
+    fn discard_pending(&mut self) {
         if let Some(pending) = self.pending.take() {
             self.current
                 .sockets

@@ -5,9 +5,10 @@
 use logs::process_log::{Level, error_log};
 use runtime::timing::poll_timing::now_ns;
 
+use super::bundle::Bundle;
 use super::directives::Processes;
 use super::load::Loaded;
-use super::master::{Candidate, Master};
+use super::master::{Candidate, Master, Purpose};
 use super::pid::PidFile;
 use super::privileges::Account;
 use super::sockets::CannotBind;
@@ -45,21 +46,23 @@ impl Unready {
 impl Master {
     /// Begins one, unless one is on its way.
     pub(super) fn reload(&mut self) {
-        if self.pending.is_some() {
+        if self.pending.is_some() && self.has_worker() {
             // One at a time: this one begins when the other is served or refused.
             self.is_reload_wanted = true;
             return;
         }
+        // It waits for a worker: what is read now is newer.
+        self.drop_pending();
         logs::wall_clock::refresh_zone();
         error_log(Level::Notice, format_args!("reconfiguring"));
         let begun_ns = now_ns();
         notify::reloading();
         match self.prepare() {
             Ok(next) => self.send(next, begun_ns),
-            Err(unready) => unready.tell(),
-        }
-        if self.pending.is_none() {
-            notify::ready();
+            Err(unready) => {
+                unready.tell();
+                notify::ready();
+            }
         }
         // The settings were built to check them.
         sys::trim_heap();
@@ -113,27 +116,38 @@ impl Master {
     /// Sends a new configuration to the worker that serves; where it needs a new process, to that.
     pub(super) fn send(&mut self, next: Candidate, begun_ns: u64) {
         self.prepare_acme(&next.kept.acme);
+        if self.purpose == Purpose::Paused {
+            // A worker that has yet to be dismissed leaves what waits to the next one.
+            self.dismiss_at = None;
+            self.dismiss_workers(true);
+        }
         let bundle = next.bundle(&self.options, begun_ns);
-        let serving = self
-            .workers
-            .iter()
-            .find(|worker| worker.stage == Stage::Serving);
         let is_same_process = next.account == self.current.account
             && !needs_new_process(&self.current.kept.main.processes, &next.kept.main.processes);
         self.pending = Some(next);
-        let is_sent = match serving {
-            Some(worker) if is_same_process => {
-                let (body, descriptors) = bundle.pack();
-                let sent = worker.channel.send(word::CONFIGURE, &body, &descriptors);
-                sent.map_err(|error| {
-                    error_log(Level::Alert, format_args!("sendmsg() failed ({error})"))
-                })
-                .is_ok()
-            }
-            _ => self.start_with(&bundle),
+        let is_sent = is_same_process && self.send_to_serving(&bundle);
+        if !is_sent && !self.start_with(&bundle) {
+            self.keep_current();
+            self.watch.forget();
+        }
+    }
+
+    /// False: no worker serves, or it cannot be reached.
+    fn send_to_serving(&mut self, bundle: &Bundle) -> bool {
+        let mut workers = self.workers.iter();
+        let Some(worker) = workers.find(|worker| worker.stage == Stage::Serving) else {
+            return false;
         };
-        if !is_sent {
-            self.pending = None;
+        let (body, descriptors) = bundle.pack();
+        match worker.channel.send(word::CONFIGURE, &body, &descriptors) {
+            Ok(()) => {
+                self.holder = worker.child.id();
+                true
+            }
+            Err(error) => {
+                error_log(Level::Alert, format_args!("sendmsg() failed ({error})"));
+                false
+            }
         }
     }
 }

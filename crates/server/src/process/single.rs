@@ -147,8 +147,13 @@ fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, share
     error_log(Level::Notice, format_args!("reconfiguring"));
     let begun_ns = now_ns();
     let outcome = master.prepare().and_then(|next| {
-        let applied = apply(server, caches, master, (&next, begun_ns), shared);
-        applied.map(|()| next).map_err(Unready::Because)
+        match apply(server, caches, master, (&next, begun_ns), shared) {
+            Ok(()) => Ok(next),
+            Err(sentence) => {
+                master.current.sockets.remove_files_of_others(&next.sockets);
+                Err(Unready::Because(sentence))
+            }
+        }
     });
     match outcome {
         Ok(next) => {

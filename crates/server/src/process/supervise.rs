@@ -57,6 +57,7 @@ impl Master {
         self.start_with(&bundle)
     }
 
+    /// Starts a worker for this bundle, which is that of `pending` or of `current`; false when that cannot be.
     pub(super) fn start_with(&mut self, bundle: &Bundle) -> bool {
         let env = &self.candidate(bundle.generation).kept.main.processes.env;
         let started = spawn::worker(env).and_then(|(child, channel)| {
@@ -73,6 +74,10 @@ impl Master {
                     Level::Notice,
                     format_args!("start worker process {}", child.id()),
                 );
+                let pending = self.pending.as_ref();
+                if pending.is_some_and(|pending| pending.generation == bundle.generation) {
+                    self.holder = child.id();
+                }
                 self.workers.push(Worker {
                     child,
                     channel,
@@ -93,12 +98,17 @@ impl Master {
         }
     }
 
-    pub(super) fn set_stage(&mut self, process: u32, stage: Stage) -> Option<Stage> {
-        let worker = self
-            .workers
+    /// A worker that was not told to finish; `None` for all others, which have no say any more.
+    pub(super) fn member(&mut self, process: u32) -> Option<&mut Worker> {
+        self.workers
             .iter_mut()
-            .find(|worker| worker.child.id() == process)?;
-        Some(std::mem::replace(&mut worker.stage, stage))
+            .find(|worker| worker.child.id() == process && worker.stage != Stage::Leaving)
+    }
+
+    /// Whether a worker serves or is about to.
+    pub(super) fn has_worker(&self) -> bool {
+        let mut workers = self.workers.iter();
+        workers.any(|worker| worker.stage != Stage::Leaving)
     }
 
     /// Tells all workers to finish. `has_heir`: another process waits for their caches.
@@ -183,50 +193,71 @@ impl Master {
 
     /// A worker died; `status`: how, where it was to serve.
     fn lost(&mut self, worker: &Worker, status: &str) {
-        if worker.stage == Stage::Leaving {
+        let is_ending = matches!(
+            self.purpose,
+            Purpose::Quitting | Purpose::Terminating { .. }
+        );
+        if worker.stage == Stage::Leaving || is_ending {
             return;
         }
-        let others_go_on = match self.purpose {
-            Purpose::Serving => worker.stage == Stage::Starting && !self.workers.is_empty(),
-            Purpose::Paused => true,
-            Purpose::Quitting | Purpose::Terminating { .. } => return,
-        };
-        if self.pending.is_some() && others_go_on {
-            self.keep_current();
-            return;
-        }
-        if self.purpose == Purpose::Paused {
-            return;
-        }
-        self.drop_pending();
+        let process = worker.child.id();
         if self.pid_file.is_none() {
-            let process = worker.child.id();
             error_log(
                 Level::Alert,
                 format_args!("worker process {process} could not start ({status})"),
             );
             return;
         }
-        let is_short = worker.started.elapsed() < SHORT_LIFE;
-        self.short_lives = if is_short {
+        self.gave_up(process, worker.stage, worker.started);
+    }
+
+    /// A worker that serves, or was about to, tells that a signal has told it to finish.
+    pub(super) fn leaves(&mut self, process: u32) {
+        if let Some(worker) = self.member(process) {
+            let stage = std::mem::replace(&mut worker.stage, Stage::Leaving);
+            let started = worker.started;
+            self.gave_up(process, stage, started);
+        }
+    }
+
+    /// A worker neither serves nor will, and was not told so by the master. `stage`: where it was.
+    pub(super) fn gave_up(&mut self, process: u32, stage: Stage, started: Instant) {
+        // One that served before may have gone for another reason: then a new process tries the new configuration.
+        if stage == Stage::Starting && self.is_holder(process) {
+            self.keep_current();
+        }
+        self.short_lives = if started.elapsed() < SHORT_LIFE {
             self.short_lives.saturating_add(1)
         } else {
             0
         };
+    }
+
+    /// Starts a worker with the newest configuration, where none serves or is about to: at once, or after a pause when
+    /// workers have had short lives.
+    pub(super) fn restart(&mut self) {
+        if self.purpose != Purpose::Serving || self.pid_file.is_none() || self.has_worker() {
+            self.start_at = None;
+            return;
+        }
         let pause = match self.short_lives {
             0 => Duration::ZERO,
             lives => (PAUSE_FIRST * 2_u32.saturating_pow(lives.min(10) - 1)).min(PAUSE_MAX),
         };
-        self.start_at = Some(Instant::now() + pause);
-    }
-
-    pub(super) fn restart(&mut self) {
-        if self.purpose == Purpose::Serving && self.start_at.is_some_and(|at| Instant::now() >= at)
-        {
+        let now = Instant::now();
+        if *self.start_at.get_or_insert(now + pause) > now {
+            return;
+        }
+        let newest = self.pending.as_ref().unwrap_or(&self.current);
+        let bundle = newest.bundle(&self.options, now_ns());
+        if self.start_with(&bundle) {
             self.start_at = None;
-            if !self.start_worker() {
-                self.start_at = Some(Instant::now() + PAUSE_MAX);
-            }
+            return;
+        }
+        self.start_at = Some(now + PAUSE_MAX);
+        if self.pending.is_some() {
+            self.keep_current();
+            self.watch.forget();
         }
     }
 }

@@ -28,7 +28,7 @@ use super::devices::Devices;
 use super::master::{Master, Purpose};
 use super::pid;
 use super::sockets::Sockets;
-use super::supervise::{Stage, note_end};
+use super::supervise::note_end;
 
 /// The variable with the numbers of block devices, in the same form. nginx has none.
 const DEVICES_VARIABLE: &str = "FREEWHEEL_DEVICES";
@@ -303,20 +303,12 @@ impl Master {
         }
     }
 
-    /// A worker for the configuration that this master has, unless one serves.
+    /// The master keeps a worker serving again, without a pause before the first.
     pub(super) fn serve_again(&mut self) {
         self.purpose = Purpose::Serving;
         self.dismiss_at = None;
-        let is_served = self
-            .workers
-            .iter()
-            .any(|worker| worker.stage != Stage::Leaving);
-        if !is_served && self.start_at.is_none() {
-            self.current.sockets.serve_all();
-            if !self.start_worker() {
-                self.start_at = Some(Instant::now() + LAST_CONNECTIONS);
-            }
-        }
+        self.short_lives = 0;
+        self.current.sockets.serve_all();
     }
 
     /// Lets the workers leave. Where another program has taken some of the sockets of an address and not all, those that

@@ -14,3 +14,5 @@ pub(crate) const SERVED: u8 = 17;
 pub(crate) const REFUSED: u8 = 18;
 /// Worker: what came with this number is taken.
 pub(crate) const TAKEN: u8 = 19;
+/// Worker: a signal has told it to finish.
+pub(crate) const LEAVING: u8 = 20;

@@ -229,6 +229,11 @@ impl Worker {
     }
 
     fn obey_signals(&self) -> WorkerEvent {
+        // The master starts another worker then.
+        let quits = || {
+            let _ = self.channel.send(word::LEAVING, &[], &[]);
+            WorkerEvent::Quits { has_heir: true }
+        };
         while let Some(received) = self.signals.take() {
             match received.signal {
                 Signal::SIGTERM | Signal::SIGINT => {
@@ -237,11 +242,11 @@ impl Worker {
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
-                    return WorkerEvent::Quits { has_heir: false };
+                    return quits();
                 }
                 Signal::SIGWINCH if self.is_daemon => {
                     note(received, "shutting down");
-                    return WorkerEvent::Quits { has_heir: false };
+                    return quits();
                 }
                 Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => note(received, "ignoring"),
                 _ => {}
