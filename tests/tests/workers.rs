@@ -282,6 +282,24 @@ fn a_worker_that_is_told_to_quit_is_replaced_before_it_has_ended() {
 }
 
 #[test]
+fn a_worker_that_leaves_opens_its_logs_again() {
+    let daemon = Daemon::start();
+    let mut slow = daemon.slow();
+    let old = daemon.worker();
+    // Another environment needs another process.
+    daemon.send("env A=b;", "two");
+    daemon.says("two");
+    daemon.wait_for("gracefully shutting down", 1);
+    let log = daemon.site.path("logs/error.log");
+    std::fs::rename(&log, daemon.site.path("logs/error.log.1")).unwrap();
+    daemon.signal(Signal::SIGUSR1);
+    daemon.until("the new file", || log.exists());
+    slow.shutdown(std::net::Shutdown::Both).unwrap();
+    let _ = slow.read(&mut [0]);
+    daemon.wait_for(&format!("{old}#{old}: exit\n"), 1);
+}
+
+#[test]
 fn one_process_that_refuses_a_configuration_leaves_no_file_of_its_sockets() {
     let text = |levels: &str, listen: &str| {
         format!(

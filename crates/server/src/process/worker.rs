@@ -256,12 +256,7 @@ impl Worker {
     }
 
     fn obey_master(&mut self) -> Result<WorkerEvent, String> {
-        let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        if !matches!(poll(&mut events, Some(&now)), Ok(1..)) {
+        if !self.has_orders() {
             return Ok(WorkerEvent::Goes);
         }
         // The first bundle comes before any connection, and brings the limit itself. While a configuration is built, the
@@ -298,8 +293,7 @@ impl Worker {
                 sent.map_err(|error| format!("sendmsg() failed ({error})"))?;
             }
             word::REOPEN => {
-                let stderr = self.stderr.as_deref();
-                super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
+                self.reopen(frame);
                 if let (Some(server), Some(disk)) = (&self.server, &self.disk) {
                     super::metrics_log::write(server.ledger(), disk, &self.logs);
                 }
@@ -313,6 +307,36 @@ impl Worker {
             ),
         }
         Ok(WorkerEvent::Goes)
+    }
+
+    fn reopen(&self, frame: Frame) {
+        let stderr = self.stderr.as_deref();
+        super::log_files::reopen(&frame.body, frame.descriptors, &self.logs, stderr);
+    }
+
+    /// Of what the master says to a worker that leaves, only the log files matter. False: the master has gone.
+    fn obey_last_orders(&self) -> bool {
+        if !self.has_orders() {
+            return true;
+        }
+        match self.channel.receive() {
+            Ok(Some(frame)) if frame.kind == word::REOPEN && !frame.lacks_descriptors => {
+                self.reopen(frame);
+                true
+            }
+            Ok(Some(_)) => true,
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Whether the master has said something.
+    fn has_orders(&self) -> bool {
+        let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(poll(&mut events, Some(&now)), Ok(1..))
     }
 
     /// A message whose descriptors this process may not have: what is served and written to goes on as it is.
@@ -454,6 +478,7 @@ impl Worker {
             caches.give_up();
         }
         let deadline = self.deadline.begin();
+        let mut has_master = true;
         while server.is_running() {
             if self.wait(Some(LEAVING_TICK)).is_err()
                 || deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -466,6 +491,7 @@ impl Worker {
                     return self.end();
                 }
             }
+            has_master = has_master && self.obey_last_orders();
             // The channel stays readable once the master is gone: do not spin on it.
             thread::park_timeout(LEAVING_TICK);
         }
