@@ -7,6 +7,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use blackbox::{PATIENCE, Server, Site};
@@ -297,6 +298,21 @@ fn a_worker_that_leaves_opens_its_logs_again() {
     slow.shutdown(std::net::Shutdown::Both).unwrap();
     let _ = slow.read(&mut [0]);
     daemon.wait_for(&format!("{old}#{old}: exit\n"), 1);
+}
+
+#[test]
+fn a_restarted_worker_that_refuses_is_followed_by_another() {
+    let daemon = Daemon::start();
+    // Enough for the start of a process, not for a configuration.
+    let master = daemon.master.to_string();
+    let mut limit = Command::new("prlimit");
+    let status = limit.args(["--pid", &master, "--nofile=12"]).status();
+    assert!(status.unwrap().success());
+    daemon.kill(daemon.worker());
+    daemon.wait_for("start worker process ", 4);
+    daemon.wait_for("Too many open files", 2);
+    let log = daemon.log();
+    assert!(!log.contains("cannot be started"), "{log}");
 }
 
 #[test]
