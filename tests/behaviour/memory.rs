@@ -141,6 +141,32 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
     assert!(most >= share / 8.0, "{most} of {share}");
 }
 
+#[test]
+fn a_body_that_has_a_copy_is_not_in_the_heap_too() {
+    if is_nginx() {
+        return;
+    }
+    const BYTES: usize = 40_000;
+    let body = "x".repeat(BYTES);
+    let stored = body.clone();
+    let origin = Origin::start(move |_| {
+        Answer::with("200 OK", "Cache-Control: max-age=60\r\n", stored.clone())
+    });
+    for store in ["", "store=segments max_size=64m"] {
+        let zone = "keys_zone=c:1m";
+        let text = http(&origin).replace(zone, &format!("{zone} {store}"));
+        let server = Server::start_with("memory_budget 1g;", &text);
+        server.file("f", &body);
+        wait_for(&server, store, |all| {
+            for target in ["/f", "/c/a"] {
+                assert!(server.get(target).text() == body, "{target}");
+            }
+            let [copies, bodies] = ["copies", "bodies"].map(|holder| held(all, holder));
+            copies >= 2.0 * BYTES as f64 && bodies < BYTES as f64
+        });
+    }
+}
+
 /// Descriptors that the server has open when so many files were asked for over each of so many connections.
 fn descriptors_after(server: &Server, files: usize, connections: usize) -> f64 {
     for name in 0..files {

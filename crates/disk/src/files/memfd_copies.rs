@@ -11,7 +11,7 @@
 
 use crate::files::copier::{Copier, CopyPages};
 use crate::files::error::Error;
-use crate::files::pread::read_fully;
+use crate::files::pread::append_fully;
 use crate::memory::{Charge, Holder, charge};
 use bytes::Bytes;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -145,10 +145,15 @@ impl MemfdCopy {
         sendfile(socket, &pages.memory, Some(&mut at), len)
     }
 
-    /// Reads `len` bytes, which must lie within the body.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+    /// Appends `len` bytes to a buffer, which must lie within the body.
+    pub(crate) fn append(
+        &self,
+        buffer: &mut Vec<u8>,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), Error> {
         let pages = self.pages();
-        read_fully(pages.memory.as_fd(), pages.start + offset, len)
+        append_fully(pages.memory.as_fd(), buffer, pages.start + offset, len)
     }
 }
 
@@ -211,7 +216,9 @@ mod tests {
         // Nobody's pages are another's.
         kept.swap_remove(1);
         for (copy, body) in &kept {
-            assert_eq!(copy.read(0, body.len()).unwrap(), body);
+            let mut read = Vec::new();
+            copy.append(&mut read, 0, body.len()).unwrap();
+            assert_eq!(read, body[..]);
         }
     }
 }

@@ -12,16 +12,28 @@ const CALL_MAX: usize = 512 << 10;
 /// Reads `len` bytes, or up to the end of the file. **Waits** if the file is on a disk.
 pub(crate) fn read_fully(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Error> {
     let mut buffer = Vec::with_capacity(len);
-    while buffer.len() < len {
-        let (left, at) = (len - buffer.len(), offset + buffer.len() as u64);
-        match sys::pread_into(file, &mut buffer, left.min(CALL_MAX), at) {
+    append_fully(file, &mut buffer, offset, len)?;
+    Ok(Bytes::from(buffer))
+}
+
+/// The same, into a buffer, behind what is there.
+pub(crate) fn append_fully(
+    file: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+    offset: u64,
+    len: usize,
+) -> Result<(), Error> {
+    let before = buffer.len();
+    while buffer.len() - before < len {
+        let got = buffer.len() - before;
+        match sys::pread_into(file, buffer, (len - got).min(CALL_MAX), offset + got as u64) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::io("read()", &error)),
         }
     }
-    Ok(Bytes::from(buffer))
+    Ok(())
 }
 
 #[cfg(test)]

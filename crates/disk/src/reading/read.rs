@@ -40,13 +40,11 @@ impl Local {
         let len = len.min(READ_MAX);
         let answer = match file.body() {
             Some(body) => Ok(part_of(&body, offset, len)),
-            None => match file.copy() {
-                Some(copy) => {
-                    let left = file.meta().len.saturating_sub(offset);
-                    copy.read(offset, len.min(usize::try_from(left).unwrap_or(usize::MAX)))
-                }
-                None => self.try_read_file(file, offset, len)?,
-            },
+            None => {
+                let mut buffer = Vec::with_capacity(len);
+                let read = self.read_present(file, offset, len, &mut buffer)?;
+                read.map(|()| Bytes::from(buffer))
+            }
         };
         self.0.counters.memory(Operation::Read);
         Ok(answer)
@@ -96,18 +94,18 @@ impl Local {
     /// memory is short, the kernel may be slow to provide another one.
     ///
     /// # Errors
-    /// [`WouldBlock`]; `then` has not been called.
+    /// [`WouldBlock`], and those of [`Local::try_read`]; `then` has not been called.
     pub(crate) fn pass_on<R>(
         &self,
         file: &OpenFile,
         offset: u64,
         len: usize,
         then: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, WouldBlock> {
+    ) -> Result<Result<R, Error>, WouldBlock> {
         let mut buffer = self.0.passing.take();
         buffer.clear();
         let outcome = self.read_present(file, offset, len, &mut buffer);
-        let outcome = outcome.map(|()| then(&buffer));
+        let outcome = outcome.map(|read| read.map(|()| then(&buffer)));
         if outcome.is_ok() {
             self.0.counters.memory(Operation::Read);
         }
@@ -143,19 +141,29 @@ impl Local {
         }
     }
 
-    fn try_read_file(
+    /// Appends `len` bytes, if all are in memory; fewer only at the end of the file. What is kept of its contents comes
+    /// first: the descriptor of a [piece](crate::SegmentFile::piece) is that of the whole segment.
+    fn read_present(
         &self,
         file: &OpenFile,
         offset: u64,
         len: usize,
-    ) -> Result<Result<Bytes, Error>, WouldBlock> {
-        let mut buffer = Vec::with_capacity(len);
-        self.read_present(file, offset, len, &mut buffer)?;
-        Ok(Ok(Bytes::from(buffer)))
+        buffer: &mut Vec<u8>,
+    ) -> Result<Result<(), Error>, WouldBlock> {
+        if let Some(body) = file.body() {
+            buffer.extend_from_slice(&part_of(&body, offset, len));
+            return Ok(Ok(()));
+        }
+        let Some(copy) = file.copy() else {
+            return self.read_cached(file, offset, len, buffer).map(Ok);
+        };
+        let left = file.meta().len.saturating_sub(offset);
+        let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+        Ok(copy.append(buffer, offset, len))
     }
 
-    /// Appends `len` bytes, if all are in memory; fewer only at the end of the file.
-    fn read_present(
+    /// The same, from the page cache.
+    fn read_cached(
         &self,
         file: &OpenFile,
         offset: u64,

@@ -47,11 +47,13 @@ impl<S: Sink> FileSending<'_, S> {
         let sent = self.local.pass_on(self.file, *self.offset, len, |bytes| {
             (sink.try_write(bytes), bytes.len())
         });
-        let (sent, all) = match sent {
-            Err(WouldBlock) => return Ok(false),
-            Ok((_, 0)) => return Err(Error::Truncated { len: *self.offset }),
-            Ok((Ok(sent), all)) => (sent, all),
-            Ok((Err(error), all)) => match error.kind() {
+        let Ok(sent) = sent else {
+            return Ok(false);
+        };
+        let (sent, all) = match sent? {
+            (_, 0) => return Err(Error::Truncated { len: *self.offset }),
+            (Ok(sent), all) => (sent, all),
+            (Err(error), all) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::Interrupted => (0, all),
                 _ => return Err(Error::Socket(error)),
             },

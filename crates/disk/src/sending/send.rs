@@ -140,7 +140,8 @@ impl Local {
             return sending.run().await;
         }
         let _counted = SendingCount::new(file);
-        if file.direct {
+        // Of a piece whose body has no copy yet, the descriptor is that of the whole segment.
+        if file.direct || file.body().is_some() {
             return sending.copy_until(end).await;
         }
         if !file.random.replace(true) && access.mode != AioMode::Inline && file.is_inline() {

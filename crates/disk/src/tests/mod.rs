@@ -1,6 +1,7 @@
 //! Behaviour of the whole layer, on real files.
 
 mod closing;
+mod copies;
 mod leaving;
 mod sending;
 mod trees;

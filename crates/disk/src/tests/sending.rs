@@ -1,14 +1,11 @@
 //! Sending ranges: every way gives the same bytes.
 
-use crate::files::memfd_copies::COPY_MIN;
 use crate::files::residency_memo::HOLDS_NS;
 use crate::residency::window::Residency;
 use crate::tests::{block_on, local};
 use crate::*;
 use rustix::fs::{Advice, fadvise};
-use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -52,7 +49,7 @@ async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<
 }
 
 /// The bytes that arrive at the other end, and the result of the send.
-async fn sent(
+pub(super) async fn sent(
     local: &Local,
     file: &Rc<OpenFile>,
     range: Range<u64>,
@@ -447,91 +444,6 @@ fn a_sending_without_a_reader_is_small() {
         let mut offset = 0;
         let sending = local.send(&file, &mut offset, LEN as u64, &here, &access);
         assert!(size_of_val(&sending) < 2048, "{}", size_of_val(&sending));
-    });
-}
-
-/// Writes a small file, and opens it with its copy in memory.
-async fn copied(local: &Local, path: &Path, contents: &[u8], access: &Access<'_>) -> Rc<OpenFile> {
-    std::fs::write(path, contents).unwrap();
-    // Until its time stamp would show the next change it is not kept.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let file = open(local, path, access).await;
-    local.read(&file, 0, contents.len(), access).await.unwrap();
-    let file = open(local, path, access).await;
-    assert!(file.gets_copy());
-    while !file.has_copy() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    file
-}
-
-#[test]
-fn a_small_file_is_sent_from_its_copy_until_it_changes() {
-    block_on(async {
-        let (local, pool) = local();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("small");
-        let access = Access::new(&pool);
-        let mut before: Option<(Rc<OpenFile>, Vec<u8>)> = None;
-        for fill in [b'a', b'b'] {
-            let contents = vec![fill; COPY_MIN + 5000];
-            let file = copied(&local, &path, &contents, &access).await;
-            let (got, result) = sent(&local, &file, 0..contents.len() as u64, &access).await;
-            result.unwrap();
-            assert_eq!(got, contents);
-            let part = local.read(&file, 4000, 200, &access).await.unwrap();
-            assert_eq!(part, contents[4000..4200]);
-            // A holder of the old state sends the old bytes.
-            if let Some((file, contents)) = &before {
-                let (got, result) = sent(&local, file, 0..contents.len() as u64, &access).await;
-                result.unwrap();
-                assert_eq!(got, *contents);
-            }
-            before = Some((file, contents));
-        }
-    });
-}
-
-/// A socket that takes bytes only, as one with TLS does.
-struct Transforming(UnixStream);
-
-impl Sink for Transforming {
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        Sink::try_io(&self.0, operation)
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Sink::try_write(&self.0, bytes)
-    }
-
-    fn writable(&self) -> impl Future<Output = io::Result<()>> {
-        Sink::writable(&self.0)
-    }
-}
-
-#[test]
-fn a_file_of_direct_reads_with_a_copy_is_sent_over_tls_too() {
-    block_on(async {
-        let (local, pool) = local();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("small");
-        let access = Access {
-            directio: Some(1),
-            ..Access::new(&pool)
-        };
-        let contents = vec![b'a'; COPY_MIN + 5000];
-        let file = copied(&local, &path, &contents, &access).await;
-        let (here, mut there) = UnixStream::pair().unwrap();
-        let (mut got, mut offset) = (vec![0; contents.len()], 0);
-        let sink = Transforming(here);
-        let sent = local.send(&file, &mut offset, contents.len() as u64, &sink, &access);
-        let receive = async { there.read_exact(&mut got).await.map_err(Error::Socket) };
-        tokio::try_join!(sent, receive).unwrap();
-        assert_eq!(got, contents);
     });
 }
 

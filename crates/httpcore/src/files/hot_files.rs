@@ -33,13 +33,13 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     if !client.loop_.disk.is_current(&file, request.moment) {
         return None;
     }
-    let body = match file.body() {
-        Some(bytes) => Body::bytes(bytes),
-        None if file.has_copy() => {
+    // Asked for first: once a copy is written, it takes the place of the bytes in the heap.
+    let body = match file.has_copy() {
+        true => {
             let len = file.meta().len;
             Body::file(file, 0, len)
         }
-        None => return None,
+        false => Body::bytes(file.body()?),
     };
     request.enter(prepared.location);
     Some(Box::new(prepared.head.with_body(body)))

@@ -170,24 +170,26 @@ fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     Body::file(Rc::clone(&hit.file), start, range.end - range.start)
 }
 
-/// The body, where the disk layer keeps a copy of it, or there is none.
+/// The body, where the disk layer keeps a copy of it, or there is none. A copy is asked for first: once it is written, it
+/// takes the place of the bytes in the heap.
 fn kept(hit: &Hit) -> Option<Body<Rc<OpenFile>>> {
     let range = hit.entry.body();
     if range.is_empty() {
         return Some(Body::Empty);
     }
-    let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
-    match hit.file.body().filter(is_inside) {
-        Some(whole) => Some(Body::bytes(
-            whole.slice(range.start as usize..range.end as usize),
-        )),
-        None => hit.file.has_copy().then(|| file_of(hit)),
+    if hit.file.has_copy() {
+        return (hit.file.meta().len >= range.end).then(|| file_of(hit));
     }
+    let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
+    let whole = hit.file.body().filter(is_inside)?;
+    Some(Body::bytes(
+        whole.slice(range.start as usize..range.end as usize),
+    ))
 }
 
 /// Whether the next request for a hit needs no disk, as far as its body is concerned.
 pub(crate) fn is_kept(hit: &Hit) -> bool {
-    hit.entry.body().is_empty() || hit.file.body().is_some() || hit.file.has_copy()
+    hit.entry.body().is_empty() || hit.file.has_copy() || hit.file.body().is_some()
 }
 
 /// The body, if it is in memory, or its first bytes are; a small one as bytes where these are sent `at_once`.

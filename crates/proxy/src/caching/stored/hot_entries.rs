@@ -152,6 +152,8 @@ pub(crate) fn keep(
     }
     let body = match &response.body {
         Body::Empty => HotBody::Nowhere,
+        // Its bytes leave the heap once the copy is written, which the next request sees.
+        Body::Once(message::Chunk::Bytes(_)) if hit.file.gets_copy() => return,
         Body::Once(message::Chunk::Bytes(bytes)) if bytes.len() <= BYTES_MAX => {
             HotBody::Here(bytes.clone())
         }
