@@ -19,6 +19,7 @@ use crate::metrics::counters::Operation;
 use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{PART_WINDOWS, Residency, WINDOW};
+use crate::sending::copying::BUFFER_MAX;
 use crate::sending::pool_send::{Caller, PoolSender, SendEnd, SendTurn};
 use crate::sending::sink::Sink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -66,6 +67,8 @@ pub(super) struct FileSending<'a, S> {
     turn: u64,
     /// Windows proven and sent in one call, as long as the socket takes them.
     reach: u64,
+    /// Bytes of the next buffer at most: about as many as the socket took of the last.
+    pub(super) taken: usize,
     /// Were others expected to write to the file, when that was last asked?
     has_writers: bool,
     /// Sends from the pool; None before it is needed.
@@ -110,12 +113,38 @@ impl Local {
         sink: &S,
         access: &Access<'_>,
     ) -> Result<(), Error> {
+        let mut sending = FileSending::new(self, file, (offset, end), sink, access);
+        // Where bytes are transformed, the file's pages are read, of which direct reads make none.
+        if sending.copy.is_some() && (sending.straight || !file.direct) {
+            return sending.run().await;
+        }
+        let _counted = SendingCount::new(file);
+        // Of a piece whose body has no copy yet, the descriptor is that of the whole segment.
+        if file.direct || file.body().is_some() {
+            return sending.copy_until(end).await;
+        }
+        if !file.random.replace(true) && access.mode != AioMode::Inline && file.is_inline() {
+            // Only sets a flag of the descriptor: the kernel's readahead would start I/O on the loop.
+            let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
+        }
+        sending.run().await
+    }
+}
+
+impl<'a, S: Sink> FileSending<'a, S> {
+    pub(super) fn new(
+        local: &'a Local,
+        file: &'a Rc<OpenFile>,
+        (offset, end): (&'a mut u64, u64),
+        sink: &'a S,
+        access: &'a Access<'a>,
+    ) -> Self {
         // The loop may drop its copy meanwhile; this send keeps it until the end.
         let copy = file.copy();
         let straight = (access.sendfile || copy.is_some()) && sink.socket().is_some();
         let turn = access.sendfile_max_chunk;
-        let mut sending = FileSending {
-            local: self,
+        Self {
+            local,
             file,
             offset,
             end,
@@ -131,24 +160,11 @@ impl Local {
             depth: (access.read_ahead.max(file.read_ahead()) / WINDOW).clamp(1, AHEAD_MAX),
             turn,
             reach: REACH_MAX,
+            taken: BUFFER_MAX,
             has_writers: false,
             stream: None,
             copy,
-        };
-        // Where bytes are transformed, the file's pages are read, of which direct reads make none.
-        if sending.copy.is_some() && (straight || !file.direct) {
-            return sending.run().await;
         }
-        let _counted = SendingCount::new(file);
-        // Of a piece whose body has no copy yet, the descriptor is that of the whole segment.
-        if file.direct || file.body().is_some() {
-            return sending.copy_until(end).await;
-        }
-        if !file.random.replace(true) && access.mode != AioMode::Inline && file.is_inline() {
-            // Only sets a flag of the descriptor: the kernel's readahead would start I/O on the loop.
-            let _ = rustix::fs::fadvise(&**file, 0, None, Advice::Random);
-        }
-        sending.run().await
     }
 }
 
