@@ -65,6 +65,9 @@ impl Probe {
     }
 }
 
+/// The line for the log where the kernel makes huge pages for memfds.
+const NO_COPIES: &str = "bodies of small files are copied to each client, not sent by the page: the kernel makes huge pages for memfds \
+    (/sys/kernel/mm/transparent_hugepage/shmem_enabled), of which no part can be given back while it is being sent";
 /// The text for an ordinary local file system.
 const LOCAL: &str = "what is in memory is sent at once, what is not is read by the pool of threads";
 
@@ -352,6 +355,13 @@ impl Disk {
             None => "no",
         };
         format!("openat2(RESOLVE_CACHED): {cached}, page map: {pagemap}")
+    }
+
+    /// Why small files have no copies, as one line for the log. None: they have, or [`crate::refusals`] tells.
+    #[must_use]
+    pub fn lack_of_copies(&self) -> Option<&'static str> {
+        let has_huge_pages = self.copier.as_ref().is_some_and(Copier::has_huge_pages);
+        has_huge_pages.then_some(NO_COPIES)
     }
 
     /// Counters for a new loop: those of a loop that has ended, if there is one.

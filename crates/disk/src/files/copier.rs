@@ -4,9 +4,13 @@
 //! a page frees some first, and with control groups of version 1 it waits for pages that are on their way to a disk
 //! (mm/vmscan.c, Linux 6.18): a disk that stands still would hold an event loop. So loops ask this thread, and wait for
 //! nothing. It is none of a pool, whose threads may all wait for a disk.
+//!
+//! A copy's pages are its own, or there is none: where the kernel makes huge pages for memfds (`shmem_enabled`, `always`
+//! or `within_size`), to give back a part of one clears it in place, and a socket that holds it sends zeros. So the first
+//! copy that takes other memory than its pages is not used, and it is the last.
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
 use rustix::io::{Errno, pwrite};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -18,6 +22,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Maximum of copies that wait to be written; of more, none is made.
 const WAITING_MAX: usize = 256;
+
+/// Bytes of one of a file's blocks, as fstat(2) counts them.
+const BLOCK_BYTES: u64 = 512;
 
 /// The pages of a copy.
 #[derive(Debug)]
@@ -42,24 +49,41 @@ enum Job {
 #[derive(Clone, Debug)]
 pub(crate) struct Copier {
     jobs: Sender<Job>,
-    waiting: Arc<AtomicUsize>,
+    state: Arc<CopierState>,
+}
+
+#[derive(Debug, Default)]
+struct CopierState {
+    /// Copies that wait to be written.
+    waiting: AtomicUsize,
+    /// Did pages turn out to be parts of huge ones?
+    has_huge_pages: AtomicBool,
 }
 
 impl Copier {
     /// Starts the thread; None: there can be none, and no copies.
     pub(crate) fn start() -> Option<Copier> {
         let (jobs, received) = channel();
-        let waiting = Arc::<AtomicUsize>::default();
-        let count = Arc::clone(&waiting);
+        let state = Arc::<CopierState>::default();
+        if makes_huge_pages() {
+            state.has_huge_pages.store(true, Relaxed);
+        }
+        let its = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("copies".to_owned());
-        thread.spawn(move || work(&received, &count)).ok()?;
-        Some(Copier { jobs, waiting })
+        thread.spawn(move || work(&received, &its)).ok()?;
+        Some(Copier { jobs, state })
     }
 
-    /// Has a copy written. False: too many wait.
+    /// Does the kernel make huge pages for memfds, so that there are no copies?
+    pub(crate) fn has_huge_pages(&self) -> bool {
+        self.state.has_huge_pages.load(Relaxed)
+    }
+
+    /// Has a copy written. False: too many wait, or there are none.
     pub(crate) fn write(&self, pages: &Arc<CopyPages>, body: &Bytes) -> bool {
         let more = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
-        if self.waiting.fetch_update(AcqRel, Relaxed, more).is_err() {
+        let waiting = &self.state.waiting;
+        if self.has_huge_pages() || waiting.fetch_update(AcqRel, Relaxed, more).is_err() {
             return false;
         }
         let job = Job::Write(Arc::clone(pages), body.clone());
@@ -73,20 +97,35 @@ impl Copier {
     }
 }
 
-fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+/// Tries a page. (One that the kernel had no huge page for shows nothing; then a later copy does.)
+fn makes_huge_pages() -> bool {
+    let Ok(memory) = memfd_create("one page", MemfdFlags::CLOEXEC) else {
+        return false;
+    };
+    let page = sys::page_size();
+    let pages = CopyPages::new(Arc::new(memory), 0, 0..page as u64);
+    pages.write(&vec![0; page]).is_err()
+}
+
+fn work(jobs: &Receiver<Job>, state: &CopierState) {
     while let Ok(job) = jobs.recv() {
         match job {
             Job::Write(pages, body) => {
                 // What was dropped meanwhile is not needed.
-                if Arc::strong_count(&pages) > 1 {
-                    pages.write(&body);
+                let is_needed =
+                    Arc::strong_count(&pages) > 1 && !state.has_huge_pages.load(Relaxed);
+                if is_needed && pages.write(&body).is_err() {
+                    state.has_huge_pages.store(true, Relaxed);
                 }
-                waiting.fetch_sub(1, AcqRel);
+                state.waiting.fetch_sub(1, AcqRel);
             }
             Job::Drop(pages) => drop(pages),
         }
     }
 }
+
+/// The pages of a copy are parts of a huge one.
+struct HugePage;
 
 impl CopyPages {
     pub(crate) fn new(memory: Arc<OwnedFd>, start: u64, room: Range<u64>) -> Arc<Self> {
@@ -104,18 +143,30 @@ impl CopyPages {
         self.is_written.load(Acquire)
     }
 
-    fn write(&self, body: &[u8]) {
+    fn write(&self, body: &[u8]) -> Result<(), HugePage> {
+        let before = self.memory_bytes();
         self.is_begun.store(true, Release);
         let mut written = 0;
         while written < body.len() {
             match pwrite(&self.memory, &body[written..], self.start + written as u64) {
-                Ok(0) => return,
+                Ok(0) => return Ok(()),
                 Ok(count) => written += count,
                 Err(Errno::INTR) => {}
-                Err(_) => return,
+                Err(_) => return Ok(()),
             }
         }
+        // Only this thread makes pages, and gives them back.
+        if self.memory_bytes() != before + (self.room.end - self.room.start) {
+            return Err(HugePage);
+        }
         self.is_written.store(true, Release);
+        Ok(())
+    }
+
+    /// Bytes that the memfd takes.
+    fn memory_bytes(&self) -> u64 {
+        let stat = fstat(&self.memory);
+        stat.map_or(0, |stat| stat.st_blocks.cast_unsigned() * BLOCK_BYTES)
     }
 }
 
@@ -128,5 +179,32 @@ impl Drop for CopyPages {
         // If this fails, the pages stay until the loop ends.
         let len = self.room.end - self.room.start;
         let _ = fallocate(&self.memory, flags, self.room.start, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_takes_more_than_its_pages_is_not_used_and_is_the_last() {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let (memory, page) = (Arc::new(memory), sys::page_size() as u64);
+        let copier = Copier::start().unwrap();
+        let body = Bytes::from(vec![b'a'; 2 * sys::page_size()]);
+        let pages = CopyPages::new(Arc::clone(&memory), 0, 0..2 * page);
+        assert!(copier.write(&pages, &body));
+        while !pages.is_written() {
+            std::thread::yield_now();
+        }
+        // As if the kernel had made a page of two.
+        let huge = CopyPages::new(Arc::clone(&memory), 2 * page, 2 * page..3 * page);
+        assert!(copier.write(&huge, &body));
+        while !copier.has_huge_pages() {
+            std::thread::yield_now();
+        }
+        assert!(!huge.is_written());
+        let next = CopyPages::new(memory, 4 * page, 4 * page..6 * page);
+        assert!(!copier.write(&next, &body));
     }
 }

@@ -574,9 +574,12 @@ fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, 
 /// Logs what the kernel refuses, and how the residency of files is proven below each root of the configuration. Waits for disks: on the helper
 /// thread.
 fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
-    if disk.is_some() {
+    if let Some(disk) = disk {
         for refusal in disk::refusals() {
             error_log(Level::Notice, format_args!("{refusal}"));
+        }
+        if let Some(line) = disk.lack_of_copies() {
+            error_log(Level::Notice, format_args!("{line}"));
         }
     }
     for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
