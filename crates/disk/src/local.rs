@@ -38,8 +38,6 @@ pub(crate) struct LocalInner {
 
 /// How often a loop drops what it kept and no request asked for.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// One loop's guards take at most one descriptor in this many of the process.
-const GUARDS_SHARE: usize = 16;
 /// Kept files that a sweep checks (an `fstat` each, 0.3 µs) before the loop's other tasks get their turn.
 const SWEEP_STEP: usize = 64;
 
@@ -51,12 +49,11 @@ impl Local {
         tokio::task::spawn_local(pool::deliver());
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let guards_max = descriptors / GUARDS_SHARE;
         let inner = Rc::new(LocalInner {
             disk: disk.clone(),
             counters: disk.begin_counters(),
             files: RefCell::new(OpenFiles::new(descriptors, disk.copier.clone())),
-            guards: RefCell::new(PathGuards::new(guards_max)),
+            guards: RefCell::new(PathGuards::new(descriptors)),
             events_at: Cell::new(0),
             mounts: Cell::new(disk.mounts.generation()),
             scarcity: Cell::new(disk.scarcity()),
@@ -99,8 +96,8 @@ impl Local {
         self.0.counters.get()
     }
 
-    /// Closes half of the kept files because descriptors have run out, and has the other loops do so at their next
-    /// open. False: there is nothing to close.
+    /// Closes half of the kept files, and the guards that none needs, because descriptors have run out, and has the other
+    /// loops do so at their next open. False: there is nothing to close.
     pub fn give_descriptors(&self) -> bool {
         self.0.scarcity.set(self.0.disk.tell_scarcity());
         self.halve()
@@ -132,10 +129,13 @@ impl Local {
         let mut files = self.0.files.borrow_mut();
         let kept = files.len();
         files.shrink(kept / 2);
-        kept > 0
+        drop(files);
+        let pool = self.0.disk.any_pool();
+        let has_guards = pool.is_some_and(|pool| self.0.guards.borrow_mut().let_go(&pool));
+        kept > 0 || has_guards
     }
 
-    /// Closes half of the kept files if another loop has reported that descriptors ran out.
+    /// Closes half of the kept files, and what guards none, if another loop has reported that descriptors ran out.
     pub(crate) fn heed_scarcity(&self) {
         let now = self.0.disk.scarcity();
         if self.0.scarcity.replace(now) != now {

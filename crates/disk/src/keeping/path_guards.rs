@@ -1,6 +1,7 @@
 //! One loop's guards by path, made in the pool when a file is requested for the second time.
 //!
-//! Invariant: at most [`GUARDS_MAX`] guards, at most one walk per path and [`WALKS_MAX`] in all.
+//! Invariant: at most [`GUARDS_MAX`] guards, within their share of the descriptors; at most one walk per path and
+//! [`WALKS_MAX`] in all.
 
 use crate::keeping::inotify::{GUARDS_MAX, GuardedPath, PathGuard, Watcher, remove_watches};
 use crate::keeping::walk::PathWatch;
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 pub(crate) const WALKS_MAX: usize = 16;
 /// The time before the next walk of a path whose walk gave no guard.
 const RETRY: Duration = Duration::from_secs(1);
+/// Guards take at most one descriptor in this many of the process: on one loop, and on all loops together.
+const DESCRIPTORS_OF_A_LOOP: usize = 16;
+const DESCRIPTORS_OF_ALL: usize = 8;
 /// The time without new guards after all were found in use.
 const FULL: Duration = Duration::from_secs(1);
 
@@ -24,7 +28,8 @@ pub(crate) struct PathGuards {
     watcher: Option<Watcher>,
     by_path: HashMap<Box<[u8]>, GuardSlot>,
     walks: usize,
-    guards_max: usize,
+    /// The process's limit on descriptors.
+    descriptors: usize,
     full_until: Option<Instant>,
 }
 
@@ -36,13 +41,13 @@ enum GuardSlot {
 }
 
 impl PathGuards {
-    /// An empty table for at most `guards_max` guards (each holds a descriptor), and at most [`GUARDS_MAX`].
-    pub(crate) fn new(guards_max: usize) -> PathGuards {
+    /// An empty table. `descriptors`: the process's limit, since each guard holds one.
+    pub(crate) fn new(descriptors: usize) -> PathGuards {
         PathGuards {
             watcher: Watcher::new(),
             by_path: HashMap::new(),
             walks: 0,
-            guards_max: guards_max.min(GUARDS_MAX),
+            descriptors,
             full_until: None,
         }
     }
@@ -82,7 +87,7 @@ impl PathGuards {
 
     /// Guards allowed now: one for each kept file is enough.
     fn guards_max(&self) -> usize {
-        self.guards_max.min(memory::files_of_a_loop())
+        most_by_descriptors(self.descriptors, memory::loops()).min(memory::files_of_a_loop())
     }
 
     /// Notes that a walk of a path begins, if there should be one: the inotify for its job. Followed by
@@ -144,8 +149,8 @@ impl PathGuards {
         room
     }
 
-    /// Drops the guards that are invalid, or guard no open file.
-    pub(crate) fn let_go(&mut self, pool: &Pool) {
+    /// Drops the guards that are invalid, or guard no open file. False: there was none.
+    pub(crate) fn let_go(&mut self, pool: &Pool) -> bool {
         let mut dropped = Vec::new();
         self.by_path.retain(|_, slot| match slot {
             GuardSlot::Walking => true,
@@ -162,6 +167,13 @@ impl PathGuards {
             GuardSlot::None { .. } => false,
         });
         dropped.iter().for_each(|guard| self.forget(guard, pool));
+        !dropped.is_empty()
+    }
+
+    /// The number of guards and walks.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_path.len()
     }
 
     fn forget(&mut self, guard: &Rc<PathGuard>, pool: &Pool) {
@@ -174,6 +186,14 @@ impl PathGuards {
             pool.release(RemoveWatchesOnDrop(inotify, unused));
         }
     }
+}
+
+/// Guards that one of so many loops may have.
+fn most_by_descriptors(descriptors: usize, loops: usize) -> usize {
+    let of_all = descriptors / DESCRIPTORS_OF_ALL / loops;
+    (descriptors / DESCRIPTORS_OF_A_LOOP)
+        .min(of_all)
+        .min(GUARDS_MAX)
 }
 
 /// Removes watches when it is dropped, in a pool.
@@ -192,4 +212,21 @@ pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
         .rposition(|byte| *byte == b'/')
         .map_or(0, |at| at + 1);
     &path[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_of_all_loops_leave_descriptors_for_connections() {
+        for descriptors in [1024, 4096, 65_536, 1 << 20] {
+            for loops in [1, 2, 8, 64, 256] {
+                let all = loops * most_by_descriptors(descriptors, loops);
+                assert!(all <= descriptors / 8, "{descriptors} {loops}: {all}");
+            }
+        }
+        assert_eq!(most_by_descriptors(1024, 1), 64);
+        assert_eq!(most_by_descriptors(usize::MAX, 1), GUARDS_MAX);
+    }
 }

@@ -75,3 +75,21 @@ fn a_kept_file_is_closed_when_idle_and_a_deleted_one_at_the_next_sweep() {
         }
     });
 }
+
+#[test]
+fn where_descriptors_have_run_out_the_guards_of_closed_files_go_with_them() {
+    block_on(async {
+        let (local, pool) = local();
+        let access = Access::new(&pool);
+        let dir = tempfile::tempdir().unwrap();
+        let path = file_of(dir.path(), 100);
+        super::warm(&local, &path, &pool).await;
+        let name = path.as_os_str().as_bytes();
+        drop(local.open(name, &access).await.unwrap());
+        assert_eq!(local.0.guards.borrow().len(), 1);
+        assert!(local.give_descriptors());
+        assert_eq!(local.0.guards.borrow().len(), 0);
+        until_closed(dir.path()).await;
+        assert!(!local.give_descriptors(), "nothing is left");
+    });
+}
