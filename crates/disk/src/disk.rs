@@ -193,11 +193,14 @@ impl Disk {
         {
             return known.clone();
         }
-        let former = pools.iter().position(|pool| &**pool.name() == name);
-        let pool = match former.map(|index| pools.remove(index)) {
-            Some(former) => former.remade(threads, max_queue),
-            None => Pool::new(name, threads, max_queue),
-        };
+        if let Some(former) = pools.iter_mut().find(|pool| &**pool.name() == name) {
+            let pool = former.remade(threads, max_queue);
+            let former = std::mem::replace(former, pool.clone());
+            drop(pools);
+            drop(former);
+            return pool;
+        }
+        let pool = Pool::new(name, threads, max_queue);
         if pools.len() < POOLS_MAX {
             pools.push(pool.clone());
         }
@@ -223,9 +226,11 @@ impl Disk {
             .cloned()
     }
 
-    /// Any pool, for work that belongs to none; None before the first is defined.
+    /// Any pool whose jobs may wait, for work that belongs to none; None before the first is defined.
     pub(crate) fn any_pool(&self) -> Option<Pool> {
-        self.pools.lock().first().cloned()
+        let pools = self.pools.lock();
+        let mut pools = pools.iter().filter(|pool| pool.kind() == PoolKind::Disk);
+        pools.next().cloned()
     }
 
     /// The pool `default`: as defined, else with 32 threads and 65536 places in its queue.

@@ -93,3 +93,20 @@ fn where_descriptors_have_run_out_the_guards_of_closed_files_go_with_them() {
         assert!(!local.give_descriptors(), "nothing is left");
     });
 }
+
+#[test]
+fn the_work_of_no_pool_is_done_by_one_whose_jobs_may_wait() {
+    let disk = Disk::new(Disk::prepare());
+    disk.define_pool("cpu", 1, 10).give_way(CpuJobs::Long);
+    assert!(disk.any_pool().is_none());
+    let first = disk.define_pool("first", 1, 10);
+    let _ = disk.define_pool("second", 1, 10);
+    assert!(disk.any_pool().unwrap().is_same(&first));
+    let again = disk.define_pool("first", 2, 10);
+    assert!(!again.is_same(&first));
+    assert!(
+        disk.any_pool().unwrap().is_same(&again),
+        "it keeps its place"
+    );
+    assert!(disk.pool(b"first").unwrap().is_same(&again));
+}
