@@ -187,24 +187,37 @@ fn part(
     };
     call_times::done_on(Operation::Send, begun, handle.as_fd(), at - from, errno);
     let was_asked_for = sys::blocks_read() == before;
+    finish(jobs, handle, (from, until), (at, errno), was_asked_for);
+    (at - from, end)
+}
+
+/// Ends the fills of windows of which bytes up to `at` were sent, where the disk failed if there is an `errno`: then that
+/// is the result of the window which `at` lies in, and of no other.
+fn finish(
+    jobs: Vec<FillJob>,
+    handle: &Handle,
+    (from, until): (u64, u64),
+    (at, errno): (u64, Option<Errno>),
+    was_asked_for: bool,
+) {
     let (mut offset, mut is_awaited) = (from, false);
     for mut job in jobs {
         let stop = until.min((offset / WINDOW + 1) * WINDOW);
         // A task that waits for one window will want those behind it.
         is_awaited |= job.is_awaited();
-        if is_awaited || (was_asked_for && offset < at) {
+        let failed = errno.filter(|_| at < stop).map(|errno| match at < offset {
+            true => FillError::Abandoned,
+            false => FillError::Read(errno),
+        });
+        if failed.is_none() && (is_awaited || (was_asked_for && offset < at)) {
             let rest = at.clamp(offset, stop);
             if rest == stop || job.touch(handle, rest, stop - rest).is_ok() {
                 job.map(handle, offset, stop - offset, MappingUse::Made);
             }
         }
-        job.finish(match end {
-            SendEnd::Disk(errno) => Err(FillError::Read(errno)),
-            _ => Ok(()),
-        });
+        job.finish(failed.map_or(Ok(()), Err));
         offset = stop;
     }
-    (at - from, end)
 }
 
 fn send(file: &Handle, turn: &SendTurn, from: u64, until: u64) -> (u64, SendEnd) {
@@ -285,7 +298,49 @@ fn touch_and_send(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
+    use crate::tests::{block_on, local};
     use std::io::Read;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn one_bad_window_fails_none_of_those_that_were_claimed_with_it() {
+        block_on(async {
+            let (local, pool) = local();
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("large");
+            let len = 4 * WINDOW;
+            std::fs::write(&path, vec![b'a'; len as usize]).unwrap();
+            let path = path.as_os_str().as_bytes();
+            let file = local.open(path, &Access::new(&pool)).await.unwrap();
+            let windows = &local.disk().windows;
+            let jobs: Vec<_> = (0..4)
+                .map(|number| windows.claim(&file, number).ok().unwrap())
+                .collect();
+            let fills: Vec<_> = jobs.iter().map(|job| Arc::clone(&job.fill)).collect();
+            let handle = file.handle.clone();
+            // Two are sent, and the third fails in its midst.
+            let failed = (2 * WINDOW + 4096, Some(Errno::IO));
+            let work = move || finish(jobs, &handle, (0, len), failed, false);
+            pool.run(Lane::Read, work).await.unwrap();
+            let mut results = Vec::new();
+            for fill in fills {
+                results.push(fill.wait().await);
+            }
+            assert!(
+                matches!(
+                    results[..],
+                    [
+                        Ok(()),
+                        Ok(()),
+                        Err(FillError::Read(Errno::IO)),
+                        Err(FillError::Abandoned)
+                    ]
+                ),
+                "{results:?}"
+            );
+        });
+    }
 
     #[test]
     fn a_caller_leaves_between_two_calls_that_send_and_nothing_is_sent_after_that() {
