@@ -66,8 +66,9 @@ impl Probe {
 }
 
 /// The line for the log where the kernel makes huge pages for memfds.
-const NO_COPIES: &str = "bodies of small files are copied to each client, not sent by the page: the kernel makes huge pages for memfds \
-    (/sys/kernel/mm/transparent_hugepage/shmem_enabled), of which no part can be given back while it is being sent";
+const NO_COPIES: &str = "bodies of small files are copied to each client, not sent by the page: the kernel makes \
+    huge pages for memfds (/sys/kernel/mm/transparent_hugepage/shmem_enabled), of which no part can be given back while \
+    it is being sent";
 /// The text for an ordinary local file system.
 const LOCAL: &str = "what is in memory is sent at once, what is not is read by the pool of threads";
 

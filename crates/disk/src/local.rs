@@ -96,8 +96,8 @@ impl Local {
         self.0.counters.get()
     }
 
-    /// Closes half of the kept files, and the guards that none needs, because descriptors have run out, and has the other
-    /// loops do so at their next open. False: there is nothing to close.
+    /// Closes half of the kept files, and the guards that none needs, because descriptors have run out, and has the
+    /// other loops do so at their next open. False: there is nothing to close.
     pub fn give_descriptors(&self) -> bool {
         self.0.scarcity.set(self.0.disk.tell_scarcity());
         self.halve()

@@ -5,9 +5,9 @@
 //! (mm/vmscan.c, Linux 6.18): a disk that stands still would hold an event loop. So loops ask this thread, and wait for
 //! nothing. It is none of a pool, whose threads may all wait for a disk.
 //!
-//! A copy's pages are its own, or there is none: where the kernel makes huge pages for memfds (`shmem_enabled`, `always`
-//! or `within_size`), to give back a part of one clears it in place, and a socket that holds it sends zeros. So the first
-//! copy that takes other memory than its pages is not used, and it is the last.
+//! A copy's pages are its own, or there is none: where the kernel makes huge pages for memfds (`shmem_enabled`,
+//! `always` or `within_size`), to give back a part of one clears it in place, and a socket that holds it sends zeros.
+//! So the first copy that takes other memory than its pages is not used, and it is the last.
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};

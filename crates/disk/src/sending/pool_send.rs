@@ -191,8 +191,8 @@ fn part(
     (at - from, end)
 }
 
-/// Ends the fills of windows of which bytes up to `at` were sent, where the disk failed if there is an `errno`: then that
-/// is the result of the window which `at` lies in, and of no other.
+/// Ends the fills of windows of which bytes up to `at` were sent, where the disk failed if there is an `errno`: then
+/// that is the result of the window which `at` lies in, and of no other.
 fn finish(
     jobs: Vec<FillJob>,
     handle: &Handle,

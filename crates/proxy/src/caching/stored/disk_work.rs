@@ -170,8 +170,8 @@ fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     Body::file(Rc::clone(&hit.file), start, range.end - range.start)
 }
 
-/// The body, where the disk layer keeps a copy of it, or there is none. A copy is asked for first: once it is written, it
-/// takes the place of the bytes in the heap.
+/// The body, where the disk layer keeps a copy of it, or there is none. A copy is asked for first: once it is written,
+/// it takes the place of the bytes in the heap.
 fn kept(hit: &Hit) -> Option<Body<Rc<OpenFile>>> {
     let range = hit.entry.body();
     if range.is_empty() {
