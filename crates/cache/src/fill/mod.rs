@@ -3,9 +3,9 @@
 //! The bytes lie in a window in memory, bounded in bytes. A byte leaves the window when every follower has it, or when
 //! it is in the entry's file; followers that are further behind read the file. Where neither is possible the origin
 //! waits: nothing grows, and nothing polls. Bytes that have left the window are kept as long as the writer of the file
-//! holds them in memory all the same, so that a request can join at any time. The follower that writes the file is one of them ([`Filler::writer`]), so a
-//! slow disk shows in its position in the window. The caller decides what to do about it ([`Filler::is_held_by_disk`],
-//! [`Filler::stop_storing`]).
+//! holds them in memory all the same, so that a request can join at any time. The follower that writes the file is one
+//! of them ([`Filler::writer`]), so a slow disk shows in its position in the window. The caller decides what to do
+//! about it ([`Filler::is_held_by_disk`], [`Filler::stop_storing`]).
 //!
 //! Not here: connections, files and clocks. Invariant: all bytes from a follower's position on are in the window, or in
 //! the file up to the start of the window.

@@ -146,7 +146,7 @@ pub(super) async fn begin_log(
     Ok(log)
 }
 
-/// As [`begin_log`]; where the file system is too full for it, the oldest entries are deleted, which lie at these places.
+/// As [`begin_log`]; where the file system is too full for it, the oldest entries are deleted.
 pub(super) async fn begin_log_in(
     local: &Local,
     folder: &[u8],

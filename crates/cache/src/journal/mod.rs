@@ -214,6 +214,8 @@ impl Journal {
                 return Err(error);
             }
         };
+        let begun = recovered.unfinished.iter();
+        let begun = begun.map(|(key, tag)| (key.0, *tag)).collect();
         let inner = JournalInner {
             state: Mutex::new(JournalState {
                 generation,
@@ -224,11 +226,7 @@ impl Journal {
                 snapshot_at: files.snapshot_at,
                 number,
                 writers: Arc::new(()),
-                begun: recovered
-                    .unfinished
-                    .iter()
-                    .map(|(key, tag)| (key.0, *tag))
-                    .collect(),
+                begun,
                 purges: recovered.purges.clone(),
                 is_to_sync: false,
                 later: Vec::new(),
@@ -255,17 +253,15 @@ impl Journal {
             foreign: recovered.foreign_blocks,
             before: files.logs.last().copied().unwrap_or_default(),
         };
-        match journal.write(local, &[opened]).await {
-            Ok(()) => Ok((journal, recovered)),
-            Err(error) => {
-                journal.withdraw().await;
-                Err(error)
-            }
+        if let Err(error) = journal.write(local, &[opened]).await {
+            journal.withdraw().await;
+            return Err(error);
         }
+        Ok((journal, recovered))
     }
 
-    /// Ends it without a trace, as far as that can be done: for a directory that cannot be opened after all. Nothing but
-    /// the beginning of its log has been written. (Each try would leave a log, and read those of all before it.)
+    /// Ends it without a trace, as far as that can be done: for a directory that cannot be opened after all. Nothing
+    /// but the beginning of its log has been written. (Each try would leave a log, and read those of all before it.)
     pub(crate) async fn withdraw(self) {
         let name = log_name(&self.0.folder, self.generation());
         let lock = self.0.lock.lock().take();

@@ -467,8 +467,8 @@ impl Store {
         self.0.index.peek(key).is_some_and(|known| has_file(&known))
     }
 
-    /// Deletes the temp files that a killed process left, and the entries for which the index had no room. What cannot be
-    /// deleted now is left to a sweep.
+    /// Deletes the temp files that a killed process left, and the entries for which the index had no room. What cannot
+    /// be deleted now is left to a sweep.
     async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
         for (key, tag) in &recovered.unfinished {
             let _ = self.delete_cut(local, key, *tag).await;

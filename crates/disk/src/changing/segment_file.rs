@@ -320,8 +320,8 @@ impl SegmentFile {
         self.keep_lock(opened);
     }
 
-    /// Keeps a lock by a descriptor of the views' own, since pieces keep that of the file open, too. Where there is none
-    /// (no descriptor is left, or there is no /proc), the lock lasts as long as the pieces.
+    /// Keeps a lock by a descriptor of the views' own, since pieces keep that of the file open, too. Where there is
+    /// none (no descriptor is left, or there is no /proc), the lock lasts as long as the pieces.
     fn keep_lock(&self, opened: Result<OwnedFd, Errno>) {
         let how = FlockOperation::NonBlockingLockShared;
         // On a file system without locks, two processes are not kept apart.
