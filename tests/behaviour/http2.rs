@@ -1,4 +1,5 @@
 //! HTTP/2 without TLS, by prior knowledge.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Answer, Connection, Origin, Server};
 use std::io::{Read as _, Write as _};
@@ -320,7 +321,6 @@ fn an_idle_connection_is_told_to_go() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test")]
 fn a_connection_that_is_used_is_not_idle() {
     let server = Server::start(
         "server { listen 127.0.0.1:%PORT%; http2 on; keepalive_timeout 1s; client_header_timeout 1s; location / { return 200 ok; } }",
@@ -356,7 +356,6 @@ fn a_server_that_leaves_finishes_what_it_has_begun() {
 
 /// A client may have sent its next request before it reads that the server leaves.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test")]
 fn a_server_that_leaves_answers_a_client_that_has_just_had_a_response() {
     let server = Server::start(BASE);
     let mut client = server.connect_http2();

@@ -1,4 +1,5 @@
 //! Servers behind that speak out of turn: before they have read a body, or in another protocol.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

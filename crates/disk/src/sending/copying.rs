@@ -155,6 +155,7 @@ fn taken(written: io::Result<usize>) -> Result<usize, Error> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests {
     use super::*;
     use crate::Access;

@@ -296,6 +296,7 @@ fn touch_and_send(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests {
     use super::*;
     use crate::Access;

@@ -332,11 +332,7 @@ impl Worker {
     /// Whether the master has said something.
     fn has_orders(&self) -> bool {
         let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        matches!(poll(&mut events, Some(&now)), Ok(1..))
+        matches!(poll(&mut events, Some(&Timespec::default())), Ok(1..))
     }
 
     /// A message whose descriptors this process may not have: what is served and written to goes on as it is.
