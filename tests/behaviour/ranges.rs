@@ -91,20 +91,3 @@ fn if_range_needs_the_same_file() {
     assert_eq!(status(&format!("W/{}", whole.header("etag").unwrap())), 200);
     assert_eq!(status("Thu, 01 Jan 1970 00:00:01 GMT"), 200);
 }
-
-/// `limit_rate` counts all parts of a response: they cannot come sooner than it lets them.
-#[test]
-fn a_limited_rate_is_that_of_all_ranges_together() {
-    let server = Server::start(
-        "server { listen 127.0.0.1:%PORT%; limit_rate 200k; limit_rate_after 200k; }",
-    );
-    server.file("html/large", vec![b'l'; 1 << 20]);
-    let begun = std::time::Instant::now();
-    let reply = server.get_with(
-        "/large",
-        "Range: bytes=0-199999,300000-499999,600000-799999\r\n",
-    );
-    assert_eq!(reply.status, 206);
-    assert!(reply.body.len() > 600_000);
-    assert!(begun.elapsed() >= std::time::Duration::from_millis(700));
-}

@@ -261,3 +261,24 @@ fn a_response_that_is_not_the_slice_asked_for_is_not_stored() {
     }
     server.forget_log();
 }
+
+/// They cannot come sooner than the rate lets them.
+#[test]
+fn a_limited_rate_is_that_of_all_slices_together() {
+    let server = Server::start(
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+         server { listen 127.0.0.1:%PORT1%; }
+         server { listen 127.0.0.1:%PORT%; slice 200k; proxy_cache c; proxy_cache_valid any 1h; proxy_cache_key $slice_range;
+             proxy_set_header Range $slice_range;
+             location /fast { proxy_pass http://127.0.0.1:%PORT1%/large; }
+             location /slow { proxy_pass http://127.0.0.1:%PORT1%/large; limit_rate 400k; limit_rate_after 200k; } }",
+    );
+    let large = vec![b'l'; 1 << 20];
+    server.file("large", &large);
+    for _ in 0..3 {
+        assert!(server.get("/fast").body == large);
+    }
+    let begun = std::time::Instant::now();
+    assert!(server.get("/slow").body == large);
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(700));
+}

@@ -255,7 +255,7 @@ fn a_tunnel_that_speaks_keeps_no_other_stream_from_its_turn() {
          location /chat {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header Upgrade $http_upgrade;
              proxy_set_header Connection upgrade; }} }}"
     ));
-    server.file("html/large", vec![b'l'; SIZE]);
+    server.file("large", vec![b'l'; SIZE]);
     let mut client = server.connect_http2_with_window(1 << 30);
     let chat = client.begin("CONNECT", "/chat", &SOCKET, false);
     let mut said = "hello ".len();
