@@ -51,6 +51,8 @@ impl Daemon {
 
     /// Asks for an upgrade; returns the old master and the new one once this one serves.
     pub(crate) fn upgrade(&self) -> (Pid, Pid) {
+        // A master that has lost its successor gets its file back.
+        until("a pid file", || self.number("nginx.pid").is_some());
         let old = self.master();
         kill(old, Signal::SIGUSR2).unwrap();
         until("both pid files", || {
