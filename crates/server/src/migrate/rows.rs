@@ -26,6 +26,7 @@ rows! {
     Lines, "Data in memory never goes through a pool.": "aio=threads";
     Every, "A full pool results in 503 with `Retry-After: 1`": "thread_pool";
     Every, "A request waits for a disk for 60 s at most":;
+    Every, "A file system that was served can be unmounted once it is idle":;
     Every, "Reads and writes wait in two lanes.":;
     Lines, "`open_file_cache`": "open_file_cache";
     Lines, "WebDAV (`dav_methods`) never leaves its root, and never destroys what it should move.": "dav_methods";
@@ -116,6 +117,8 @@ rows! {
     Lines, "Keys and certificates are read by the master,": "ssl_certificate" "ssl_certificate_key";
     Lines, "Random keys for tickets outlive a reload,":
         "ssl_session_cache" "ssl_session_tickets" "ssl_session_ticket_key";
+    Lines, "Name constraints of authorities also hold for a common name with a star":
+        "ssl_verify_client" "proxy_ssl_verify" "grpc_ssl_verify" "uwsgi_ssl_verify";
     Lines, "Early data cannot be played again:": "ssl_early_data";
     Lines, "Records are small at first:": "ssl_certificate" "ssl_buffer_size";
     Lines, "Stapled responses are fetched before the first client asks,":
