@@ -4,7 +4,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use std::io::{ErrorKind, Write as _};
+use std::time::Duration;
 
+use blackbox::slow::narrow;
 use blackbox::{Connection, Exposition, Server};
 use wire::http2::hpack::encode;
 use wire::http2::session::PREFACE;
@@ -526,6 +528,27 @@ fn a_response_that_is_not_taken() {
     attacker.0.send(get(3));
     let small = other.get("/ret");
     assert_eq!(other.reply(small).status, 200);
+}
+
+/// Of a connection with much that waits for its client, nothing more is read until that is taken.
+#[test]
+fn a_client_that_takes_what_waited_is_heard_again() {
+    const REQUESTS: u32 = 100;
+    let field = "x".repeat(4000);
+    let server = Server::start(&format!(
+        "keepalive_timeout 1h; server {{ {SERVER} location = /heads {{ add_header X-0 {field}; add_header X-1 {field}; return 204; }} }}"
+    ));
+    let flags = END_STREAM | END_HEADERS;
+    let heads = |stream| frame(HEADERS, flags, stream, &block("GET", "/heads"));
+    let settings = frame(SETTINGS, 0, 0, b"");
+    let mut client = Attacker(narrow(&server));
+    let begun = [PREFACE.as_slice(), &settings, &streams(REQUESTS, heads)].concat();
+    client.0.send(begun);
+    std::thread::sleep(Duration::from_millis(300));
+    let next = 2 * REQUESTS + 1;
+    client.0.send(get(next));
+    std::thread::sleep(Duration::from_millis(300));
+    client.answer(next);
 }
 
 /// curl (7.88) drops an answer that it reads together with a reset.

@@ -128,6 +128,15 @@ pub fn slow(server: &Server, path: &str) -> Connection {
 
 /// The same with header lines.
 pub fn slow_with(server: &Server, path: &str, lines: &str) -> Connection {
+    let mut connection = narrow(server);
+    connection.send(format!(
+        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n"
+    ));
+    connection
+}
+
+/// A connection whose socket takes little.
+pub fn narrow(server: &Server) -> Connection {
     let address = server.connect().stream().peer_addr().expect("connected");
     let socket = socket(
         AddressFamily::Inet,
@@ -139,11 +148,7 @@ pub fn slow_with(server: &Server, path: &str, lines: &str) -> Connection {
     setsockopt(&socket, RcvBuf, &1).expect("any size is rounded up");
     let port = SockaddrIn::new(127, 0, 0, 1, address.port());
     connect(socket.as_raw_fd(), &port).expect("the server listens");
-    let mut connection = Connection::new(TcpStream::from(socket));
-    connection.send(format!(
-        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n"
-    ));
-    connection
+    Connection::new(TcpStream::from(socket))
 }
 
 /// The rest of an answer, as fast as it comes now.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::Description;
 use cache::KnownKey;
-use cache::store::{LookupOutcome, StoreKind, StoreSettings};
+use cache::store::{LookupOutcome, StoreKind, StoreSettings, Uses};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use message::HeaderId;
@@ -138,7 +138,10 @@ impl Bench {
             ..Access::new(&self.pool)
         };
         let (key, none) = ((Key::of(key_text), key_text), std::iter::empty());
-        match store.find(&self.local, &access, key, none, now()).await? {
+        match store
+            .find(&self.local, &access, key, none, now(), Uses::Count)
+            .await?
+        {
             LookupOutcome::Hit(hit) => {
                 let body = hit.entry.body();
                 let len = (body.end - body.start) as usize;

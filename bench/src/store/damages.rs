@@ -5,7 +5,7 @@ use crate::bench::{Bench, block_on};
 use crate::runs::key_text;
 use bytes::Bytes;
 use cache::inspect::entries_in_segment;
-use cache::store::{Checks, LookupOutcome, StoreKind};
+use cache::store::{Checks, LookupOutcome, StoreKind, Uses};
 use cache::{Error, Key, SEGMENTS_FOLDER, Store};
 use disk::Access;
 use std::collections::HashMap;
@@ -247,7 +247,14 @@ async fn read(bench: &Bench, store: &Store, text: &[u8]) -> Result<Option<Bytes>
         ..Access::new(&bench.pool)
     };
     let (key, none) = ((Key::of(text), text), std::iter::empty());
-    let found = store.find(&bench.local, &access, key, none, crate::bench::now());
+    let found = store.find(
+        &bench.local,
+        &access,
+        key,
+        none,
+        crate::bench::now(),
+        Uses::Count,
+    );
     let LookupOutcome::Hit(hit) = found.await? else {
         return Ok(None);
     };

@@ -14,7 +14,7 @@ use disk::{Access, Pool};
 use runtime::Loop;
 use runtime::listen::Address;
 use wire::UpstreamConnection;
-use wire::connect::{ConnectError, ConnectOptions, ConnectTo, is_local};
+use wire::connect::{ConnectError, ConnectOptions, ConnectTo};
 
 /// Pause before another try, after descriptors had run out and some were closed.
 const TURN: Duration = Duration::from_millis(1);
@@ -90,13 +90,7 @@ async fn connect_to_path(
 /// something. A pool that is full is no fault of the peer's.
 fn unopened(error: disk::Error) -> ConnectError {
     match error {
-        disk::Error::System { call, errno } => {
-            let error = io::Error::from(errno);
-            match is_local(&error) {
-                true => ConnectError::Local { call, error },
-                false => ConnectError::Refused(error),
-            }
-        }
+        disk::Error::System { call, errno } => ConnectError::of_call(call, errno.into()),
         error => ConnectError::Local {
             call: "open()",
             error: io::Error::other(error),

@@ -45,6 +45,15 @@ pub struct Hit {
     pub known: KnownKey,
 }
 
+/// Whether a lookup counts a use of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// It does.
+    Count,
+    /// It goes on with one that did, and found that the disk has to be waited for.
+    Counted,
+}
+
 /// The result of opening an entry's file.
 enum OpenedEntry {
     /// The file, where the entry begins in it, and the entry.
@@ -54,8 +63,8 @@ enum OpenedEntry {
 }
 
 impl Store {
-    /// Finds the entry of a key for a request with these header lines, and counts a use of it. `key_text` is the text
-    /// that the key `main` is made of.
+    /// Finds the entry of a key for a request with these header lines. `key_text` is the text that the key `main` is made
+    /// of.
     ///
     /// # Errors
     /// [`Error::Disk`]: the disk fails or its pool is full; the origin has the response.
@@ -66,6 +75,7 @@ impl Store {
         (main, key_text): (Key, &[u8]),
         fields: I,
         now: Seconds,
+        uses: Uses,
     ) -> Result<LookupOutcome, Error>
     where
         I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
@@ -73,44 +83,10 @@ impl Store {
         if let Some(segments) = &self.0.segments {
             segments.note_now(now);
         }
-        let known = self.0.index.look_up(&main, now);
-        self.find_from(known, local, access, (main, key_text), fields, now)
-            .await
-    }
-
-    /// [`Store::find`] again, after it found that the disk has to be waited for: its use is counted already.
-    ///
-    /// # Errors
-    /// As [`Store::find`].
-    pub async fn find_again<'a, I>(
-        &self,
-        local: &Local,
-        access: &Access<'_>,
-        (main, key_text): (Key, &[u8]),
-        fields: I,
-        now: Seconds,
-    ) -> Result<LookupOutcome, Error>
-    where
-        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    {
-        let known = self.0.index.peek(&main);
-        self.find_from(known, local, access, (main, key_text), fields, now)
-            .await
-    }
-
-    /// Finds the entry of a key of which the index knows this.
-    async fn find_from<'a, I>(
-        &self,
-        known: Option<KnownKey>,
-        local: &Local,
-        access: &Access<'_>,
-        (main, key_text): (Key, &[u8]),
-        fields: I,
-        now: Seconds,
-    ) -> Result<LookupOutcome, Error>
-    where
-        I: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    {
+        let known = match uses {
+            Uses::Count => self.0.index.look_up(&main, now),
+            Uses::Counted => self.0.index.peek(&main),
+        };
         if known.is_none() && !self.is_cold() {
             return Ok(missed(None));
         }

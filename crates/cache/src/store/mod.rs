@@ -29,7 +29,7 @@ mod written_body;
 
 pub use check::Checked;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
-pub use lookup::{Hit, LookupOutcome, Miss};
+pub use lookup::{Hit, LookupOutcome, Miss, Uses};
 pub use renew::Renewal;
 pub use segments::{Conversion, SegmentMetrics};
 pub use verify::{Checks, verify_blocks};

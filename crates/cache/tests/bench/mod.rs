@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::Description;
 use cache::freshness::FieldLine;
-use cache::store::{Checks, Hit, LookupOutcome, StoreSettings};
+use cache::store::{Checks, Hit, LookupOutcome, StoreSettings, Uses};
 use cache::{Error, Key, Levels, Lifetime, Store};
 use disk::{Access, Disk, Local, Pool};
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +65,9 @@ impl Bench {
     pub async fn find(&self, text: &str) -> Result<Option<Hit>, Error> {
         let (access, none) = (self.access(), std::iter::empty());
         let key = (Key::of(text.as_bytes()), text.as_bytes());
-        let found = self.store.find(&self.local, &access, key, none, NOW);
+        let found = self
+            .store
+            .find(&self.local, &access, key, none, NOW, Uses::Count);
         Ok(match found.await? {
             LookupOutcome::Hit(hit) => Some(hit),
             _ => None,

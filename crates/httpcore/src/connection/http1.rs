@@ -32,6 +32,9 @@ use crate::connection::answer;
 use crate::connection::finish;
 use crate::settings::connections::Lingering;
 
+/// The line about a connection that makes place for others before its request has come.
+pub(super) const REUSED: &str = "reusing connection while reading client request headers";
+
 /// Serves a connection to its end.
 #[expect(
     clippy::manual_async_fn,
@@ -291,8 +294,7 @@ pub async fn read(
         place.wait_for(Waiting::Head, reading).await
     };
     let Some(outcome) = outcome else {
-        let text = "reusing connection while reading client request headers";
-        client.log(generation, Level::Info, text);
+        client.log(generation, Level::Info, REUSED);
         return Err(WireError::Closed);
     };
     // As in nginx: a host without a server is the address' default server's, whatever name the handshake was for.

@@ -1,9 +1,8 @@
 //! What a request needs of its connection's TLS: TLS at all, a certificate that its server takes, and the server that was
 //! asked for in the handshake.
 //!
-//! Not here: what a certificate is worth ([`crate::connection`], judged in the handshake, and
-//! again behind a reload). Invariant: a server with
-//! `ssl_verify_client` gets no request whose certificate was judged by another server's rules.
+//! Not here: what a certificate is worth ([`crate::connection`], judged in the handshake, and again behind a reload).
+//! Invariant: a server with `ssl_verify_client` gets no request whose certificate was judged by another server's rules.
 
 use std::rc::Rc;
 

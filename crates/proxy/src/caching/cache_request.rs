@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::freshness::{self, PassReason, RequestControl, Rules, StoreVerdict};
-use cache::store::LookupOutcome;
+use cache::store::{LookupOutcome, Uses};
 use cache::{Key, Store};
 use config::Template;
 use disk::{Access, Local, Pool};
@@ -119,7 +119,7 @@ impl<'a> CacheRequest<'a> {
     ) -> Result<LookupOutcome, cache::Error> {
         let (local, key) = (local(request), (self.main, &self.key_text[..]));
         self.store
-            .find(local, access, key, lines(request), self.now)
+            .find(local, access, key, lines(request), self.now, Uses::Count)
             .await
     }
 }

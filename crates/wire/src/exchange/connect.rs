@@ -129,13 +129,16 @@ impl ConnectError {
         )
     }
 
-    /// The error of `socket()`. A family of addresses that this machine does not have is the address's fault: another
-    /// server may have another one.
-    fn of_socket(error: io::Error) -> ConnectError {
-        let call = "socket()";
-        match is_local(&error) {
-            true => ConnectError::Local { call, error },
-            false => ConnectError::Refused(error),
+    /// The error of a call that a connection needs first: a lack of descriptors or memory is this machine's, anything else
+    /// (a family of addresses that is not there, a path) the server's, and another server may do without it.
+    #[must_use]
+    pub fn of_call(call: &'static str, error: io::Error) -> ConnectError {
+        use rustix::io::Errno;
+        match Errno::from_io_error(&error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                ConnectError::Local { call, error }
+            }
+            _ => ConnectError::Refused(error),
         }
     }
 
@@ -144,17 +147,6 @@ impl ConnectError {
         let call = "setsockopt()";
         ConnectError::Local { call, error }
     }
-}
-
-/// Whether an error is a lack of descriptors or memory here, which no other end is to blame for.
-#[must_use]
-pub fn is_local(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    matches!(
-        errno,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
-    )
 }
 
 /// Connects within `timeout` (`proxy_connect_timeout`).
@@ -177,19 +169,20 @@ pub async fn connect(
 }
 
 async fn open(to: ConnectTo<'_>, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    let of_socket = |error| ConnectError::of_call("socket()", error);
     let address = match to {
         ConnectTo::Inet(address) => address,
         ConnectTo::Unix(path) => {
             let stream = UnixStream::connect(path).await;
             // connect(2) has no descriptor to make: an error of that kind is socket()'s.
-            return stream.map(Stream::from).map_err(ConnectError::of_socket);
+            return stream.map(Stream::from).map_err(of_socket);
         }
     };
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }
-    .map_err(ConnectError::of_socket)?;
+    .map_err(of_socket)?;
     if options.receive_bytes > 0 {
         let outcome = socket.set_recv_buffer_size(options.receive_bytes);
         outcome.map_err(ConnectError::of_option)?;

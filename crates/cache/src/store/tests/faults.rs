@@ -397,7 +397,7 @@ fn a_late_lookup_leaves_an_entry_that_is_being_written() {
             let access = Access::new(&bench.pool);
             let none = std::iter::empty();
             let key = (Key::of(b"k"), &b"k"[..]);
-            let mut find = Box::pin(store.find(&late, &access, key, none, NOW));
+            let mut find = Box::pin(store.find(&late, &access, key, none, NOW, Uses::Count));
             let hold = bench.pool.hold();
             publish_order::begin(find.as_mut()).await;
             // A walk ends, or the entry is evicted; a fill begins.
@@ -429,14 +429,23 @@ fn a_lookup_that_has_to_wait_for_the_disk_counts_one_use() {
         let wanted = (key, &b"k"[..]);
         let none = std::iter::empty();
         let refused = store
-            .find(&late, &access.in_memory(), wanted, none.clone(), NOW)
+            .find(
+                &late,
+                &access.in_memory(),
+                wanted,
+                none.clone(),
+                NOW,
+                Uses::Count,
+            )
             .await;
         let refused = refused.err();
         assert!(
             matches!(refused, Some(Error::Disk(disk::Error::NotInMemory(_)))),
             "{refused:?}"
         );
-        let found = store.find_again(&late, &access, wanted, none, NOW).await;
+        let found = store
+            .find(&late, &access, wanted, none, NOW, Uses::Counted)
+            .await;
         assert!(matches!(found, Ok(LookupOutcome::Miss(_))), "{found:?}");
         assert_eq!(store.0.index.peek(&key).map(|known| known.uses), Some(2));
     });

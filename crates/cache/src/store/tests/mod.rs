@@ -170,7 +170,7 @@ impl Bench {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let key = (Key::of(key.as_bytes()), key.as_bytes());
         store
-            .find(&self.local, &access, key, fields, NOW)
+            .find(&self.local, &access, key, fields, NOW, Uses::Count)
             .await
             .unwrap()
     }

@@ -56,8 +56,7 @@ pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
         Some(Ok(false) | Err(_)) if link.wire.has_unread() => Spoken::Http1(link),
         Some(Ok(false) | Err(_)) => Spoken::Nothing(link),
         None => {
-            let text = "reusing connection while reading client request headers";
-            client.log(&client.generation(), Level::Info, text);
+            client.log(&client.generation(), Level::Info, http1::REUSED);
             Spoken::Nothing(link)
         }
     }

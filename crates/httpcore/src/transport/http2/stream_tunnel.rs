@@ -52,7 +52,6 @@ impl StreamTunnel<'_> {
             Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
             Ok((0, _)) => Err(io::ErrorKind::WouldBlock.into()),
             Ok((taken, _)) => {
-                // The turn that it may have had is over, whether or not the wait for it was asked again.
                 self.connection.end_wait(self.key);
                 Ok(taken)
             }
@@ -63,11 +62,11 @@ impl StreamTunnel<'_> {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if turn::poll_go_on(context).is_pending() || !self.connection.may_send(self.key, context) {
-            return Poll::Pending;
+        // The wait for the turn ends with the write, which may come before this is asked again.
+        match turn::poll_go_on(context).is_ready() && self.connection.may_send(self.key, context) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
         }
-        self.connection.end_wait(self.key);
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use cache::store::{Checks, Hit, LookupOutcome};
+use cache::store::{Checks, Hit, LookupOutcome, Uses};
 use cache::{EntryFault, Error, Key, Store};
 use disk::{Access, AioMode, DiskState, Local, OpenFile, Pool, READ_MAX, in_place};
 use message::date::Seconds;
@@ -112,9 +112,14 @@ pub(crate) async fn find(
 async fn find_by(means: Means, head: RequestHead, key: (Key, Bytes), now: Seconds) -> Found {
     let access = means.access();
     let lines = lines_of(&head);
-    let find = means
-        .store
-        .find_again(&means.local, &access, (key.0, &key.1), lines, now);
+    let find = means.store.find(
+        &means.local,
+        &access,
+        (key.0, &key.1),
+        lines,
+        now,
+        Uses::Counted,
+    );
     find.await
 }
 
