@@ -4,8 +4,8 @@
 //! the task's waker into the mailbox, and only the first of a batch wakes the loop; the loop's own task then wakes the
 //! others locally, which costs no system call.
 //!
-//! Jobs that one thread runs as a batch are posted together, unless that takes long: a loop on the same core would
-//! otherwise preempt the thread after each job.
+//! Jobs that one thread runs as a batch are posted together, unless that takes long, and the loops are woken behind the
+//! last one: a loop on the same core preempts the thread when it is woken, and would do so after each job.
 //!
 //! Invariant: a posted waker is woken, also when the loop has gone (then directly).
 
@@ -40,10 +40,11 @@ impl HeldWakers {
         }
     }
 
+    /// Puts all of them into their mailboxes, then wakes the loops.
     fn tell(self) {
-        for (mailbox, waker) in self.wakers {
-            mailbox.post(waker);
-        }
+        let put = |(mailbox, waker): (Arc<Mailbox>, Waker)| mailbox.put(waker);
+        let due: Vec<Waker> = self.wakers.into_iter().filter_map(put).collect();
+        due.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -100,18 +101,21 @@ impl Mailbox {
 
     /// Called by pool threads.
     pub(crate) fn post(&self, waker: Waker) {
+        if let Some(due) = self.put(waker) {
+            due.wake();
+        }
+    }
+
+    /// Puts a waker into the mailbox. Returns what is to be woken for that, if anything: the loop, or the task itself where
+    /// the loop has gone.
+    fn put(&self, waker: Waker) -> Option<Waker> {
         let mut state = self.state.lock();
         if !state.open {
-            drop(state);
-            return waker.wake();
+            return Some(waker);
         }
         let first = state.ready.is_empty();
         state.ready.push(waker);
-        let owner = if first { state.owner.take() } else { None };
-        drop(state);
-        if let Some(owner) = owner {
-            owner.wake();
-        }
+        if first { state.owner.take() } else { None }
     }
 }
 
@@ -177,16 +181,53 @@ mod tests {
         }
     }
 
+    fn mailbox(owner: Option<Waker>) -> Arc<Mailbox> {
+        Arc::new(Mailbox {
+            state: Mutex::new(MailboxState {
+                ready: Vec::new(),
+                owner,
+                open: true,
+            }),
+        })
+    }
+
+    /// A loop that empties its mailbox the moment it is woken, as one on the core of the thread that wakes it does.
+    struct PreemptingLoop {
+        mailbox: Arc<Mailbox>,
+        taken: AtomicUsize,
+        wakes: AtomicUsize,
+    }
+
+    impl Wake for PreemptingLoop {
+        fn wake(self: Arc<Self>) {
+            self.wakes.fetch_add(1, Relaxed);
+            let mut state = self.mailbox.state.lock();
+            self.taken.fetch_add(state.ready.len(), Relaxed);
+            state.ready.clear();
+            state.owner = Some(Arc::clone(&self).into());
+        }
+    }
+
+    #[test]
+    fn a_loop_that_preempts_the_thread_is_woken_once_for_a_batch() {
+        let mailbox = mailbox(None);
+        let owner = Arc::new(PreemptingLoop {
+            mailbox: Arc::clone(&mailbox),
+            taken: AtomicUsize::new(0),
+            wakes: AtomicUsize::new(0),
+        });
+        mailbox.state.lock().owner = Some(Arc::clone(&owner).into());
+        together(|| (0..10).for_each(|_| post(&mailbox, Waker::noop().clone())));
+        let seen = (owner.taken.load(Relaxed), owner.wakes.load(Relaxed));
+        assert_eq!(seen, (10, 1));
+        // Of the cycle between the two.
+        mailbox.state.lock().owner = None;
+    }
+
     #[test]
     fn a_batch_is_posted_together_unless_it_takes_long() {
         let owner = Arc::new(Wakes::default());
-        let mailbox = Arc::new(Mailbox {
-            state: Mutex::new(MailboxState {
-                ready: Vec::new(),
-                owner: Some(owner.clone().into()),
-                open: true,
-            }),
-        });
+        let mailbox = mailbox(Some(owner.clone().into()));
         let end = || post(&mailbox, Waker::noop().clone());
         let told = || (mailbox.state.lock().ready.len(), owner.0.load(Relaxed));
         together(|| {
