@@ -11,7 +11,7 @@
 //! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
 use crate::files::copier::Copier;
-use crate::files::memfd_copies::MemfdCopies;
+use crate::files::memfd_copies::{COPY_MIN, MemfdCopies};
 use crate::files::open_file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
 use crate::memory::{self, Charge, Holder, Keeps, MemoryLevel};
@@ -33,6 +33,11 @@ const FILES_FOR_ONE: usize = 4;
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bodies evicted for a new one at most.
 const BODIES_FOR_ONE_MAX: usize = 16;
+/// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
+/// in memory and used in turn, none comes to so many while it is open: to keep their bodies would cost memory and give none.
+const BODY_USES: u8 = 1;
+/// The same from which its body gets a copy. That costs as much as a few uses of it save, and a thread's wake-up.
+pub(crate) const COPY_USES: u8 = 4;
 /// The age, in nanoseconds, from which a time stamp is certain to show the next change: two ticks of the coarsest
 /// kernel clock (HZ=100).
 const SETTLED_NS: i128 = 20_000_000;
@@ -49,6 +54,23 @@ pub(crate) struct FileEntry {
     checked: u64,
     /// Was it requested since the last sweep?
     asked: bool,
+    /// Uses since it was opened, or since its body was evicted.
+    uses: u8,
+    /// Does its body get a copy once it has uses enough?
+    wants_copy: bool,
+}
+
+impl FileEntry {
+    /// Notes a use of the open file. With the last that it takes, its body gets a copy.
+    fn note_use(&mut self, copies: &mut MemfdCopies) {
+        self.uses = self.uses.saturating_add(1);
+        if self.wants_copy && self.uses >= COPY_USES {
+            self.wants_copy = false;
+            let body = self.file.body();
+            let copy = body.and_then(|body| copies.begin(&body, self.file.unsent.get()));
+            self.file.set_copy(copy);
+        }
+    }
 }
 
 /// The result of [`OpenFiles::keep`].
@@ -118,22 +140,24 @@ impl OpenFiles {
         if moment != 0 && entry.checked >= moment {
             return true;
         }
-        if is_as_it_was(&entry.file) {
-            entry.checked = moment;
-            return true;
+        if !is_as_it_was(&entry.file) {
+            self.remove(slot);
+            return false;
         }
-        self.remove(slot);
-        false
+        entry.checked = moment;
+        entry.note_use(&mut self.copies);
+        true
     }
 
     /// Keeps a file that was just opened, if its time stamp will show its next change. Returns the file kept before if
     /// it is the same and unchanged, so that its body and slot live on.
     pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Insertion {
         if let Some(slot) = self.slot(path) {
-            match &self.slots[slot as usize] {
+            match &mut self.slots[slot as usize] {
                 Some(entry)
                     if entry.file.meta() == file.meta() && entry.file.direct == file.direct =>
                 {
+                    entry.note_use(&mut self.copies);
                     return Insertion::Known(entry.file.clone());
                 }
                 _ => self.remove(slot),
@@ -157,6 +181,8 @@ impl OpenFiles {
             used: false,
             checked: 0,
             asked: true,
+            uses: 0,
+            wants_copy: false,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -169,8 +195,9 @@ impl OpenFiles {
         });
         self.open.set(self.index.len() * memory::FILE_BYTES);
         file.place.set(Some(slot));
+        // It was read with the open, by the pool.
         if let Some(body) = file.body() {
-            self.keep_body(&file, &body);
+            self.put_body(slot, &body);
         }
         Insertion::New(file)
     }
@@ -190,26 +217,35 @@ impl OpenFiles {
         self.slots[slot as usize].as_mut()
     }
 
-    /// Keeps a body with its file, if the file is kept and there is room.
+    /// Keeps a body with its file, if the file is kept and was used before, and there is room.
     pub(crate) fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
-        if file.place.get().is_none() || file.counted.get() > 0 {
-            return;
+        let Some(slot) = file.place.get() else { return };
+        let entry = self.slots[slot as usize].as_ref();
+        if file.counted.get() == 0 && entry.is_some_and(|entry| entry.uses >= BODY_USES) {
+            self.put_body(slot, body);
         }
+    }
+
+    fn put_body(&mut self, slot: u32, body: &Bytes) {
         let most = body_bytes_max();
         for _ in 0..BODIES_FOR_ONE_MAX {
             if self.body_bytes + body.len() > most && self.body_bytes > 0 {
                 self.evict_body();
             }
         }
+        let Some(entry) = self.slots[slot as usize].as_mut() else {
+            return;
+        };
         if self.body_bytes + body.len() > most {
-            return file.drop_body();
+            return entry.file.drop_body();
         }
-        self.place_body(file, body);
-        file.counted.set(body.len());
+        entry.file.set_body(body);
+        entry.file.counted.set(body.len());
+        entry.wants_copy = body.len() >= COPY_MIN;
         self.body_bytes += body.len();
     }
 
-    /// Gives a file its body: in the heap, until it has a copy. False: it gets none.
+    /// Gives a piece its body: in the heap, until it has a copy. False: it gets none.
     pub(crate) fn place_body(&mut self, file: &OpenFile, body: &Bytes) -> bool {
         let copy = self.copies.begin(body, file.unsent.get());
         let is_copied = copy.is_some();
@@ -292,6 +328,7 @@ impl OpenFiles {
                 Some(entry) if entry.file.counted.get() == 0 => {}
                 Some(entry) if entry.used => entry.used = false,
                 Some(entry) => {
+                    (entry.uses, entry.wants_copy) = (0, false);
                     let file = Rc::clone(&entry.file);
                     self.forget_body(&file);
                     file.set_copy(None);

@@ -223,9 +223,6 @@ fn is_before_end(file: &OpenFile, offset: u64) -> bool {
 
 /// Asks cachestat(2) first, where it is permitted: a read that misses starts I/O on the loop.
 fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
-    if file.no_cachestat.get() {
-        return true;
-    }
     all_cached(file, offset, len as u64).unwrap_or(true)
 }
 

@@ -2,6 +2,7 @@
 
 use super::sending::{open, sent};
 use crate::files::memfd_copies::COPY_MIN;
+use crate::keeping::open_files::COPY_USES;
 use crate::tests::{block_on, local};
 use crate::*;
 use bytes::Bytes;
@@ -19,9 +20,11 @@ async fn copied(local: &Local, path: &Path, contents: &[u8], access: &Access<'_>
     std::fs::write(path, contents).unwrap();
     // Until its time stamp would show the next change it is not kept.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let file = open(local, path, access).await;
-    local.read(&file, 0, contents.len(), access).await.unwrap();
-    let file = open(local, path, access).await;
+    let mut file = open(local, path, access).await;
+    for _ in 0..2 * COPY_USES {
+        local.read(&file, 0, contents.len(), access).await.unwrap();
+        file = open(local, path, access).await;
+    }
     assert!(file.gets_copy());
     while !file.has_copy() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -53,6 +56,34 @@ fn a_small_file_is_sent_from_its_copy_until_it_changes() {
             }
             before = Some((file, contents));
         }
+    });
+}
+
+#[test]
+fn a_body_is_kept_from_the_second_use_on_and_copied_after_some_more() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let access = Access::new(&pool);
+        let contents = vec![b'a'; COPY_MIN];
+        // The pool opens the first file of a mount, and reads its body with it.
+        let first = dir.path().join("first");
+        let path = dir.path().join("small");
+        std::fs::write(&first, &contents).unwrap();
+        std::fs::write(&path, &contents).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(open(&local, &first, &access).await);
+        // And one whose first read records its time.
+        std::fs::read(&path).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..=COPY_USES + 1 {
+            let file = open(&local, &path, &access).await;
+            let read = local.read(&file, 0, contents.len(), &access).await;
+            assert_eq!(read.unwrap(), contents);
+            seen.push((file.body().is_some() || file.has_copy(), file.gets_copy()));
+        }
+        assert_eq!(seen[..2], [(false, false), (true, false)]);
+        assert_eq!(seen.last(), Some(&(true, true)));
     });
 }
 
