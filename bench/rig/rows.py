@@ -196,7 +196,8 @@ def large(figures):
             for figure, (what, unit) in LARGE_FIGURES.items() for (kind, name), rounds in ((key.split(", "), found) for key, found in figures.items())]
 
 
-ROWS = {"hot": hot, "cached": cached, "stores": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks, "filling": filling, "crowd": crowd, "written": written, "far": far, "pieces": pieces,
+ROWS = {"hot": hot, "cached": cached, "stores": cached, "wide": cached, "memory": memory, "mixed": mixed, "spikes": spikes, "disks": disks,
+        "filling": filling, "crowd": crowd, "written": written, "far": far, "pieces": pieces,
         "fairness": fairness, "kinds": kinds, "hitratio": hitratio, "attack": attack, "restart": restart, "reload": lost, "large": large, "article": lost, "spread": spread, "pools": pools}
 WIDE = {"spikes"}       # so many servers that a row for each figure of each would be unreadable
 

@@ -111,6 +111,12 @@ impl Local {
         body.is_some_and(|body| self.0.files.borrow_mut().place_body(piece, &body))
     }
 
+    /// Has the file a copy of its body, or will it have one if it is used on? Then its bytes leave the heap.
+    #[must_use]
+    pub fn awaits_copy(&self, file: &OpenFile) -> bool {
+        file.gets_copy() || self.0.files.borrow().wants_copy(file)
+    }
+
     /// Drops what memory is too short for: up to `count` bodies, and up to `count` files where none may be kept open.
     /// False: there is nothing more to drop. For a loop that is told that memory is short, a little at a time.
     pub fn shed(&self, count: usize) -> bool {

@@ -97,6 +97,7 @@ impl Store {
             file,
             base: 0,
             known: known.unwrap_or(KnownKey::seen(*key, 0)),
+            whole: None,
         };
         verify_blocks(local, &access, &hit, &mut checks, &body).await?;
         Ok(true)
@@ -118,6 +119,7 @@ impl Store {
             file: opened.file,
             base: opened.base,
             known,
+            whole: None,
         };
         verify_blocks(local, access, &hit, &mut checks, &body).await?;
         Ok(true)

@@ -7,6 +7,7 @@ use crate::index::{EntryExtent, KeyState, KnownKey, VARY_UNKNOWN, Varies};
 use crate::key::Key;
 use crate::purge::PurgeFilter;
 use crate::vary::variant;
+use bytes::Bytes;
 use disk::{Access, BODY_MAX, Errno, Local, OpenFile, READ_MAX, in_place};
 use message::date::Seconds;
 use std::rc::Rc;
@@ -43,6 +44,8 @@ pub struct Hit {
     pub base: u64,
     /// What the index knows of it; its lifetime overrides that of the entry.
     pub known: KnownKey,
+    /// All bytes of its file, if the look-up has read them.
+    pub whole: Option<Bytes>,
 }
 
 /// Whether a lookup counts a use of its key.
@@ -56,8 +59,8 @@ pub enum Uses {
 
 /// The result of opening an entry's file.
 enum OpenedEntry {
-    /// The file, where the entry begins in it, and the entry.
-    Entry(Rc<OpenFile>, u64, Rc<Entry>),
+    /// The file, where the entry begins in it, the entry, and all bytes of the file if they were read.
+    Entry(Rc<OpenFile>, u64, Rc<Entry>, Option<Bytes>),
     Nothing,
     Bad(EntryFault),
 }
@@ -209,13 +212,13 @@ impl Store {
         let (opened, known) = self.open_again(local, access, key, known).await?;
         match opened {
             // The file was moved here.
-            OpenedEntry::Entry(_, _, entry) if entry.key() != *key => {
+            OpenedEntry::Entry(_, _, entry, _) if entry.key() != *key => {
                 let fault = EntryFault::Damaged("place");
                 Ok(self.drop_damaged(local, key, known, fault).await)
             }
             // Two texts with the same MD5: as in nginx, the last one stored stays.
-            OpenedEntry::Entry(_, _, entry) if entry.key_text() != key_text => Ok(missed(None)),
-            OpenedEntry::Entry(file, base, entry) => {
+            OpenedEntry::Entry(_, _, entry, _) if entry.key_text() != key_text => Ok(missed(None)),
+            OpenedEntry::Entry(file, base, entry, whole) => {
                 let known = match known.filter(|known| known.extent.file == entry.tag()) {
                     Some(known) => known,
                     None => {
@@ -233,6 +236,7 @@ impl Store {
                     file,
                     base,
                     known,
+                    whole,
                 }))
             }
             OpenedEntry::Nothing => {
@@ -293,7 +297,10 @@ impl Store {
             return self.open_entry(local, access, key).await;
         };
         match self.open_in_segment(local, access, &known).await {
-            Ok(Some(opened)) => Ok(OpenedEntry::Entry(opened.file, opened.base, opened.entry)),
+            Ok(Some(found)) => {
+                let (file, entry) = (found.file, found.entry);
+                Ok(OpenedEntry::Entry(file, found.base, entry, None))
+            }
             Ok(None) => Ok(OpenedEntry::Nothing),
             Err(Error::Fault(fault)) => Ok(OpenedEntry::Bad(fault)),
             Err(error) => Err(error),
@@ -317,10 +324,11 @@ impl Store {
         if let Some(kept) = file.slot().get()
             && let Ok(entry) = kept.clone().downcast::<Entry>()
         {
-            return Ok(OpenedEntry::Entry(file, 0, entry));
+            local.keep_whole(&file);
+            return Ok(OpenedEntry::Entry(file, 0, entry, None));
         }
-        // A small file is read whole, so that the disk layer keeps it.
         let len = usize::try_from(file.meta().len).unwrap_or(usize::MAX);
+        // Its body is asked for next.
         let mut wanted = if len <= BODY_MAX { len } else { HEAD_BYTES };
         loop {
             let head = read_up_to(local, &file, 0, wanted, access).await?;
@@ -329,7 +337,8 @@ impl Store {
                     let entry = Rc::new(entry);
                     // If another task was faster, it has read the same.
                     let _ = file.slot().set(entry.clone());
-                    return Ok(OpenedEntry::Entry(file, 0, entry));
+                    let whole = (head.len() == len).then_some(head);
+                    return Ok(OpenedEntry::Entry(file, 0, entry, whole));
                 }
                 Err(EntryFault::Needs(more)) if more > head.len() && head.len() == wanted => {
                     wanted = more;
@@ -465,7 +474,7 @@ pub(super) async fn read_up_to(
     base: u64,
     wanted: usize,
     access: &Access<'_>,
-) -> Result<bytes::Bytes, Error> {
+) -> Result<Bytes, Error> {
     let first = local.read(file, base, wanted, access).await?;
     if wanted <= READ_MAX || first.len() < READ_MAX {
         return Ok(first);

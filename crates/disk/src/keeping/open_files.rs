@@ -31,8 +31,12 @@ const DESCRIPTORS_OF_ALL: usize = 2;
 const FILES_FOR_ONE: usize = 4;
 /// Bytes of small bodies that one loop keeps at most; fewer where there is little memory ([`memory`]).
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bodies evicted for a new one at most.
+/// Bodies evicted at most for a new one that was read with its open.
 const BODIES_FOR_ONE_MAX: usize = 16;
+/// Places looked at to make room for the body of a file that is used again, and bodies found there, at most, that are in use
+/// themselves. Where more is in use than there is room for, most bodies stay: to take turns would cost all of them.
+const LOOKS_MAX: usize = 64;
+const LOOKS_IN_USE_MAX: usize = 2;
 /// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
 /// in memory and used in turn, none comes to so many while it is open: to keep their bodies would cost memory and give none.
 const BODY_USES: u8 = 1;
@@ -71,6 +75,17 @@ impl FileEntry {
             self.file.set_copy(copy);
         }
     }
+}
+
+/// What the hand finds in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// A body that was not used since it last passed: dropped.
+    Evicted,
+    /// A body that was.
+    InUse,
+    /// No body.
+    Nothing,
 }
 
 /// The result of [`OpenFiles::keep`].
@@ -197,7 +212,7 @@ impl OpenFiles {
         file.place.set(Some(slot));
         // It was read with the open, by the pool.
         if let Some(body) = file.body() {
-            self.put_body(slot, &body);
+            self.put_new_body(slot, &body);
         }
         Insertion::New(file)
     }
@@ -220,25 +235,65 @@ impl OpenFiles {
     /// Keeps a body with its file, if the file is kept and was used before, and there is room.
     pub(crate) fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
         let Some(slot) = file.place.get() else { return };
-        let entry = self.slots[slot as usize].as_ref();
-        if file.counted.get() == 0 && entry.is_some_and(|entry| entry.uses >= BODY_USES) {
+        if !self.wants_body(file) {
+            return;
+        }
+        if self.has_room(body.len()) {
             self.put_body(slot, body);
+        } else if let Some(entry) = &mut self.slots[slot as usize] {
+            // It does not ask with every use.
+            entry.uses = 0;
         }
     }
 
-    fn put_body(&mut self, slot: u32, body: &Bytes) {
+    /// Makes room for a body by those that are not in use.
+    fn has_room(&mut self, len: usize) -> bool {
+        let most = body_bytes_max();
+        let mut in_use = 0;
+        for _ in 0..LOOKS_MAX.min(self.slots.len()) {
+            if self.body_bytes + len <= most || in_use == LOOKS_IN_USE_MAX {
+                break;
+            }
+            in_use += usize::from(self.look_for_body() == Look::InUse);
+        }
+        self.body_bytes + len <= most
+    }
+
+    /// Is the file kept, was it used before, and has it no body yet?
+    pub(crate) fn wants_body(&self, file: &OpenFile) -> bool {
+        let Some(slot) = file.place.get() else {
+            return false;
+        };
+        let entry = self.slots[slot as usize].as_ref();
+        file.counted.get() == 0 && entry.is_some_and(|entry| entry.uses >= BODY_USES)
+    }
+
+    /// Will the file's body have a copy after some more uses?
+    pub(crate) fn wants_copy(&self, file: &OpenFile) -> bool {
+        let slot = file.place.get();
+        let entry = slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        entry.is_some_and(|entry| entry.wants_copy)
+    }
+
+    /// The same for one that was read with the open.
+    fn put_new_body(&mut self, slot: u32, body: &Bytes) {
         let most = body_bytes_max();
         for _ in 0..BODIES_FOR_ONE_MAX {
             if self.body_bytes + body.len() > most && self.body_bytes > 0 {
                 self.evict_body();
             }
         }
-        let Some(entry) = self.slots[slot as usize].as_mut() else {
+        if self.body_bytes + body.len() <= most {
+            self.put_body(slot, body);
+        } else if let Some(entry) = &self.slots[slot as usize] {
+            entry.file.drop_body();
+        }
+    }
+
+    fn put_body(&mut self, slot: u32, body: &Bytes) {
+        let Some(entry) = &mut self.slots[slot as usize] else {
             return;
         };
-        if self.body_bytes + body.len() > most {
-            return entry.file.drop_body();
-        }
         entry.file.set_body(body);
         entry.file.counted.set(body.len());
         entry.wants_copy = body.len() >= COPY_MIN;
@@ -323,19 +378,29 @@ impl OpenFiles {
     /// Drops one body, not its file: the first after the hand that was not used since the hand last passed.
     fn evict_body(&mut self) {
         for _ in 0..2 * self.slots.len() {
-            self.hand = (self.hand + 1) % self.slots.len();
-            match &mut self.slots[self.hand] {
-                Some(entry) if entry.file.counted.get() == 0 => {}
-                Some(entry) if entry.used => entry.used = false,
-                Some(entry) => {
-                    (entry.uses, entry.wants_copy) = (0, false);
-                    let file = Rc::clone(&entry.file);
-                    self.forget_body(&file);
-                    file.set_copy(None);
-                    return file.drop_body();
-                }
-                None => {}
+            if self.look_for_body() == Look::Evicted {
+                return;
             }
+        }
+    }
+
+    /// Moves the hand by a place, and drops the body there if it was not used since the hand last passed.
+    fn look_for_body(&mut self) -> Look {
+        self.hand = (self.hand + 1) % self.slots.len();
+        match &mut self.slots[self.hand] {
+            Some(entry) if entry.file.counted.get() == 0 => Look::Nothing,
+            Some(entry) if entry.used => {
+                entry.used = false;
+                Look::InUse
+            }
+            Some(entry) => {
+                (entry.uses, entry.wants_copy) = (0, false);
+                let file = Rc::clone(&entry.file);
+                self.forget_body(&file);
+                file.drop_body();
+                Look::Evicted
+            }
+            None => Look::Nothing,
         }
     }
 

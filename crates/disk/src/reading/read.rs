@@ -80,6 +80,21 @@ impl Local {
         Ok(bytes)
     }
 
+    /// Keeps a small file as its [`OpenFile::body`] if it is used again and is in memory, for callers that read parts of
+    /// it.
+    pub fn keep_whole(&self, file: &OpenFile) {
+        let len = file.meta().len;
+        let wants_body = self.0.files.borrow().wants_body(file);
+        if len > BODY_MAX as u64 || !wants_body {
+            return;
+        }
+        if let Ok(Ok(bytes)) = self.try_read(file, 0, len as usize)
+            && bytes.len() as u64 == len
+        {
+            self.0.files.borrow_mut().keep_body(file, &bytes);
+        }
+    }
+
     /// Whether the range is in memory, as far as that can be told without waiting.
     #[must_use]
     pub fn is_present(&self, file: &OpenFile, offset: u64, len: u64) -> bool {

@@ -3,6 +3,7 @@
 use super::sending::{open, sent};
 use crate::files::memfd_copies::COPY_MIN;
 use crate::keeping::open_files::COPY_USES;
+use crate::opening::open::BODY_MAX;
 use crate::tests::{block_on, local};
 use crate::*;
 use bytes::Bytes;
@@ -84,6 +85,35 @@ fn a_body_is_kept_from_the_second_use_on_and_copied_after_some_more() {
         }
         assert_eq!(seen[..2], [(false, false), (true, false)]);
         assert_eq!(seen.last(), Some(&(true, true)));
+    });
+}
+
+#[test]
+fn of_more_bodies_in_use_than_there_is_room_for_most_stay() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let access = Access::new(&pool);
+        let len = BODY_MAX;
+        let count = crate::keeping::open_files::BODY_BYTES_MAX / len + 100;
+        let paths: Vec<_> = (0..count).map(|i| dir.path().join(i.to_string())).collect();
+        for path in &paths {
+            let file = std::fs::File::create(path).unwrap();
+            file.set_len(len as u64).unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut kept = Vec::new();
+        for _ in 0..12 {
+            kept.clear();
+            for path in &paths {
+                let file = open(&local, path, &access).await;
+                kept.push(file.body().is_some() || file.gets_copy());
+                local.read(&file, 0, len, &access).await.unwrap();
+            }
+        }
+        // Each was used as often as any other.
+        let kept = kept.iter().filter(|kept| **kept).count();
+        assert!(kept > count / 2, "{kept} of {count}");
     });
 }
 

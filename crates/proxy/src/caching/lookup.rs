@@ -382,7 +382,8 @@ fn judge(request: &Request, cache_request: &CacheRequest<'_>, hit: Hit) -> Looku
         ReuseDecision::Refuse => LookupStep::Answer(Outcome::Failed(Failure::new(504))),
         ReuseDecision::Ask => LookupStep::Ask(FetchParams {
             looked_for: variant_of(&hit),
-            stale: Some(Box::new(hit)),
+            // The origin may take its time: its bytes are not kept for that long.
+            stale: Some(Box::new(Hit { whole: None, ..hit })),
             status: Some(Status::Expired),
             may_store: may_store(request, cache_request),
             ..FetchParams::default()

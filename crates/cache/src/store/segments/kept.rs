@@ -25,6 +25,10 @@ const BYTES_MAX: u64 = 8 << 20;
 const HEAD_BYTES: usize = 1024;
 /// Maximum of places looked at to make room for one entry.
 const LOOKS_MAX: usize = 32;
+/// The same for a copy, where they are in use themselves: most copies stay where more are used than there is room for.
+const LOOKS_IN_USE_MAX: usize = 2;
+/// Uses of an entry from which it gets a copy. That costs as much as a few uses of it save, and a thread's wake-up.
+pub(in crate::store) const COPY_USES: u8 = 4;
 
 /// The store of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,8 @@ struct KeptEntry {
     bytes: usize,
     /// Was it used since room was last looked for here?
     is_used: Cell<bool>,
+    /// Uses since it is here.
+    uses: Cell<u8>,
     /// Without those of a copy, which has its own.
     _charge: Charge,
 }
@@ -96,19 +102,23 @@ struct KeptEntries {
 }
 
 impl KeptEntries {
-    /// Makes room for so many bytes by what was not used lately. False: there is none.
-    fn make_room(&mut self, bytes: usize, bytes_max: u64) -> bool {
+    /// Makes room for so many bytes by what was not used lately, until that many were found to be in use. False: there is
+    /// none.
+    fn make_room(&mut self, bytes: usize, bytes_max: u64, in_use_max: usize) -> bool {
         if bytes as u64 > bytes_max {
             return false;
         }
+        let mut in_use = 0;
         for _ in 0..LOOKS_MAX.min(self.places.len()) {
-            if (self.bytes + bytes) as u64 <= bytes_max {
-                return true;
+            if (self.bytes + bytes) as u64 <= bytes_max || in_use == in_use_max {
+                break;
             }
             let place = self.hand;
             self.hand = (place + 1) % self.places.len();
             let is_used = (self.places[place].as_ref()).is_some_and(|one| one.is_used.take());
-            if !is_used {
+            if is_used {
+                in_use += 1;
+            } else {
                 self.take(place);
             }
         }
@@ -137,8 +147,15 @@ thread_local! {
     static KEPT: RefCell<[KeptEntries; 2]> = RefCell::default();
 }
 
-/// What is kept of an entry: its decoded head, and the file of its bytes if it is small.
-pub(super) type Kept = (Rc<Entry>, Option<Rc<OpenFile>>);
+/// What is kept of an entry.
+pub(super) struct Kept {
+    /// Its decoded head.
+    pub entry: Rc<Entry>,
+    /// The file of its bytes, if it is small or has a copy.
+    pub piece: Option<Rc<OpenFile>>,
+    /// Its uses since it is kept, this one included.
+    pub uses: u8,
+}
 
 /// The entry that lies at this place.
 pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
@@ -153,7 +170,12 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
         let is_it = one.store == owner.store && one.key == known.key && one.extent == known.extent;
         is_it.then(|| {
             one.is_used.set(true);
-            (Rc::clone(&one.entry), one.piece.clone())
+            one.uses.set(one.uses.get().saturating_add(1));
+            Kept {
+                entry: Rc::clone(&one.entry),
+                piece: one.piece.clone(),
+                uses: one.uses.get(),
+            }
         })
     })
 }
@@ -161,7 +183,8 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
 /// Makes room for the copy of so many bytes. False: there is none.
 pub(super) fn has_room(owner: Owner, len: u64) -> bool {
     let bytes = HEAD_BYTES + usize::try_from(len).unwrap_or(usize::MAX / 2);
-    level() < MemoryLevel::Copies && owner.with(|kept| kept.make_room(bytes, owner.bytes_max()))
+    level() < MemoryLevel::Copies
+        && owner.with(|kept| kept.make_room(bytes, owner.bytes_max(), LOOKS_IN_USE_MAX))
 }
 
 /// Keeps an entry that was opened, in place of what was not used lately.
@@ -178,7 +201,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
         }
         let place = owner.place_of(&known.key);
         kept.take(place);
-        if !kept.make_room(bytes, owner.bytes_max()) {
+        if !kept.make_room(bytes, owner.bytes_max(), LOOKS_MAX) {
             return;
         }
         let is_copy = piece.as_ref().is_some_and(|piece| piece.gets_copy());
@@ -193,6 +216,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
             piece,
             bytes,
             is_used: Cell::new(false),
+            uses: Cell::new(0),
             _charge: charge(Holder::Bodies, charged),
         });
     });

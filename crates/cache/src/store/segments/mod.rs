@@ -19,6 +19,8 @@ mod writer;
 pub(super) use append::{AppendKind, SegmentAppend};
 pub use convert::Conversion;
 use emptying::Emptying;
+#[cfg(test)]
+pub(super) use kept::COPY_USES;
 use start::FoundSegments;
 pub(super) use walk::SegmentsWalk;
 use writer::{Filling, SegmentWriter};

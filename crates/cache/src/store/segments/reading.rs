@@ -43,15 +43,22 @@ impl Store {
         };
         let owner = owner_of(segments);
         let kept = kept::get(owner, known);
-        if let Some((entry, Some(file))) = kept {
+        if let Some(kept::Kept {
+            piece: Some(file),
+            entry,
+            ..
+        }) = kept
+        {
             let base = 0;
             return Ok(Some(OpenedInSegment { file, base, entry }));
         }
         let Some(source) = segments.set.source(&known.extent) else {
             return Ok(None);
         };
-        if let Some((entry, None)) = kept {
-            if let Some(copied) = copy_of(local, owner, &source, known, &entry) {
+        if let Some(kept::Kept { entry, uses, .. }) = kept {
+            if uses >= kept::COPY_USES
+                && let Some(copied) = copy_of(local, owner, &source, known, &entry)
+            {
                 kept::put(owner, known, &copied, true);
                 return Ok(Some(copied));
             }

@@ -175,7 +175,7 @@ fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     Body::file(Rc::clone(&hit.file), start, range.end - range.start)
 }
 
-/// The body, where the disk layer keeps a copy of it, or there is none. A copy is asked for first: once it is written,
+/// The body, where the disk layer keeps a copy of it, the look-up has read it, or there is none. A copy is asked for first: once it is written,
 /// it takes the place of the bytes in the heap.
 fn kept(hit: &Hit) -> Option<Body<Rc<OpenFile>>> {
     let range = hit.entry.body();
@@ -186,7 +186,8 @@ fn kept(hit: &Hit) -> Option<Body<Rc<OpenFile>>> {
         return (hit.file.meta().len >= range.end).then(|| file_of(hit));
     }
     let is_inside = |whole: &Bytes| whole.len() as u64 >= range.end;
-    let whole = hit.file.body().filter(is_inside)?;
+    let whole = hit.file.body().or_else(|| hit.whole.clone());
+    let whole = whole.filter(is_inside)?;
     Some(Body::bytes(
         whole.slice(range.start as usize..range.end as usize),
     ))

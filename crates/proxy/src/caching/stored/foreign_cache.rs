@@ -118,6 +118,7 @@ async fn open(request: &Request, cache: &Cache, key: &Key) -> Option<Found> {
             file,
             base,
             known,
+            whole: None,
         })
     };
     (found.entry().key() == *key).then_some(found)

@@ -150,10 +150,15 @@ pub(crate) fn keep(
     if !is_same_for_all || request.is_head() || key_text.len() > BYTES_MAX {
         return;
     }
+    let loop_ = &request.client.loop_;
     let body = match &response.body {
         Body::Empty => HotBody::Nowhere,
-        // Its bytes leave the heap once the copy is written, which the next request sees.
-        Body::Once(message::Chunk::Bytes(_)) if hit.file.gets_copy() => return,
+        // It was used for the first time. Or its bytes leave the heap once the copy is written, which a later request sees.
+        Body::Once(message::Chunk::Bytes(_))
+            if hit.file.body().is_none() || loop_.disk.awaits_copy(&hit.file) =>
+        {
+            return;
+        }
         Body::Once(message::Chunk::Bytes(bytes)) if bytes.len() <= BYTES_MAX => {
             HotBody::Here(bytes.clone())
         }
@@ -173,9 +178,7 @@ pub(crate) fn keep(
         body,
         age: RefCell::default(),
     };
-    HotEntries::of(&request.client.loop_)
-        .0
-        .put(key_text, prepared);
+    HotEntries::of(loop_).0.put(key_text, prepared);
 }
 
 /// Whether the response made from a head may differ between requests.

@@ -1,6 +1,7 @@
 //! Copies of entries of some size that are used again.
 
 use super::*;
+use crate::store::segments::COPY_USES;
 use disk::OpenFile;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn an_entry_of_some_size_that_is_used_again_is_sent_from_a_copy_until_another_ha
         let store = bench.segments().await;
         let lengths = [10_000, 30_000, 64 << 10, 100_000];
         let bodies = put_lengths(&bench, &store, &lengths).await;
-        for _ in 0..2 {
+        for _ in 0..=COPY_USES {
             for (key, body) in &bodies {
                 let read = bench.body(&store, key).await.unwrap();
                 assert!(read.unwrap() == *body, "{key}");
@@ -54,7 +55,7 @@ fn what_is_used_again_gets_room_among_what_was_found_once() {
         }
         let hot = body_of(9, 64 << 10);
         bench.put_whole(&store, "hot", &hot).await.unwrap();
-        for _ in 0..3 {
+        for _ in 0..=COPY_USES {
             assert!(bench.body(&store, "hot").await.unwrap().unwrap() == hot);
         }
         assert!(has_copy(&bench.hit(&store, "hot").await.file).await);
