@@ -111,6 +111,13 @@ impl Local {
         body.is_some_and(|body| self.0.files.borrow_mut().place_body(piece, &body))
     }
 
+    /// Notes a use of a file whose copy is sent without a look whether the file is current: it is not among the first to go.
+    pub fn note_use(&self, file: &OpenFile) {
+        if let Some(place) = file.place.get() {
+            self.0.files.borrow_mut().note_use(place);
+        }
+    }
+
     /// Has the file a copy of its body, or will it have one if it is used on? Then its bytes leave the heap.
     #[must_use]
     pub fn awaits_copy(&self, file: &OpenFile) -> bool {

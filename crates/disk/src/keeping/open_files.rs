@@ -164,6 +164,13 @@ impl OpenFiles {
         true
     }
 
+    /// Notes a use of the file in this slot.
+    pub(crate) fn note_use(&mut self, slot: u32) {
+        if let Some(entry) = &mut self.slots[slot as usize] {
+            (entry.used, entry.asked) = (true, true);
+        }
+    }
+
     /// Keeps a file that was just opened, if its time stamp will show its next change. Returns the file kept before if
     /// it is the same and unchanged, so that its body and slot live on.
     pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Insertion {
@@ -234,16 +241,28 @@ impl OpenFiles {
 
     /// Keeps a body with its file, if the file is kept and was used before, and there is room.
     pub(crate) fn keep_body(&mut self, file: &OpenFile, body: &Bytes) {
-        let Some(slot) = file.place.get() else { return };
-        if !self.wants_body(file) {
-            return;
-        }
-        if self.has_room(body.len()) {
+        if let Some(slot) = file.place.get()
+            && self.takes_body(file, body.len())
+        {
             self.put_body(slot, body);
-        } else if let Some(entry) = &mut self.slots[slot as usize] {
+        }
+    }
+
+    /// Is the file kept, was it used before, has it no body yet, and is there room for one?
+    pub(crate) fn takes_body(&mut self, file: &OpenFile, len: usize) -> bool {
+        let Some(slot) = file.place.get() else {
+            return false;
+        };
+        let uses = self.slots[slot as usize].as_ref().map(|entry| entry.uses);
+        if file.counted.get() > 0 || uses.is_none_or(|uses| uses < BODY_USES) {
+            return false;
+        }
+        let has_room = self.has_room(len);
+        if !has_room && let Some(entry) = &mut self.slots[slot as usize] {
             // It does not ask with every use.
             entry.uses = 0;
         }
+        has_room
     }
 
     /// Makes room for a body by those that are not in use.
@@ -257,15 +276,6 @@ impl OpenFiles {
             in_use += usize::from(self.look_for_body() == Look::InUse);
         }
         self.body_bytes + len <= most
-    }
-
-    /// Is the file kept, was it used before, and has it no body yet?
-    pub(crate) fn wants_body(&self, file: &OpenFile) -> bool {
-        let Some(slot) = file.place.get() else {
-            return false;
-        };
-        let entry = self.slots[slot as usize].as_ref();
-        file.counted.get() == 0 && entry.is_some_and(|entry| entry.uses >= BODY_USES)
     }
 
     /// Will the file's body have a copy after some more uses?

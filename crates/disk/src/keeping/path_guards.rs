@@ -20,7 +20,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Guards take at most one descriptor in this many of the process: on one loop, and on all loops together.
 const DESCRIPTORS_OF_A_LOOP: usize = 16;
 const DESCRIPTORS_OF_ALL: usize = 8;
-/// The time without new guards after all were found in use.
+/// The time between two looks for guards that are not in use, where there are as many as may be. (One that was just made is
+/// in use from its file's next use on: those would go one after the other.)
 const FULL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -143,10 +144,9 @@ impl PathGuards {
         if self.full_until.is_some_and(|until| now < until) {
             return false;
         }
+        self.full_until = Some(now + FULL);
         self.let_go(pool);
-        let room = self.by_path.len() < self.guards_max();
-        self.full_until = (!room).then(|| now + FULL);
-        room
+        self.by_path.len() < self.guards_max()
     }
 
     /// Drops the guards that are invalid, or guard no open file. False: there was none.

@@ -84,8 +84,7 @@ impl Local {
     /// it.
     pub fn keep_whole(&self, file: &OpenFile) {
         let len = file.meta().len;
-        let wants_body = self.0.files.borrow().wants_body(file);
-        if len > BODY_MAX as u64 || !wants_body {
+        if len > BODY_MAX as u64 || !self.0.files.borrow_mut().takes_body(file, len as usize) {
             return;
         }
         if let Ok(Ok(bytes)) = self.try_read(file, 0, len as usize)

@@ -119,8 +119,9 @@ pub(crate) fn answer(
         HotBody::Nowhere => Body::Empty,
         HotBody::Here(bytes) => Body::bytes(bytes.clone()),
         HotBody::Copied(file) => {
-            let range = prepared.entry.body();
-            Body::file(file.upgrade()?, range.start, range.end - range.start)
+            let (file, range) = (file.upgrade()?, prepared.entry.body());
+            request.client.loop_.disk.note_use(&file);
+            Body::file(file, range.start, range.end - range.start)
         }
     };
     let mut response = Box::new(prepared.head.with_body(body));
