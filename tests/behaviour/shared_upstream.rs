@@ -182,7 +182,8 @@ fn an_upload_that_is_not_read_holds_back_no_other() {
         let (unread, mut stream) = begin(&mut client, &format!("/hold/{}", WIDE.0)).await;
         let other = client.clone();
         let sending = async {
-            let _ = send(&mut stream, vec![b'x'; 3 << 20].into()).await;
+            // More than the windows of both sides.
+            send(&mut stream, vec![b'x'; 8 << 20].into()).await
         };
         let others = async {
             origin_has(&origin, "full").await;
@@ -194,7 +195,7 @@ fn an_upload_that_is_not_read_holds_back_no_other() {
         };
         tokio::select! {
             () = others => {}
-            () = sending => panic!("it is not read"),
+            sent = sending => panic!("it is not read: {sent:?}"),
         }
         // Its client leaves: that ends it, though nothing of it can be sent.
         drop((unread, stream));

@@ -33,10 +33,11 @@ const FILES_FOR_ONE: usize = 4;
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bodies evicted at most for a new one that was read with its open.
 const BODIES_FOR_ONE_MAX: usize = 16;
-/// Places looked at to make room for the body of a file that is used again, and bodies found there, at most, that are in use
-/// themselves. Where more is in use than there is room for, most bodies stay: to take turns would cost all of them.
+/// Bodies of files used again that find no room, until places are looked at to make some: up to the first file in use, and
+/// so many at most. Where more is in use than there is room for, the bodies that are there stay, as the hand comes round
+/// more slowly than each is used: to take turns would cost all of them.
+const LOOK_EVERY: u8 = 4;
 const LOOKS_MAX: usize = 64;
-const LOOKS_IN_USE_MAX: usize = 2;
 /// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
 /// in memory and used in turn, none comes to so many while it is open: to keep their bodies would cost memory and give none.
 const BODY_USES: u8 = 1;
@@ -80,11 +81,11 @@ impl FileEntry {
 /// What the hand finds in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// A body that was not used since it last passed: dropped.
-    Evicted,
-    /// A body that was.
+    /// A file that was used since it last passed.
     InUse,
-    /// No body.
+    /// A body of one that was not: dropped.
+    Evicted,
+    /// Neither.
     Nothing,
 }
 
@@ -105,6 +106,8 @@ pub(crate) struct OpenFiles {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     hand: usize,
+    /// Bodies that found no room since a place was last looked at for one.
+    without_room: u8,
     /// The process's limit on descriptors.
     descriptors: usize,
     /// Bytes of all kept bodies, those in `copies` included.
@@ -124,6 +127,7 @@ impl OpenFiles {
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             hand: 0,
+            without_room: 0,
             descriptors,
             body_bytes: 0,
             copies: MemfdCopies::new(copier),
@@ -265,15 +269,19 @@ impl OpenFiles {
         has_room
     }
 
-    /// Makes room for a body by those that are not in use.
+    /// Is there room for a body? If not, a little is done for those that ask.
     fn has_room(&mut self, len: usize) -> bool {
         let most = body_bytes_max();
-        let mut in_use = 0;
-        for _ in 0..LOOKS_MAX.min(self.slots.len()) {
-            if self.body_bytes + len <= most || in_use == LOOKS_IN_USE_MAX {
+        if self.body_bytes + len > most {
+            self.without_room = (self.without_room + 1) % LOOK_EVERY;
+            if self.without_room != 0 {
+                return false;
+            }
+        }
+        for _ in 0..LOOKS_MAX {
+            if self.body_bytes + len <= most || self.look_for_body() == Look::InUse {
                 break;
             }
-            in_use += usize::from(self.look_for_body() == Look::InUse);
         }
         self.body_bytes + len <= most
     }
@@ -394,23 +402,22 @@ impl OpenFiles {
         }
     }
 
-    /// Moves the hand by a place, and drops the body there if it was not used since the hand last passed.
+    /// Moves the hand by a place, and drops the body there if its file was not used since the hand last passed.
     fn look_for_body(&mut self) -> Look {
         self.hand = (self.hand + 1) % self.slots.len();
         match &mut self.slots[self.hand] {
-            Some(entry) if entry.file.counted.get() == 0 => Look::Nothing,
             Some(entry) if entry.used => {
                 entry.used = false;
                 Look::InUse
             }
-            Some(entry) => {
+            Some(entry) if entry.file.counted.get() > 0 => {
                 (entry.uses, entry.wants_copy) = (0, false);
                 let file = Rc::clone(&entry.file);
                 self.forget_body(&file);
                 file.drop_body();
                 Look::Evicted
             }
-            None => Look::Nothing,
+            _ => Look::Nothing,
         }
     }
 

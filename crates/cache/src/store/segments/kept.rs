@@ -25,8 +25,9 @@ const BYTES_MAX: u64 = 8 << 20;
 const HEAD_BYTES: usize = 1024;
 /// Maximum of places looked at to make room for one entry.
 const LOOKS_MAX: usize = 32;
-/// The same for a copy, where they are in use themselves: most copies stay where more are used than there is room for.
-const LOOKS_IN_USE_MAX: usize = 2;
+/// Copies that find no room, until places are looked at to make some, up to the first entry in use. Where more is in use than
+/// there is room for, what is there stays: the hand comes round more slowly than each is used.
+const LOOK_EVERY: u8 = 4;
 /// Uses of an entry from which it gets a copy. That costs as much as a few uses of it save, and a thread's wake-up.
 pub(in crate::store) const COPY_USES: u8 = 4;
 
@@ -99,12 +100,30 @@ struct KeptEntries {
     copies: usize,
     /// The place where room is looked for next.
     hand: usize,
+    /// Copies that found no room since a place was last looked at for one.
+    without_room: u8,
 }
 
 impl KeptEntries {
-    /// Makes room for so many bytes by what was not used lately, until that many were found to be in use. False: there is
-    /// none.
-    fn make_room(&mut self, bytes: usize, bytes_max: u64, in_use_max: usize) -> bool {
+    /// Makes room for so many bytes by what was not used lately. False: there is none.
+    fn make_room(&mut self, bytes: usize, bytes_max: u64) -> bool {
+        self.look(bytes, bytes_max, LOOKS_MAX)
+    }
+
+    /// Is there room for a copy of so many bytes? If not, a little is done for those that ask.
+    fn has_room(&mut self, bytes: usize, bytes_max: u64) -> bool {
+        if (self.bytes + bytes) as u64 > bytes_max {
+            self.without_room = (self.without_room + 1) % LOOK_EVERY;
+            if self.without_room != 0 {
+                return false;
+            }
+        }
+        self.look(bytes, bytes_max, 1)
+    }
+
+    /// Moves the hand on until there is room for so many bytes, or it has passed so many entries in use, and drops what was
+    /// not used since it last passed.
+    fn look(&mut self, bytes: usize, bytes_max: u64, in_use_max: usize) -> bool {
         if bytes as u64 > bytes_max {
             return false;
         }
@@ -183,8 +202,7 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
 /// Makes room for the copy of so many bytes. False: there is none.
 pub(super) fn has_room(owner: Owner, len: u64) -> bool {
     let bytes = HEAD_BYTES + usize::try_from(len).unwrap_or(usize::MAX / 2);
-    level() < MemoryLevel::Copies
-        && owner.with(|kept| kept.make_room(bytes, owner.bytes_max(), LOOKS_IN_USE_MAX))
+    level() < MemoryLevel::Copies && owner.with(|kept| kept.has_room(bytes, owner.bytes_max()))
 }
 
 /// Keeps an entry that was opened, in place of what was not used lately.
@@ -201,7 +219,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
         }
         let place = owner.place_of(&known.key);
         kept.take(place);
-        if !kept.make_room(bytes, owner.bytes_max(), LOOKS_MAX) {
+        if !kept.make_room(bytes, owner.bytes_max()) {
             return;
         }
         let is_copy = piece.as_ref().is_some_and(|piece| piece.gets_copy());
