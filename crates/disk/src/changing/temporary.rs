@@ -61,15 +61,13 @@ pub struct Temporary {
     removal: Option<(RemoveOnDrop, Pool)>,
 }
 
-/// A nameless temporary file that is written and read at the same time.
+/// A temporary file that is written and read at the same time.
 #[derive(Debug)]
 pub struct Spooled {
-    /// To write with ([`Local::append`]).
-    pub output: Output,
+    /// To write with.
+    pub file: Temporary,
     /// To read with; its length is that of the first write ([`OpenFile::grown`]).
     pub open: Rc<OpenFile>,
-    /// The path that it had when it was made.
-    pub path: Vec<u8>,
 }
 
 /// Removes a file when it is dropped. **Waits.**
@@ -131,69 +129,40 @@ impl Temporary {
 }
 
 impl Local {
-    /// Makes a temporary file, and the subdirectories for its name. `mode`: its permissions.
+    /// Makes a temporary file that begins with `bytes`, and the subdirectories for its name, and opens it for reading, too,
+    /// in one job. `mode`: its permissions.
     ///
     /// # Errors
-    /// [`Error::System`] with `open()` or `mkdir()`, [`Error::Overflow`].
-    pub async fn create_temporary(
-        &self,
-        place: &TemporaryPlace,
-        retention: Retention,
-        mode: u32,
-        pool: &Pool,
-    ) -> Result<Temporary, Error> {
-        let (place, owner) = (place.clone(), pool.clone());
-        // A `Temporary` from the start, so that the file is removed if the caller stops waiting.
-        let work = move || {
-            let (fd, path) = make_temporary(&place, retention, mode)?;
-            let path: Arc<[u8]> = path.into();
-            let removal = (retention == Retention::Removed)
-                .then(|| (RemoveOnDrop::new(&path), owner.clone()));
-            Ok(Temporary {
-                output: Output::new(fd, &owner),
-                path,
-                removal,
-            })
-        };
-        self.write_job(Operation::Create, pool, work).await
-    }
-
-    /// Makes a temporary file that begins with `bytes`, in one job, and opens it for reading, too.
-    ///
-    /// # Errors
-    /// [`Error::System`] with the call's name (nothing is left of the file then), [`Error::Overflow`].
+    /// [`Error::System`] with the call's name, [`Error::Overflow`]. Only a file that is to be kept may be left then.
     pub async fn spool(
         &self,
         place: &TemporaryPlace,
+        retention: Retention,
         bytes: Bytes,
         mode: u32,
         pool: &Pool,
     ) -> Result<Spooled, Error> {
         let (place, disk, writer) = (place.clone(), self.0.disk.clone(), pool.clone());
+        // A `Temporary` from the start, so that the file is removed if the caller stops waiting.
         let work = move || {
-            let (fd, path) = make_temporary(&place, Retention::Nameless, mode)?;
-            let output = Output::new(fd, &writer);
-            write_all(output.fd(), &[bytes])?;
-            let found = output.found(&disk)?;
-            Ok((output, found, path))
+            let (fd, path) = make_temporary(&place, retention, mode)?;
+            let path: Arc<[u8]> = path.into();
+            let removal = (retention == Retention::Removed)
+                .then(|| (RemoveOnDrop::new(&path), writer.clone()));
+            let file = Temporary {
+                output: Output::new(fd, &writer),
+                path,
+                removal,
+            };
+            write_all(file.output.fd(), &[bytes])?;
+            let reader = file.output.reader(&disk)?;
+            Ok((file, reader))
         };
-        let (output, found, path) = self.write_job(Operation::Create, pool, work).await?;
+        let (file, (handle, meta)) = self.write_job(Operation::Create, pool, work).await?;
         Ok(Spooled {
-            output,
-            open: Rc::new(OpenFile::new(found, pool)),
-            path,
+            file,
+            open: Rc::new(OpenFile::of(handle, meta)),
         })
-    }
-
-    /// Opens a temporary file for reading, with what was written so far.
-    ///
-    /// # Errors
-    /// [`Error::System`] with `fcntl()` or `fstat()`, [`Error::Overflow`].
-    pub async fn reopen(&self, file: &Temporary, pool: &Pool) -> Result<Rc<OpenFile>, Error> {
-        let (output, disk) = (file.output.clone(), self.0.disk.clone());
-        let work = move || output.found(&disk);
-        let found = self.write_job(Operation::Other, pool, work).await?;
-        Ok(Rc::new(OpenFile::new(found, pool)))
     }
 }
 
@@ -305,14 +274,13 @@ mod tests {
             let (local, pool) = local();
             let dir = tempfile::tempdir().unwrap();
             let place = place(&dir, [0; LEVELS_MAX]);
-            let file = local
-                .create_temporary(&place, Retention::Nameless, 0o600, &pool)
-                .await
-                .unwrap();
-            let parts = vec![Bytes::from_static(b"some "), Bytes::from_static(b"bytes")];
+            let first = Bytes::from_static(b"so");
+            let spooled = local.spool(&place, Retention::Nameless, first, 0o600, &pool);
+            let Spooled { file, open } = spooled.await.unwrap();
+            let parts = vec![Bytes::from_static(b"me "), Bytes::from_static(b"bytes")];
             local.append(&file.output, parts, &pool).await.unwrap();
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-            let open = local.reopen(&file, &pool).await.unwrap();
+            let open = Rc::new(open.grown(10));
             let access = Access::new(&pool);
             let bytes = local.read(&open, 5, 100, &access).await.unwrap();
             assert_eq!(bytes, "bytes");
@@ -326,9 +294,9 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let place = place(&dir, [1, 0, 0]);
             let path = |file: &Temporary| OsStr::from_bytes(file.path()).to_owned();
-            let create = |retention| local.create_temporary(&place, retention, 0o600, &pool);
-            let kept = create(Retention::Kept).await.unwrap();
-            let removed = create(Retention::Removed).await.unwrap();
+            let create = |retention| local.spool(&place, retention, Bytes::new(), 0o600, &pool);
+            let kept = create(Retention::Kept).await.unwrap().file;
+            let removed = create(Retention::Removed).await.unwrap().file;
             let (kept_path, removed_path) = (path(&kept), path(&removed));
             assert!(std::fs::exists(&removed_path).unwrap());
             drop((kept, removed));

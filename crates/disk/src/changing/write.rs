@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::changing::steps;
 use crate::disk::Disk;
 use crate::files::error::Error;
-use crate::files::open_file::{Meta, OpenFile, OpenedFile, Way};
+use crate::files::open_file::{Handle, Meta, OpenFile, SharedFd};
 use crate::local::Local;
 use crate::memory::unwritten;
 use crate::metrics::call_times;
@@ -35,38 +35,13 @@ pub enum Create {
 /// A file being written. Its last `close` happens in the pool.
 #[derive(Clone, Debug)]
 pub struct Output {
-    file: Arc<OutputFile>,
-}
-
-#[derive(Debug)]
-struct OutputFile {
-    fd: Option<OwnedFd>,
-    pool: Pool,
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if let Some(fd) = self.fd.take()
-            && !crate::pool::on_pool_thread()
-        {
-            self.pool.release(fd);
-        }
-    }
-}
-
-impl OutputFile {
-    fn fd(&self) -> &OwnedFd {
-        self.fd.as_ref().expect("it is None only inside drop")
-    }
+    file: Arc<SharedFd>,
 }
 
 impl Output {
     pub(crate) fn new(fd: OwnedFd, pool: &Pool) -> Output {
         Output {
-            file: Arc::new(OutputFile {
-                fd: Some(fd),
-                pool: pool.clone(),
-            }),
+            file: Arc::new(SharedFd::new(fd, pool)),
         }
     }
 
@@ -74,21 +49,14 @@ impl Output {
         self.file.fd()
     }
 
-    /// The file for a reader, by a duplicate of the descriptor. **Waits.**
-    pub(crate) fn found(&self, disk: &Disk) -> Result<OpenedFile, Error> {
-        let fd = rustix::io::fcntl_dupfd_cloexec(self.fd(), 0)
-            .map_err(|errno| Error::system("fcntl()", errno))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::system("fstat()", errno))?;
-        let mount = disk.mounts.learn(fd.as_fd());
-        Ok(OpenedFile {
-            fd,
-            meta: Meta::from_stat(&stat),
-            mount,
-            body: None,
-            direct: false,
-            records_access: false,
-            way: Way::Unknown,
-        })
+    /// The file for a reader, which shares the descriptor. **Waits.**
+    pub(crate) fn reader(&self, disk: &Disk) -> Result<(Handle, Meta), Error> {
+        let stat = rustix::fs::fstat(self.fd()).map_err(|errno| Error::system("fstat()", errno))?;
+        let mount = disk.mounts.learn(self.fd().as_fd());
+        Ok((
+            Handle::shared(&self.file, mount, None),
+            Meta::from_stat(&stat),
+        ))
     }
 
     /// Are both the same output?
@@ -189,11 +157,12 @@ impl Local {
     ) -> Result<Rc<OpenFile>, Error> {
         let (disk, output) = (self.0.disk.clone(), output.clone());
         let begun = Instant::now();
-        let job = access.pool.run(Lane::Read, move || output.found(&disk));
+        let job = access.pool.run(Lane::Read, move || output.reader(&disk));
         match job.await {
             Ok(found) => {
                 self.0.counters.offloaded(Operation::Open, begun.elapsed());
-                Ok(Rc::new(OpenFile::new(found?, access.pool)))
+                let (handle, meta) = found?;
+                Ok(Rc::new(OpenFile::of(handle, meta)))
             }
             Err(overflow) => {
                 self.0.counters.overflowed(Operation::Open);

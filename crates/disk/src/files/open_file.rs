@@ -142,12 +142,15 @@ impl SharedFd {
             pool: pool.clone(),
         }
     }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        self.fd.as_ref().expect("it is None only inside drop")
+    }
 }
 
 impl AsFd for SharedFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        let fd = self.fd.as_ref();
-        fd.expect("it is None only inside drop").as_fd()
+        self.fd().as_fd()
     }
 }
 
@@ -282,9 +285,18 @@ impl OpenFile {
     pub(crate) fn new(found: OpenedFile, pool: &Pool) -> OpenFile {
         let handle = Handle::new(found.fd, found.mount, pool);
         OpenFile {
-            handle: Arc::new(handle),
-            meta: found.meta,
             direct: found.direct,
+            body: RefCell::new(found.body.map(Body::from)),
+            ..Self::of(handle, found.meta)
+        }
+    }
+
+    /// A file of which nothing else is known.
+    pub(crate) fn of(handle: Handle, meta: Meta) -> OpenFile {
+        OpenFile {
+            handle: Arc::new(handle),
+            meta,
+            direct: false,
             is_on_device: false,
             random: Cell::new(false),
             sendings: Cell::new(0),
@@ -292,7 +304,7 @@ impl OpenFile {
             place: Cell::new(None),
             unsent: Cell::new(0),
             counted: Cell::new(0),
-            body: RefCell::new(found.body.map(Body::from)),
+            body: RefCell::default(),
             copy: RefCell::default(),
             is_copied: Cell::new(false),
             proofs: OnceCell::new(),
@@ -304,21 +316,9 @@ impl OpenFile {
     /// is in memory; nothing is read.
     pub(crate) fn of_shared(handle: Handle, meta: Meta, body: Option<Bytes>) -> OpenFile {
         OpenFile {
-            handle: Arc::new(handle),
-            meta,
-            direct: false,
-            is_on_device: false,
             random: Cell::new(true),
-            sendings: Cell::new(0),
-            no_cachestat: Cell::new(false),
-            place: Cell::new(None),
-            unsent: Cell::new(0),
-            counted: Cell::new(0),
             body: RefCell::new(body.map(Body::from)),
-            copy: RefCell::new(None),
-            is_copied: Cell::new(false),
-            proofs: OnceCell::new(),
-            slot: OnceCell::new(),
+            ..Self::of(handle, meta)
         }
     }
 

@@ -1,11 +1,14 @@
 //! Reading a whole body: memory up to `client_body_buffer_size`; beyond that all of it goes to a temporary file.
 //!
 //! The file is made and written by the pool, and the socket is not read meanwhile: a slow disk slows its client, and one that
-//! takes longer than `disk_timeout` for a piece ends the request.
+//! takes longer than `disk_timeout` for a piece ends the request. What has come already goes into one write.
+
+use std::rc::Rc;
 
 use bytes::Bytes;
-use disk::memory::{Holder, charge};
-use disk::{Pool, Retention, Temporary};
+use disk::memory::level::level;
+use disk::memory::{Holder, MemoryLevel, charge};
+use disk::{Pool, Retention, Spooled, Temporary};
 use logs::Level;
 use message::Framing;
 
@@ -16,13 +19,16 @@ use crate::request::Request;
 use crate::request::body::InFile;
 use crate::transport::Transport;
 
-use super::{PieceError, RequestBody, Stored, read_once};
+use super::{PieceError, RequestBody, Stored, failed, read_once};
 use crate::settings::request_body::InFileOnly;
 
 /// Permissions of a body's file.
 const MODE: u32 = 0o600;
 /// Maximum of memory that is reserved before any data has come, in bytes.
 const RESERVED_MAX: u64 = 64 << 10;
+/// Bytes of a body that is longer than its buffer, that have come already, from which they are written. (One read may bring
+/// more.) To write each buffer by itself would cost a thread's wake-up each.
+const PART_BYTES: usize = 128 << 10;
 
 /// Reads to the end; `begun` is the part that came before.
 pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, Outcome> {
@@ -49,6 +55,10 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         counted.set(memory.capacity());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
         if is_full && !request.transport.is_body_whole() {
+            read_ready(request, &mut memory)?;
+            counted.set(memory.capacity());
+        }
+        if is_full && !request.transport.is_body_whole() {
             write(request, &mut spool, std::mem::take(&mut memory)).await?;
         }
     }
@@ -58,24 +68,30 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         return Ok(Stored::in_memory(framing, memory.into()));
     }
     write(request, &mut spool, memory).await?;
-    let spool = spool.expect("write made it");
-    let disk = request.client.loop_.disk.clone();
-    let reopened = files::within(request, || disk.reopen(&spool.temporary, &spool.pool)).await;
-    let open = match reopened {
-        Ok(open) => open,
-        Err(error) => return Err(refuse(request, &error, spool.temporary.path())),
-    };
     drop(counted);
+    let spool = spool.expect("write made it");
     Ok(Stored::in_file(
         framing,
         InFile {
-            temporary: spool.temporary,
-            open,
+            open: Rc::new(spool.spooled.open.grown(spool.len)),
+            temporary: spool.spooled.file,
             len: spool.len,
-            disk,
+            disk: request.client.loop_.disk.clone(),
             pool: spool.pool,
         },
     ))
+}
+
+/// Reads what has come already, up to [`PART_BYTES`] in all.
+fn read_ready(request: &mut Request, memory: &mut Vec<u8>) -> Result<(), Outcome> {
+    while memory.len() < PART_BYTES && level() < MemoryLevel::Buffers {
+        let piece = request.transport.try_read_body();
+        match piece.map_err(|error| failed(request, error))? {
+            Some(piece) => memory.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 /// Reads to the end into an existing file; `begun` is the part that came before.
@@ -93,6 +109,8 @@ pub(super) async fn write_to(
         read_once(request, &mut memory).await?;
         counted.set(memory.capacity());
         if memory.len() as u64 >= size {
+            read_ready(request, &mut memory)?;
+            counted.set(memory.capacity());
             append(request, file, std::mem::take(&mut memory).into(), pool).await?;
         }
     }
@@ -139,7 +157,7 @@ async fn append(
 
 /// A file that is being written.
 struct Spool {
-    temporary: Temporary,
+    spooled: Spooled,
     len: u64,
     pool: Pool,
 }
@@ -150,19 +168,18 @@ async fn write(
     spool: &mut Option<Spool>,
     bytes: Vec<u8>,
 ) -> Result<(), Outcome> {
-    if spool.is_none() {
-        *spool = Some(create(request).await?);
-    }
-    let Some(spool) = spool.as_mut().filter(|_| !bytes.is_empty()) else {
-        return Ok(());
-    };
     let len = bytes.len() as u64;
-    append(request, &spool.temporary, bytes.into(), &spool.pool).await?;
-    spool.len += len;
+    match spool {
+        None => *spool = Some(create(request, bytes.into()).await?),
+        Some(spool) => {
+            append(request, &spool.spooled.file, bytes.into(), &spool.pool).await?;
+            spool.len += len;
+        }
+    }
     Ok(())
 }
 
-async fn create(request: &Request) -> Result<Spool, Outcome> {
+async fn create(request: &Request, bytes: Bytes) -> Result<Spool, Outcome> {
     let pool = files::pool(request).map_err(Outcome::Failed)?.clone();
     let settings = &request.location().settings.client_body;
     let (fate, level) = match settings.client_body_in_file_only {
@@ -173,19 +190,15 @@ async fn create(request: &Request) -> Result<Spool, Outcome> {
     let place = settings
         .client_body_temp_path
         .place(&request.settings().prefix);
-    let disk = &request.client.loop_.disk;
-    let make = || disk.create_temporary(&place, fate, MODE, &pool);
-    let made = files::within(request, make).await;
-    let temporary = made.map_err(|error| refuse(request, &error, &place.directory))?;
+    let (disk, len) = (&request.client.loop_.disk, bytes.len() as u64);
+    let spool = || disk.spool(&place, fate, bytes, MODE, &pool);
+    let spooled = files::within(request, spool).await;
+    let spooled = spooled.map_err(|error| refuse(request, &error, &place.directory))?;
     request.log(level, &|out| {
         out.extend_from_slice(b"a client request body is buffered to a temporary file ");
-        out.extend_from_slice(temporary.path());
+        out.extend_from_slice(spooled.file.path());
     });
-    Ok(Spool {
-        temporary,
-        len: 0,
-        pool,
-    })
+    Ok(Spool { spooled, len, pool })
 }
 
 /// 503 for a pool that is full or a disk that is late, 500 for a disk that fails, each with its line in the log.

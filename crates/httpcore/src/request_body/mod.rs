@@ -2,7 +2,8 @@
 //!
 //! Both give a [`RequestBody`], an owned value that needs no request. A body is read only where it is wanted: an unread
 //! one is discarded after the response (`connection/finish.rs`). Invariants: memory is bounded by
-//! `client_body_buffer_size` and one read, however slow the disk; a body is read from the socket once, by one reader.
+//! `client_body_buffer_size`, or 128 KiB that have come already, and one read, however slow the disk; a body is read from the
+//! socket once, by one reader.
 
 mod buffered;
 mod streaming;

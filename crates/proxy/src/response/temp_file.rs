@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use disk::{OpenFile, Output, Spooled};
+use disk::{OpenFile, Output, Retention, Spooled};
 use logs::Level;
 use logs::wall_clock::Moment;
 
@@ -113,7 +113,10 @@ impl TempFile {
             Stage::Empty => {
                 let place = of.upstream_request.context.temporary_place();
                 self.path = place.directory.to_vec();
-                let spool = async move { disk.spool(&place, part, MODE, &pool).await.map(Some) };
+                let spool = async move {
+                    let spooled = disk.spool(&place, Retention::Nameless, part, MODE, &pool);
+                    spooled.await.map(Some)
+                };
                 (Box::pin(spool), None)
             }
             Stage::Idle(output) => {
@@ -156,13 +159,13 @@ impl TempFile {
             return Poll::Ready(0);
         };
         let output = match outcome {
-            Ok(Some(spooled)) => {
-                let path = String::from_utf8_lossy(&spooled.path);
+            Ok(Some(Spooled { file, open })) => {
+                let path = String::from_utf8_lossy(file.path());
                 let what = format!("an upstream response is buffered to a temporary file {path}");
                 of.log(Level::Warn, &what);
-                self.path = spooled.path;
-                self.file = Some(spooled.open);
-                Some(spooled.output)
+                self.path = file.path().to_vec();
+                self.file = Some(open);
+                Some(file.output.clone())
             }
             Ok(None) => part.output,
             Err(error) => {
