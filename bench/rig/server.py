@@ -48,7 +48,7 @@ class Site:
         """Makes html/NAME of that many bytes, which differ by seed and are not all equal (no holes, nothing to compress away)."""
         path = os.path.join(self.html, name)
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        block = bytes((i * 131 + seed * 29 + (i >> 8)) & 255 for i in range(65536))
+        block = bytes((i * 131 + seed * 29 + (i >> 8)) & 255 for i in range(min(size, 65536)))
         with open(path, "wb") as f:
             left = size
             while left > 0:
