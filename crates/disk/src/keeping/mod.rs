@@ -7,4 +7,5 @@ pub(crate) mod inotify;
 pub(crate) mod open_file_cache;
 pub(crate) mod open_files;
 pub(crate) mod path_guards;
+pub(crate) mod slow_hand;
 pub(crate) mod walk;

@@ -14,6 +14,7 @@ use crate::files::copier::Copier;
 use crate::files::memfd_copies::{COPY_MIN, MemfdCopies};
 use crate::files::open_file::{Meta, OpenFile};
 use crate::keeping::inotify::PathGuard;
+use crate::keeping::slow_hand::{COPY_USES, SlowHand};
 use crate::memory::{self, Charge, Holder, Keeps, MemoryLevel};
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -33,16 +34,11 @@ const FILES_FOR_ONE: usize = 4;
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bodies evicted at most for a new one that was read with its open.
 const BODIES_FOR_ONE_MAX: usize = 16;
-/// Bodies of files used again that find no room, until places are looked at to make some: up to the first file in use, and
-/// so many at most. Where more is in use than there is room for, the bodies that are there stay, as the hand comes round
-/// more slowly than each is used: to take turns would cost all of them.
-const LOOK_EVERY: u8 = 4;
+/// Places looked at at most to make room for the body of a file that is used again.
 const LOOKS_MAX: usize = 64;
 /// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
 /// in memory and used in turn, none comes to so many while it is open: to keep their bodies would cost memory and give none.
 const BODY_USES: u8 = 1;
-/// The same from which its body gets a copy. That costs as much as a few uses of it save, and a thread's wake-up.
-pub(crate) const COPY_USES: u8 = 4;
 /// The age, in nanoseconds, from which a time stamp is certain to show the next change: two ticks of the coarsest
 /// kernel clock (HZ=100).
 const SETTLED_NS: i128 = 20_000_000;
@@ -106,8 +102,7 @@ pub(crate) struct OpenFiles {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     hand: usize,
-    /// Bodies that found no room since a place was last looked at for one.
-    without_room: u8,
+    slow_hand: SlowHand,
     /// The process's limit on descriptors.
     descriptors: usize,
     /// Bytes of all kept bodies, those in `copies` included.
@@ -127,7 +122,7 @@ impl OpenFiles {
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             hand: 0,
-            without_room: 0,
+            slow_hand: SlowHand::default(),
             descriptors,
             body_bytes: 0,
             copies: MemfdCopies::new(copier),
@@ -272,11 +267,8 @@ impl OpenFiles {
     /// Is there room for a body? If not, a little is done for those that ask.
     fn has_room(&mut self, len: usize) -> bool {
         let most = body_bytes_max();
-        if self.body_bytes + len > most {
-            self.without_room = (self.without_room + 1) % LOOK_EVERY;
-            if self.without_room != 0 {
-                return false;
-            }
+        if self.body_bytes + len > most && !self.slow_hand.moves() {
+            return false;
         }
         for _ in 0..LOOKS_MAX {
             if self.body_bytes + len <= most || self.look_for_body() == Look::InUse {
@@ -407,7 +399,8 @@ impl OpenFiles {
         self.hand = (self.hand + 1) % self.slots.len();
         match &mut self.slots[self.hand] {
             Some(entry) if entry.used => {
-                entry.used = false;
+                // Without a body it keeps its mark, by which files are evicted.
+                entry.used = entry.file.counted.get() == 0;
                 Look::InUse
             }
             Some(entry) if entry.file.counted.get() > 0 => {

@@ -2,7 +2,6 @@
 
 use super::sending::{open, sent};
 use crate::files::memfd_copies::COPY_MIN;
-use crate::keeping::open_files::COPY_USES;
 use crate::opening::open::BODY_MAX;
 use crate::tests::{block_on, local};
 use crate::*;

@@ -19,7 +19,7 @@ use crate::request::Request;
 use crate::request::body::InFile;
 use crate::transport::Transport;
 
-use super::{PieceError, RequestBody, Stored, failed, read_once};
+use super::{PieceError, RequestBody, Stored, read_once, read_ready};
 use crate::settings::request_body::InFileOnly;
 
 /// Permissions of a body's file.
@@ -28,7 +28,7 @@ const MODE: u32 = 0o600;
 const RESERVED_MAX: u64 = 64 << 10;
 /// Bytes of a body that is longer than its buffer, that have come already, from which they are written. (One read may bring
 /// more.) To write each buffer by itself would cost a thread's wake-up each.
-const PART_BYTES: usize = 128 << 10;
+const PART_BYTES: u64 = 128 << 10;
 
 /// Reads to the end; `begun` is the part that came before.
 pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, Outcome> {
@@ -55,7 +55,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         counted.set(memory.capacity());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
         if is_full && !request.transport.is_body_whole() {
-            read_ready(request, &mut memory)?;
+            fill_part(request, &mut memory)?;
             counted.set(memory.capacity());
         }
         if is_full && !request.transport.is_body_whole() {
@@ -82,16 +82,12 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
     ))
 }
 
-/// Reads what has come already, up to [`PART_BYTES`] in all.
-fn read_ready(request: &mut Request, memory: &mut Vec<u8>) -> Result<(), Outcome> {
-    while memory.len() < PART_BYTES && level() < MemoryLevel::Buffers {
-        let piece = request.transport.try_read_body();
-        match piece.map_err(|error| failed(request, error))? {
-            Some(piece) => memory.extend_from_slice(&piece),
-            None => break,
-        }
+/// Reads what has come already, so that it is written in one go; nothing while memory is scarce.
+fn fill_part(request: &mut Request, memory: &mut Vec<u8>) -> Result<(), Outcome> {
+    match level() < MemoryLevel::Buffers {
+        true => read_ready(request, memory, PART_BYTES),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Reads to the end into an existing file; `begun` is the part that came before.
@@ -109,7 +105,7 @@ pub(super) async fn write_to(
         read_once(request, &mut memory).await?;
         counted.set(memory.capacity());
         if memory.len() as u64 >= size {
-            read_ready(request, &mut memory)?;
+            fill_part(request, &mut memory)?;
             counted.set(memory.capacity());
             append(request, file, std::mem::take(&mut memory).into(), pool).await?;
         }

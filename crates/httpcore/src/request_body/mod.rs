@@ -106,7 +106,10 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     // After a failure there is no body.
     request.body.set(RequestBody::None);
     prepare(request).await?;
-    let begun = read_ahead(request)?;
+    let settings = &request.location().settings.client_body;
+    let (size, mut begun) = (settings.client_body_buffer_size.0, Vec::new());
+    read_ready(request, &mut begun, size)?;
+    let begun = Bytes::from(begun);
     let framing = request.head.framing;
     let body = match request.transport.is_body_whole() {
         true => RequestBody::Stored(Rc::new(Stored::in_memory(framing, begun))),
@@ -116,24 +119,17 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
     Ok(body)
 }
 
-/// The part that has arrived already, as far as the buffer holds it: usually all of a small body, which is then
-/// complete.
-fn read_ahead(request: &mut Request) -> Result<Bytes, Outcome> {
-    let max = request
-        .location()
-        .settings
-        .client_body
-        .client_body_buffer_size
-        .0;
-    let mut begun = Vec::new();
-    while (begun.len() as u64) < max {
+/// Reads what has come already behind the content of `out`, until there are at least `enough` bytes: usually all of a small
+/// body, which is then complete.
+fn read_ready(request: &mut Request, out: &mut Vec<u8>, enough: u64) -> Result<(), Outcome> {
+    while (out.len() as u64) < enough {
         let piece = request.transport.try_read_body();
         match piece.map_err(|error| failed(request, error))? {
-            Some(piece) => begun.extend_from_slice(&piece),
+            Some(piece) => out.extend_from_slice(&piece),
             None => break,
         }
     }
-    Ok(begun.into())
+    Ok(())
 }
 
 /// The effect of a client that leaves on the work for its request.

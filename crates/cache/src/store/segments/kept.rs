@@ -9,9 +9,9 @@ use super::reading::OpenedInSegment;
 use crate::entry::Entry;
 use crate::index::{EntryExtent, KnownKey};
 use crate::key::Key;
-use disk::OpenFile;
 use disk::memory::level::level;
 use disk::memory::{Charge, Holder, MemoryLevel, charge, entries_of_a_loop};
+use disk::{OpenFile, SlowHand};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -25,11 +25,6 @@ const BYTES_MAX: u64 = 8 << 20;
 const HEAD_BYTES: usize = 1024;
 /// Maximum of places looked at to make room for one entry.
 const LOOKS_MAX: usize = 32;
-/// Copies that find no room, until places are looked at to make some, up to the first entry in use. Where more is in use than
-/// there is room for, what is there stays: the hand comes round more slowly than each is used.
-const LOOK_EVERY: u8 = 4;
-/// Uses of an entry from which it gets a copy. That costs as much as a few uses of it save, and a thread's wake-up.
-pub(in crate::store) const COPY_USES: u8 = 4;
 
 /// The store of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +95,7 @@ struct KeptEntries {
     copies: usize,
     /// The place where room is looked for next.
     hand: usize,
-    /// Copies that found no room since a place was last looked at for one.
-    without_room: u8,
+    slow_hand: SlowHand,
 }
 
 impl KeptEntries {
@@ -112,11 +106,8 @@ impl KeptEntries {
 
     /// Is there room for a copy of so many bytes? If not, a little is done for those that ask.
     fn has_room(&mut self, bytes: usize, bytes_max: u64) -> bool {
-        if (self.bytes + bytes) as u64 > bytes_max {
-            self.without_room = (self.without_room + 1) % LOOK_EVERY;
-            if self.without_room != 0 {
-                return false;
-            }
+        if (self.bytes + bytes) as u64 > bytes_max && !self.slow_hand.moves() {
+            return false;
         }
         self.look(bytes, bytes_max, 1)
     }

@@ -19,8 +19,6 @@ mod writer;
 pub(super) use append::{AppendKind, SegmentAppend};
 pub use convert::Conversion;
 use emptying::Emptying;
-#[cfg(test)]
-pub(super) use kept::COPY_USES;
 use start::FoundSegments;
 pub(super) use walk::SegmentsWalk;
 use writer::{Filling, SegmentWriter};

@@ -9,7 +9,7 @@ use crate::segments::{PAGE, SegmentSource, SegmentUse, each_entry, pages, table_
 use crate::store::Store;
 use crate::store::lookup::{HEAD_BYTES, read_up_to};
 use bytes::Bytes;
-use disk::{Access, BODY_MAX, Errno, Local, OpenFile};
+use disk::{Access, BODY_MAX, COPY_USES, Errno, Local, OpenFile};
 use message::date::Seconds;
 use std::rc::Rc;
 
@@ -56,7 +56,7 @@ impl Store {
             return Ok(None);
         };
         if let Some(kept::Kept { entry, uses, .. }) = kept {
-            if uses >= kept::COPY_USES
+            if uses >= COPY_USES
                 && let Some(copied) = copy_of(local, owner, &source, known, &entry)
             {
                 kept::put(owner, known, &copied, true);

@@ -1,8 +1,7 @@
 //! Copies of entries of some size that are used again.
 
 use super::*;
-use crate::store::segments::COPY_USES;
-use disk::OpenFile;
+use disk::{COPY_USES, OpenFile};
 use std::time::Duration;
 
 /// Whether a file has a copy, once that is written.
