@@ -52,7 +52,7 @@ pub fn spawn_begun<F>(kind: Kind, make: impl FnOnce() -> F)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut work: Work = in_place::boxed(make);
+    let mut work: Work = in_place::boxed(make).into_pin();
     if let Some(task) = take(kind) {
         match work.as_mut().poll(&mut Context::from_waker(&task.waker)) {
             Poll::Pending => drop(task.work.replace(Some(work))),

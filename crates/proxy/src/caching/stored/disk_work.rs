@@ -104,9 +104,9 @@ pub(crate) async fn find(
     let head = (*request.head).clone();
     let key = (cache_request.main, cache_request.key_text.clone());
     let now = cache_request.now;
-    Ok(Quick::Wait(in_place::boxed(|| {
-        find_by(means, head, key, now)
-    })))
+    Ok(Quick::Wait(
+        in_place::boxed(|| find_by(means, head, key, now)).into_pin(),
+    ))
 }
 
 async fn find_by(means: Means, head: RequestHead, key: (Key, Bytes), now: Seconds) -> Found {
@@ -166,7 +166,7 @@ pub(crate) fn body(
         (false, DiskState::Well) => FIRST,
         _ => FIRST_SICK,
     };
-    Quick::Wait(in_place::boxed(|| read(means, hit, is_at_once, first)))
+    Quick::Wait(in_place::boxed(|| read(means, hit, is_at_once, first)).into_pin())
 }
 
 fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {

@@ -75,7 +75,7 @@ fn successor(
 ) -> Pin<Box<dyn Future<Output = Rest>>> {
     let stored = request.states.get::<CacheState>();
     match stored.and_then(|state| state.stored.clone()) {
-        Some(stored) => in_place::boxed(|| rest(request, stored, range, why)),
+        Some(stored) => in_place::boxed(|| rest(request, stored, range, why)).into_pin(),
         None => Box::pin(std::future::ready(None)),
     }
 }
