@@ -2,13 +2,10 @@
 //! listens on and connects to the same ones, whatever system files it can read.
 //!
 //! Not here: names that are looked up while serving. Invariant: never called on a loop.
-#![expect(
-    clippy::disallowed_types,
-    reason = "called by the master and on helper threads only"
-)]
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::ffi::CString;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -64,11 +61,15 @@ impl Hosts {
     }
 }
 
+/// As nginx: a machine whose addresses, besides those of its loopback, are of one family is given that family's alone.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "called by the master and on helper threads only"
+)]
 fn look_up(name: &str) -> Vec<IpAddr> {
-    let found = (name, 0)
-        .to_socket_addrs()
-        .map(|all| all.map(|address| address.ip()).collect());
-    let mut addresses: Vec<IpAddr> = found.unwrap_or_default();
+    let name = CString::new(name).ok();
+    let found = name.and_then(|name| sys::addresses_of(&name).ok());
+    let mut addresses = found.unwrap_or_default();
     addresses.dedup();
     addresses
 }

@@ -1,7 +1,7 @@
-//! System calls that `rustix` lacks, and the time stamp counter, each behind a safe function.
+//! System calls that `rustix` lacks, getaddrinfo(3), and the time stamp counter, each behind a safe function.
 //!
-//! This is the only crate with `unsafe`. It has no logic: every function is one system call, with typed arguments and
-//! an `io::Result`, or one instruction. Decisions belong to `disk` and `server`.
+//! This is the only crate with `unsafe`. It has no logic: every function is one call, with typed arguments and an
+//! `io::Result`, or one instruction. Decisions belong to `disk` and `server`.
 //!
 //! Invariant: no function here can break memory safety, whatever its arguments.
 #![allow(
@@ -10,6 +10,7 @@
 )]
 #![warn(unreachable_pub)]
 
+mod host_names;
 mod lease;
 mod mapping;
 mod memory;
@@ -33,6 +34,7 @@ fn checked<T: PartialOrd + From<i8>>(result: T) -> std::io::Result<T> {
     }
 }
 
+pub use host_names::addresses_of;
 pub use lease::lease;
 pub use mapping::{Mapping, page_size};
 pub use memory::{bound_heaps, lasting, lock, lock_on_fault, trim_heap, unmap_idle_code};
