@@ -3,10 +3,10 @@
 //! Pure. Not here: which header is read, and what the address is used for. Invariant: an address is accepted only
 //! from a trusted sender; the result is nginx's, step by step.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use config::{Placed, Problem, Scope, Value, Word};
+use config::{Placed, Problem, Scope, Value, Word, parse_ip_and_port, parse_network};
 use ipnet::IpNet;
 
 /// A client that is trusted to name an address.
@@ -47,14 +47,12 @@ impl Value for Trusted {
 
 /// Reads an address or a network; warns if bits after the prefix are set.
 pub fn network(word: &Word, scope: &mut Scope) -> Option<IpNet> {
-    let text = word.display().to_string();
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(address.into());
-    }
-    let net: IpNet = text.parse().ok()?;
+    let (address, length) = parse_network(word.bytes())?;
+    let net = IpNet::new(address, length).ok()?;
     if net.addr() != net.network() {
         scope.warn(word.error(&Problem::new(format!(
-            "low address bits of {text} are meaningless"
+            "low address bits of {} are meaningless",
+            word.display()
         ))));
     }
     Some(net.trunc())
@@ -138,7 +136,7 @@ fn walk(
             left = rest;
         }
         let start = left.iter().rposition(is_between).map_or(0, |at| at + 1);
-        let Some(address) = address(&left[start..]) else {
+        let Some(address) = parse_ip_and_port(&left[start..]) else {
             return false;
         };
         *found = Some(address);
@@ -147,23 +145,6 @@ fn walk(
         }
         left = &left[..start - 1];
     }
-}
-
-/// An address, with a port or without; IPv6 may stand in brackets.
-fn address(text: &[u8]) -> Option<SocketAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    let address = match text.parse::<IpAddr>() {
-        Ok(ip) => SocketAddr::new(ip, 0),
-        Err(_) => match text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-            Some(inner) => SocketAddr::new(inner.parse().ok()?, 0),
-            None => text
-                .parse()
-                .ok()
-                .filter(|found: &SocketAddr| found.port() > 0)?,
-        },
-    };
-    // nginx's parser does not accept this address.
-    (address.ip() != IpAddr::V4(Ipv4Addr::BROADCAST)).then_some(address)
 }
 
 #[cfg(test)]
@@ -195,6 +176,7 @@ mod tests {
         assert_eq!(one("10.0.0.1, 192.0.2.1").as_deref(), Some("192.0.2.1"));
         assert_eq!(one("10.0.0.1,192.0.2.1 , ").as_deref(), Some("192.0.2.1"));
         assert_eq!(one("192.0.2.1:80").as_deref(), Some("192.0.2.1:80"));
+        assert_eq!(one("010.000.002.01").as_deref(), Some("10.0.2.1"));
         assert_eq!(one("2001:db8::1").as_deref(), Some("2001:db8::1"));
         assert_eq!(one("[2001:db8::1]").as_deref(), Some("2001:db8::1"));
         assert_eq!(one("[2001:db8::1]:80").as_deref(), Some("[2001:db8::1]:80"));

@@ -4,7 +4,7 @@
 //! once is lost and counted. A socket that failed is reopened for the next message.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -180,15 +180,11 @@ fn parse_server(value: &[u8]) -> Result<Server, Problem> {
         ))));
     }
     let text = std::str::from_utf8(value).map_err(|_| refuse("invalid host"))?;
-    if let Ok(address) = text.parse() {
+    if let Some(mut address) = config::parse_ip_and_port(value) {
+        if address.port() == 0 {
+            address.set_port(PORT);
+        }
         return Ok(Server::Udp(address));
-    }
-    if let Ok(ip) = text
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse::<IpAddr>()
-    {
-        return Ok(Server::Udp(SocketAddr::new(ip, PORT)));
     }
     let (host, port) = text.split_once(':').unwrap_or((text, "514"));
     let port = port
@@ -199,10 +195,7 @@ fn parse_server(value: &[u8]) -> Result<Server, Problem> {
     if host.is_empty() {
         return Err(refuse("no host"));
     }
-    match host.parse() {
-        Ok(ip) => Ok(Server::Udp(SocketAddr::new(ip, port))),
-        Err(_) => Ok(Server::Name(host.to_owned(), port)),
-    }
+    Ok(Server::Name(host.to_owned(), port))
 }
 
 /// The header in front of a message.
@@ -362,7 +355,7 @@ mod tests {
             Server::Unix("/dev/log".into())
         );
         assert_eq!(
-            Peer::parse(b"server=10.0.0.1").unwrap().server,
+            Peer::parse(b"server=010.0.0.1").unwrap().server,
             Server::Udp("10.0.0.1:514".parse().unwrap())
         );
         assert_eq!(

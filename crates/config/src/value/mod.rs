@@ -3,6 +3,7 @@
 //! A directive's type defines how its arguments are parsed, the errors in nginx's words, and what a second line of the
 //! same name does (an error, unless the type is a [`List`]).
 
+mod address;
 pub(crate) mod choice;
 mod number;
 mod plain;
@@ -11,6 +12,7 @@ pub(crate) mod template;
 mod time;
 pub(crate) mod variable_set;
 
+pub use address::{parse_ip, parse_ip_and_port, parse_ipv4, parse_network};
 pub use number::{Bufs, Number, NumberWithin, Offset, Size, parse_offset, parse_size};
 pub use plain::{Flag, PathText, Words};
 pub use time::{Msec, Sec, parse_msec, parse_sec};

@@ -188,8 +188,8 @@ impl ProxyProtocol {
     /// The client's address and port, where it is an IP address.
     #[must_use]
     pub fn client(&self) -> Option<SocketAddr> {
-        let text = std::str::from_utf8(&self.source.address).ok()?;
-        Some(SocketAddr::new(text.parse().ok()?, self.source.port))
+        let ip = config::parse_ip(&self.source.address)?;
+        Some(SocketAddr::new(ip, self.source.port))
     }
 
     /// The value of the TLV named `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `0x…`, `ssl_verify`, `ssl_version`,

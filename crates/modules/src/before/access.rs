@@ -10,6 +10,7 @@ use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::settings::admission::Satisfy;
 use httpcore::steps::satisfy::{self, Verdict};
+use httpcore::trusted_proxies;
 
 /// The rules of one level.
 pub const RULES_MAX: usize = 65_536;
@@ -100,18 +101,9 @@ fn who(word: &Word, scope: &mut Scope) -> Result<Who, Problem> {
         b"unix:" => return Ok(Who::Unix),
         _ => {}
     }
-    let text = word.display();
-    let invalid = || Problem::new(format!("invalid parameter \"{text}\""));
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(Who::Net(address.into()));
-    }
-    let net: IpNet = text.parse().map_err(|_| invalid())?;
-    if net.addr() != net.network() {
-        scope.warn(word.error(&Problem::new(format!(
-            "low address bits of {text} are meaningless"
-        ))));
-    }
-    Ok(Who::Net(net.trunc()))
+    let invalid = || Problem::new(format!("invalid parameter \"{}\"", word.display()));
+    let net = trusted_proxies::network(word, scope);
+    net.map(Who::Net).ok_or_else(invalid)
 }
 
 /// Whether there are rules at a location.

@@ -14,7 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Directive, Error, Placed, Problem, Scope, VariableIndex, Word, blocks};
+use config::{
+    Directive, Error, Placed, Problem, Scope, VariableIndex, Word, blocks, parse_ip, parse_ipv4,
+};
 use hashbrown::HashMap;
 use ipnet::IpNet;
 use message::HeaderId;
@@ -119,7 +121,7 @@ impl Defined for Geo {
             Some(variable) => {
                 let mut text = Vec::new();
                 request.append_variable(variable, &mut text);
-                match parse_address(&text) {
+                match parse_ip(&text) {
                     Some(address) => Some(SocketAddr::new(address, 0)),
                     None => return Some(self.find(None)),
                 }
@@ -140,12 +142,6 @@ impl Defined for Geo {
     fn is_volatile(&self) -> bool {
         self.is_volatile
     }
-}
-
-/// An address as text; the one that stands for none is none.
-fn parse_address(text: &[u8]) -> Option<IpAddr> {
-    let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (address != IpAddr::V4(Ipv4Addr::BROADCAST)).then_some(address)
 }
 
 /// Networks of one family, by address and length of the prefix: each network stands before those inside it.
@@ -222,9 +218,9 @@ impl GeoBuilder {
         let text = net.display();
         let invalid = || Problem::new(format!("invalid range \"{text}\""));
         let (first, last) = text.split_once('-').ok_or_else(invalid)?;
-        let bits = |text: &str| match parse_address(text.as_bytes()) {
-            Some(IpAddr::V4(address)) => Ok(address.to_bits()),
-            _ => Err(invalid()),
+        let bits = |text: &str| {
+            let address = parse_ipv4(text.as_bytes());
+            address.map(Ipv4Addr::to_bits).ok_or_else(invalid)
         };
         let (first, last) = (bits(first)?, bits(last)?);
         if first > last {
@@ -332,6 +328,10 @@ impl GeoBuilder {
 }
 
 fn network(word: &Word, scope: &mut Scope) -> Result<IpNet, Problem> {
+    // An address here alone, as in nginx.
+    if *word == "255.255.255.255" {
+        return Ok(IpAddr::from(Ipv4Addr::BROADCAST).into());
+    }
     let invalid = || Problem::new(format!("invalid network \"{}\"", word.display()));
     trusted_proxies::network(word, scope).ok_or_else(invalid)
 }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn find(geo: &Geo, address: &str) -> String {
-        let value = geo.find(parse_address(address.as_bytes()));
+        let value = geo.find(parse_ip(address.as_bytes()));
         String::from_utf8_lossy(&value).into_owned()
     }
 

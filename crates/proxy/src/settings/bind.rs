@@ -1,8 +1,8 @@
 //! `proxy_bind`: the local address of connections to upstream servers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use config::{Directive, Problem, Scope, Template, Value, Word};
+use config::{Directive, Problem, Scope, Template, Value, Word, parse_ip_and_port};
 use logs::Level;
 
 use httpcore::request::Request;
@@ -57,7 +57,9 @@ impl Value for Bind {
         let invalid = || Problem::new(format!("invalid address \"{}\"", args[0].display())).at(0);
         let from = match template.literal() {
             None => BindAddress::Made(template),
-            Some(text) => parse(text).map(BindAddress::Fixed).ok_or_else(invalid)?,
+            Some(text) => parse_ip_and_port(text)
+                .map(BindAddress::Fixed)
+                .ok_or_else(invalid)?,
         };
         if let Some(word) = args.get(1).filter(|_| !is_transparent) {
             let sentence = format!("invalid parameter \"{}\"", word.display());
@@ -83,7 +85,7 @@ impl Bind {
         if text.is_empty() {
             return None;
         }
-        let address = parse(&text);
+        let address = parse_ip_and_port(&text);
         if address.is_none() {
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(b"invalid local address \"");
@@ -92,42 +94,5 @@ impl Bind {
             });
         }
         address
-    }
-}
-
-fn parse(text: &[u8]) -> Option<SocketAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or(text);
-    if let Ok(ip) = bare.parse::<IpAddr>() {
-        return Some(SocketAddr::new(ip, 0));
-    }
-    // A port that is named is one, as in nginx.
-    let whole = text.parse::<SocketAddr>().ok();
-    whole.filter(|address| address.port() != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_that_is_named_is_one() {
-        for (text, expected) in [
-            ("127.0.0.8", Some("127.0.0.8:0")),
-            ("127.0.0.8:81", Some("127.0.0.8:81")),
-            ("::1", Some("[::1]:0")),
-            ("[::1]", Some("[::1]:0")),
-            ("[::1]:81", Some("[::1]:81")),
-            ("127.0.0.8:0", None),
-            ("[::1]:0", None),
-            ("127.0.0.8:65536", None),
-            ("a", None),
-        ] {
-            let shown = parse(text.as_bytes()).map(|address| address.to_string());
-            assert_eq!(shown.as_deref(), expected, "{text}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use config::{Problem, Scope, Template, Value, Word};
+use config::{Problem, Scope, Template, Value, Word, parse_ipv4};
 use sys::UNIX_PATH_MAX;
 
 /// The port of `http`.
@@ -70,13 +70,12 @@ impl Host {
         let Self::Inet { name, .. } = self else {
             return None;
         };
-        let text = std::str::from_utf8(name).ok()?;
-        match text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'))
-        {
-            Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
-            None => text.parse().ok(),
+        let inner = name
+            .strip_prefix(b"[")
+            .and_then(|text| text.strip_suffix(b"]"));
+        match inner {
+            Some(inner) => parse_ipv6(inner).map(IpAddr::V6),
+            None => parse_ipv4(name).map(IpAddr::V4),
         }
     }
 }
@@ -269,26 +268,34 @@ fn unix(whole: &Bytes, text: &Bytes, at: Option<usize>) -> Result<Url, &'static 
     })
 }
 
-/// `HOST[:PORT][URI]`.
+/// `HOST[:PORT][URI]`. The URI behind an address in brackets begins with a slash.
 fn inet(whole: &Bytes, text: &Bytes, usual_port: u16) -> Result<Url, &'static str> {
     let skipped = match text.first() {
         Some(b'[') => memchr::memchr(b']', text).ok_or("invalid host")?,
         _ => 0,
     };
-    let end = memchr::memchr2(b'/', b'?', &text[skipped..]).map_or(text.len(), |at| skipped + at);
+    let is_inet6 = skipped > 0;
+    let end = match is_inet6 {
+        true => memchr::memchr(b'/', &text[skipped..]),
+        false => memchr::memchr2(b'/', b'?', text),
+    };
+    let end = end.map_or(text.len(), |at| skipped + at);
     let (place, uri) = (text.slice(..end), text.slice(end..));
     let colon = memchr::memchr(b':', &place[skipped..]).map(|at| skipped + at);
     let (name, digits) = match colon {
         Some(at) => (place.slice(..at), Some(place.slice(at + 1..))),
         None => (place.clone(), None),
     };
-    if name.is_empty() || name == "[]" {
-        return Err("no host");
-    }
-    if skipped > 0 && (!name.ends_with(b"]") || !is_inet6(&name)) {
+    if is_inet6 && name.len() != skipped + 1 {
         return Err("invalid host");
     }
     let port = digits.as_deref().map(port).transpose()?;
+    if name.is_empty() || name == "[]" {
+        return Err("no host");
+    }
+    if is_inet6 && parse_ipv6(&name[1..skipped]).is_none() {
+        return Err("invalid IPv6 address");
+    }
     let is_usual = port.is_none_or(|port| port == usual_port);
     Ok(Url {
         whole: whole.clone(),
@@ -304,8 +311,8 @@ fn inet(whole: &Bytes, text: &Bytes, usual_port: u16) -> Result<Url, &'static st
     })
 }
 
-fn is_inet6(name: &[u8]) -> bool {
-    std::str::from_utf8(&name[1..name.len() - 1]).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+fn parse_ipv6(text: &[u8]) -> Option<Ipv6Addr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 fn port(digits: &[u8]) -> Result<u16, &'static str> {
@@ -383,6 +390,17 @@ mod tests {
     }
 
     #[test]
+    fn addresses_need_no_look_up() {
+        let ip = |text: &'static str| {
+            let url = Url::parse(&Bytes::from_static(text.as_bytes())).unwrap();
+            url.host.ip().map(|ip| ip.to_string())
+        };
+        assert_eq!(ip("http://010.0.0.09:81/").as_deref(), Some("10.0.0.9"));
+        assert_eq!(ip("http://[::1]").as_deref(), Some("::1"));
+        assert_eq!(ip("http://a").as_deref(), None);
+    }
+
+    #[test]
     fn urls_are_taken_apart() {
         for (text, expected) in [
             ("http://a", "a None | a | 80 | "),
@@ -394,7 +412,24 @@ mod tests {
             ("http://unix:/tmp/s", "/tmp/s | localhost |  | "),
             ("http://", "no host in upstream \"\""),
             ("http://a:0/", "invalid port in upstream \"a:0/\""),
+            ("http://:x", "invalid port in upstream \":x\""),
             ("http://[::1", "invalid host in upstream \"[::1\""),
+            (
+                "http://[::zz]:80",
+                "invalid IPv6 address in upstream \"[::zz]:80\"",
+            ),
+            ("http://[::zz]:x", "invalid port in upstream \"[::zz]:x\""),
+            ("http://[]/", "no host in upstream \"[]/\""),
+            (
+                "http://[::1]?a=b",
+                "invalid host in upstream \"[::1]?a=b\"",
+            ),
+            (
+                "http://[::1]:8?a=b",
+                "invalid port in upstream \"[::1]:8?a=b\"",
+            ),
+            ("http://[::1]]:8", "invalid host in upstream \"[::1]]:8\""),
+            ("http://[::1]/?a=b", "[::1] None | [::1] | 80 | /?a=b"),
             (
                 "http://unix:",
                 "no path in the unix domain socket in upstream \"unix:\"",

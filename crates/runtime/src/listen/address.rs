@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use config::parse_ipv4;
 use sys::UNIX_PATH_MAX;
 
 /// The port of an address that names none.
@@ -205,9 +206,9 @@ fn host_of(text: &str) -> Result<Host, &'static str> {
     match text {
         "" => Err("no host"),
         "*" => Ok(Host::Ip(Ipv4Addr::UNSPECIFIED.into())),
-        _ => Ok(match text.parse::<Ipv4Addr>() {
-            Ok(ip) => Host::Ip(ip.into()),
-            Err(_) => Host::Name(text.to_owned()),
+        _ => Ok(match parse_ipv4(text.as_bytes()) {
+            Some(ip) => Host::Ip(ip.into()),
+            None => Host::Name(text.to_owned()),
         }),
     }
 }
@@ -259,6 +260,7 @@ mod tests {
         assert_eq!(named("*"), ["0.0.0.0:80"]);
         assert_eq!(named("127.0.0.1"), ["127.0.0.1:80"]);
         assert_eq!(named("127.0.0.1:8080"), ["127.0.0.1:8080"]);
+        assert_eq!(named("127.000.000.010:81"), ["127.0.0.10:81"]);
         assert_eq!(named("[::]"), ["[::]:80"]);
         assert_eq!(named("[::1]:8080"), ["[::1]:8080"]);
         assert_eq!(named("8182-8183"), ["0.0.0.0:8182", "0.0.0.0:8183"]);

@@ -2,9 +2,10 @@
 //!
 //! Not those of `listen`, which knows ranges, bare ports and `*`. Invariant: parsing resolves no name.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use config::parse_ipv4;
 use runtime::listen::address::Address;
 use sys::UNIX_PATH_MAX;
 
@@ -120,9 +121,9 @@ fn inet(text: &str, default_port: u16) -> Result<ServerAddress, &'static str> {
     if host.is_empty() {
         return Err("no host");
     }
-    Ok(match host.parse::<Ipv4Addr>() {
-        Ok(ip) => ServerAddress::Known(Address::Inet(SocketAddr::new(ip.into(), port))),
-        Err(_) => ServerAddress::Name(host.to_owned(), port),
+    Ok(match parse_ipv4(host.as_bytes()) {
+        Some(ip) => ServerAddress::Known(Address::Inet(SocketAddr::new(ip.into(), port))),
+        None => ServerAddress::Name(host.to_owned(), port),
     })
 }
 
@@ -137,6 +138,7 @@ fn port(digits: &str) -> Result<u16, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn servers_are_found_at_every_address_of_their_name() {
@@ -157,6 +159,7 @@ mod tests {
         };
         assert_eq!(found("127.0.0.1"), "127.0.0.1:80");
         assert_eq!(found("127.0.0.1:8080"), "127.0.0.1:8080");
+        assert_eq!(found("010.000.000.09:81"), "10.0.0.9:81");
         assert_eq!(found("[::1]:8080"), "[::1]:8080");
         assert_eq!(found("[::1]"), "[::1]:80");
         assert_eq!(found("UNIX:/a:b"), "unix:/a:b");

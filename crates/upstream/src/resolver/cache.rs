@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use config::parse_ip;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -198,7 +199,7 @@ impl Resolver {
         timeout: Duration,
         wheel: &std::rc::Rc<Wheel>,
     ) -> Result<Vec<IpAddr>, ResolveError> {
-        if let Ok(ip) = name.parse() {
+        if let Some(ip) = parse_ip(name.as_bytes()) {
             return Ok(vec![ip]);
         }
         let found = match self.ask(Query::host(name)) {
@@ -238,7 +239,7 @@ impl Resolver {
         name: &str,
         timeout: Duration,
     ) -> Result<Vec<IpAddr>, ResolveError> {
-        if let Ok(ip) = name.parse() {
+        if let Some(ip) = parse_ip(name.as_bytes()) {
             return Ok(vec![ip]);
         }
         let (sender, receiver) = std::sync::mpsc::channel();
