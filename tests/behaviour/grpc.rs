@@ -125,6 +125,18 @@ fn the_fields_of_a_request() {
 }
 
 #[test]
+fn the_path_of_a_changed_uri_is_escaped() {
+    let (origin, server) = servers(
+        WIDE,
+        "server { listen 127.0.0.1:%PORT%;
+         location / { rewrite ^ /fields/a%41 break; grpc_pass %O%; } }",
+    );
+    let fields = server.get_with("/x", "").text();
+    let first = format!("GET http://{}/fields/a%2541", origin.address());
+    assert_eq!(fields.lines().next(), Some(first.as_str()));
+}
+
+#[test]
 fn a_kept_connection_carries_the_next_request() {
     let (origin, server) = servers(
         WIDE,

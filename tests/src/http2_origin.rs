@@ -17,7 +17,7 @@
 //! | `/keep` | answers 413 at once, and never gives back the room that the body took |
 //! | `/leave` | as `/unary`, and GOAWAY |
 //! | `/leave-late` | answers at once, GOAWAY, then as `/echo` |
-//! | `/fields` in any case | the fields of the request, as lines |
+//! | `/fields` in any case, `/fields/…` | the fields of the request, as lines |
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -194,7 +194,10 @@ async fn answer(
             stream.send_trailers(trailers(0))?;
         }
         "/echo" | "/leave-late" => echo(head(), body, respond).await?,
-        path if path.eq_ignore_ascii_case("/fields") || path == "/x/../fields" => {
+        path if path.eq_ignore_ascii_case("/fields")
+            || path == "/x/../fields"
+            || path.starts_with("/fields/") =>
+        {
             let mut stream = respond.send_response(head(), false)?;
             send(&mut stream, lines(&parts).into()).await?;
             stream.send_trailers(trailers(0))?;

@@ -192,7 +192,8 @@ fn is_as_it_came(request: &Request, uri: &Bytes) -> bool {
 }
 
 /// Appends the URI: the client's own where nothing changed it, else made from the current one. `uri` is that of
-/// `proxy_pass`, and whether it is the whole URI.
+/// `proxy_pass`, and whether it is the whole URI. As in nginx, a changed path is escaped for gRPC, in an internal
+/// request, and where the client's had escapes; else it stays as it is, but for what would end it.
 pub(crate) fn append_target(
     request: &Request,
     passing: &PassSettings,
@@ -214,7 +215,10 @@ pub(crate) fn append_target(
         }
     }
     let rest = &request.uri[skipped..];
-    if is_path_quoted(request.head.target()) || request.is_internal {
+    let is_escaped = passing.family == Family::Grpc
+        || request.is_internal
+        || is_path_quoted(request.head.target());
+    if is_escaped {
         Escape::Uri.write(rest, out);
     } else {
         escape_breaks(rest, out);
