@@ -164,12 +164,12 @@ impl UpstreamBlocks {
             match &line.name.bytes()[..] {
                 b"server" => reader.server(line, resolve)?,
                 b"zone" => {
-                    self.zone(line)?;
+                    self.zone(line, scope)?;
                     reader.has_zone = true;
                 }
                 b"sticky" => {
                     let sticky = reader.sticky(line, scope)?;
-                    self.sticky_zone(sticky, &name, line)?;
+                    self.sticky_zone(sticky, &name, line, scope)?;
                 }
                 _ if KeptConnections::set(&mut reader.kept, line, scope)? => {}
                 _ if ServerResolving::set(&mut reader.names, line, scope)? => {}
@@ -201,29 +201,30 @@ impl UpstreamBlocks {
         Ok(self.list)
     }
 
-    /// A zone of sessions belongs to one upstream, and has no other use.
+    /// A zone of sessions belongs to one upstream.
     fn sticky_zone(
         &mut self,
         sticky: &Sticky,
         upstream: &str,
         line: &Directive,
+        scope: &mut Scope,
     ) -> Result<(), Error> {
-        let Some((zone, _)) = sticky.zone() else {
+        let Some((zone, bytes)) = sticky.zone() else {
             return Ok(());
         };
-        let name = String::from_utf8_lossy(zone);
-        let sentence = if self.zones.contains_key(zone) {
-            format!("the shared memory zone \"{name}\" is already declared for a different use")
-        } else if let Some(other) = self.sticky_zones.get(zone) {
-            format!("sticky zone \"{name}\" is already used in upstream \"{other}\"")
-        } else {
-            self.sticky_zones.insert(zone.to_vec(), upstream.to_owned());
-            return Ok(());
-        };
-        Err(line.error(&Problem::new(sentence)))
+        let named = scope.name_zone(zone, bytes, "sticky");
+        named.map_err(|problem| line.error(&problem))?;
+        if let Some(other) = self.sticky_zones.get(zone) {
+            let name = String::from_utf8_lossy(zone);
+            let sentence =
+                format!("sticky zone \"{name}\" is already used in upstream \"{other}\"");
+            return Err(line.error(&Problem::new(sentence)));
+        }
+        self.sticky_zones.insert(zone.to_vec(), upstream.to_owned());
+        Ok(())
     }
 
-    fn zone(&mut self, line: &Directive) -> Result<(), Error> {
+    fn zone(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
         let name = &line.args[0];
         let refuse = |sentence: String, word| Err(line.error(&Problem::new(sentence).at(word)));
         if name.bytes().is_empty() {
@@ -239,21 +240,9 @@ impl UpstreamBlocks {
                 Some(size) => size,
             },
         };
-        if self.sticky_zones.contains_key(&name.bytes()[..]) {
-            let name = name.display();
-            let sentence = format!(
-                "the shared memory zone \"{name}\" is already declared for a different use"
-            );
-            return refuse(sentence, 0);
-        }
+        let named = scope.name_zone(name.bytes(), size, "zone");
+        named.map_err(|problem| line.error(&problem.at(0)))?;
         let known = self.zones.entry(name.bytes().to_vec()).or_insert(size);
-        if *known != 0 && size != 0 && *known != size {
-            let name = name.display();
-            let sentence = format!(
-                "the size {size} of shared memory zone \"{name}\" conflicts with already declared size {known}"
-            );
-            return refuse(sentence, 1);
-        }
         *known = size.max(*known);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! State shared by the values of a configuration while they are parsed: variable names and warnings.
+//! State shared by the values of a configuration while they are parsed: names of variables and of zones of shared memory,
+//! and warnings.
 //!
 //! Not here: the variables themselves. The server knows what they mean, and says which names are built in before
 //! anything is parsed. It checks every name once everything is parsed, so that a name may be used before the line that
@@ -48,7 +49,7 @@ pub enum Assignable {
 /// Maximum number of errors that are told of one configuration.
 pub const FAULTS_MAX: usize = 64;
 
-/// Variable names, warnings and faults, collected while values are parsed.
+/// Names of variables and zones, warnings and faults, collected while values are parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     variables: Vec<Variable>,
@@ -57,6 +58,16 @@ pub struct Scope {
     faults: Vec<Error>,
     defined: HashMap<VariableIndex, DefinedVariable>,
     built_in: HashMap<&'static str, Assignable>,
+    zones: HashMap<Vec<u8>, SharedZone>,
+}
+
+/// A zone of shared memory, as the lines that name it have it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct SharedZone {
+    /// The directive that such zones are declared by.
+    owner: String,
+    /// 0: no line has said it yet.
+    bytes: u64,
 }
 
 impl Scope {
@@ -167,6 +178,36 @@ impl Scope {
             .map_or("", |variable| &variable.name)
     }
 
+    /// Notes that a line names a zone of shared memory, and its size in bytes; 0: the line does not say it. `owner` is
+    /// the directive that declares such zones: a name has one owner.
+    ///
+    /// # Errors
+    /// nginx's sentence: the name has another use, or another size.
+    pub fn name_zone(&mut self, name: &[u8], bytes: u64, owner: &str) -> Result<(), Problem> {
+        let Some(known) = self.zones.get_mut(name) else {
+            let owner = owner.to_owned();
+            let zone = SharedZone { owner, bytes };
+            self.zones.insert(name.to_vec(), zone);
+            return Ok(());
+        };
+        let name = String::from_utf8_lossy(name);
+        if known.owner != owner {
+            return Err(Problem::new(format!(
+                "the shared memory zone \"{name}\" is already declared for a different use"
+            )));
+        }
+        if known.bytes == 0 {
+            known.bytes = bytes;
+        }
+        if bytes != 0 && bytes != known.bytes {
+            return Err(Problem::new(format!(
+                "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared size {}",
+                known.bytes
+            )));
+        }
+        Ok(())
+    }
+
     /// Checks that every name is one that `is_known`; `near` suggests a name for one that is not.
     ///
     /// # Errors
@@ -223,5 +264,31 @@ impl Scope {
     /// Takes the errors recorded so far.
     pub fn take_faults(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_has_one_use_and_one_size() {
+        let mut scope = Scope::new();
+        let mut name = |bytes, owner: &str| {
+            let named = scope.name_zone(b"z", bytes, owner);
+            named.map_err(|problem| problem.sentence_for(owner))
+        };
+        assert_eq!(name(0, "a"), Ok(()));
+        assert_eq!(name(1024, "a"), Ok(()));
+        assert_eq!(name(1024, "a"), Ok(()));
+        assert_eq!(name(0, "a"), Ok(()));
+        assert_eq!(
+            name(2048, "a").unwrap_err(),
+            "the size 2048 of shared memory zone \"z\" conflicts with already declared size 1024"
+        );
+        assert_eq!(
+            name(1024, "b").unwrap_err(),
+            "the shared memory zone \"z\" is already declared for a different use"
+        );
     }
 }

@@ -29,7 +29,7 @@ use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::{full_name, shown_name};
 use super::named_certificates::{CertificateLine, NamedCertificates};
 use super::server_tls::{ServerTls, WatchedPair};
-use kept::ZoneUse;
+pub use kept::status_cache;
 
 /// What sessions are made in: those of another protocol's servers are not taken up.
 const PROTOCOL: &str = "HTTP";
@@ -49,8 +49,6 @@ pub struct Making<'a> {
     file: ReadFile<'a>,
     /// What was read already, by the names of certificate, key and passwords.
     pairs: HashMap<(String, String, Option<String>), Pair>,
-    /// Sizes and uses of zones, by their names.
-    zones: HashMap<Bytes, (u64, ZoneUse)>,
     /// Warnings that were given: what servers inherit is told once.
     told: HashSet<String>,
 }
@@ -70,7 +68,6 @@ impl<'a> Making<'a> {
             conf_prefix,
             file,
             pairs: HashMap::new(),
-            zones: HashMap::new(),
             told: HashSet::new(),
         }
     }
@@ -137,7 +134,7 @@ impl<'a> Making<'a> {
         check_ocsp(settings)?;
         let checked = self.check_parameters(settings);
         let checked = sound(checked, scope);
-        let (sessions, zone) = self.sessions(settings)?;
+        let (sessions, zone) = kept::sessions(settings);
         let has_tickets = commands.has_session_tickets;
         let has_tickets = has_tickets.unwrap_or(settings.ssl_session_tickets);
         let tickets = self.tickets(settings, zone.as_ref());

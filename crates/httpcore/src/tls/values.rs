@@ -138,8 +138,6 @@ pub struct SharedZone {
     pub name: Bytes,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The word's place.
-    pub place: TextPlace,
 }
 
 /// Why a word is no shared zone.
@@ -161,19 +159,20 @@ impl SharedZone {
         Ok(Self {
             name: Bytes::copy_from_slice(&rest[..colon]),
             bytes,
-            place: word.place(),
         })
     }
 
-    fn of(word: &Word, index: usize, what: &str) -> Result<Self, Problem> {
+    /// The zone that a word of `owner` names; `what` it is in messages.
+    fn of(word: &Word, owner: &str, what: &str, scope: &mut Scope) -> Result<Self, Problem> {
         let told = word.display();
-        Self::read(word).map_err(|why| {
-            let sentence = match why {
+        let zone = Self::read(word).map_err(|why| {
+            Problem::new(match why {
                 NoZone::Invalid => format!("invalid {what} \"{told}\""),
                 NoZone::TooSmall => format!("{what} \"{told}\" is too small"),
-            };
-            Problem::new(sentence).at(index)
-        })
+            })
+        })?;
+        scope.name_zone(&zone.name, zone.bytes, owner)?;
+        Ok(zone)
     }
 }
 
@@ -207,7 +206,7 @@ impl Value for SessionCache {
     }
 
     /// A second line at one level adds to the first one, as in nginx.
-    fn set(slot: &mut Option<Self>, args: &[Word], _scope: &mut Scope) -> Result<(), Problem> {
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
         let cache = slot.get_or_insert_default();
         for (index, word) in args.iter().enumerate() {
             match &word.bytes()[..] {
@@ -215,7 +214,10 @@ impl Value for SessionCache {
                 b"none" => cache.own = Some(OwnCache::None),
                 b"builtin" => cache.own = Some(OwnCache::Builtin(BUILTIN_SESSIONS)),
                 text => match text.strip_prefix(b"builtin:") {
-                    None => cache.shared = Some(SharedZone::of(word, index, "session cache")?),
+                    None => {
+                        let zone = SharedZone::of(word, "ssl_session_cache", "session cache", scope);
+                        cache.shared = Some(zone.map_err(|problem| problem.at(index))?);
+                    }
                     Some(number) => {
                         let number = std::str::from_utf8(number).ok();
                         let number = number.and_then(|number| number.parse().ok());
@@ -250,9 +252,12 @@ pub struct OcspCache(pub SharedZone);
 impl Value for OcspCache {
     const SYNTAX: &'static str = "off | shared:name:size";
 
-    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         match args {
-            [word] => SharedZone::of(word, 0, "OCSP cache").map(Self),
+            [word] => match SharedZone::of(word, "ssl_ocsp_cache", "OCSP cache", scope) {
+                Ok(zone) => Ok(Self(zone)),
+                Err(problem) => Err(problem.at(0)),
+            },
             _ => Err(Problem::directive("takes one zone")),
         }
     }

@@ -10,7 +10,7 @@ use logs::process_log::error_log;
 
 use crate::limits::Zones;
 use crate::limits::connections::{CountedRequest, Refused};
-use crate::limits::zones::number;
+use crate::limits::zones::{CONNECTION_ZONES, number};
 use crate::limits::{Counted, LIMITS_MAX, RefusalLevel, ZoneName, limited};
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
@@ -37,10 +37,12 @@ pub struct Limits(pub Vec<Limit>);
 impl Value for Limits {
     const SYNTAX: &'static str = "zone number";
 
-    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let [zone, count] = args else {
             return Err(Problem::argument_count("limit_conn"));
         };
+        let named = scope.name_zone(zone.bytes(), 0, CONNECTION_ZONES);
+        named.map_err(|problem| problem.at(0))?;
         let invalid = || {
             let text = count.display();
             Problem::new(format!("invalid number of connections \"{text}\"")).at(1)

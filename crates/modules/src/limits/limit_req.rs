@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::limits::Zones;
 use crate::limits::requests::{Requests, Rule, Verdict, delay_ms};
 use crate::limits::table::Slot;
-use crate::limits::zones::{Zone, number};
+use crate::limits::zones::{REQUEST_ZONES, Zone, number};
 use crate::limits::{LIMITS_MAX, Paced, RefusalLevel, ZoneName, limited};
 use httpcore::Failure;
 use httpcore::outcome::Outcome;
@@ -42,7 +42,7 @@ pub struct Limits(pub Vec<Limit>);
 impl Value for Limits {
     const SYNTAX: &'static str = "zone=name [burst=number] [nodelay | delay=number]";
 
-    fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
+    fn parse(args: &[Word], scope: &mut Scope) -> Result<Self, Problem> {
         let mut zone = None;
         let (mut burst, mut delay) = (0, 0);
         for (index, word) in args.iter().enumerate() {
@@ -54,7 +54,11 @@ impl Value for Limits {
                 })
             };
             match &text[..] {
-                [b'z', b'o', b'n', b'e', b'=', ..] => zone = Some(ZoneName::new(text.slice(5..))),
+                [b'z', b'o', b'n', b'e', b'=', name @ ..] => {
+                    let named = scope.name_zone(name, 0, REQUEST_ZONES);
+                    named.map_err(|problem| problem.at(index))?;
+                    zone = Some(ZoneName::new(text.slice(5..)));
+                }
                 [b'b', b'u', b'r', b's', b't', b'=', digits @ ..] => {
                     burst = thousandths(digits, "burst")?;
                 }

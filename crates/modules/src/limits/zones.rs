@@ -20,6 +20,10 @@ use httpcore::settings::Location;
 pub const ZONES_MAX: usize = 1024;
 /// Minimum size of a zone: eight pages, as in nginx.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
+/// The directive of the zones of requests.
+pub(super) const REQUEST_ZONES: &str = "limit_req_zone";
+/// The directive of the zones of connections.
+pub(super) const CONNECTION_ZONES: &str = "limit_conn_zone";
 
 blocks! {
     /// Zones of limits.
@@ -90,19 +94,16 @@ impl ZoneName {
         zones.get(*self.place.get()?)
     }
 
-    fn settle<S>(&self, zones: &[Zone<S>], is_other: bool) -> Result<(), Error> {
-        let name = String::from_utf8_lossy(&self.name);
-        match place(zones, &self.name) {
-            Some(place) => {
-                // A second location finds the same zone.
-                let _ = self.place.set(place);
-                Ok(())
-            }
-            None if is_other => Err(Error::without_place(another_use(&name))),
-            None => Err(Error::without_place(format!(
+    fn settle<S>(&self, zones: &[Zone<S>]) -> Result<(), Error> {
+        let Some(place) = place(zones, &self.name) else {
+            let name = String::from_utf8_lossy(&self.name);
+            return Err(Error::without_place(format!(
                 "zero size shared memory zone \"{name}\""
-            ))),
-        }
+            )));
+        };
+        // A second location finds the same zone.
+        let _ = self.place.set(place);
+        Ok(())
     }
 }
 
@@ -120,19 +121,12 @@ impl Zones {
     pub fn read(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
         let fail = |problem: Problem| line.error(&problem);
         let read = Line::parse(line, scope).map_err(fail)?;
-        let name = String::from_utf8_lossy(&read.name).into_owned();
-        let word = line.name.display();
-        let (is_known, is_other) = if line.name == "limit_req_zone" {
-            let is_other = place(&self.connections, &read.name).is_some();
-            (add(&mut self.requests, read, &word), is_other)
+        let added = if line.name == REQUEST_ZONES {
+            add(&mut self.requests, read, REQUEST_ZONES)
         } else {
-            let is_other = place(&self.requests, &read.name).is_some();
-            (add(&mut self.connections, read, &word), is_other)
+            add(&mut self.connections, read, CONNECTION_ZONES)
         };
-        if is_other {
-            return Err(fail(Problem::new(another_use(&name))));
-        }
-        is_known.map_err(|sentence| fail(Problem::new(sentence)))
+        added.map_err(|sentence| fail(Problem::new(sentence)))
     }
 
     /// Resolves the zones that the locations name.
@@ -142,12 +136,10 @@ impl Zones {
     pub fn settle(&self, locations: &[Location]) -> Result<(), Error> {
         for location in locations {
             for limit in &location.own::<LimitReq>().limit_req.0 {
-                let is_other = place(&self.connections, &limit.zone.name).is_some();
-                limit.zone.settle(&self.requests, is_other)?;
+                limit.zone.settle(&self.requests)?;
             }
             for limit in &location.own::<LimitConn>().limit_conn.0 {
-                let is_other = place(&self.requests, &limit.zone.name).is_some();
-                limit.zone.settle(&self.connections, is_other)?;
+                limit.zone.settle(&self.connections)?;
             }
         }
         Ok(())
@@ -173,10 +165,6 @@ impl Zones {
     }
 }
 
-fn another_use(name: &str) -> String {
-    format!("the shared memory zone \"{name}\" is already declared for a different use")
-}
-
 fn place<S>(zones: &[Zone<S>], name: &[u8]) -> Option<usize> {
     zones.iter().position(|zone| zone.name == name)
 }
@@ -190,12 +178,6 @@ fn add<S>(zones: &mut Vec<Zone<S>>, line: Line, word: &str) -> Result<(), String
     } = line;
     if let Some(known) = place(zones, &name).map(|place| &zones[place]) {
         let name = String::from_utf8_lossy(&name);
-        if known.bytes != bytes {
-            return Err(format!(
-                "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared size {}",
-                known.bytes
-            ));
-        }
         let key = String::from_utf8_lossy(known.key.source());
         return Err(format!(
             "{word} \"{name}\" is already bound to key \"{key}\""
@@ -258,7 +240,7 @@ struct Line {
 
 impl Line {
     fn parse(line: &Directive, scope: &mut Scope) -> Result<Self, Problem> {
-        let is_paced = line.name == "limit_req_zone";
+        let is_paced = line.name == REQUEST_ZONES;
         let key = Template::of_word(&line.args[0], scope).map_err(|problem| problem.at(0))?;
         let mut zone = None;
         let mut rate = 1000;
@@ -279,6 +261,7 @@ impl Line {
             Problem::new(format!("\"{name}\" must have \"zone\" parameter"))
         };
         let (name, bytes) = zone.filter(|(name, _)| !name.is_empty()).ok_or_else(must)?;
+        scope.name_zone(&name, bytes, &line.name.display())?;
         Ok(Self {
             name,
             key,

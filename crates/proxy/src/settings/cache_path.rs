@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cache::store::StoreKind;
 use cache::{Levels, MAX_SIZE_MIN};
 use config::{
-    Directive, Error, Problem, Template, TemplatePart, Tree, Word, blocks, parse_msec,
+    Directive, Error, Problem, Scope, Template, TemplatePart, Tree, Word, blocks, parse_msec,
     parse_offset, parse_sec, parse_size,
 };
 
@@ -163,9 +163,16 @@ impl Zones {
     ///
     /// # Errors
     /// nginx's sentences.
-    pub fn read(&mut self, line: &Directive, prefix: &Path) -> Result<(), Error> {
+    pub fn read(
+        &mut self,
+        line: &Directive,
+        prefix: &Path,
+        scope: &mut Scope,
+    ) -> Result<(), Error> {
         let zone =
             Zone::parse(&line.name, &line.args, prefix).map_err(|problem| line.error(&problem))?;
+        let named = scope.name_zone(&zone.name, zone.zone_bytes, &line.name.display());
+        named.map_err(|problem| line.error(&problem))?;
         let fail = |sentence: String| Err(line.error(&Problem::new(sentence)));
         if self.named(&zone.name).is_some() {
             let name = String::from_utf8_lossy(&zone.name);

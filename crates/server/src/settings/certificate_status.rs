@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::{Error, Placed, Scope, Template};
 use httpcore::tls::directives::Ocsp;
-use httpcore::tls::{Making, ServerTls, TlsSettings};
+use httpcore::tls::{Making, ServerTls, TlsSettings, making};
 use tls::certificates::Pair;
 use tls::keys::CertificateDer;
 use tls::ocsp::{AsksStatus, Verification};
@@ -60,7 +60,7 @@ fn ask_for_clients(
         Ocsp::On => true,
         Ocsp::Leaf => false,
     };
-    let cache = around.making.status_cache(settings)?;
+    let cache = making::status_cache(settings);
     let responder = match &settings.ssl_ocsp_responder {
         None => None,
         Some(line) => {

@@ -368,11 +368,11 @@ impl HttpData {
             b"proxy_cache_path"
             | b"fastcgi_cache_path"
             | b"uwsgi_cache_path"
-            | b"scgi_cache_path" => self.zones.read(line, prefix)?,
+            | b"scgi_cache_path" => self.zones.read(line, prefix, scope)?,
             b"limit_req_zone" | b"limit_conn_zone" => self.limits.read(line, scope)?,
             b"charset_map" => self.charsets.read(line)?,
             b"acme_issuer" => self.acme.read_issuer(line, scope)?,
-            b"acme_shared_zone" => self.acme.read_zone(line)?,
+            b"acme_shared_zone" => self.acme.read_zone(line, scope)?,
             _ => return Ok(false),
         }
         Ok(true)

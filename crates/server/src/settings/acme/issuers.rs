@@ -102,7 +102,7 @@ impl Acme {
     ///
     /// # Errors
     /// nginx-acme's sentences.
-    pub(crate) fn read_zone(&mut self, line: &Directive) -> Result<(), Error> {
+    pub(crate) fn read_zone(&mut self, line: &Directive, scope: &mut Scope) -> Result<(), Error> {
         if std::mem::replace(&mut self.has_zone, true) {
             return Err(line.error(&Problem::duplicate()));
         }
@@ -124,7 +124,9 @@ impl Acme {
             Some(..ZONE_BYTES_MIN) => Err(failed(format!(
                 "acme_shared_zone: zone {name} is too small"
             ))),
-            Some(_) => Ok(()),
+            Some(bytes) => scope
+                .name_zone(name.as_bytes(), bytes, "acme_shared_zone")
+                .map_err(|problem| line.error(&problem.at(0))),
         }
     }
 
