@@ -91,6 +91,9 @@ const IN_A_LOCATION: &str = r#"
     userid_flags lax; => invalid value "lax"
     userid_service x; => "userid_service" directive invalid number
     empty_gif on; => invalid number of arguments in "empty_gif" directive
+    proxy_pass http://[::zz]:80; => invalid IPv6 address in upstream "[::zz]:80"
+    proxy_pass http://[::1]?a=b; => invalid host in upstream "[::1]?a=b"
+    fastcgi_pass [::zz]:9000; => invalid IPv6 address in upstream "[::zz]:9000"
     proxy_redirect default; proxy_pass http://127.0.0.1; => "proxy_redirect default" should be placed after the "proxy_pass" directive
     proxy_pass http://127.0.0.1; location /a { proxy_redirect default; } => "proxy_redirect default" should be placed after the "proxy_pass" directive
     proxy_buffers 1 8k; => there must be at least 2 "proxy_buffers"
@@ -117,6 +120,9 @@ const IN_A_SERVER: &str = r#"
     listen 127.0.0.1:x; => invalid port in "127.0.0.1:x" of the "listen" directive
     listen 18501 bogus; => invalid parameter "bogus"
     listen 18501 backlog=x; => invalid backlog "backlog=x"
+    listen 18501 ipv6only=maybe; => invalid parameter "ipv6only=maybe"
+    listen 18501 so_keepalive=30m1h; => invalid so_keepalive value: "30m1h"
+    listen 18501 so_keepalive=0; => invalid so_keepalive value: "0"
     listen [::1:80; => invalid host in "[::1:80" of the "listen" directive
     listen 18501 default_server; } server { listen 18501 default_server; => a duplicate default server for 0.0.0.0:18501
     location / {} location / {} => duplicate location "/"
@@ -174,6 +180,7 @@ const WHOLE: &str = r#"
     pid;\nevents {}\n => invalid number of arguments in "pid" directive => 1
     error_log;\nevents {}\n => invalid number of arguments in "error_log" directive => 1
     error_log logs/x nolevel;\nevents {}\n => invalid log level "nolevel" => 1
+    error_log logs/x debug debug_http;\nevents {}\n => invalid log level "debug_http" => 1
     error_log syslog:server=;\nevents {}\n => no host in syslog server "" => 1
     error_log syslog:bogus;\nevents {}\n => unknown syslog parameter "bogus" => 1
     daemon maybe;\nevents {}\n => invalid value "maybe" in "daemon" directive, it must be "on" or "off" => 1
@@ -239,6 +246,10 @@ const WHOLE: &str = r#"
     events {}\nhttp { proxy_cache_path c keys_zone=c:1m loader_sleep=x; }\n => invalid loader_sleep value "loader_sleep=x" => 2
     events {}\nhttp { proxy_cache_path c keys_zone=c:1m bogus=1; }\n => invalid parameter "bogus=1" => 2
     events {}\nhttp { proxy_cache_path c keys_zone=c:1m; proxy_cache_path d keys_zone=c:1m; }\n => duplicate zone "c" => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m; proxy_cache_path d keys_zone=c:2m; }\n => the size 2097152 of shared memory zone "c" conflicts with already declared size 1048576 => 2
+    events {}\nhttp { proxy_cache_path c keys_zone=c:1m; fastcgi_cache_path d keys_zone=c:1m; }\n => the shared memory zone "c" is already declared for a different use => 2
+    events {}\nhttp { limit_req_zone $uri zone=z:1m rate=1r/s;\nupstream u { zone z 1m; server 127.0.0.1; } }\n => the shared memory zone "z" is already declared for a different use => 3
+    events {}\nhttp { ssl_session_cache shared:z:1m;\nserver { limit_conn z 1; } }\n => the shared memory zone "z" is already declared for a different use => 3
     events {}\nhttp { server { listen %PORT%; } sendfile; }\n => invalid number of arguments in "sendfile" directive => 2
     events {}\nhttp { default_type a b; }\n => invalid number of arguments in "default_type" directive => 2
     events {}\nhttp { server x {} }\n => invalid number of arguments in "server" directive => 2

@@ -206,7 +206,7 @@ impl Value for ErrorLine {
     }
 }
 
-/// One level, or several words about debugging, which all come to `debug`.
+/// One level, or several words about debugging, which all come to `debug`; not both.
 fn parse_levels(words: &[Word]) -> Result<Level, Problem> {
     const DEBUG: [&str; 7] = [
         "debug_core",
@@ -218,6 +218,7 @@ fn parse_levels(words: &[Word]) -> Result<Level, Problem> {
         "debug_stream",
     ];
     let mut level = None;
+    let mut has_level = false;
     for (at, word) in words.iter().enumerate() {
         let is_debug = DEBUG.iter().any(|name| *word == **name);
         let found = if is_debug {
@@ -232,10 +233,10 @@ fn parse_levels(words: &[Word]) -> Result<Level, Problem> {
                     Problem::new(format!("duplicate log level \"{}\"", word.display())).at(at + 1),
                 );
             }
-            Some(known) if known != Level::Debug => {
+            Some(_) if has_level => {
                 return Err(invalid("log level", word.bytes(), at + 1));
             }
-            _ => level = Some(found),
+            _ => (level, has_level) = (Some(found), !is_debug),
         }
     }
     Ok(level.unwrap_or(Level::Error))
@@ -520,6 +521,8 @@ mod tests {
             ("e loud", "invalid log level \"loud\""),
             ("e warn info", "duplicate log level \"info\""),
             ("e warn debug_http", "invalid log level \"debug_http\""),
+            ("e debug debug_http", "invalid log level \"debug_http\""),
+            ("e debug_http debug", "duplicate log level \"debug\""),
             ("memory:1m", "nginx was built without debug support"),
         ] {
             assert_eq!(error(&format!("error_log {line};")).unwrap_err(), words);

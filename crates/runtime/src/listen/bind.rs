@@ -244,18 +244,17 @@ fn tune(socket: &Socket, address: &Address, options: &SocketOptions) {
             interval,
             count,
         } => {
-            let mut probes = TcpKeepalive::new();
-            if let Some(idle) = idle {
-                probes = probes.with_time(idle);
-            }
-            if let Some(interval) = interval {
-                probes = probes.with_interval(interval);
-            }
-            if let Some(count) = count {
-                probes = probes.with_retries(count);
-            }
             let _ = socket.set_keepalive(true);
-            let _ = socket.set_tcp_keepalive(&probes);
+            let none = TcpKeepalive::new;
+            let each = [
+                idle.map(|idle| none().with_time(idle)),
+                interval.map(|interval| none().with_interval(interval)),
+                count.map(|count| none().with_retries(count)),
+            ];
+            // One that the kernel refuses leaves the others.
+            for probes in each.iter().flatten() {
+                let _ = socket.set_tcp_keepalive(probes);
+            }
         }
     }
     if let Some(queue) = options.fastopen {

@@ -17,6 +17,7 @@ pub use table::{Entry, Table};
 use std::time::Duration;
 
 use config::known::missing::{self, Missing};
+use config::{Problem, parse_sec};
 
 /// Connections that wait for `accept`, nginx's default on Linux.
 pub const BACKLOG_DEFAULT: i32 = 511;
@@ -38,6 +39,32 @@ pub enum KeepaliveProbes {
         /// Probes before the connection is given up.
         count: Option<u32>,
     },
+}
+
+/// Maximum seconds of TCP_KEEPIDLE and of TCP_KEEPINTVL (Linux).
+const PROBE_SECONDS_MAX: u64 = 32_767;
+/// Maximum of TCP_KEEPCNT (Linux).
+const PROBES_MAX: u32 = 127;
+
+impl KeepaliveProbes {
+    /// A warning, where the kernel refuses a value and keeps its own.
+    fn excess(&self) -> Option<Problem> {
+        let Self::On {
+            idle,
+            interval,
+            count,
+        } = self
+        else {
+            return None;
+        };
+        let mut times = [idle, interval].into_iter().flatten();
+        let is_long = times.any(|time| time.as_secs() > PROBE_SECONDS_MAX);
+        let is_excess = is_long || count.is_some_and(|count| count > PROBES_MAX);
+        let sentence = format!(
+            "a part of \"so_keepalive\" is ignored: the kernel takes {PROBE_SECONDS_MAX} seconds and {PROBES_MAX} probes at most"
+        );
+        is_excess.then(|| Problem::new(sentence).own())
+    }
 }
 
 /// The parameters of `listen` that are options of its socket.
@@ -92,6 +119,8 @@ pub struct Listen {
     pub is_default: bool,
     /// What it says of the protocols of its connections.
     pub protocols: Protocols,
+    /// Warnings about parameters without effect.
+    pub warnings: Vec<Problem>,
 }
 
 /// What `listen` says of the protocols of connections.
@@ -159,6 +188,7 @@ impl Listen {
             is_set: false,
             is_default: false,
             protocols: Protocols::default(),
+            warnings: Vec::new(),
         };
         for (index, word) in args.iter().enumerate().skip(1) {
             let word = String::from_utf8_lossy(word);
@@ -210,7 +240,7 @@ impl Listen {
                     Some(bytes(value).ok_or_else(|| format!("invalid sndbuf \"{word}\""))?);
                 self.is_set = true;
             }
-            ("ipv6only", Some(value)) => {
+            ("ipv6only", Some(value)) if value.starts_with('o') => {
                 options.ipv6only = match value {
                     "on" => true,
                     "off" => false,
@@ -222,13 +252,17 @@ impl Listen {
                 let probes = keepalive_probes(value);
                 options.so_keepalive =
                     probes.ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+                self.warnings.extend(options.so_keepalive.excess());
                 self.is_set = true;
             }
-            ("setfib" | "accept_filter", Some(_)) => {
+            ("setfib", Some(_)) => {
                 return Err(format!(
                     "the \"{name}\" parameter of \"listen\" exists on FreeBSD only"
                 ));
             }
+            ("accept_filter", Some(_)) => self.warnings.push(Problem::new(format!(
+                "accept filters \"{word}\" are not supported on this platform, ignored"
+            ))),
             _ => return Err(format!("invalid parameter \"{word}\"")),
         }
         Ok(())
@@ -263,31 +297,6 @@ fn bytes(text: &str) -> Option<usize> {
     usize::try_from(number(digits)?).ok()?.checked_mul(unit)
 }
 
-/// A time in seconds with nginx's units, largest first (`1h30m`).
-fn seconds(text: &str) -> Option<u64> {
-    let mut total = 0_u64;
-    let mut digits = String::new();
-    for letter in text.chars() {
-        if letter.is_ascii_digit() {
-            digits.push(letter);
-            continue;
-        }
-        let unit = match letter {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            _ => return None,
-        };
-        total = total.checked_add(digits.parse::<u64>().ok()?.checked_mul(unit)?)?;
-        digits.clear();
-    }
-    if digits.is_empty() {
-        return if text.is_empty() { None } else { Some(total) };
-    }
-    total.checked_add(digits.parse().ok()?)
-}
-
 fn keepalive_probes(value: &str) -> Option<KeepaliveProbes> {
     match value {
         "on" => {
@@ -300,16 +309,20 @@ fn keepalive_probes(value: &str) -> Option<KeepaliveProbes> {
         "off" => return Some(KeepaliveProbes::Off),
         _ => {}
     }
+    // 0 says nothing, as in nginx.
     let mut parts = value.splitn(3, ':');
     let mut time = || match parts.next() {
         None | Some("") => Some(None),
-        Some(text) => seconds(text).map(|s| Some(Duration::from_secs(s))),
+        Some(text) => {
+            let seconds = parse_sec(text.as_bytes())?;
+            Some((seconds > 0).then(|| Duration::from_secs(seconds)))
+        }
     };
     let idle = time()?;
     let interval = time()?;
     let count = match parts.next() {
         None | Some("") => None,
-        Some(text) => Some(u32::try_from(number(text)?).ok()?),
+        Some(text) => u32::try_from(number(text)?).ok().filter(|count| *count > 0),
     };
     if idle.is_none() && interval.is_none() && count.is_none() {
         return None;
@@ -378,14 +391,36 @@ mod tests {
                 count: None
             }
         );
+        let idle = |line: &[u8]| match Listen::parse(&[b"80", line]).unwrap().options.so_keepalive {
+            KeepaliveProbes::On { idle, .. } => idle,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(idle(b"so_keepalive=1h 30m"), Some(secs(5400)));
+        assert_eq!(idle(b"so_keepalive=0::3"), None);
+        for wrong in ["", "::", "0", "0:0:0", "30m1h", "1ms", "1:2:x"] {
+            assert_eq!(
+                refused(&format!("80 so_keepalive={wrong}")),
+                format!("invalid so_keepalive value: \"{wrong}\"")
+            );
+        }
+    }
+
+    #[test]
+    fn parameters_without_effect_are_warnings() {
+        let told = |line: &str| -> Vec<String> {
+            let warnings = parse(line).unwrap().warnings;
+            let sentence = |problem: &Problem| problem.sentence_for("listen");
+            warnings.iter().map(sentence).collect()
+        };
         assert_eq!(
-            refused("80 so_keepalive="),
-            "invalid so_keepalive value: \"\""
+            told("80 accept_filter=httpready"),
+            ["accept filters \"accept_filter=httpready\" are not supported on this platform, ignored"]
         );
-        assert_eq!(
-            refused("80 so_keepalive=::"),
-            "invalid so_keepalive value: \"::\""
-        );
+        for long in ["1w", ":1M", "1y::", "::128"] {
+            let ignored = told(&format!("80 so_keepalive={long}"));
+            assert!(ignored[0].starts_with("a part of \"so_keepalive\" is ignored"));
+        }
+        assert!(told("80 so_keepalive=9h:9h:127").is_empty());
     }
 
     #[test]
@@ -398,7 +433,12 @@ mod tests {
         assert_eq!(refused("80 backlog=0"), "invalid backlog \"backlog=0\"");
         assert_eq!(
             refused("80 ipv6only=maybe"),
-            "invalid ipv6only flags \"maybe\""
+            "invalid parameter \"ipv6only=maybe\""
+        );
+        assert_eq!(refused("80 ipv6only=of"), "invalid ipv6only flags \"of\"");
+        assert_eq!(
+            refused("80 accept_filter"),
+            "invalid parameter \"accept_filter\""
         );
         assert!(
             refused("443 quic").starts_with("the \"quic\" parameter requires ngx_http_v3_module")

@@ -411,11 +411,20 @@ impl Main {
         })
     }
 
-    /// Says what `auto` means where there are so many cores.
-    pub fn settle(&mut self, cores: usize) {
+    /// Says what `auto` means where there are so many cores. Warnings go to `scope`.
+    pub fn settle(&mut self, cores: usize, scope: &mut Scope) {
         let loops = &mut self.processes.worker_processes;
         if *loops == Loops::Auto {
             *loops = Loops::Count(cores);
+        }
+        if let Some(Affinity::Masks(masks)) = &self.processes.worker_cpu_affinity
+            && masks.len() != 1
+            && masks.len() != loops.count()
+        {
+            scope.warn(Error::without_place(
+                "the number of \"worker_processes\" is not equal to the number of \"worker_cpu_affinity\" masks, \
+                 using last mask for remaining worker processes",
+            ));
         }
     }
 }
@@ -519,6 +528,18 @@ mod tests {
             max_queue: 0,
         };
         assert_eq!(main.processes.thread_pool.0, [pool]);
+    }
+
+    #[test]
+    fn masks_that_are_not_one_for_each_loop_are_a_warning() {
+        let told = |loops: &str, masks: &str| {
+            let text = format!("worker_processes {loops}; worker_cpu_affinity {masks}; events {{ }}");
+            let mut scope = Scope::new();
+            read(&text).unwrap().settle(2, &mut scope);
+            scope.take_warnings().len()
+        };
+        assert_eq!(told("4", "01 10"), 1);
+        assert_eq!(told("auto", "01 10") + told("4", "01"), 0);
     }
 
     #[test]

@@ -183,7 +183,7 @@ pub(crate) fn build(
     modules: Modules,
 ) -> Result<(Main, Settings), Error> {
     let mut main = Main::read(tree, scope)?;
-    main.settle(circumstances.cores);
+    main.settle(circumstances.cores, scope);
     let pools = main.processes.thread_pool.iter();
     let surroundings = Surroundings {
         prefix: origin.prefix.clone(),
@@ -213,7 +213,8 @@ pub fn main(
         source,
         &Grammar::new(super::tables_with(modules)),
     )?;
-    let mut main = Main::read(&tree, &mut Scope::new())?;
-    main.settle(circumstances.cores);
+    let mut scope = Scope::new();
+    let mut main = Main::read(&tree, &mut scope)?;
+    main.settle(circumstances.cores, &mut scope);
     Ok((tree, main))
 }

@@ -340,6 +340,9 @@ fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBloc
                 let sentence = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
                 scope.warn(line.error(&Problem::new(sentence)));
             }
+            for warning in &listen.warnings {
+                scope.warn(line.error(warning));
+            }
             server.listens.push((listen, line));
         } else if !read_level(&mut server.raw, &mut server.own, line, scope)? {
             server.lines.push(line);
