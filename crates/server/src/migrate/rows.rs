@@ -175,6 +175,8 @@ rows! {
     Lines, "All loops share the state of a group's servers,":
         "upstream" "zone" "server=max_conns=" "server=max_fails=" "server=fail_timeout=";
     Lines, "A reload keeps the state of a group": "upstream";
+    Lines, "A client that leaves before the head of a response says nothing of the server.":
+        "upstream" "server=max_fails=" "server=fail_timeout=";
     Lines, "A kept connection is reused only with the same local address":
         "proxy_bind" "fastcgi_bind" "uwsgi_bind" "scgi_bind" "grpc_bind";
     Lines, "Re-resolving a group does not disturb requests in progress.": "server=resolve";
