@@ -215,7 +215,8 @@ impl Value for SessionCache {
                 b"builtin" => cache.own = Some(OwnCache::Builtin(BUILTIN_SESSIONS)),
                 text => match text.strip_prefix(b"builtin:") {
                     None => {
-                        let zone = SharedZone::of(word, "ssl_session_cache", "session cache", scope);
+                        let zone =
+                            SharedZone::of(word, "ssl_session_cache", "session cache", scope);
                         cache.shared = Some(zone.map_err(|problem| problem.at(index))?);
                     }
                     Some(number) => {

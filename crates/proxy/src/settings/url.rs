@@ -420,10 +420,7 @@ mod tests {
             ),
             ("http://[::zz]:x", "invalid port in upstream \"[::zz]:x\""),
             ("http://[]/", "no host in upstream \"[]/\""),
-            (
-                "http://[::1]?a=b",
-                "invalid host in upstream \"[::1]?a=b\"",
-            ),
+            ("http://[::1]?a=b", "invalid host in upstream \"[::1]?a=b\""),
             (
                 "http://[::1]:8?a=b",
                 "invalid port in upstream \"[::1]:8?a=b\"",

@@ -414,7 +414,9 @@ mod tests {
         };
         assert_eq!(
             told("80 accept_filter=httpready"),
-            ["accept filters \"accept_filter=httpready\" are not supported on this platform, ignored"]
+            [
+                "accept filters \"accept_filter=httpready\" are not supported on this platform, ignored"
+            ]
         );
         for long in ["1w", ":1M", "1y::", "::128"] {
             let ignored = told(&format!("80 so_keepalive={long}"));
