@@ -276,6 +276,7 @@ fn what_is_passed_on_is_one_clean_request() {
         (behind(GET.to_vec(), b"te", b"trailers"), None, "GET /a HTTP/1.1\r\nHost: h.test\r\n\r\n"),
         (with(":path", b"/%0d%0aX:%20y"), None, "GET /%0d%0aX:%20y HTTP/1.1\r\nHost: h.test\r\n\r\n"),
         (post(&[("x(a)", "1"), ("transfer_encoding", "chunked")]), Some(b"0\r\n\r\n"), "POST /a HTTP/1.1\r\nHost: h.test\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"),
+        (behind(behind(GET.to_vec(), b"x", b" y\t"), b"\xe9", b"z"), None, "GET /a HTTP/1.1\r\nHost: h.test\r\nx: y\r\n\r\n"),
         (post(&[("content-length", "005")]), Some(b"hello"), "POST /a HTTP/1.1\r\nHost: h.test\r\nContent-Length: 5\r\n\r\nhello"),
     ];
     for (fields, body, expected) in cases {

@@ -215,7 +215,8 @@ fn malformed_requests() {
     let behind: Vec<(Fields<'_>, Reason)> = vec![
         (&[("X-Upper", "a")], Reason::FieldName), (&[("a:b", "c")], Reason::FieldName), (&[("", "c")], Reason::FieldName),
         (&[("a b", "c")], Reason::FieldName), (&[("a\r\nb", "c")], Reason::FieldName), (&[("a", "b\r\nc: d")], Reason::FieldValue),
-        (&[("a", "b\0")], Reason::FieldValue), (&[("a", " b")], Reason::FieldValue), (&[("a", "b\t")], Reason::FieldValue),
+        (&[("a", "b\0")], Reason::FieldValue), (&[("a", " b\r")], Reason::FieldValue), (&[("a\x7f", "b")], Reason::FieldName),
+        (&[("content-length", " 0")], Reason::FieldValue), (&[("host", "h.x ")], Reason::FieldValue),
         (&[(":path", "/b")], Reason::PseudoDuplicate), (&[(":method", "GET")], Reason::PseudoDuplicate),
         (&[(":status", "200")], Reason::PseudoUnknown), (&[(":test", "x")], Reason::PseudoUnknown),
         (&[(":protocol", "websocket")], Reason::PseudoConnect), (&[("a", "b"), (":protocol", "x")], Reason::PseudoOrder),
@@ -257,6 +258,35 @@ fn malformed_requests() {
     let (refusal, reason) = refused(&trace);
     assert_eq!((refusal.status, reason.is_malformed()), (405, false));
     assert_eq!(refusal.head.line(), b"TRACE /a HTTP/2.0");
+}
+
+/// RFC 9113, 8.2.1 calls them malformed; nginx serves them.
+#[test]
+fn blanks_around_values_and_names_beyond_ascii_are_served() {
+    let fields = with(&[
+        ("a", " b\t"),
+        ("c", "\t "),
+        ("h\u{e9}", "x"),
+        ("cookie", " d=1 "),
+        ("te", " trailers"),
+    ]);
+    let head = head_of(&borrowed(&fields), true);
+    let found: Vec<_> = head.iter().map(|(name, value, _)| (name, value)).collect();
+    let expected = [
+        (&b"a"[..], &b"b"[..]),
+        (b"c", b""),
+        (b"te", b"trailers"),
+        (b"cookie", b"d=1"),
+        (b"host", b"h.x"),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(head.text(head.dropped[0]), "h\u{e9}: x".as_bytes());
+    for name in [":path", ":authority"] {
+        let mut fields = GET;
+        let field = fields.iter_mut().find(|it| it.0 == name).unwrap();
+        field.1 = "/a ";
+        assert_eq!(refused(&fields).1, Reason::FieldValue, "{name}");
+    }
 }
 
 #[test]

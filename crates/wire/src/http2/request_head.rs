@@ -11,7 +11,7 @@ use std::cell::Cell;
 use message::head::HostText;
 use message::{Field, Framing, HeaderId, Method, RequestHead, Span, Version, host, uri};
 
-use super::field_class::{NameKind, Pseudo};
+use super::field_class::{NameKind, Pseudo, without_blanks};
 use super::hpack::{BlockLimits, DecodedLine, Decoder, HpackFault};
 use super::{Priority, Reason};
 use crate::http1::head_buffers::joined;
@@ -163,7 +163,7 @@ impl<'a> RequestAssembly<'a> {
 
     /// Takes a line that was just appended to the scratch.
     #[inline]
-    fn take(&mut self, scratch: &mut Scratch, line: DecodedLine) -> Result<(), Reason> {
+    fn take(&mut self, scratch: &mut Scratch, mut line: DecodedLine) -> Result<(), Reason> {
         let start = line.name.start as usize;
         if let NameKind::Pseudo(pseudo) = line.kind {
             return self.take_pseudo(pseudo, line);
@@ -172,7 +172,8 @@ impl<'a> RequestAssembly<'a> {
             self.begin_fields(&scratch.lines, start)?;
         }
         if !line.is_value_valid {
-            return Err(Reason::FieldValue);
+            let inner = without_blanks(line.kind, line.value, &scratch.lines);
+            line.value = inner.ok_or(Reason::FieldValue)?;
         }
         let is_kept = match line.kind {
             NameKind::PseudoUnknown | NameKind::Pseudo(_) => return Err(Reason::PseudoUnknown),
