@@ -84,6 +84,7 @@ mod talkative;
 mod templates;
 mod timeouts;
 mod tls;
+mod tls_connections;
 mod tls_names;
 mod tls_upstream;
 mod try_files;

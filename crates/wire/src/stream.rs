@@ -172,13 +172,17 @@ impl Stream {
         self.socket.poll_writable(cx)
     }
 
-    /// Waits until the peer has closed its side. Never returns while there are unread bytes; with TLS, while there are more
-    /// than it looks at ahead.
+    /// Waits until the peer has closed its side of the socket. With TLS, its word that nothing follows (close_notify) is
+    /// not enough, since it may still read (RFC 8446, 6.1). Never returns while there are unread bytes; with TLS, while
+    /// there are more than it looks at ahead.
     pub async fn peer_closed(&self) {
-        match &self.tls {
-            None => self.socket.peer_closed().await,
-            Some(tls) => poll_fn(|cx| tls.poll_closed(&self.socket, cx)).await,
+        if let Some(tls) = &self.tls {
+            poll_fn(|cx| tls.poll_closed(&self.socket, cx)).await;
+            if !tls.has_said_end() {
+                return;
+            }
         }
+        self.socket.peer_closed().await;
     }
 
     /// `tcp_nodelay`. No effect on Unix sockets.

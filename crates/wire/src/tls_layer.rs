@@ -173,6 +173,12 @@ impl TlsLayer {
         self.state.borrow().is_cut_off
     }
 
+    /// Whether the peer has said that nothing follows (close_notify). It may still read.
+    pub(crate) fn has_said_end(&self) -> bool {
+        let state = self.state.borrow();
+        state.is_closed && !state.is_cut_off
+    }
+
     /// What of the peer's ended the connection, where records did.
     pub(crate) fn fault(&self) -> Option<tls::Cause> {
         self.state.borrow().fault

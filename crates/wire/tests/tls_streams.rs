@@ -9,8 +9,9 @@ use rcgen::PKCS_ECDSA_P256_SHA256;
 use rustls::ClientConnection;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::thread;
 use wire::{Stream, TlsLayer};
@@ -139,23 +140,53 @@ fn a_broken_record_ends_the_connection() {
     });
 }
 
+/// The end of the socket, whether it comes together with close_notify, behind it, or alone: close_notify itself ends
+/// only what is read.
 #[test]
 fn an_end_is_seen_behind_unread_bytes() {
-    run(async {
-        let (stream, mut client, mut theirs) = pair(TLS13);
-        let mut tls = rustls::Stream::new(&mut client, &mut theirs);
-        tls.write_all(b"GET / HTTP/1.1").unwrap();
-        let mut waiting = pin!(stream.peer_closed());
-        let is_closed = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_ready()));
-        assert!(!is_closed.await);
-        client.send_close_notify();
-        client.write_tls(&mut theirs).unwrap();
-        waiting.await;
-        let mut buffer = [0; 100];
-        let count = read_some(&stream, &mut buffer).await.unwrap();
-        assert_eq!(&buffer[..count], b"GET / HTTP/1.1");
-        assert_eq!(read_some(&stream, &mut buffer).await.unwrap(), 0);
-    });
+    for (is_said, is_at_once) in [(true, true), (true, false), (false, true)] {
+        run(async {
+            let (stream, mut client, mut theirs) = pair(TLS13);
+            let mut tls = rustls::Stream::new(&mut client, &mut theirs);
+            tls.write_all(b"GET / HTTP/1.1").unwrap();
+            let mut waiting = pin!(stream.peer_closed());
+            assert!(!is_over(&mut waiting).await);
+            if is_said {
+                client.send_close_notify();
+                client.write_tls(&mut theirs).unwrap();
+            }
+            if !is_at_once {
+                // Until the record has been opened, and longer.
+                for _ in 0..3 {
+                    assert!(!is_over(&mut waiting).await);
+                    tokio::task::yield_now().await;
+                }
+                let mut buffer = [0; 100];
+                let count = read_some(&stream, &mut buffer).await.unwrap();
+                assert_eq!(&buffer[..count], b"GET / HTTP/1.1");
+                assert_eq!(read_some(&stream, &mut buffer).await.unwrap(), 0);
+                assert!(!is_over(&mut waiting).await);
+                write_all(&stream, b"response").await;
+            }
+            theirs.shutdown(Shutdown::Write).unwrap();
+            waiting.await;
+            let mut rest = Vec::new();
+            let mut buffer = [0; 100];
+            while let count @ 1.. = read_some(&stream, &mut buffer).await.unwrap() {
+                rest.extend_from_slice(&buffer[..count]);
+            }
+            let expected: &[u8] = match is_at_once {
+                true => b"GET / HTTP/1.1",
+                false => b"",
+            };
+            assert_eq!((rest.as_slice(), stream.is_cut_off()), (expected, !is_said));
+        });
+    }
+}
+
+/// Polls once.
+async fn is_over(waiting: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_ready())).await
 }
 
 #[test]

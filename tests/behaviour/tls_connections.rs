@@ -1,0 +1,83 @@
+//! Connections of TLS behind their handshakes: what came early, what close_notify ends, and where a connection of HTTP/2
+//! ends behind a reload.
+
+use super::tls::{CERTIFICATE, site};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use blackbox::tls::{Certificate, TlsClient};
+use blackbox::{Answer, Origin, Server, is_nginx};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use rustls::{ClientConnection, StreamOwned};
+use wire::http2::session::PREFACE;
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// The frame that a client of HTTP/2 opens a connection with, behind the preface: SETTINGS without any.
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// The beginning of a GOAWAY without words of its own.
+const GOAWAY: [u8; 9] = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+
+/// A GET for `/` over HTTP/2, in one frame (RFC 7541, 6.1 and 6.2.1).
+fn get(stream: u8) -> Vec<u8> {
+    let block = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
+    let whole = 0x4 | 0x1;
+    let header = [0, 0, block.len() as u8, 1, whole, 0, 0, 0, stream];
+    [&header[..], &block].concat()
+}
+
+/// Reads until there is something between two texts; returns that.
+fn between(stream: &mut Stream, begin: &str, end: char) -> String {
+    let mut seen = String::new();
+    loop {
+        let rest = seen.split_once(begin).map(|(_, rest)| rest);
+        if let Some((found, _)) = rest.and_then(|rest| rest.split_once(end)) {
+            return found.to_owned();
+        }
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "{seen}");
+        seen += &String::from_utf8_lossy(&piece[..count]);
+    }
+}
+
+/// Sends a request and close_notify at once.
+fn ask_and_end(stream: &mut Stream, path: &str) {
+    let Stream { conn, sock } = stream;
+    conn.complete_io(sock).unwrap();
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    conn.writer().write_all(ask.as_bytes()).unwrap();
+    conn.send_close_notify();
+    while conn.wants_write() {
+        conn.write_tls(sock).unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_sends_no_more_gets_its_response_and_one_that_leaves_is_noticed() {
+    let (site, ..) = site();
+    let origin = Origin::start(|request| match request.target() {
+        "/silent" => Answer::Talk(Box::new(|mut stream| drop(stream.read(&mut [0; 1])))),
+        _ => Answer::ok("whole"),
+    });
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} proxy_buffering off;
+             location / {{ proxy_pass http://{}; }} }}",
+        origin.address()
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let connect = || client.connect(server.site().port(0), "a.example").unwrap();
+    let mut stream = connect();
+    ask_and_end(&mut stream, "/");
+    let mut seen = String::new();
+    stream.read_to_string(&mut seen).unwrap();
+    assert!(seen.starts_with("HTTP/1.1 200 "), "{seen}");
+    assert!(seen.ends_with("whole"), "{seen}");
+    let mut stream = connect();
+    ask_and_end(&mut stream, "/silent");
+    origin.wait(2);
+    drop(stream);
+    server.wait_for("client prematurely closed connection", "the end");
+    assert!(server.access_log(2).contains("\"GET /silent HTTP/1.1\" 499 "));
+}
