@@ -41,6 +41,37 @@ fn between(stream: &mut Stream, begin: &str, end: char) -> String {
     }
 }
 
+#[test]
+fn early_data_over_http2_is_that_of_the_requests_in_it() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; http2 on; {CERTIFICATE} ssl_early_data on;
+             return 200 \"early=$ssl_early_data;\"; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    let opening = [&PREFACE[..], &SETTINGS].concat();
+    for (ahead, behind, expected) in [
+        ([&opening[..], &get(1)].concat(), Vec::new(), "1"),
+        (opening.clone(), get(1), ""),
+    ] {
+        let client = TlsClient::with_protocol(b"h2").with_early_data();
+        let mut first = client.connect(port, "a.example").unwrap();
+        first
+            .write_all(&[&opening[..], &get(1)].concat())
+            .unwrap();
+        assert_eq!(between(&mut first, "early=", ';'), "");
+        let mut second = client.connect(port, "a.example").unwrap();
+        let mut early = second.conn.early_data().expect("a session");
+        early.write_all(&ahead).unwrap();
+        second.write_all(&behind).unwrap();
+        assert_eq!(between(&mut second, "early=", ';'), expected);
+        assert!(second.conn.is_early_data_accepted());
+        second.write_all(&get(3)).unwrap();
+        assert_eq!(between(&mut second, "early=", ';'), "", "it came later");
+    }
+}
+
 /// Sends a request and close_notify at once.
 fn ask_and_end(stream: &mut Stream, path: &str) {
     let Stream { conn, sock } = stream;

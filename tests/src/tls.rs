@@ -105,10 +105,21 @@ impl TlsClient {
     /// A client that offers this protocol above TLS alone.
     #[must_use]
     pub fn with_protocol(protocol: &[u8]) -> TlsClient {
-        let TlsClient(config, stapled) = TlsClient::new(None);
-        let mut config = ClientConfig::clone(&config);
-        config.alpn_protocols = vec![protocol.to_vec()];
-        TlsClient(Arc::new(config), stapled)
+        TlsClient::new(None).speaking(protocol)
+    }
+
+    /// The same client, which offers this protocol above TLS alone.
+    #[must_use]
+    pub fn speaking(mut self, protocol: &[u8]) -> TlsClient {
+        Arc::make_mut(&mut self.0).alpn_protocols = vec![protocol.to_vec()];
+        self
+    }
+
+    /// The same client, which may send early data where it takes up a session.
+    #[must_use]
+    pub fn with_early_data(mut self) -> TlsClient {
+        Arc::make_mut(&mut self.0).enable_early_data = true;
+        self
     }
 
     /// Asks for `/PATH` at the host `name`, on a connection of its own whose handshake names that host.

@@ -146,6 +146,11 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.is_cut_off())
     }
 
+    /// Whether the next read begins with bytes that came before the handshake of TLS was over.
+    pub fn has_early(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_early())
+    }
+
     /// What of the peer's ended the connection, where records of TLS did.
     pub fn tls_fault(&self) -> Option<tls::Cause> {
         self.tls.as_ref().and_then(|tls| tls.fault())

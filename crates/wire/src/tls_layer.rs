@@ -95,6 +95,8 @@ struct State {
     incomplete: Vec<u8>,
     /// Opened bytes that no read had room for.
     plain: Vec<u8>,
+    /// Number of bytes at the front of `plain` that came before the handshake was over.
+    early: usize,
     unsent: Unsent,
     /// Maximum number of bytes to seal next.
     batch: usize,
@@ -148,6 +150,7 @@ impl TlsLayer {
             state: RefCell::new(State {
                 traffic,
                 incomplete: rest,
+                early: early.len(),
                 plain: early,
                 unsent: Unsent::default(),
                 batch: BATCH_MIN,
@@ -166,6 +169,11 @@ impl TlsLayer {
         let state = self.state.borrow();
         // What came behind a handshake may hold whole records.
         !state.plain.is_empty() || state.is_closed || has_record(&state.incomplete)
+    }
+
+    /// Whether the next read begins with bytes that came before the handshake was over.
+    pub(crate) fn has_early(&self) -> bool {
+        self.state.borrow().early > 0
     }
 
     /// Whether the peer's end came without close_notify.
@@ -259,7 +267,9 @@ impl State {
 
     fn read_into(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.plain.is_empty() {
-            return Ok(take_front(&mut self.plain, buffer));
+            let count = take_front(&mut self.plain, buffer);
+            self.early = self.early.saturating_sub(count);
+            return Ok(count);
         }
         if buffer.len() >= 2 * SEALED_BYTES_MAX {
             return self.read(socket, buffer);

@@ -45,6 +45,7 @@ pub struct ClientTls {
     /// The server of the name that the client asked for, else the default server; with the number of the configuration
     /// that it is of ([`crate::client::Client::default_server`]).
     pub server: Cell<(u64, ServerId)>,
-    /// Whether the current request came before the handshake was over (`$ssl_early_data`).
+    /// Whether the current request, or what was read last over HTTP/2, came before the handshake was over
+    /// (`$ssl_early_data`).
     pub is_early: Cell<bool>,
 }
