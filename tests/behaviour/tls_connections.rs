@@ -112,3 +112,33 @@ fn a_client_that_sends_no_more_gets_its_response_and_one_that_leaves_is_noticed(
     server.wait_for("client prematurely closed connection", "the end");
     assert!(server.access_log(2).contains("\"GET /silent HTTP/1.1\" 499 "));
 }
+
+/// nginx ends all connections at a reload.
+#[test]
+fn a_connection_of_http2_ends_where_its_certificate_is_not_trusted_any_more() {
+    if is_nginx() {
+        return;
+    }
+    let (site, ..) = site();
+    let (c, other) = (Certificate::of("c.example"), Certificate::of("o.example"));
+    c.write(&site, "c");
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; http2 on; {CERTIFICATE} ssl_verify_client on; ssl_client_certificate c.crt;
+             return 200 \"verify=$ssl_client_verify;\"; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(Some(&c)).speaking(b"h2");
+    let mut stream = client.connect(server.site().port(0), "a.example").unwrap();
+    stream
+        .write_all(&[&PREFACE[..], &SETTINGS, &get(1)].concat())
+        .unwrap();
+    assert_eq!(between(&mut stream, "verify=", ';'), "SUCCESS");
+    other.write(server.site(), "c");
+    server.reload(&http);
+    stream.write_all(&get(3)).unwrap();
+    let mut seen = Vec::new();
+    stream.read_to_end(&mut seen).unwrap();
+    let text = String::from_utf8_lossy(&seen);
+    assert!(text.contains("The SSL certificate error"), "{text}");
+    assert!(seen.windows(GOAWAY.len()).any(|part| part == GOAWAY));
+}

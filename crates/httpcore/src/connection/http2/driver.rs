@@ -348,14 +348,15 @@ impl<'a> Driver<'a> {
         Finish::AtOnce
     }
 
-    /// Begins to end the connection where the loop ends, or the client has had all requests that it may have.
+    /// Begins to end the connection where the loop ends, the client has had all requests that it may have, or a request
+    /// has retired it.
     fn leave_if_due(&mut self) {
         if self.is_leaving || self.is_broken {
             return;
         }
         let live = self.connection.with_session(|session| session.live());
         let is_ending = self.client.loop_.is_leaving() && live > 0;
-        if is_ending || self.has_had_its_requests() {
+        if is_ending || self.connection.is_retired() || self.has_had_its_requests() {
             self.leave();
         }
     }

@@ -16,6 +16,7 @@ use crate::Failure;
 use crate::files;
 use crate::request::Request;
 use crate::tls::Rules;
+use crate::transport::Transport;
 
 /// Whether the connection's verdict may be of other rules than those of the request's configuration.
 #[inline]
@@ -26,7 +27,7 @@ pub fn is_outdated(request: &Request) -> bool {
 }
 
 /// Judges the certificates of the handshake by the rules that hold now, where those are others. A connection whose
-/// certificate does not pass ends with the request, since its client may show another one in a new handshake.
+/// certificate does not pass ends behind the request, since its client may show another one in a new handshake.
 ///
 /// # Errors
 /// The pool for handshakes is full, or a responder has not answered in `client_header_timeout`.
@@ -70,6 +71,9 @@ pub async fn judge_again(request: &mut Request) -> Result<(), Failure> {
     tls.judged.set((number, rules));
     if verdict != Verdict::Success {
         request.transport.close_after_response();
+        if let Transport::Http2(stream) = &request.transport {
+            stream.retire_connection();
+        }
     }
     Ok(())
 }

@@ -67,6 +67,8 @@ pub struct Http2Connection {
     state: RefCell<State>,
     /// Whether it is at its end, so that every stream is, too.
     is_closed: Cell<bool>,
+    /// Whether it is to end behind the requests that have begun.
+    is_retired: Cell<bool>,
 }
 
 impl Http2Connection {
@@ -89,6 +91,7 @@ impl Http2Connection {
                 charge: charge(Holder::Http2, CONNECTION_BYTES),
             }),
             is_closed: Cell::new(false),
+            is_retired: Cell::new(false),
         })
     }
 
@@ -208,6 +211,17 @@ impl Http2Connection {
     /// Whether it is at its end.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.get()
+    }
+
+    /// Has it end behind the requests that have begun.
+    pub(super) fn retire(&self) {
+        self.is_retired.set(true);
+        self.wake_driver();
+    }
+
+    /// Whether it is to end behind the requests that have begun.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.get()
     }
 
     /// Changes a stream that is open, and wakes its task.

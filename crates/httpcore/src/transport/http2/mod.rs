@@ -209,8 +209,14 @@ impl Http2 {
         self.is_persistent
     }
 
+    /// The connection goes on, as in nginx: see [`Http2::retire_connection`].
     pub(super) fn close_after_response(&mut self) {
         self.is_persistent = false;
+    }
+
+    /// Has the connection end behind the requests that have begun.
+    pub(crate) fn retire_connection(&self) {
+        self.connection.retire();
     }
 
     /// Not before a response to a body that is not wanted: that only ends the stream.
