@@ -55,6 +55,20 @@ fn a_request_that_comes_with_the_preface_is_answered() {
     connection.until("h2c HTTP/2.0 1");
 }
 
+/// It has a dash in the log.
+#[test]
+fn a_request_without_a_method_has_no_line() {
+    let server = Server::start(
+        "log_format line '[$request][$http2]';
+         server { listen 127.0.0.1:%PORT%; http2 on; access_log logs/access.log line; }",
+    );
+    let mut client = server.connect_http2();
+    let fields: [(&[u8], &[u8]); 2] = [(b":scheme", b"http"), (b":path", b"/")];
+    let stream = client.begin_raw(&fields, true);
+    assert_eq!(client.reply(stream).status, 400);
+    assert_eq!(server.access_log(1), "[-][h2c]\n");
+}
+
 /// Its bodies are not waited for.
 #[test]
 fn a_connection_that_is_closed_ends_its_uploads() {

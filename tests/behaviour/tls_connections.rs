@@ -142,3 +142,26 @@ fn a_connection_of_http2_ends_where_its_certificate_is_not_trusted_any_more() {
     assert!(text.contains("The SSL certificate error"), "{text}");
     assert!(seen.windows(GOAWAY.len()).any(|part| part == GOAWAY));
 }
+
+/// As any other text of TLS that is empty.
+#[test]
+fn a_certificate_without_a_subject_has_none_in_the_log() {
+    let (site, ..) = site();
+    let mut params = CertificateParams::new(vec!["c.example".to_owned()]).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    let key = KeyPair::generate().unwrap();
+    let own = Certificate {
+        certificate: params.self_signed(&key).unwrap().pem(),
+        key: key.serialize_pem(),
+    };
+    let http = format!(
+        "log_format names '[$ssl_client_s_dn][$ssl_client_s_dn_legacy][$ssl_client_i_dn]';
+         server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} ssl_verify_client optional_no_ca;
+             access_log logs/access.log names; return 200 $ssl_client_serial; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(Some(&own));
+    let seen = client.get(server.site().port(0), "a.example", "/").unwrap();
+    assert_ne!(seen.reply.text(), "", "it showed one");
+    assert_eq!(server.access_log(1), "[-][-][-]\n");
+}

@@ -75,7 +75,8 @@ fn read(block: &Directive, scope: &mut Scope) -> Result<Definition, Error> {
 impl Defined for Lines {
     fn value(&self, request: &Request) -> Option<Bytes> {
         let source = request.evaluate(&self.source);
-        self.parts.choose(&source).cloned()
+        // As in nginx, there is a value outside of all shares, too.
+        Some(self.parts.choose(&source).cloned().unwrap_or_default())
     }
 
     fn sources(&self) -> &[VariableIndex] {

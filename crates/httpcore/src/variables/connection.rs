@@ -66,7 +66,7 @@ fn binary_remote_addr(request: &Request, out: &mut Vec<u8>) -> bool {
 fn http2(request: &Request, out: &mut Vec<u8>) -> bool {
     let is_http2 = request.head.version == message::Version::HTTP_2;
     match (is_http2, request.client.scheme().is_secure()) {
-        (false, _) => false,
+        (false, _) => put(b"", out),
         (true, true) => put(b"h2", out),
         (true, false) => put(b"h2c", out),
     }

@@ -3,7 +3,7 @@
 //! Not here: those of its response ([`super::response`]) and of its client ([`super::connection`]).
 
 use bytes::Bytes;
-use message::{Framing, HeaderId, uri as uris};
+use message::{Framing, HeaderId, Version, uri as uris};
 use runtime::timing::current_request;
 
 use crate::request::Request;
@@ -36,7 +36,7 @@ crate::variables! {
     /// The same as `$args`.
     "query_string" => fresh(args);
     /// The request line as received.
-    "request" => fresh(|request, out| put(request.head.line(), out));
+    "request" => fresh(line);
     /// The request's body, if it was read and is in memory.
     "request_body" => fresh(body);
     /// The file that holds the request's body.
@@ -65,6 +65,12 @@ crate::variables! {
     "cookie_" => family(cookie);
     /// A header of the request: lower case, `_` for `-`.
     "http_" => family(header_lines);
+}
+
+/// Over HTTP/2 there is none before its parts have come.
+fn line(request: &Request, out: &mut Vec<u8>) -> bool {
+    let line = request.head.line();
+    put(line, out) && (!line.is_empty() || request.head.version != Version::HTTP_2)
 }
 
 fn args(request: &Request, out: &mut Vec<u8>) -> bool {

@@ -10,7 +10,7 @@ use tls::x509::{distinguished, facts, time};
 use crate::request::Request;
 use crate::tls::ClientTls;
 
-use super::append::{number, put, put_if_any};
+use super::append::{number, put_if_any};
 use super::table::{Append, VariableEntry};
 
 const fn entry(name: &'static str, doc: &'static str, append: Append) -> VariableEntry {
@@ -183,11 +183,11 @@ fn text<T: AsRef<[u8]>>(
     tls.is_some_and(|tls| put_if_any(value(tls).as_ref(), out))
 }
 
-/// A text of the bytes of the client's certificate.
+/// A text of the bytes of the client's certificate; an empty one is none.
 fn of_der(request: &Request, out: &mut Vec<u8>, value: impl Fn(&[u8]) -> String) -> bool {
     let tls = request.client.tls();
     let der = tls.and_then(|tls| tls.facts.certificates.first());
-    der.is_some_and(|der| put(value(der).as_bytes(), out))
+    der.is_some_and(|der| put_if_any(value(der).as_bytes(), out))
 }
 
 /// A text of the client's certificate.
