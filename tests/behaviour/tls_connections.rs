@@ -1,6 +1,8 @@
 //! Connections of TLS behind their handshakes: what came early, what close_notify ends, and where a connection of HTTP/2
 //! ends behind a reload.
 
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
+
 use super::tls::{CERTIFICATE, site};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -57,9 +59,7 @@ fn early_data_over_http2_is_that_of_the_requests_in_it() {
     ] {
         let client = TlsClient::with_protocol(b"h2").with_early_data();
         let mut first = client.connect(port, "a.example").unwrap();
-        first
-            .write_all(&[&opening[..], &get(1)].concat())
-            .unwrap();
+        first.write_all(&[&opening[..], &get(1)].concat()).unwrap();
         assert_eq!(between(&mut first, "early=", ';'), "");
         let mut second = client.connect(port, "a.example").unwrap();
         let mut early = second.conn.early_data().expect("a session");
@@ -110,7 +110,11 @@ fn a_client_that_sends_no_more_gets_its_response_and_one_that_leaves_is_noticed(
     origin.wait(2);
     drop(stream);
     server.wait_for("client prematurely closed connection", "the end");
-    assert!(server.access_log(2).contains("\"GET /silent HTTP/1.1\" 499 "));
+    assert!(
+        server
+            .access_log(2)
+            .contains("\"GET /silent HTTP/1.1\" 499 ")
+    );
 }
 
 /// nginx ends all connections at a reload.
