@@ -24,7 +24,6 @@ use crate::settings::directives::Proxy;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::{PassSettings, PassTarget};
 use crate::settings::url::{Url, with_slash};
-use crate::state::variables;
 use crate::upstream_request::{gateway_params, head};
 use httpcore::Failure;
 use httpcore::files;
@@ -182,8 +181,8 @@ pub fn cache_name(request: &Request, passing: &PassSettings) -> Option<Bytes> {
     Some(request.evaluate(template))
 }
 
-/// The text of a request's key: `proxy_cache_key`, else scheme, host and URI of the request to the origin. (For
-/// gateways there is no default, as in nginx.)
+/// The text of a request's key: `proxy_cache_key`, else scheme, host (or socket) and URI of the request to the origin.
+/// (For gateways there is no default, as in nginx.)
 #[must_use]
 pub fn key_text(request: &Request, passing: &PassSettings) -> Bytes {
     if let Some(template) = &passing.groups.caching.proxy_cache_key {
@@ -200,20 +199,18 @@ pub fn key_text(request: &Request, passing: &PassSettings) -> Bytes {
     text
 }
 
-/// Appends scheme, host and URI of the request to the origin.
+/// Appends scheme, host (or socket) and URI of the request to the origin.
 fn append_default_key(request: &Request, passing: &PassSettings, text: &mut Vec<u8>) {
-    let scheme = |has_tls| passing.family.scheme(has_tls).as_bytes();
     match &passing.target {
         PassTarget::Fixed { url, .. } => {
-            text.extend_from_slice(scheme(url.has_tls));
-            variables::host(request, text);
+            url.append_key_start(text);
             head::append_target(request, passing, (&url.uri, false), text);
         }
         PassTarget::Made(template) => {
             let url = Url::parse(&request.evaluate(template)).ok();
-            let has_tls = url.as_ref().is_some_and(|url| url.has_tls);
-            text.extend_from_slice(scheme(has_tls));
-            variables::host(request, text);
+            if let Some(url) = &url {
+                url.append_key_start(text);
+            }
             let uri = url.map_or_else(Bytes::new, |url| with_slash(url.uri));
             head::append_target(request, passing, (&uri, true), text);
         }

@@ -233,7 +233,8 @@ directives! {
         /// Sets the cache (a `keys_zone` of `proxy_cache_path`) that responses are stored in. The name may contain
         /// variables: a request for which it names no cache gets 500.
         proxy_cache: Placed<OrOff<Template>> = "off", [HTTP | SERVER | LOCATION] 1, syntax "zone | off";
-        /// Sets the key that a response is stored under. By default: scheme, host and URI of the request to the origin.
+        /// Sets the key that a response is stored under. By default: scheme, host (or unix socket) and URI of the
+        /// request to the origin.
         proxy_cache_key: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "string";
         /// Sets how long responses without a lifetime of their own are fresh, by status; a time alone applies to 200,
         /// 301 and 302. `any` means every status.

@@ -105,6 +105,23 @@ impl Url {
         }
     }
 
+    /// Appends the beginning of nginx's default key of a cache: the scheme with the host, and the port unless it is the
+    /// usual one; or with the socket, and the byte behind its path: the colon, or the zero that ends nginx's text.
+    pub fn append_key_start(&self, out: &mut Vec<u8>) {
+        let scheme_len = self.whole.len() - self.text.len();
+        match &self.host {
+            Host::Inet { .. } => {
+                let end = scheme_len + self.host_header.len();
+                out.extend_from_slice(&self.whole[..end]);
+            }
+            Host::Unix(path) => {
+                let end = scheme_len + UNIX.len() + path.as_os_str().len();
+                out.extend_from_slice(&self.whole[..end]);
+                out.push(self.whole.get(end).copied().unwrap_or(0));
+            }
+        }
+    }
+
     /// The host and port, or the socket: `HOST[:PORT]` or `unix:PATH`.
     #[must_use]
     pub fn place(&self) -> Vec<u8> {
@@ -398,6 +415,23 @@ mod tests {
         assert_eq!(ip("http://010.0.0.09:81/").as_deref(), Some("10.0.0.9"));
         assert_eq!(ip("http://[::1]").as_deref(), Some("::1"));
         assert_eq!(ip("http://a").as_deref(), None);
+    }
+
+    #[test]
+    fn keys_begin_as_in_nginx() {
+        for (url, expected) in [
+            ("http://a", "http://a"),
+            ("HTTP://a:80/b", "HTTP://a"),
+            ("https://a:80?b", "https://a:80"),
+            ("http://[::1]:8/b", "http://[::1]:8"),
+            ("http://unix:/tmp/s:/u", "http://unix:/tmp/s:"),
+            ("https://unix:/tmp/s", "https://unix:/tmp/s\0"),
+        ] {
+            let mut out = Vec::new();
+            let parsed = Url::parse(&Bytes::from_static(url.as_bytes())).unwrap();
+            parsed.append_key_start(&mut out);
+            assert_eq!(out, expected.as_bytes(), "{url}");
+        }
     }
 
     #[test]

@@ -49,20 +49,10 @@ fn figure(request: &Request, figure: Figure, out: &mut Vec<u8>) -> bool {
     state.is_some_and(|state| state.tries.borrow().write(figure, out))
 }
 
-/// `$proxy_host`; known before a server is asked, since a cache's key may be made of it.
-pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
-    match target(request) {
-        Some(PassTarget::Fixed { url, .. }) => {
-            out.extend_from_slice(&url.host_header);
-            return true;
-        }
-        Some(PassTarget::Made(template)) if request.states.get::<UpstreamState>().is_none() => {
-            let url = Url::parse(&request.evaluate(template));
-            return url
-                .map(|url| out.extend_from_slice(&url.host_header))
-                .is_ok();
-        }
-        _ => {}
+/// `$proxy_host`.
+fn host(request: &Request, out: &mut Vec<u8>) -> bool {
+    if read_url(request, |url| out.extend_from_slice(&url.host_header)) {
+        return true;
     }
     let Some(state) = of_http(request) else {
         return false;
@@ -70,6 +60,26 @@ pub fn host(request: &Request, out: &mut Vec<u8>) -> bool {
     let host = state.host.borrow();
     out.extend_from_slice(&host);
     !host.is_empty()
+}
+
+/// Reads the URL that the request is passed on to, before a server is asked as well: a cache's key may be made of it,
+/// and a stored response may be the answer. False: what is known of it is in the state, if anything.
+fn read_url(request: &Request, read: impl FnOnce(&Url)) -> bool {
+    match target(request) {
+        Some(PassTarget::Fixed { url, .. }) => {
+            read(url);
+            true
+        }
+        Some(PassTarget::Made(template)) if !is_host_known(request) => {
+            let url = Url::parse(&request.evaluate(template));
+            url.map(|url| read(&url)).is_ok()
+        }
+        _ => false,
+    }
+}
+
+fn is_host_known(request: &Request) -> bool {
+    of_http(request).is_some_and(|state| !state.host.borrow().is_empty())
 }
 
 /// The upstream of the location's requests, once this one reaches it; only HTTP upstreams have a host.
@@ -89,8 +99,7 @@ fn of_http(request: &Request) -> Option<&UpstreamState> {
 
 /// `$proxy_port`, if the host is known. For a unix socket it is set, and empty.
 fn port(request: &Request, out: &mut Vec<u8>) -> bool {
-    if let Some(PassTarget::Fixed { url, .. }) = target(request) {
-        out.extend_from_slice(&url.port_text);
+    if read_url(request, |url| out.extend_from_slice(&url.port_text)) {
         return true;
     }
     let Some(state) = of_http(request) else {
