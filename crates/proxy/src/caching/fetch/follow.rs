@@ -51,16 +51,18 @@ pub(super) async fn follow(
         };
         cache_state::of(request).follows = !follower.fill().is_complete();
         let waited = wait(request, cache_request, &follower, begun).await;
+        if let Waited::Head(Some(head)) = waited {
+            return followed(request, cache_request, follower, &head).await;
+        }
+        // One that reads nothing would hold up the others.
+        drop(follower);
         match waited {
-            Waited::TimedOut => return Fetched::Pass,
+            Waited::TimedOut => return after_timeout(request, cache_request, params).await,
             Waited::Aged => match cache_request.cache.fills.running(&key) {
                 Some(other) if !other.is(&fill) => fill = other,
                 _ => return fetch_anew(request, cache_request, params).await,
             },
-            Waited::Head(Some(head)) => {
-                return followed(request, cache_request, follower, &head).await;
-            }
-            Waited::Head(None) => {
+            Waited::Head(_) => {
                 return match fill.ending() {
                     Some(ending) => ended(request, cache_request, params, ending).await,
                     None => after_private(request, cache_request, params, &fill).await,
@@ -68,6 +70,23 @@ pub(super) async fn follow(
             }
         }
     }
+}
+
+/// The step for a follower that has waited for too long: its response is not stored, and a stale entry may stand in
+/// for a failure.
+async fn after_timeout(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    params: FetchParams,
+) -> Fetched {
+    if params.stale.is_none() {
+        return Fetched::Pass;
+    }
+    let params = FetchParams {
+        may_store: false,
+        ..params
+    };
+    fetch_alone(request, cache_request, params).await
 }
 
 /// The step for a follower whose fill is for the other request alone. One that only that request's conditions
