@@ -456,3 +456,38 @@ fn an_early_hint_does_not_wait_for_the_head_where_the_request_decides_what_is_st
         assert_eq!(hit(&server, path).text(), "soon", "{path}");
     }
 }
+
+#[test]
+fn a_client_that_leaves_takes_along_what_is_not_stored() {
+    let (left, has_left) = std::sync::mpsc::channel();
+    let left = std::sync::Mutex::new(left);
+    let origin = Origin::start(move |request| {
+        let lifetime = match request.target() {
+            "/no-cache" => "no-cache",
+            _ => "max-age=60",
+        };
+        let left = left.lock().unwrap().clone();
+        Answer::Talk(Box::new(move |mut stream| {
+            let begun = format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 10\r\n\r\nbegun"
+            );
+            let _ = stream.write_all(begun.as_bytes());
+            let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+            let _ = left.send(());
+        }))
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; }
+         location /seldom { %PASS%; proxy_cache_min_uses 9; }
+         location /kept-out { %PASS%; proxy_no_cache 1; }",
+    );
+    for path in ["/no-cache", "/seldom", "/kept-out"] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.read(1), b"H", "{path}");
+        drop(client);
+        let left = has_left.recv_timeout(PATIENCE);
+        left.unwrap_or_else(|_| panic!("{path}: the origin is waited for"));
+    }
+}

@@ -1,6 +1,6 @@
 //! A reader of a fill.
 
-use super::{Fill, FillProgress, FillState, Filler, FollowerKind, Sharing, wake};
+use super::{Fill, FillProgress, FillState, Filler, FollowerKind, Sharing, Unwanted, wake};
 use bytes::Bytes;
 use message::ResponseHead;
 use std::future::poll_fn;
@@ -31,6 +31,19 @@ impl Filler {
     /// Notes that the body does not match its head. To be called before the filler is dropped.
     pub fn spoil(&self) {
         self.fill.0.is_spoilt.store(true, Relaxed);
+    }
+
+    /// Waits until the rest is not needed: no follower is left, and the response is not being stored.
+    pub async fn unwanted(&self) -> Unwanted {
+        poll_fn(|context| {
+            let mut state = self.fill.0.state.lock();
+            if state.is_unwanted() {
+                return Poll::Ready(Unwanted);
+            }
+            state.watch = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -178,11 +191,11 @@ impl Drop for Follower {
         let was_storing = left.is_some_and(|follower| follower.kind == FollowerKind::Writer);
         state.is_storing &= !was_storing;
         let is_over = was_storing && state.progress != FillProgress::Running;
-        let filler = state.filler.take();
+        let (filler, watch) = (state.filler.take(), state.watch.take());
         drop(state);
         if is_over {
             self.fill.leave_registry();
         }
-        wake(filler);
+        wake(filler.into_iter().chain(watch));
     }
 }

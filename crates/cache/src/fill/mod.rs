@@ -120,8 +120,10 @@ struct FillState {
     is_counted: bool,
     followers: SmallVec<[Option<FollowerState>; FOLLOWERS_TYPICAL]>,
     free: SmallVec<[usize; FOLLOWERS_TYPICAL]>,
-    /// Wakes the filler, which waits for room or for followers to leave.
+    /// Wakes the filler, which waits for room.
     filler: Option<Waker>,
+    /// Wakes the filler, which waits for followers to leave.
+    watch: Option<Waker>,
 }
 
 /// A follower's position in the body.
@@ -176,6 +178,7 @@ impl Filler {
             followers: SmallVec::new(),
             free: SmallVec::new(),
             filler: None,
+            watch: None,
         };
         Self {
             // `new_cyclic` has the memory first: it is built in place.
@@ -321,9 +324,9 @@ impl Filler {
         let mut state = self.fill.0.state.lock();
         state.is_storing = false;
         let wakers = state.wakers();
-        let filler = state.filler.take();
+        let (filler, watch) = (state.filler.take(), state.watch.take());
         drop(state);
-        wake(wakers.into_iter().chain(filler));
+        wake(wakers.into_iter().chain(filler).chain(watch));
     }
 
     /// Ends the fill: the body is complete. If it is being stored, requests may join (even where it was alone) until

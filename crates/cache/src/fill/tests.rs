@@ -132,6 +132,18 @@ fn without_a_file_the_slowest_follower_holds_the_origin() {
 }
 
 #[test]
+fn a_filler_that_waits_for_bytes_is_told_that_the_rest_is_not_needed() {
+    let filler = Filler::alone(fill_key(), 10_000);
+    let (requester, writer) = (filler.requester().unwrap(), filler.writer().unwrap());
+    drop(requester);
+    assert!(is_pending(filler.unwanted()), "it is stored");
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let left = async { drop(writer) };
+    let told = runtime.block_on(async { tokio::join!(filler.unwanted(), left).0 });
+    assert_eq!(told, Unwanted);
+}
+
+#[test]
 fn a_request_joins_a_fill_whose_writer_holds_more_than_the_window() {
     let filler = Filler::alone(fill_key(), 2 * (4 + PIECE_COST));
     let (writer, fast) = (filler.writer().unwrap(), filler.requester().unwrap());

@@ -17,7 +17,6 @@ use crate::settings::family::Family;
 use crate::settings::header_set::SINGLE_LINES;
 use crate::settings::proxy_pass::PassSettings;
 use crate::settings::proxy_redirect;
-use crate::state::cache_state::CacheState;
 use crate::state::upstream_state::{self, UpstreamState};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -30,6 +29,9 @@ pub(crate) enum Origin {
     Server,
     /// A server; the response goes into a cache: conditions and single ranges are evaluated here.
     Fill,
+    /// A server that was not sent the client's conditions, and whose response is for this client alone: they are
+    /// evaluated here.
+    Private,
     /// A cache: conditions and ranges are evaluated here.
     Cache,
 }
@@ -133,7 +135,9 @@ fn copy(
     response.body = body;
     response.conditional = origin != Origin::Server;
     let ignores_abort = passing.groups.asking.proxy_ignore_client_abort;
-    response.client_abort = match request.states.get::<CacheState>().is_some() || ignores_abort {
+    // A fill goes on for the cache.
+    let goes_on = matches!(origin, Origin::Fill | Origin::Cache);
+    response.client_abort = match goes_on || ignores_abort {
         true => ClientAbort::Ignored,
         false => ClientAbort::EndsBody,
     };
@@ -175,7 +179,7 @@ fn copy(
 pub(crate) fn ranges(origin: Origin) -> Ranges {
     match origin {
         Origin::Cache => Ranges::Allowed,
-        Origin::Server | Origin::Fill => Ranges::Single,
+        Origin::Server | Origin::Fill | Origin::Private => Ranges::Single,
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::FetchMoment;
-use cache::fill::{Ending, Filler, Metadata, Sharing};
+use cache::fill::{Ending, Filler, Metadata, Sharing, Unwanted};
 use cache::freshness::{self, FieldLine, OriginResponse, Rules, Storable, StoreVerdict};
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
@@ -430,10 +430,17 @@ impl FillContext {
         tokio::join!(come, save);
     }
 
-    /// Hands on the origin's body. True: all of it. A slow disk does not hold it back for long.
+    /// Hands on the origin's body. True: all of it. A slow disk does not hold it back for long, and a silent origin is
+    /// left as soon as the rest is not needed.
     async fn pump(&self, filler: &Filler, mut body: UpstreamBody) -> bool {
         let mut patience = DISK_PATIENCE;
-        while let Some(piece) = body.piece().await {
+        loop {
+            let piece = tokio::select! {
+                biased;
+                piece = body.piece() => piece,
+                Unwanted = filler.unwanted() => return false,
+            };
+            let Some(piece) = piece else { break };
             let piece = match piece {
                 Ok(piece) => piece,
                 // The reason is in the log already.

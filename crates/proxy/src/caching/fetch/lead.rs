@@ -89,7 +89,7 @@ pub(super) async fn lead(
     }
     let origin = match fill.metadata() {
         Some(_) => Origin::Fill,
-        None if params.may_store && is_storable(cache_request, &head) => Origin::Fill,
+        None if params.may_store && is_storable(cache_request, &head) => Origin::Private,
         None => Origin::Server,
     };
     Fetched::Answer(answer(request, cache_request, owner, &head, origin).await)
