@@ -159,11 +159,14 @@ impl HeadWriter<'_> {
         (!host.is_empty()).then_some(host)
     }
 
-    /// The header lines that the configuration sets, and those of a cache.
+    /// The header lines that the configuration sets, even to nothing, and those of a cache that it does not set.
     fn own_lines(&self) -> Vec<(Bytes, Bytes)> {
         let set = self.passing.lines.iter();
         let set = set.map(|line| (line.name.clone(), self.request.evaluate(&line.value)));
-        set.chain(self.variation.lines.iter().cloned())
+        let is_set = |name: &[u8]| self.passing.replaced.has(name, HeaderId::find(name));
+        let of_cache = self.variation.lines.iter();
+        let of_cache = of_cache.filter(|(name, _)| !is_set(name)).cloned();
+        set.chain(of_cache)
             .filter(|(_, value)| !value.is_empty())
             .collect()
     }
