@@ -17,7 +17,7 @@ use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
 use crate::settings::proxy_pass::{PassSettings, groups};
 use crate::state::cache_state::CacheState;
-use crate::state::upstream_state::UpstreamState;
+use crate::state::upstream_state::{self, UpstreamState};
 use crate::upstream_request::request::{self, UpstreamRequest};
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
@@ -31,6 +31,7 @@ use httpcore::request_body::{self, Leaving};
 /// other way round.
 pub async fn make(request: &mut Request) -> Outcome {
     request.is_passed_on = true;
+    upstream_state::forget_answer(request);
     let outcome = match is_cached(request) {
         true => in_place::boxed(|| lookup::make(request)).await,
         false => {

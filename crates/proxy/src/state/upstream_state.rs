@@ -95,6 +95,14 @@ fn hinted_charset(request: &Request) -> Option<Bytes> {
     (!state.ignores_charset.get()).then_some(name)
 }
 
+/// Forgets the answer that sent the request here: what follows is about another one, from a server or a cache.
+pub(crate) fn forget_answer(request: &Request) {
+    if let Some(state) = request.states.get::<UpstreamState>() {
+        state.head.take();
+        state.trailers.take();
+    }
+}
+
 /// Begins with another upstream. The attempts before are shown as they are until [`separate`].
 pub(crate) fn begin(request: &mut Request, url: &Url) {
     let state = begin_without_url(request);
