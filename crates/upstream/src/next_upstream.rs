@@ -38,7 +38,7 @@ config::choice_set! {
         HTTP_429 = "http_429",
         /// Nothing here: it is a word of caches alone.
         UPDATING = "updating",
-        /// Nothing.
+        /// Nothing, whatever stands beside it.
         OFF = "off",
     }
 }
@@ -175,6 +175,7 @@ impl NextRules {
         }
         progress.tries_left > 1
             && self.on.contains(needed)
+            && !self.on.contains(NextUpstream::OFF)
             && !progress.is_body_taken
             && (self.timeout_ms == 0 || progress.elapsed_ms < self.timeout_ms)
     }
@@ -206,6 +207,8 @@ mod tests {
         );
         assert!(!usual.allows(PeerFailure::InvalidHeader, &SENT));
         assert!(!rules(NextUpstream::OFF).allows(PeerFailure::Error, &SENT));
+        let off = rules(NextUpstream::ERROR.or(NextUpstream::OFF));
+        assert!(!off.allows(PeerFailure::Error, &SENT));
         for status in 100..600 {
             let Some(failure) = PeerFailure::of_status(status) else {
                 continue;

@@ -60,6 +60,8 @@ choice_set! {
         HTTP_404 = "http_404",
         /// 429.
         HTTP_429 = "http_429",
+        /// Nothing here: it is a word of `proxy_next_upstream` alone.
+        NON_IDEMPOTENT = "non_idempotent",
         /// Never.
         OFF = "off",
     }
