@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Error, Groups, Placed, Template, TextOrigin, TextPlace};
+use config::{Error, Group, Groups, Placed, Template, TextOrigin, TextPlace};
 use message::HeaderId;
 
 use crate::settings::caching::Caching;
@@ -18,7 +18,7 @@ use crate::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
 use crate::settings::grpc::GrpcPass;
 use crate::settings::header_set::HeaderSet;
 use crate::settings::params::Params;
-use crate::settings::proxy_redirect::{Redirect, Rule};
+use crate::settings::proxy_redirect::{Lines, Redirect, Rule};
 use crate::settings::ssl::ProxySsl;
 use crate::settings::store::ProxyStore;
 use crate::settings::url::{Host, ProxyPassUrl, Url};
@@ -416,6 +416,16 @@ impl PassSettings {
             self.lines.push(line.clone());
         }
     }
+}
+
+/// Hands the rules for redirects down to the locations inside, as in nginx: the one that this location's `proxy_pass`
+/// made, too.
+pub fn hand_down_redirects(passing: &PassSettings, inner: &mut Group<ProxyRewrites>) {
+    if passing.redirects.is_empty() {
+        return;
+    }
+    let rules = passing.redirects.iter().cloned().map(Redirect::Rule);
+    inner.edit().proxy_redirect.value = Some(Some(Lines::Rules(rules.collect())));
 }
 
 /// The rules for redirects: by default from the URL of `proxy_pass` to the location.

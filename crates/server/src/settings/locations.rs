@@ -180,7 +180,7 @@ impl<'a> Block<'a> {
         for inner in &mut self.inner {
             inner.is_internal |= self.is_internal;
         }
-        let own = outer.enter(self.raw, self.lines);
+        let mut own = outer.enter(self.raw, self.lines);
         let level = Level {
             kind: Some(&self.kind),
             name: self.name,
@@ -188,6 +188,9 @@ impl<'a> Block<'a> {
             place: Some(self.directive.place()),
         };
         let id = add(level, &own, all, scope)?;
+        if let Some(passing) = all.locations[id as usize].made::<PassSettings>() {
+            proxy_pass::hand_down_redirects(passing, &mut own.raw.proxy_rewrites);
+        }
         self.scopes.finish((&self.kind, id), &own, all, scope)?;
         let (inner, named) = finish_all(self.inner, &own, all, scope)?;
         debug_assert!(
