@@ -212,6 +212,10 @@ rows! {
     Lines, "A 304 of the origin replaces the header fields that it has":
         "proxy_cache_revalidate" "fastcgi_cache_revalidate" "uwsgi_cache_revalidate" "scgi_cache_revalidate"
         "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
+    Lines, "A failure is kept (`proxy_cache_valid 502 …`) only where nothing is stored.":
+        "proxy_cache_valid=502" "proxy_cache_valid=504" "proxy_cache_valid=any" "fastcgi_cache_valid=502"
+        "fastcgi_cache_valid=504" "fastcgi_cache_valid=any" "uwsgi_cache_valid=502" "uwsgi_cache_valid=504"
+        "uwsgi_cache_valid=any" "scgi_cache_valid=502" "scgi_cache_valid=504" "scgi_cache_valid=any";
     Lines, "A disk never fails a request.": "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "`max_size` is never exceeded":
         "proxy_cache_path" "fastcgi_cache_path" "uwsgi_cache_path" "scgi_cache_path";

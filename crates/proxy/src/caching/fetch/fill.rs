@@ -199,8 +199,8 @@ impl FillContext {
             .expect("there was no fill before it was open")
     }
 
-    /// Ends a fill that got no response. `proxy_cache_valid 502 …` keeps the origin from being asked again at once; a
-    /// fault of this server itself (500) may be gone with the next request.
+    /// Ends a fill that got no response. `proxy_cache_valid 502 …` keeps the origin from being asked again at once
+    /// where nothing is stored; a fault of this server itself (500) may be gone with the next request.
     fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
         let is_of_origin = matches!(none.status, 502 | 504);
         let valid = self.rules().valid(none.status).filter(|_| is_of_origin);
