@@ -12,6 +12,7 @@ use httpcore::files;
 use httpcore::files::path;
 use httpcore::request::Request;
 use httpcore::request::state::State;
+use httpcore::settings::root::directory;
 
 httpcore::variables! {
     /// `$document_root` with symbolic links resolved.
@@ -42,7 +43,10 @@ pub async fn run(request: &mut Request) {
         Ok(pool) => {
             let access = files::reading(request.location(), pool);
             // Boxed: it is large, and hardly any configuration needs it.
-            Box::pin(files::within(request, || disk.real_path(&path, &access))).await
+            Box::pin(files::within(request, || {
+                disk.real_path(directory(&path), &access)
+            }))
+            .await
         }
         // The failure is in the log already.
         Err(_) => return,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bytes::Bytes;
-use config::{Directive, DirectiveTable, Error, Problem, Scope, Section, Template, Value, blocks};
+use config::{Directive, DirectiveTable, Error, Problem, Scope, Section, Template, blocks};
 
 blocks! {
     /// Paths of files.
@@ -42,6 +42,8 @@ pub enum Alias {
 pub struct Raw {
     path: Option<Template>,
     is_alias: bool,
+    /// Whether it began with a slash: of `root /` nothing is left.
+    is_absolute: bool,
     /// Set by the builder of locations if `is_alias`.
     pub alias: Option<Alias>,
 }
@@ -56,12 +58,19 @@ impl Raw {
     /// Makes a path without variables absolute.
     pub fn anchor(&mut self, prefix: &Path) {
         if let Some(literal) = self.path.as_ref().and_then(Template::literal)
-            && !literal.starts_with(b"/")
+            && !self.is_absolute
         {
             let absolute = [prefix.as_os_str().as_bytes(), literal].concat();
             self.path = Some(Template::from_literal(absolute.into()));
+            self.is_absolute = true;
         }
     }
+}
+
+/// The directory of a path from `root`: nothing is left of `root /`, since the URI begins with a slash.
+#[must_use]
+pub fn directory(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"/" } else { path }
 }
 
 config::own!(Root);
@@ -106,14 +115,13 @@ impl Section for Root {
         if word.bytes().contains(&0) {
             return Err(at(Problem::directive("has a path with a zero byte")));
         }
-        let mut path = <Template as Value>::parse(&directive.args, scope).map_err(at)?;
-        if !is_alias
-            && let Some(literal) = path.literal()
-            && let Some(cut) = literal.strip_suffix(b"/")
-        {
-            path = Template::from_literal(Bytes::copy_from_slice(cut));
-        }
-        raw.path = Some(path);
+        // As in nginx one slash at the end of a `root` is cut off before anything else: the URI begins with one.
+        let text = match word.bytes() {
+            text if !is_alias && text.ends_with(b"/") => text.slice(..text.len() - 1),
+            text => text.clone(),
+        };
+        raw.path = Some(Template::parse(&text, &word.place(), scope).map_err(at)?);
+        raw.is_absolute = word.bytes().starts_with(b"/");
         raw.is_alias = is_alias;
         Ok(true)
     }

@@ -11,6 +11,7 @@ use httpcore::files;
 use httpcore::files::path;
 use httpcore::outcome::{Outcome, Target};
 use httpcore::request::Request;
+use httpcore::settings::root::directory;
 use httpcore::steps::satisfy::Verdict;
 use modules::before::access;
 use modules::before::access::Access;
@@ -184,7 +185,7 @@ pub(super) fn tell_file(request: &Request, lines: &Lines<'_>, report: &mut Repor
     );
     let mut root = Vec::new();
     path::root(request, &mut root);
-    let probe = request.client.loop_.disk.disk().probe(&root);
+    let probe = request.client.loop_.disk.disk().probe(directory(&root));
     report.say("disk", probe.to_string());
     if let Ok(pool) = files::pool(request) {
         let text = format!(

@@ -579,7 +579,7 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
         }
     }
     for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
-        let probe = disk.probe(root);
+        let probe = disk.probe(httpcore::settings::root::directory(root));
         let level = if probe.is_forbidden {
             Level::Warn
         } else {
