@@ -21,7 +21,8 @@ pub const NESTED_LOCATIONS_MAX: usize = 32;
 /// longest `*.x`, longest `x.*`, first regex, else the default server.
 #[derive(Debug, Default)]
 pub struct ServerNames {
-    exact: HashMap<Box<[u8]>, ServerId>,
+    /// Without a server: a name that is taken and chooses none.
+    exact: HashMap<Box<[u8]>, Option<ServerId>>,
     /// Suffixes `.example.com` of `*.example.com`.
     leading: HashMap<Box<[u8]>, ServerId>,
     /// Prefixes `mail.` of `mail.*`.
@@ -55,20 +56,24 @@ pub enum ServerName {
 
 impl ServerNames {
     /// Adds a name; of two equal ones the first stays, and `false` reports the duplicate.
+    ///
+    /// As in nginx `.x` counts whole or not at all: not where `x` or `*.x` is there before it. In the second case `x`
+    /// is taken all the same.
     pub fn add(&mut self, name: &ServerName, server: ServerId) -> bool {
-        fn put(map: &mut HashMap<Box<[u8]>, ServerId>, key: &[u8], server: ServerId) -> bool {
+        fn put<T>(map: &mut HashMap<Box<[u8]>, T>, key: &[u8], value: T) -> bool {
             if map.contains_key(key) {
                 return false;
             }
-            map.insert(key.into(), server);
+            map.insert(key.into(), value);
             true
         }
         match name {
-            ServerName::Exact(n) => put(&mut self.exact, n, server),
+            ServerName::Exact(n) => put(&mut self.exact, n, Some(server)),
             ServerName::Leading(suffix) => put(&mut self.leading, suffix, server),
             ServerName::Both(suffix) => {
-                let exact = put(&mut self.exact, &suffix[1..], server);
-                put(&mut self.leading, suffix, server) && exact
+                let is_free = !self.leading.contains_key(suffix);
+                put(&mut self.exact, &suffix[1..], is_free.then_some(server))
+                    && put(&mut self.leading, suffix, server)
             }
             ServerName::Trailing(prefix) => put(&mut self.trailing, prefix, server),
             ServerName::Regex(regex) => {
@@ -96,15 +101,15 @@ impl ServerNames {
     /// Whether all names are this server's, and none is a regular expression.
     #[must_use]
     pub fn are_all_of(&self, server: ServerId) -> bool {
-        let maps = [&self.exact, &self.leading, &self.trailing];
-        let mut servers = maps.into_iter().flat_map(HashMap::values);
+        let wildcards = self.leading.values().chain(self.trailing.values());
+        let mut servers = self.exact.values().flatten().chain(wildcards);
         self.regexes.is_empty() && servers.all(|one| *one == server)
     }
 
     /// The server of `host` (lower-cased, without port and trailing dot), if a name matches.
     #[must_use]
     pub fn find(&self, host: &[u8]) -> Option<NamedServer<'_>> {
-        if let Some(&server) = self.exact.get(host) {
+        if let Some(&Some(server)) = self.exact.get(host) {
             return Some(NamedServer {
                 server,
                 regex: None,
@@ -392,6 +397,21 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn a_name_with_all_below_it_counts_whole_or_not_at_all() {
+        let mut names = ServerNames::default();
+        assert!(names.add(&ServerName::Exact((*b"a.org").into()), 1));
+        assert!(!names.add(&ServerName::Both((*b".a.org").into()), 2));
+        assert_eq!(server_of(&names, "a.org"), Some(1));
+        assert_eq!(server_of(&names, "x.a.org"), None);
+        assert!(names.add(&ServerName::Leading((*b".b.org").into()), 1));
+        assert!(!names.add(&ServerName::Both((*b".b.org").into()), 2));
+        assert!(!names.add(&ServerName::Exact((*b"b.org").into()), 3));
+        assert_eq!(server_of(&names, "b.org"), None);
+        assert_eq!(server_of(&names, "x.b.org"), Some(1));
+        assert!(names.are_all_of(1));
+    }
+
     fn names_are_chosen_in_nginx_order() {
         let mut names = ServerNames::default();
         assert!(names.add(&ServerName::Exact((*b"www.example.com").into()), 1));

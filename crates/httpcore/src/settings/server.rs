@@ -38,7 +38,7 @@ impl Value for Names {
         }
         let first = match args.first().map(Word::bytes) {
             Some(text) if text.starts_with(b".") => text[1..].to_ascii_lowercase().into(),
-            Some(text) if text == "$hostname" => hostname(),
+            Some(text) if is_hostname(text) => hostname(),
             Some(text) if text.starts_with(b"~") => text.clone(),
             Some(text) => text.to_ascii_lowercase().into(),
             None => Bytes::new(),
@@ -78,8 +78,26 @@ pub fn hostname() -> Bytes {
     Bytes::from(name)
 }
 
+/// Whether a name stands for the machine's own.
+fn is_hostname(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"$hostname")
+}
+
 fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
     let text = word.bytes();
+    let is_bare = text.starts_with(b"*") && (text.len() < 3 || text[1] != b'.');
+    if is_bare || text == "." {
+        return Err(Problem::new(format!(
+            "server name \"{}\" is invalid",
+            word.display()
+        )));
+    }
+    if text.contains(&b'/') {
+        scope.warn(word.error(&Problem::new(format!(
+            "server name \"{}\" has suspicious symbols",
+            word.display()
+        ))));
+    }
     if let Some(pattern) = text.strip_prefix(b"~") {
         if pattern.is_empty() {
             return Err(Problem::new(format!(
@@ -92,27 +110,14 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
         let regex = Regex::of_configuration(&pattern, true, word, scope)?;
         return Ok(ServerName::Regex(Arc::new(regex)));
     }
-    if text.contains(&b'/') {
-        scope.warn(word.error(&Problem::new(format!(
-            "server name \"{}\" has suspicious symbols",
-            word.display()
-        ))));
-    }
     let invalid = || {
         Problem::new(format!(
             "invalid server name or wildcard \"{}\"",
             word.display()
         ))
     };
-    if text == "$hostname" {
+    if is_hostname(text) {
         return Ok(ServerName::Exact(hostname().to_vec().into()));
-    }
-    let is_bare = text.starts_with(b"*") && (text.len() < 3 || text[1] != b'.');
-    if is_bare || text == "." {
-        return Err(Problem::new(format!(
-            "server name \"{}\" is invalid",
-            word.display()
-        )));
     }
     let lower = text.to_ascii_lowercase();
     let is_plain = |rest: &[u8]| !rest.contains(&b'*') && !rest.windows(2).any(|two| two == b"..");
@@ -223,5 +228,21 @@ mod tests {
         assert_eq!(kind("*a.b"), "server name \"*a.b\" is invalid");
         assert_eq!(kind("."), "server name \".\" is invalid");
         assert_eq!(kind("~"), "empty regex in server name \"~\"");
+        let own = String::from_utf8_lossy(&hostname()).into_owned();
+        assert_eq!(kind("$HostName"), format!("exact {own}"));
+    }
+
+    #[test]
+    fn a_slash_in_a_name_is_suspicious() {
+        for text in ["a/b", "~^a/b$", "*.a/b"] {
+            let tree =
+                config::parse_bytes(format!("server_name {text};").as_bytes()).expect("parses");
+            let mut scope = Scope::new();
+            assert!(name(&tree.directives[0].args[0], &mut scope).is_ok());
+            let warnings = scope.take_warnings();
+            let told = format!("server name \"{text}\" has suspicious symbols");
+            assert_eq!(warnings.len(), 1);
+            assert!(warnings[0].to_string().contains(&told), "{}", warnings[0]);
+        }
     }
 }
