@@ -129,6 +129,7 @@ const IN_A_SERVER: &str = r#"
     location ~ ( { } => pcre2_compile() failed: missing closing parenthesis in "("
     location foo bar baz {} => invalid number of arguments in "location" directive
     location /a { location /b {} } => location "/b" is outside location "/a"
+    location ~ /a { location = /b {} } => location "/b" is outside location "/a"
     location = /a { location /a/b {} } => location "/a/b" cannot be inside the exact location "/a"
     location @x { location /b {} } => location "/b" cannot be inside the named location "@x"
     location / { location @x {} } => named location "@x" can be on the server level only

@@ -205,12 +205,12 @@ pub struct Locations {
 }
 
 /// The result of the search for a location.
-#[derive(Debug)]
-pub enum Found<'a> {
-    /// This location, chosen by its prefix or exactly.
-    Location(LocationId),
-    /// This location, chosen by its regex.
-    Regex(LocationId, &'a Regex, Spans),
+#[derive(Debug, Clone, Copy)]
+pub enum Found {
+    /// This location, chosen by its prefix: the regexes around it are still tried.
+    Prefix(LocationId),
+    /// This location, chosen exactly, by its regex, or inside a location with a regex: nothing else is tried.
+    Final(LocationId),
     /// `/a` was requested and only `/a/` exists: 301.
     AddSlash(LocationId),
     /// None: the server itself answers.
@@ -238,12 +238,6 @@ impl Locations {
     /// Adds `location ~ regex`, in file order.
     pub fn add_regex(&mut self, regex: Arc<Regex>, location: LocationId) {
         self.regexes.push((regex, location));
-    }
-
-    /// Whether there are no locations.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.candidates.is_empty() && self.regexes.is_empty()
     }
 
     fn candidate(&mut self, name: &[u8]) -> &mut Candidate {
@@ -284,23 +278,20 @@ impl Locations {
         }
     }
 
-    /// Looks `uri` up below here and below what is found; `nested` gives a location's own table.
-    #[must_use]
+    /// Looks `uri` up below here and below what is found; `nested` gives a location's own table. `matched` gets the
+    /// regex of each location that the search goes through, from the outside in, with what its groups matched.
     pub fn find<'a>(
         &'a self,
         uri: &[u8],
         nested: &impl Fn(LocationId) -> &'a Locations,
-    ) -> Found<'a> {
-        let fixed = self.find_fixed(uri);
-        let (best, stops) = match fixed {
-            Fixed::Exact(location) => return Found::Location(location),
+        matched: &impl Fn(&Regex, Spans),
+    ) -> Found {
+        let (best, stops) = match self.find_fixed(uri) {
+            Fixed::Exact(location) => return Found::Final(location),
             Fixed::AddSlash(location) => return Found::AddSlash(location),
-            Fixed::Prefix(prefix) => match nested(prefix.location).find_below(uri, nested) {
-                Found::Nothing => (Found::Location(prefix.location), prefix.stops),
-                // An inner prefix still lets the outer regexes be tried; a final decision does not.
-                Found::Location(inner) if !nested(prefix.location).is_final(uri, inner) => {
-                    (Found::Location(inner), prefix.stops)
-                }
+            Fixed::Prefix(prefix) => match nested(prefix.location).find(uri, nested, matched) {
+                Found::Nothing => (Found::Prefix(prefix.location), prefix.stops),
+                inner @ Found::Prefix(_) => (inner, prefix.stops),
                 decided => return decided,
             },
             Fixed::Nothing => (Found::Nothing, false),
@@ -310,29 +301,17 @@ impl Locations {
         }
         for (regex, location) in &self.regexes {
             if let Some(spans) = regex.captures(uri) {
-                return match nested(*location).find_below(uri, nested) {
-                    Found::Nothing => Found::Regex(*location, regex, spans),
-                    inner => inner,
+                matched(regex, spans);
+                // As in nginx no slash is added inside a location with a regex.
+                return match nested(*location).find(uri, nested, matched) {
+                    Found::Nothing => Found::Final(*location),
+                    Found::Prefix(inner) | Found::Final(inner) | Found::AddSlash(inner) => {
+                        Found::Final(inner)
+                    }
                 };
             }
         }
         best
-    }
-
-    fn find_below<'a>(
-        &'a self,
-        uri: &[u8],
-        nested: &impl Fn(LocationId) -> &'a Locations,
-    ) -> Found<'a> {
-        if self.is_empty() {
-            return Found::Nothing;
-        }
-        self.find(uri, nested)
-    }
-
-    /// Whether `location`, found below here, was matched exactly.
-    fn is_final(&self, uri: &[u8], location: LocationId) -> bool {
-        matches!(self.find_fixed(uri), Fixed::Exact(exact) if exact == location)
     }
 
     fn find_fixed(&self, uri: &[u8]) -> Fixed {
@@ -397,21 +376,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
-    fn a_name_with_all_below_it_counts_whole_or_not_at_all() {
-        let mut names = ServerNames::default();
-        assert!(names.add(&ServerName::Exact((*b"a.org").into()), 1));
-        assert!(!names.add(&ServerName::Both((*b".a.org").into()), 2));
-        assert_eq!(server_of(&names, "a.org"), Some(1));
-        assert_eq!(server_of(&names, "x.a.org"), None);
-        assert!(names.add(&ServerName::Leading((*b".b.org").into()), 1));
-        assert!(!names.add(&ServerName::Both((*b".b.org").into()), 2));
-        assert!(!names.add(&ServerName::Exact((*b"b.org").into()), 3));
-        assert_eq!(server_of(&names, "b.org"), None);
-        assert_eq!(server_of(&names, "x.b.org"), Some(1));
-        assert!(names.are_all_of(1));
-    }
-
     fn names_are_chosen_in_nginx_order() {
         let mut names = ServerNames::default();
         assert!(names.add(&ServerName::Exact((*b"www.example.com").into()), 1));
@@ -433,6 +397,21 @@ mod tests {
         assert_eq!(server_of(&names, ""), None);
     }
 
+    #[test]
+    fn a_name_with_all_below_it_counts_whole_or_not_at_all() {
+        let mut names = ServerNames::default();
+        assert!(names.add(&ServerName::Exact((*b"a.org").into()), 1));
+        assert!(!names.add(&ServerName::Both((*b".a.org").into()), 2));
+        assert_eq!(server_of(&names, "a.org"), Some(1));
+        assert_eq!(server_of(&names, "x.a.org"), None);
+        assert!(names.add(&ServerName::Leading((*b".b.org").into()), 1));
+        assert!(!names.add(&ServerName::Both((*b".b.org").into()), 2));
+        assert!(!names.add(&ServerName::Exact((*b"b.org").into()), 3));
+        assert_eq!(server_of(&names, "b.org"), None);
+        assert_eq!(server_of(&names, "x.b.org"), Some(1));
+        assert!(names.are_all_of(1));
+    }
+
     fn plain(location: LocationId) -> Prefix {
         Prefix {
             location,
@@ -441,15 +420,17 @@ mod tests {
         }
     }
 
-    /// Tables by location id; id 0 is the server's.
+    /// Tables by location id; id 0 is the server's. Before the location: a `~` for each regex on the way.
     fn location_of(tables: &[Locations], uri: &str) -> String {
         let nested = |id: LocationId| &tables[id as usize];
-        match tables[0].find(uri.as_bytes(), &nested) {
-            Found::Location(id) => format!("{id}"),
-            Found::Regex(id, ..) => format!("~{id}"),
+        let matches = std::cell::Cell::new(0);
+        let matched = |_: &Regex, _: Spans| matches.set(matches.get() + 1);
+        let found = match tables[0].find(uri.as_bytes(), &nested, &matched) {
+            Found::Prefix(id) | Found::Final(id) => format!("{id}"),
             Found::AddSlash(id) => format!("{id}/"),
             Found::Nothing => "-".into(),
-        }
+        };
+        "~".repeat(matches.get()) + &found
     }
 
     fn tables(n: usize) -> Vec<Locations> {
@@ -506,8 +487,31 @@ mod tests {
         assert_eq!(location_of(&t, "/abx"), "~2");
         assert_eq!(location_of(&t, "/ax"), "4");
         assert_eq!(location_of(&t, "/aby"), "~5");
-        assert_eq!(location_of(&t, "/azx"), "~6");
+        assert_eq!(location_of(&t, "/azx"), "~~6");
         assert_eq!(location_of(&t, "/b"), "-");
+    }
+
+    #[test]
+    fn what_is_final_inside_is_final_outside() {
+        let mut t = tables(7);
+        t[0].add_prefix(b"/a", plain(1));
+        t[0].add_regex(regex("c$"), 2);
+        t[1].add_prefix(b"/a/b", plain(3));
+        t[3].add_exact(b"/a/b/c", 4);
+        t[1].add_regex(regex("/a/r"), 5);
+        t[5].add_prefix(
+            b"/a/r/c/",
+            Prefix {
+                location: 6,
+                stops: false,
+                auto_redirect: true,
+            },
+        );
+        t.iter_mut().for_each(Locations::seal);
+        assert_eq!(location_of(&t, "/a/b/c"), "4");
+        assert_eq!(location_of(&t, "/a/b/bc"), "~2");
+        assert_eq!(location_of(&t, "/a/r/c/c"), "~6");
+        assert_eq!(location_of(&t, "/a/r/c"), "~6");
     }
 
     #[test]

@@ -144,7 +144,8 @@ impl<'a> Block<'a> {
             (_, LocationKind::Named) => fail(format!(
                 "named location \"{name}\" can be on the server level only"
             )),
-            (LocationKind::Prefix { .. }, LocationKind::Prefix { .. } | LocationKind::Exact)
+            // As in nginx also inside a regex, with whose text the name has to begin.
+            (_, LocationKind::Prefix { .. } | LocationKind::Exact)
                 if !self.name.starts_with(&outer.name) =>
             {
                 fail(format!(

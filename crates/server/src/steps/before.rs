@@ -62,16 +62,13 @@ pub(crate) async fn run<O: Observe>(
             if let Some(early) = rewrite::run_server(request, observer).await {
                 return Some(early);
             }
-            step!(observer, request, "find_location": find_location::run(request));
+            if let Some(early) = find_location(request, observer) {
+                return Some(early);
+            }
         }
     }
-    // As in nginx, a named location's own limit is not asked: the body was let in where the request came from.
-    let mut is_let_in = arrival == Arrival::Named;
     // At most `URI_CHANGES_MAX` times.
     loop {
-        if !std::mem::take(&mut is_let_in) {
-            step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
-        }
         let moves = match rewrite::run_location(request, observer).await {
             Rewritten::Answered(outcome) => return Some(outcome),
             Rewritten::Stays => false,
@@ -87,7 +84,9 @@ pub(crate) async fn run<O: Observe>(
         if !moves {
             break;
         }
-        step!(observer, request, "find_location": find_location::run(request));
+        if let Some(early) = find_location(request, observer) {
+            return Some(early);
+        }
     }
     if !request.location().has_steps_before {
         return None;
@@ -97,6 +96,21 @@ pub(crate) async fn run<O: Observe>(
         realpath_root::run(request).await;
     }
     run_at_location(request, observer).await
+}
+
+/// Finds the location. A body that is too large for it is refused before a redirect to the name with a slash. As in
+/// nginx, a named location's own limit is not asked: the body was let in where the request came from.
+fn find_location<O: Observe>(request: &mut Request, observer: O) -> Option<Outcome> {
+    let mut redirect = None;
+    step!(observer, request, "find_location": match find_location::run(request) {
+        Ok(slash) => {
+            redirect = slash;
+            None
+        }
+        Err(failure) => Some(Outcome::Failed(failure)),
+    });
+    step!(observer, request, "client_max_body_size": client_max_body_size::run(request));
+    redirect.map(Outcome::Failed)
 }
 
 /// Makes of one list the function that runs its steps, and the one that tells whether any of them has something to do.
