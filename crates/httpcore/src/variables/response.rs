@@ -101,15 +101,15 @@ fn header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
                 .iter()
                 .map(|c| if *c == b'_' { b'-' } else { *c })
                 .collect();
+            let lines = response.headers.iter().map(|h| (&h.name[..], &h.value[..]));
+            let has_several = lines
+                .clone()
+                .filter(|(name, _)| is_name(name, rest))
+                .nth(1)
+                .is_some();
             match response.header(&name) {
-                Some(_) if response.headers.get_all(&name).nth(1).is_some() => joined(
-                    response.headers.iter().map(|h| (&h.name[..], &h.value[..])),
-                    rest,
-                    b", ",
-                    out,
-                ),
-                Some(value) => put(&value, out),
-                None => false,
+                Some(value) if !has_several => put(&value, out),
+                _ => joined(lines, rest, b", ", out),
             }
         }
     }
