@@ -51,6 +51,19 @@ fn what_comes_too_fast_is_refused_by_its_key() {
 }
 
 #[test]
+fn a_rate_that_is_no_size_is_told_and_limits_nothing() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; limit_rate $arg_r; limit_rate_after $arg_a; return 200 x; }",
+    );
+    for (target, text) in [("/?r=abc", "abc"), ("/", ""), ("/?r=1m&a=1x", "1x")] {
+        assert_eq!(server.get(target).text(), "x", "{target}");
+        let line = format!("invalid size \"{text}\", client: 127.0.0.1");
+        server.wait_for(&line, target);
+    }
+    server.wait_for("[error]", "the level");
+}
+
+#[test]
 fn what_is_a_little_too_fast_waits() {
     let server = Server::start(&format!(
         "{SLOW} limit_req_zone $arg_key zone=fast:1m rate=1r/s;

@@ -236,3 +236,32 @@ fn a_reload_without_a_buffered_log_writes_its_lines() {
             .then_some(())
     });
 }
+
+#[test]
+fn a_client_that_resets_is_told_with_the_number_of_the_error() {
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; location = / { return 200 x; } }");
+    server.file("large", vec![b'x'; 16 << 20]);
+    // Closed with data that was not read, a socket sends RST.
+    let leave_behind = |asks: &str| {
+        let mut client = server.connect();
+        client
+            .send(asks)
+            .stream()
+            .peek(&mut [0])
+            .expect("a response comes");
+    };
+    leave_behind("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /midway HT");
+    let told = "recv() failed (104: Connection reset by peer) while reading client ";
+    server.wait_for(told, "a request midway");
+    leave_behind("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let sending = " while sending response to client";
+    server.wait_for(sending, "a response midway");
+    let log = server.error_log();
+    let line = log.lines().find(|line| line.contains(sending));
+    // Which error it is depends on the call that meets it first.
+    assert!(
+        line.is_some_and(|line| line.contains("() failed (")),
+        "{log}"
+    );
+}

@@ -132,3 +132,18 @@ fn a_tunnel_that_its_server_breaks_is_told() {
     let line = line(&server, told);
     assert!(line.contains("[error]"), "{line}");
 }
+
+#[test]
+fn a_rate_of_a_response_that_is_no_size_is_told() {
+    let origin = Origin::start(|_| Answer::with("200 OK", "X-Rate: fast\r\n", "x"));
+    let server = server(
+        &origin,
+        "proxy_limit_rate $upstream_http_x_rate;
+         location / { proxy_pass http://%ORIGIN%; }
+         location /at-once { proxy_buffering off; proxy_pass http://%ORIGIN%; }",
+    );
+    assert_eq!(server.get("/at-once").text(), "x");
+    assert_eq!(server.get("/").text(), "x");
+    let line = line(&server, "invalid size \"fast\"");
+    assert!(line.contains("\"GET / HTTP/1.1\""), "{line}");
+}

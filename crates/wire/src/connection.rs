@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use message::RequestHead;
 
+use crate::call_error::call_failed;
 use crate::event_loop::Loop;
 use crate::http1::body_decoder::{BodyFault, Decoder};
 use crate::http1::request_parser::{Choose, HeadLimits, HeadRefusal, ParsedRequest, RequestParser};
@@ -380,7 +381,10 @@ impl Connection {
             Error::Closed => (400, error.to_string()),
             Error::Io(cause) => (
                 400,
-                format!("recv() failed ({cause}) while reading client request"),
+                format!(
+                    "{} while reading client request",
+                    call_failed("recv", cause)
+                ),
             ),
             _ => return error,
         };

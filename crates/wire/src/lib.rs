@@ -8,6 +8,7 @@
 #![warn(unreachable_pub)]
 
 pub mod answer;
+mod call_error;
 mod connection;
 mod event_loop;
 pub mod exchange;
@@ -25,6 +26,7 @@ mod timers;
 mod tls_layer;
 pub mod turn;
 
+pub use call_error::{call_failed, numbered};
 pub use connection::{Connection, Error, Input};
 pub use event_loop::Loop;
 pub use exchange::connect;

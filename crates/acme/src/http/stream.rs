@@ -8,6 +8,7 @@ use tls::handshake::{ClientNeedsInput, Connecting, Facts, verify_server};
 use tls::traffic::Traffic;
 use tls::verify::{Purpose, Trust};
 use tls::x509::certificate::{AlternativeName, Certificate};
+use wire::{call_failed, numbered};
 
 use crate::Error;
 use crate::clock::unix_now;
@@ -35,7 +36,10 @@ struct Secured {
 
 impl Stream {
     pub(super) fn connect(peer: SocketAddr, deadline: Instant) -> Result<Self, Error> {
-        let failed = |error| Error::Connection(format!("connect() to {peer} failed ({error})"));
+        let failed = |error| {
+            let error = numbered(&error);
+            Error::Connection(format!("connect() to {peer} failed {error}"))
+        };
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = left.clamp(Duration::from_millis(1), CONNECT_TIME_MAX);
         let socket = TcpStream::connect_timeout(&peer, timeout).map_err(failed)?;
@@ -171,7 +175,10 @@ impl Stream {
     fn failed(&self, call: &str, error: &std::io::Error) -> Error {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(),
-            _ => Error::Connection(format!("{call}() failed ({error}), peer: {}", self.peer)),
+            _ => {
+                let told = call_failed(call, error);
+                Error::Connection(format!("{told}, peer: {}", self.peer))
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use disk::in_place;
 use logs::Level;
 use message::RequestHead;
 use wire::http1::request_parser::HeadLimits;
-use wire::{Error as WireError, turn};
+use wire::{Error as WireError, call_failed, turn};
 
 use crate::http_loop::generation::Generation;
 use crate::request::Request;
@@ -19,7 +19,6 @@ use crate::responder::Responder;
 use crate::route::{NamedServer, ServerId};
 use crate::transport::http1::Link;
 use crate::transport::{Http1, Transport};
-use runtime::listen::bind::errno;
 use runtime::timing::current_request;
 use runtime::{Idle, Seat, Waiting};
 
@@ -259,10 +258,8 @@ async fn hold(
 /// Logs that the connection broke before a request had arrived.
 fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
     if let WireError::Io(error) = error {
-        let text = format!(
-            "recv() failed ({}) while reading client request",
-            errno(error)
-        );
+        let told = call_failed("recv", error);
+        let text = format!("{told} while reading client request");
         client.log(generation, Level::Info, &text);
     }
 }

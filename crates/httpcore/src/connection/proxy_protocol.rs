@@ -71,7 +71,8 @@ pub async fn read(link: &mut Link, client: &Client) -> bool {
         Err(wire::Error::Timeout) => {
             tell(Level::Info, "client timed out (110: Connection timed out)");
         }
-        Err(error) => tell(Level::Info, &format!("recv() failed ({error})")),
+        Err(wire::Error::Io(error)) => tell(Level::Info, &wire::call_failed("recv", &error)),
+        Err(error) => tell(Level::Info, &error.to_string()),
     }
     false
 }

@@ -176,7 +176,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
     if request.client.loop_.is_leaving() || status == 101 {
         request.transport.close_after_response();
     }
-    let size = |size: &Option<SizeTemplate>| size.as_ref().map_or(0, |size| size.bytes(request));
+    let size = |size: &Option<SizeTemplate>| size.as_ref().map_or(0, |size| request.size(size));
     let per_second = request
         .limit_rate
         .get()

@@ -8,12 +8,15 @@ use std::rc::Rc;
 use disk::OpenFile;
 use logs::Level;
 use message::BodyError;
+use wire::call_failed;
 
 use crate::request::Request;
 use crate::request_body;
 
 use super::finish::After;
 use crate::connection::finish;
+
+const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// The reason why sending ended early; the connection is closed.
 pub(super) enum Stop {
@@ -43,22 +46,19 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     match stop {
         Stop::Client(wire::Error::Timeout) => {
             after = After::TimedOut;
-            log_timeout(request);
+            log_client(request, TIMED_OUT);
         }
         Stop::Disk(disk::Error::Socket(error), _) if error.kind() == io::ErrorKind::TimedOut => {
             after = After::TimedOut;
-            log_timeout(request);
+            log_client(request, TIMED_OUT);
         }
-        Stop::Client(error) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(
-                format!("send() failed: {error} while sending response to client").as_bytes(),
-            );
-        }),
-        Stop::Disk(disk::Error::Socket(error), _) => request.log(Level::Info, &|out| {
-            out.extend_from_slice(
-                format!("sendfile() failed: {error} while sending response to client").as_bytes(),
-            );
-        }),
+        Stop::Client(wire::Error::Io(error)) => {
+            log_client(request, &call_failed("writev", &error));
+        }
+        Stop::Client(error) => log_client(request, &error.to_string()),
+        Stop::Disk(disk::Error::Socket(error), _) => {
+            log_client(request, &call_failed("sendfile", &error));
+        }
         Stop::Disk(disk::Error::Overflow(overflow), _) => request.log(Level::Error, &|out| {
             out.extend_from_slice(overflow.to_string().as_bytes());
         }),
@@ -82,10 +82,10 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     after
 }
 
-fn log_timeout(request: &Request) {
+/// Logs that a client does not take its response any further.
+fn log_client(request: &Request, text: &str) {
     request.log(Level::Info, &|out| {
-        out.extend_from_slice(
-            b"client timed out (110: Connection timed out) while sending response to client",
-        );
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(b" while sending response to client");
     });
 }

@@ -149,7 +149,7 @@ impl Fault {
             Self::Silent => (Level::Info, "client closed connection".to_owned()),
             Self::Wire(wire::Error::Closed) => (Level::Info, Failure::closed().to_string()),
             Self::Wire(wire::Error::Io(error)) => {
-                let text = format!("{} ({error})", Failure::closed());
+                let text = format!("{} {}", Failure::closed(), wire::numbered(error));
                 (Level::Info, text)
             }
             Self::Wire(error) => (Level::Info, error.to_string()),

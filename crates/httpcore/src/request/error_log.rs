@@ -7,6 +7,7 @@ use logs::{ErrorContext, Level};
 use message::HeaderId;
 
 use super::Request;
+use crate::settings::connections::SizeTemplate;
 
 impl Request {
     /// Its URI, if it is a sub-request.
@@ -33,6 +34,19 @@ impl Request {
             false => "sending response to client",
         };
         self.log_while(Some(action), level, text);
+    }
+
+    /// A size for this request in bytes. A text that is no size is told, and is 0 as in nginx: no limit.
+    #[must_use]
+    pub fn size(&self, size: &SizeTemplate) -> u64 {
+        size.bytes(self).unwrap_or_else(|text| {
+            self.log(Level::Error, &|out| {
+                out.extend_from_slice(b"invalid size \"");
+                out.extend_from_slice(&text);
+                out.push(b'"');
+            });
+            0
+        })
     }
 
     fn log_while(&self, action: Option<&str>, level: Level, text: &dyn Fn(&mut Vec<u8>)) {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use disk::{Pool, Temporary};
 use logs::Level;
 use message::Framing;
-use runtime::listen::bind::errno;
+use wire::call_failed;
 use wire::http1::body_decoder::BodyFault;
 
 use crate::Failure;
@@ -258,8 +258,8 @@ fn failed(request: &mut Request, error: wire::Error) -> Outcome {
         wire::Error::Body(fault) => out.extend_from_slice(fault.to_string().as_bytes()),
         wire::Error::Io(error) => out.extend_from_slice(
             format!(
-                "recv() failed ({}) while reading client request body",
-                errno(error)
+                "{} while reading client request body",
+                call_failed("recv", error)
             )
             .as_bytes(),
         ),

@@ -1,5 +1,6 @@
 //! The directives of a location that concern its clients' connections.
 
+use bytes::Bytes;
 use config::{
     Flag, Msec, Number, Problem, Scope, Sec, Size, Template, Value, Word, directives, parse_size,
 };
@@ -171,10 +172,13 @@ impl SizeTemplate {
         self.0.literal().is_none()
     }
 
-    /// The size for a request in bytes; 0 where the text is no size.
-    #[must_use]
-    pub fn bytes(&self, variables: &impl Variables) -> u64 {
-        parse_size(&expand(&self.0, variables)).unwrap_or(0)
+    /// The size for a request in bytes.
+    ///
+    /// # Errors
+    /// The text, where it is no size.
+    pub fn bytes(&self, variables: &impl Variables) -> Result<u64, Bytes> {
+        let text = expand(&self.0, variables);
+        parse_size(&text).ok_or(text)
     }
 }
 

@@ -8,7 +8,7 @@ use logs::Level;
 use crate::request::Request;
 use crate::transport::Transport;
 
-use super::append::{joined, nanoseconds, number, put};
+use super::append::{is_name, joined, nanoseconds, number, put};
 
 crate::variables! {
     /// Bytes sent to the client without the response head.
@@ -56,7 +56,7 @@ fn limit_rate(request: &Request, out: &mut Vec<u8>) -> bool {
             return None;
         }
         let rate = request.location().settings.sending.limit_rate.as_ref()?;
-        Some(rate.bytes(request))
+        rate.bytes(request).ok()
     };
     number(
         request.limit_rate.get().or_else(configured).unwrap_or(0),

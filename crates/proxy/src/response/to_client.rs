@@ -35,10 +35,10 @@ pub(crate) async fn respond(
         yield_turn::others_first().await;
     }
     let UpstreamResponse { mut head, mut body } = answer;
+    if let UpstreamBody::Stream(stream) = &mut body {
+        head = limit(request, head, stream);
+    }
     if store::is_wanted(request, passing, &head) {
-        if let UpstreamBody::Stream(stream) = &mut body {
-            head = limit(request, head, stream);
-        }
         match Box::pin(store::body(request, &head, body)).await {
             Ok(body) => return response_head::shape(request, passing, head, body, Origin::Server),
             Err(unstored) => body = unstored,
@@ -47,15 +47,12 @@ pub(crate) async fn respond(
     let body = match body {
         UpstreamBody::Whole(whole) if whole.is_empty() => Body::Empty,
         UpstreamBody::Whole(whole) => Body::bytes(whole),
-        UpstreamBody::Stream(mut stream) => {
-            head = limit(request, head, &mut stream);
-            flowing(request, &head, stream)
-        }
+        UpstreamBody::Stream(stream) => flowing(request, &head, stream),
     };
     response_head::shape(request, passing, head, body, Origin::Server)
 }
 
-/// `proxy_limit_rate` may depend on the response.
+/// `proxy_limit_rate` may depend on the response. It holds where the body is buffered.
 fn limit(
     request: &Request,
     head: Arc<ResponseHead>,
@@ -68,8 +65,11 @@ fn limit(
     let (Some(rate), Some(state)) = (rate.filter(|rate| rate.varies()), state) else {
         return head;
     };
+    if !accel::is_buffered(request.location(), &head) {
+        return head;
+    }
     *state.head.borrow_mut() = Some(head);
-    stream.limit(rate.bytes(request));
+    stream.limit(request.size(rate));
     state.head.take().expect("it was put there")
 }
 

@@ -11,11 +11,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use logs::Level;
-use wire::Stream;
+use wire::{Stream, call_failed};
 
 use httpcore::transport::{ClientSide, Tunnel, TunnelEnd};
-
-use runtime::listen::bind::errno;
 
 use crate::response::response_body::BodyStream;
 use crate::upstream_request::log_context::LogContext;
@@ -184,7 +182,7 @@ fn log(behind: &dyn TunnelUpstream, fault: &Fault) {
                 Side::Client => Level::Info,
                 Side::Server => Level::Error,
             };
-            (level, format!("{call}() failed ({})", errno(error)))
+            (level, call_failed(call, error))
         }
     };
     let context = behind.context();

@@ -138,7 +138,10 @@ impl UpstreamRequest {
                 .tls_host
                 .as_ref()
                 .and_then(|host| tls_order::of(request, passing, host)),
-            limit_rate: rate.as_ref().map_or(0, |rate| rate.bytes(request)),
+            // One that is no size is told with the response, on which it may depend.
+            limit_rate: rate
+                .as_ref()
+                .map_or(0, |rate| rate.bytes(request).unwrap_or(0)),
             state,
         }))
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 use logs::process_log::{Level, error_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+use runtime::listen::bind::of_call;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
 
 use super::directives;
@@ -87,7 +88,7 @@ impl Account {
     pub(crate) fn become_it(&self, keeps_raw: bool) -> Result<(), String> {
         if keeps_raw {
             set_keep_capabilities(true)
-                .map_err(|error| format!("prctl(PR_SET_KEEPCAPS, 1) failed ({error})"))?;
+                .map_err(|error| of_call("prctl(PR_SET_KEEPCAPS, 1)")(error.into()).to_string())?;
         }
         let gid = Gid::from_raw(self.gid);
         setgid(gid).map_err(|error| format!("setgid({}) failed ({})", self.gid, text_of(error)))?;
@@ -109,7 +110,8 @@ impl Account {
                 permitted: CapabilitySet::NET_RAW,
                 inheritable: CapabilitySet::empty(),
             };
-            set_capabilities(None, sets).map_err(|error| format!("capset() failed ({error})"))?;
+            set_capabilities(None, sets)
+                .map_err(|error| of_call("capset()")(error.into()).to_string())?;
         }
         Ok(())
     }

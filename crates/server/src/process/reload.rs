@@ -145,6 +145,7 @@ impl Master {
                 true
             }
             Err(error) => {
+                let error = runtime::listen::bind::errno(&error);
                 error_log(Level::Alert, format_args!("sendmsg() failed ({error})"));
                 false
             }

@@ -222,7 +222,7 @@ impl Worker {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut events, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(format!("poll() failed ({error})")),
+            Err(error) => return Err(of_call("poll()")(error.into()).to_string()),
         }
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         Ok(())
@@ -266,7 +266,7 @@ impl Worker {
         let frame = self
             .channel
             .receive()
-            .map_err(|error| format!("recvmsg() failed ({error})"))?;
+            .map_err(|error| of_call("recvmsg()")(error).to_string())?;
         let Some(frame) = frame else {
             // Without a master this worker could not be stopped or reloaded, and a new master could not bind.
             error_log(Level::Alert, format_args!("the master process has gone"));
@@ -290,7 +290,7 @@ impl Worker {
                 let answer = super::acme::take(&frame);
                 let answer = answer.ok_or("the master's certificates cannot be read")?;
                 let sent = self.channel.send(word::TAKEN, &answer, &[]);
-                sent.map_err(|error| format!("sendmsg() failed ({error})"))?;
+                sent.map_err(|error| of_call("sendmsg()")(error).to_string())?;
             }
             word::REOPEN => {
                 self.reopen(frame);
@@ -350,7 +350,7 @@ impl Worker {
         body.number(generation);
         body.bytes(format!("the configuration is not taken: {NO_DESCRIPTORS}").as_bytes());
         let sent = self.channel.send(word::REFUSED, &body.0, &[]);
-        sent.map_err(|error| format!("sendmsg() failed ({error})"))
+        sent.map_err(|error| of_call("sendmsg()")(error).to_string())
     }
 
     /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting.
@@ -459,7 +459,7 @@ impl Worker {
                 self.channel.send(word::REFUSED, &body.0, &[])
             }
         };
-        sent.map_err(|error| format!("sendmsg() failed ({error})"))
+        sent.map_err(|error| of_call("sendmsg()")(error).to_string())
     }
 
     /// Finishes the requests in flight, then ends.

@@ -16,7 +16,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpSocket, UnixStream};
 
 use super::UpstreamConnection;
-use super::outcome::numbered;
+use crate::call_error::numbered;
 use crate::event_loop::Loop;
 use crate::loop_clock;
 use crate::stream::Stream;

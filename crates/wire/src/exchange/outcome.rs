@@ -6,6 +6,7 @@ use std::sync::Arc;
 use message::ResponseHead;
 
 use crate::answer::AnswerFault;
+use crate::call_error::call_failed;
 use crate::http1::request_writer::RequestFault;
 
 /// Why an exchange cannot continue, in nginx's words.
@@ -21,10 +22,10 @@ pub enum ExchangeError {
     #[error(transparent)]
     Request(#[from] RequestFault),
     /// The connection broke while the request was being sent.
-    #[error("{}", told("writev", .0))]
+    #[error("{}", call_failed("writev", .0))]
     Send(io::Error),
     /// The connection broke while waiting for the response or reading it.
-    #[error("{}", told("recv", .0))]
+    #[error("{}", call_failed("recv", .0))]
     Receive(io::Error),
 }
 
@@ -44,27 +45,4 @@ pub enum AnswerHead {
     Interim(Arc<ResponseHead>),
     /// The final head.
     Final(Arc<ResponseHead>),
-}
-
-/// A failed call; a fault in TLS says itself what failed.
-fn told(call: &str, error: &io::Error) -> String {
-    let failure = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<tls::Failure>());
-    match failure {
-        Some(failure) => failure.to_string(),
-        None => format!("{call}() failed {}", numbered(error)),
-    }
-}
-
-/// The kernel's error as nginx writes it: `(111: Connection refused)`.
-pub(crate) fn numbered(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => {
-            let text = text.split(" (os error").next().unwrap_or("");
-            format!("({code}: {text})")
-        }
-        None => format!("({text})"),
-    }
 }

@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use runtime::Idle;
-use runtime::listen::bind::errno;
 use runtime::timing::{current_request, poll_timing};
 use wire::http2::Session;
-use wire::{Timer, loop_clock, turn};
+use wire::{Timer, call_failed, loop_clock, turn};
 
 use crate::client::Client;
 use crate::http_loop::generation::Generation;
@@ -344,7 +343,7 @@ impl<'a> Driver<'a> {
     }
 
     fn lost(&self, error: &io::Error) -> Finish {
-        events::log_end(self.client, &format!("recv() failed ({})", errno(error)));
+        events::log_end(self.client, &call_failed("recv", error));
         Finish::AtOnce
     }
 
