@@ -2,7 +2,7 @@
 
 use md5::{Digest, Md5};
 
-use super::DIGITS;
+use super::digits;
 
 /// Prefix of the form of crypt(3).
 pub(super) const MD5: &[u8] = b"$1$";
@@ -71,11 +71,4 @@ fn rounds(password: &[u8], salt: &[u8], first: &[u8; 16]) -> [u8; 16] {
         sum = next.finalize().into();
     }
     sum
-}
-
-fn digits(mut bits: u32, count: usize, out: &mut Vec<u8>) {
-    for _ in 0..count {
-        out.push(DIGITS[bits as usize & 63]);
-        bits >>= 6;
-    }
 }
