@@ -11,7 +11,7 @@ use disk::{Errno, FileKind, OpenFile};
 use message::Method;
 
 use crate::after::compression::accept::Accepting;
-use crate::after::compression::{Coding, accept};
+use crate::after::compression::{Coding, GzipTest, accept};
 use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -88,7 +88,7 @@ pub async fn make(request: &Request) -> PrecompressedFile {
         }
         let is_taken = when == Use::Always
             || match coding {
-                Coding::Gzip => accept::takes_gzip(request, None),
+                Coding::Gzip => GzipTest::takes_before(request),
                 other => accept::takes(request, other),
             };
         if !is_taken && !settings.own::<Accepting>().gzip_vary {

@@ -98,7 +98,7 @@ fn filter(
     response: &mut Response,
 ) -> Result<Steps, Outcome> {
     let mut steps = Steps::default();
-    let mut gzip = GzipTest::default();
+    let mut gzip = GzipTest::of(request);
     gunzip::decide(request, response, &mut gzip, &mut steps);
     let is_added_to = addition::decide(request, &settings.addition, response);
     sub_filter::begin(request, &settings.sub_filter, response, &mut steps);

@@ -16,6 +16,7 @@ pub mod zstd;
 
 pub use counters::METRICS;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use ::config::{Bufs, Groups, Problem, Scope, Size, Value, Word};
@@ -27,6 +28,8 @@ use crate::after::compression::gzip::Gzip;
 use crate::after::compression::zstd::Zstd;
 use httpcore::Response;
 use httpcore::request::Request;
+use httpcore::request::state::State;
+use message::HeaderId;
 
 use super::media_types::MediaTypes;
 use httpcore::body_filter::Steps;
@@ -61,7 +64,35 @@ impl Coding {
 #[derive(Debug, Default)]
 pub struct GzipTest(Option<bool>);
 
+/// What `gzip_static` has determined, before there was a response.
+#[derive(Debug, Default)]
+struct TestedBefore(Cell<Option<bool>>);
+
+impl State for TestedBefore {
+    fn survives_redirect(&self) -> bool {
+        false
+    }
+}
+
 impl GzipTest {
+    /// Determines it where there is no response yet. What this finds holds for the response, too.
+    pub fn takes_before(request: &Request) -> bool {
+        let takes = accept::takes_gzip(request, None);
+        // Only for a proxy does it depend on the response.
+        if request.head.get(HeaderId::Via).is_some() {
+            let tested: &TestedBefore = request.states.get_or_default();
+            tested.0.set(Some(takes));
+        }
+        takes
+    }
+
+    /// For the steps that follow the content.
+    #[must_use]
+    pub fn of(request: &Request) -> Self {
+        let tested: Option<&TestedBefore> = request.states.get();
+        Self(tested.and_then(|tested| tested.0.get()))
+    }
+
     /// Whether it may.
     pub fn takes(&mut self, request: &Request, response: &Response) -> bool {
         *self
