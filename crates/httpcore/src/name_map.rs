@@ -164,7 +164,14 @@ impl<V, R> Map<V, R> {
 
     /// The value for a source string; `matches` tells whether a regex matches it. `None` without a default: an empty
     /// value.
-    pub fn find(&self, source: &[u8], matches: impl FnMut(&R, &[u8]) -> bool) -> Option<&V> {
+    ///
+    /// # Errors
+    /// That of a match, which ends the search.
+    pub fn find<E>(
+        &self,
+        source: &[u8],
+        matches: impl FnMut(&R, &[u8]) -> Result<bool, E>,
+    ) -> Result<Option<&V>, E> {
         self.find_whole(
             match source {
                 [rest @ .., b'.'] if self.hostnames => rest,
@@ -175,22 +182,32 @@ impl<V, R> Map<V, R> {
     }
 
     /// Like [`Map::find`], but a trailing dot is significant.
-    pub fn find_whole(
+    ///
+    /// # Errors
+    /// As [`Map::find`].
+    pub fn find_whole<E>(
         &self,
         source: &[u8],
-        mut matches: impl FnMut(&R, &[u8]) -> bool,
-    ) -> Option<&V> {
+        mut matches: impl FnMut(&R, &[u8]) -> Result<bool, E>,
+    ) -> Result<Option<&V>, E> {
         let mut lower: SmallVec<[u8; SOURCE_INLINE]> = SmallVec::from_slice(source);
         lower.make_ascii_lowercase();
-        self.find_name(&lower)
-            .or_else(|| {
-                // nginx tries no regex on an empty source.
-                let mut regexes = self.regexes.iter().filter(|_| !source.is_empty());
-                regexes
-                    .find(|(regex, _)| matches(regex, source))
-                    .map(|(_, value)| value)
-            })
-            .or(self.default.as_ref())
+        if let Some(value) = self.find_name(&lower) {
+            return Ok(Some(value));
+        }
+        // nginx tries no regex on an empty source.
+        for (regex, value) in self.regexes.iter().filter(|_| !source.is_empty()) {
+            if matches(regex, source)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(self.default())
+    }
+
+    /// The value where nothing matches.
+    #[must_use]
+    pub fn default(&self) -> Option<&V> {
+        self.default.as_ref()
     }
 
     fn find_name(&self, name: &[u8]) -> Option<&V> {
@@ -280,11 +297,8 @@ mod tests {
     }
 
     fn find<'a>(map: &'a Map<&'static str, Regex>, source: &str) -> &'a str {
-        map.find(source.as_bytes(), |regex, text| {
-            regex.is_match(text).unwrap()
-        })
-        .copied()
-        .unwrap_or("")
+        let found = map.find(source.as_bytes(), |regex, text| regex.is_match(text));
+        found.unwrap().copied().unwrap_or("")
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Not here: where a pattern stands in the configuration (each module knows that), and when it is matched. Invariant:
 //! every pattern carries a match limit, so that catastrophic backtracking cannot hold a loop.
 
+mod pattern;
 mod prefix;
 
 use std::cell::RefCell;
@@ -17,6 +18,8 @@ use smallvec::SmallVec;
 
 /// Steps after which PCRE2 gives up a match (`(*LIMIT_MATCH=…)`): about 10 ms of one core.
 pub const MATCH_LIMIT: u32 = 100_000;
+/// Bytes of each thread's stack for matches: it grows to this size with the matches that need it.
+const STACK_MAX: usize = 1 << 20;
 /// Maximum number of groups that are accessible by number, the whole match included: `$0` to `$9`.
 const NUMBERED: usize = 10;
 
@@ -35,6 +38,22 @@ pub struct Regex {
     pub groups: Vec<(usize, VariableIndex)>,
 }
 
+/// A match that PCRE2 has given up: whether the pattern matches is not known.
+#[derive(Debug)]
+pub struct MatchFailed {
+    /// nginx's sentence for the log.
+    pub sentence: String,
+}
+
+impl MatchFailed {
+    fn new(error: &pcre2::Error, subject: &[u8], pattern: &str) -> Self {
+        let (code, subject) = (error.code(), String::from_utf8_lossy(subject));
+        Self {
+            sentence: format!("pcre2_match() failed: {code} on \"{subject}\" using \"{pattern}\""),
+        }
+    }
+}
+
 /// The positions of the groups of the last successful match in its subject.
 pub type Spans = SmallVec<[Option<Range<u32>>; 4]>;
 
@@ -43,10 +62,19 @@ const KEPT_BY_THREAD: usize = 32;
 
 /// A pattern with [`KEPT_BY_THREAD`] groups: what it has room for is enough for patterns with as many.
 static ROOM: LazyLock<Option<pcre2::bytes::Regex>> =
-    LazyLock::new(|| pcre2::bytes::Regex::new(&"()".repeat(KEPT_BY_THREAD - 1)).ok());
+    LazyLock::new(|| builder().build(&"()".repeat(KEPT_BY_THREAD - 1)).ok());
+
+/// Compiles to machine code, for matches with a stack of their own: without one they have 32 KiB of the thread's.
+fn builder() -> RegexBuilder {
+    let mut builder = RegexBuilder::new();
+    builder
+        .jit_if_available(true)
+        .max_jit_stack_size(Some(STACK_MAX));
+    builder
+}
 
 thread_local! {
-    /// Where PCRE2 writes what it finds: making it anew costs two to three times the usual match.
+    /// Where PCRE2 writes what it finds, and its stack: making it anew costs two to three times the usual match.
     static LOCATIONS: RefCell<Option<CaptureLocations>> = const { RefCell::new(None) };
 }
 
@@ -117,9 +145,8 @@ fn shared(pattern: &str, caseless: bool) -> Result<Arc<pcre2::bytes::Regex>, Str
 
 fn compile(pattern: &str, caseless: bool) -> Result<Arc<pcre2::bytes::Regex>, String> {
     let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
-    let program = RegexBuilder::new()
+    let program = builder()
         .caseless(caseless)
-        .jit_if_available(true)
         .build(&limited)
         .map_err(|error| not_compiled(&error, pattern, limited.len() - pattern.len()))?;
     Ok(Arc::new(program))
@@ -131,10 +158,11 @@ impl Regex {
     /// # Errors
     /// nginx's sentence (`pcre2_compile() failed: … in "PATTERN"`).
     pub fn compile(
-        pattern: &str,
+        pattern: &[u8],
         caseless: bool,
         name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
+        let pattern = &pattern::text(pattern);
         Self::new(pattern, caseless, compile(pattern, caseless)?, name)
     }
 
@@ -144,10 +172,11 @@ impl Regex {
     /// # Errors
     /// As [`Regex::compile`].
     pub fn shared(
-        pattern: &str,
+        pattern: &[u8],
         caseless: bool,
         name: impl FnMut(&str) -> VariableIndex,
     ) -> Result<Self, String> {
+        let pattern = &pattern::text(pattern);
         Self::new(pattern, caseless, shared(pattern, caseless)?, name)
     }
 
@@ -179,7 +208,7 @@ impl Regex {
     /// # Errors
     /// As [`Regex::compile`].
     pub fn of_configuration(
-        pattern: &str,
+        pattern: &[u8],
         caseless: bool,
         word: &Word,
         scope: &mut Scope,
@@ -197,15 +226,20 @@ impl Regex {
         }
     }
 
-    /// Whether the pattern matches; a match that hit the limit counts as none.
-    #[must_use]
-    pub fn is_match(&self, subject: &[u8]) -> bool {
-        self.matched(subject, |_| ()).is_some()
+    /// Whether the pattern matches.
+    ///
+    /// # Errors
+    /// The match needs more steps than [`MATCH_LIMIT`], or more stack, or the subject is not the UTF-8 that the pattern
+    /// demands.
+    pub fn is_match(&self, subject: &[u8]) -> Result<bool, MatchFailed> {
+        Ok(self.matched(subject, |_| ())?.is_some())
     }
 
     /// The groups of a match, or `None`.
-    #[must_use]
-    pub fn captures(&self, subject: &[u8]) -> Option<Spans> {
+    ///
+    /// # Errors
+    /// As [`Regex::is_match`].
+    pub fn captures(&self, subject: &[u8]) -> Result<Option<Spans>, MatchFailed> {
         self.matched(subject, |locations| {
             let span = |(start, end)| start as u32..end as u32;
             (0..self.kept).map(|i| locations.get(i).map(span)).collect()
@@ -213,13 +247,19 @@ impl Regex {
     }
 
     /// What `found` makes of the positions of a match; `None` without one.
-    fn matched<T>(&self, subject: &[u8], found: impl FnOnce(&CaptureLocations) -> T) -> Option<T> {
+    fn matched<T>(
+        &self,
+        subject: &[u8],
+        found: impl FnOnce(&CaptureLocations) -> T,
+    ) -> Result<Option<T>, MatchFailed> {
         if !begins_with(subject, &self.prefix, self.is_caseless) {
-            return None;
+            return Ok(None);
         }
         let in_room = |locations: &mut CaptureLocations| {
-            let is_match = self.program.captures_read(locations, subject);
-            is_match.ok().flatten().map(|_| found(locations))
+            let matched = self.program.captures_read(locations, subject);
+            let matched =
+                matched.map_err(|error| MatchFailed::new(&error, subject, &self.pattern))?;
+            Ok(matched.map(|_| found(locations)))
         };
         match ROOM.as_ref() {
             Some(room) if self.program.captures_len() <= KEPT_BY_THREAD => LOCATIONS
@@ -248,53 +288,62 @@ mod tests {
     use super::*;
 
     fn compile(pattern: &str) -> Regex {
-        Regex::compile(pattern, false, |_| VariableIndex(7)).expect("compiles")
+        Regex::compile(pattern.as_bytes(), false, |_| VariableIndex(7)).expect("compiles")
+    }
+
+    fn captures(regex: &Regex, subject: &[u8]) -> Option<Spans> {
+        regex.captures(subject).expect("does not fail")
+    }
+
+    fn is_match(regex: &Regex, subject: &[u8]) -> bool {
+        regex.is_match(subject).expect("does not fail")
     }
 
     #[test]
     fn named_groups_set_their_variables() {
         let regex = compile("^/(?<user>[a-z]+)/(.*)$");
         assert_eq!(regex.groups, vec![(1, VariableIndex(7))]);
-        let spans = regex.captures(b"/joe/x").expect("matches");
+        let spans = captures(&regex, b"/joe/x").expect("matches");
         assert_eq!(spans[1], Some(1..4));
         assert_eq!(spans[2], Some(5..6));
-        assert!(regex.captures(b"/JOE/x").is_none());
+        assert!(captures(&regex, b"/JOE/x").is_none());
     }
 
     #[test]
     fn of_many_groups_what_can_be_asked_for_is_kept() {
         let regex = compile(&format!("^{}(?<last>z)$", "(.)".repeat(81)));
         let subject = ["a".repeat(81).as_bytes(), b"z"].concat();
-        let spans = regex.captures(&subject).expect("matches");
+        let spans = captures(&regex, &subject).expect("matches");
         assert_eq!(
             (spans[9].clone(), spans[82].clone()),
             (Some(8..9), Some(81..82))
         );
         let regex = compile(&"(.)".repeat(200));
-        assert_eq!(regex.captures(&[b'a'; 200]).expect("matches").len(), 10);
+        let spans = captures(&regex, &[b'a'; 200]).expect("matches");
+        assert_eq!(spans.len(), 10);
     }
 
     #[test]
     fn groups_of_one_match_are_not_those_of_the_next() {
         let many = compile(&"(a)".repeat(9));
-        assert!(many.captures(&[b'a'; 9]).is_some());
-        let spans = compile("(b)|(a)|(c)").captures(b"a").expect("matches");
+        assert!(captures(&many, &[b'a'; 9]).is_some());
+        let spans = captures(&compile("(b)|(a)|(c)"), b"a").expect("matches");
         assert_eq!(spans[..], [Some(0..1), None, Some(0..1), None]);
-        assert!(compile("(b)(c)?").captures(b"a").is_none());
+        assert!(captures(&compile("(b)(c)?"), b"a").is_none());
         let more = compile(&"(a)".repeat(KEPT_BY_THREAD));
-        assert!(more.is_match(&[b'a'; KEPT_BY_THREAD]));
+        assert!(is_match(&more, &[b'a'; KEPT_BY_THREAD]));
     }
 
     #[test]
     fn a_prefix_is_of_either_case_where_the_pattern_is() {
-        let regex = Regex::compile("^/App[0-9]", true, |_| VariableIndex(0)).expect("compiles");
-        assert!(regex.is_match(b"/aPP1") && !regex.is_match(b"/ap"));
-        assert!(!compile("^/App[0-9]").is_match(b"/app1"));
+        let regex = Regex::compile(b"^/App[0-9]", true, |_| VariableIndex(0)).expect("compiles");
+        assert!(is_match(&regex, b"/aPP1") && !is_match(&regex, b"/ap"));
+        assert!(!is_match(&compile("^/App[0-9]"), b"/app1"));
     }
 
     #[test]
     fn a_bad_pattern_says_what_nginx_says() {
-        let error = Regex::compile("(", false, |_| VariableIndex(0)).expect_err("does not compile");
+        let error = Regex::compile(b"(", false, |_| VariableIndex(0)).expect_err("does not compile");
         assert!(error.starts_with("pcre2_compile() failed: "), "{error}");
         assert!(error.ends_with("in \"(\""), "{error}");
     }
@@ -304,6 +353,27 @@ mod tests {
         let regex = compile("^(a+)+$");
         let mut subject = vec![b'a'; 64];
         subject.push(b'!');
-        assert!(!regex.is_match(&subject));
+        let failed = regex.is_match(&subject).expect_err("is not known");
+        assert!(
+            failed.sentence.starts_with("pcre2_match() failed: -")
+                && failed.sentence.ends_with("!\" using \"^(a+)+$\""),
+            "{}",
+            failed.sentence
+        );
+    }
+
+    #[test]
+    fn a_long_subject_has_room_on_the_stack() {
+        let long = [&b"/"[..], &[b'a'; 8000]].concat();
+        assert!(is_match(&compile("^/([0-9a-f]|-)+$"), &long));
+        let many = compile(&format!("^/([0-9a-f]|-)+{}$", "()".repeat(KEPT_BY_THREAD)));
+        assert!(is_match(&many, &long));
+    }
+
+    #[test]
+    fn a_pattern_in_another_encoding_matches_its_bytes() {
+        let regex = Regex::compile(b"^[\xe0-\xff]+$", false, |_| VariableIndex(0)).expect("compiles");
+        assert!(is_match(&regex, b"\xf2\xe5\xf1\xf2"));
+        assert!(!is_match(&regex, "\u{442}".as_bytes()));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::regex::{Regex, Spans};
+use crate::regex::{MatchFailed, Regex, Spans};
 
 /// Index of a server among those of the [`crate::settings::Settings`].
 pub type ServerId = u32;
@@ -107,30 +107,29 @@ impl ServerNames {
     }
 
     /// The server of `host` (lower-cased, without port and trailing dot), if a name matches.
-    #[must_use]
-    pub fn find(&self, host: &[u8]) -> Option<NamedServer<'_>> {
-        if let Some(&Some(server)) = self.exact.get(host) {
-            return Some(NamedServer {
+    ///
+    /// # Errors
+    /// The match with a regex failed.
+    pub fn find(&self, host: &[u8]) -> Result<Option<NamedServer<'_>>, MatchFailed> {
+        let exact = self.exact.get(host).copied().flatten();
+        if let Some(server) = exact.or_else(|| self.find_wildcard(host)) {
+            return Ok(Some(NamedServer {
                 server,
                 regex: None,
-            });
-        }
-        if let Some(server) = self.find_wildcard(host) {
-            return Some(NamedServer {
-                server,
-                regex: None,
-            });
+            }));
         }
         if host.is_empty() {
-            return None;
+            return Ok(None);
         }
-        self.regexes.iter().find_map(|(regex, server)| {
-            let spans = regex.captures(host)?;
-            Some(NamedServer {
-                server: *server,
-                regex: Some((regex, spans)),
-            })
-        })
+        for (regex, server) in &self.regexes {
+            if let Some(spans) = regex.captures(host)? {
+                return Ok(Some(NamedServer {
+                    server: *server,
+                    regex: Some((regex, spans)),
+                }));
+            }
+        }
+        Ok(None)
     }
 
     fn find_wildcard(&self, host: &[u8]) -> Option<ServerId> {
@@ -205,7 +204,7 @@ pub struct Locations {
 }
 
 /// The result of the search for a location.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub enum Found {
     /// This location, chosen by its prefix: the regexes around it are still tried.
     Prefix(LocationId),
@@ -215,6 +214,8 @@ pub enum Found {
     AddSlash(LocationId),
     /// None: the server itself answers.
     Nothing,
+    /// The match with a regex failed.
+    Failed(MatchFailed),
 }
 
 impl Locations {
@@ -300,16 +301,20 @@ impl Locations {
             return best;
         }
         for (regex, location) in &self.regexes {
-            if let Some(spans) = regex.captures(uri) {
-                matched(regex, spans);
-                // As in nginx no slash is added inside a location with a regex.
-                return match nested(*location).find(uri, nested, matched) {
-                    Found::Nothing => Found::Final(*location),
-                    Found::Prefix(inner) | Found::Final(inner) | Found::AddSlash(inner) => {
-                        Found::Final(inner)
-                    }
-                };
-            }
+            let spans = match regex.captures(uri) {
+                Ok(None) => continue,
+                Ok(Some(spans)) => spans,
+                Err(failed) => return Found::Failed(failed),
+            };
+            matched(regex, spans);
+            // As in nginx no slash is added inside a location with a regex.
+            return match nested(*location).find(uri, nested, matched) {
+                Found::Nothing => Found::Final(*location),
+                Found::Prefix(inner) | Found::Final(inner) | Found::AddSlash(inner) => {
+                    Found::Final(inner)
+                }
+                failed @ Found::Failed(_) => failed,
+            };
         }
         best
     }
@@ -368,11 +373,13 @@ mod tests {
     use super::*;
 
     fn regex(pattern: &str) -> Arc<Regex> {
-        Arc::new(Regex::compile(pattern, false, |_| VariableIndex(0)).expect("compiles"))
+        let compiled = Regex::compile(pattern.as_bytes(), false, |_| VariableIndex(0));
+        Arc::new(compiled.expect("compiles"))
     }
 
     fn server_of(names: &ServerNames, host: &str) -> Option<ServerId> {
-        names.find(host.as_bytes()).map(|n| n.server)
+        let named = names.find(host.as_bytes()).expect("no match fails");
+        named.map(|n| n.server)
     }
 
     #[test]
@@ -429,6 +436,7 @@ mod tests {
             Found::Prefix(id) | Found::Final(id) => format!("{id}"),
             Found::AddSlash(id) => format!("{id}/"),
             Found::Nothing => "-".into(),
+            Found::Failed(failed) => failed.sentence,
         };
         "~".repeat(matches.get()) + &found
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Template, VariableIndex, Word, blocks};
 
+use httpcore::Failure;
 use httpcore::name_map::{self, Key, Map};
 use httpcore::regex::Regex;
 use httpcore::request::Request;
@@ -74,8 +75,7 @@ fn add(
         Key::Default => map.set_default(value).map_err(problem),
         Key::Name(name) => map.add_name(name, value).map_err(problem),
         Key::Regex { pattern, caseless } => {
-            let pattern = String::from_utf8_lossy(pattern);
-            let regex = Regex::of_configuration(&pattern, caseless, word, scope)?;
+            let regex = Regex::of_configuration(pattern, caseless, word, scope)?;
             map.add_regex(regex, value).map_err(problem)
         }
     }
@@ -84,14 +84,17 @@ fn add(
 impl Defined for Lines {
     fn value(&self, request: &Request) -> Option<Bytes> {
         let text = request.evaluate(&self.source);
-        let matches = |regex: &Regex, subject: &[u8]| match regex.captures(subject) {
-            Some(spans) => {
+        let matches = |regex: &Regex, subject: &[u8]| -> Result<bool, Failure> {
+            let matched = regex.captures(subject);
+            let spans = matched.map_err(|failed| request.match_failed(&failed))?;
+            let is_match = spans.is_some();
+            if let Some(spans) = spans {
                 request.capture(regex, &text.slice_ref(subject), spans);
-                true
             }
-            None => false,
+            Ok(is_match)
         };
-        let value = self.map.find(&text, matches);
+        let found = self.map.find(&text, matches);
+        let value = found.unwrap_or_else(|_| self.map.default());
         let value = value.map_or_else(Bytes::new, |template| request.evaluate(template));
         (!request.is_too_long(&value)).then_some(value)
     }

@@ -12,7 +12,7 @@ use config::{
 use message::HeaderId;
 
 use httpcore::name_map::Map;
-use httpcore::regex::Regex;
+use httpcore::regex::{MatchFailed, Regex};
 use httpcore::request::Request;
 use httpcore::route::ServerName;
 use httpcore::settings::server::Names;
@@ -139,9 +139,8 @@ fn regex(pattern: &[u8], word: &Word) -> Result<Regex, Problem> {
             word.display()
         )));
     }
-    let pattern = String::from_utf8_lossy(pattern);
     // Its groups set nothing, so their names are no variables.
-    Regex::shared(&pattern, true, |_| VariableIndex(0)).map_err(Problem::new)
+    Regex::shared(pattern, true, |_| VariableIndex(0)).map_err(Problem::new)
 }
 
 /// The tables that were made for one server, so that levels that inherit share them.
@@ -238,32 +237,42 @@ fn value(request: &Request) -> Bytes {
         return Bytes::new();
     };
     match valid.takes(request.head.get(HeaderId::Referer)) {
-        true => Bytes::new(),
-        false => Bytes::from_static(b"1"),
+        Ok(true) => Bytes::new(),
+        Ok(false) => Bytes::from_static(b"1"),
+        Err(failed) => {
+            request.match_failed(&failed);
+            Bytes::from_static(b"1")
+        }
     }
 }
 
 impl Valid {
-    fn takes(&self, referer: Option<&[u8]>) -> bool {
+    /// # Errors
+    /// The match with a regular expression failed.
+    fn takes(&self, referer: Option<&[u8]>) -> Result<bool, MatchFailed> {
         let Some(referer) = referer else {
-            return self.takes_none;
+            return Ok(self.takes_none);
         };
         let Some(rest) = without_scheme(referer) else {
-            return self.takes_blocked;
+            return Ok(self.takes_blocked);
         };
         let end = memchr::memchr2(b'/', b':', rest).unwrap_or(rest.len());
         let (host, behind) = rest.split_at(end);
         if host.len() > HOST_MAX {
-            return false;
+            return Ok(false);
         }
         let host = host.to_ascii_lowercase();
         let matches = |regex: &Arc<Regex>, host: &[u8]| regex.is_match(host);
-        if let Some(uri) = self.names.find_whole(&host, matches) {
+        if let Some(uri) = self.names.find_whole(&host, matches)? {
             let slash = memchr::memchr(b'/', behind).unwrap_or(behind.len());
-            return behind[slash..].starts_with(uri);
+            return Ok(behind[slash..].starts_with(uri));
         }
-        let mut regexes = self.regexes.iter().flat_map(|regexes| regexes.iter());
-        regexes.any(|regex| regex.is_match(rest))
+        for regex in self.regexes.iter().flat_map(|regexes| regexes.iter()) {
+            if regex.is_match(rest)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -310,7 +319,8 @@ mod tests {
         let referers =
             referers(lines, "server_name own.org *.more.org ~^re\\d;").expect("is right");
         let valid = referers.valid.expect("there are lines");
-        valid.takes((referer != "-").then_some(referer.as_bytes()))
+        let referer = (referer != "-").then_some(referer.as_bytes());
+        valid.takes(referer).expect("no match fails")
     }
 
     #[test]

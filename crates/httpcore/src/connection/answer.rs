@@ -34,6 +34,8 @@ pub struct Refusal {
     pub status: u16,
     /// The reason, for the log.
     pub why: String,
+    /// The level of the reason in the log.
+    pub level: Level,
     /// What the client gets.
     pub reply: Reply,
 }
@@ -49,6 +51,19 @@ pub enum Reply {
     Nothing,
 }
 
+/// Sets the captures of the server's name. A request whose server is not known, since a match failed, is refused.
+pub fn capture_server_name(request: &Request, start: Started) -> Started {
+    match request.capture_server_name() {
+        Ok(()) => start,
+        Err(failed) => Started::Refused(Box::new(Refusal {
+            status: 500,
+            why: failed.sentence,
+            level: Level::Alert,
+            reply: Reply::Response,
+        })),
+    }
+}
+
 /// Makes the response and sends it; returns what becomes of the connection.
 pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) -> After {
     tell_dropped(request);
@@ -61,8 +76,13 @@ pub(super) async fn answer<R: Responder>(request: &mut Request, start: Started) 
             response => response,
         },
         Started::Refused(refusal) => {
-            let Refusal { status, why, reply } = *refusal;
-            request.log(Level::Info, &|out| out.extend_from_slice(why.as_bytes()));
+            let Refusal {
+                status,
+                why,
+                level,
+                reply,
+            } = *refusal;
+            request.log(level, &|out| out.extend_from_slice(why.as_bytes()));
             refused = match reply {
                 Reply::Response => After::Close,
                 Reply::ResponseAndLinger => After::Linger,

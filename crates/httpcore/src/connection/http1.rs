@@ -170,7 +170,7 @@ fn exchange<'a, R: Responder>(
         let transport = Transport::Http1(Http1::new(link.take()?, &head, is_pipelined));
         let mut request = Request::new(transport, client, generation, head, server);
         counted.zone = zones::begin(&request);
-        request.capture_server_name();
+        let start = answer::capture_server_name(&request, start);
         let after = answer::answer::<R>(&mut request, start).await;
         let after = finish::finish::<R>(&mut request, after).await;
         if let Some(keepalive) = kept_for(&request, after) {
@@ -280,7 +280,7 @@ pub async fn read(
     let first = settings.server(default);
     let mut chosen: Option<ServerId> = None;
     let mut choose = |host: &[u8]| -> Option<HeadLimits> {
-        let NamedServer { server, .. } = names.find(host)?;
+        let NamedServer { server, .. } = names.find(host).ok()??;
         chosen = Some(server);
         Some(settings.server(server).limits)
     };
@@ -298,7 +298,7 @@ pub async fn read(
     let named = |chosen: Option<ServerId>| {
         chosen.unwrap_or_else(|| settings.listens.entries()[entry].default)
     };
-    let nameless = || names.find(b"").map(|named| named.server);
+    let nameless = || Some(names.find(b"").ok()??.server);
     match outcome {
         Ok(head) => {
             let server = match head.host() {
@@ -321,6 +321,7 @@ pub async fn read(
             let start = Started::Refused(Box::new(Refusal {
                 status: refusal.status,
                 why: refusal.why,
+                level: Level::Info,
                 reply,
             }));
             Ok((Box::new(refusal.head), server, start))

@@ -33,7 +33,7 @@ use crate::http_loop::HttpLoop;
 use crate::responder::Responder;
 use crate::transport::http1::Link;
 
-pub use answer::{Refusal, Reply, Started};
+pub use answer::{Refusal, Reply, Started, capture_server_name};
 pub use http1::read;
 pub use send::TOGETHER_MAX;
 

@@ -5,6 +5,7 @@
 
 pub mod body;
 mod error_log;
+mod matches;
 pub mod memo;
 mod parent;
 pub mod state;
@@ -461,22 +462,6 @@ impl Request {
     /// Keeps the pool that this request uses, for as long as it lives.
     pub fn keep_pool(&self, pool: Pool) -> &Pool {
         self.pool.get_or_init(|| pool)
-    }
-
-    /// Sets the captures of the server's name, where a regular expression chose it.
-    pub fn capture_server_name(&self) {
-        let generation = Rc::clone(&self.generation);
-        let Some(entry) = self.client.entry(&generation) else {
-            return;
-        };
-        let names = &generation.settings.names[entry];
-        if !names.has_regexes() {
-            return;
-        }
-        let Some(host) = self.head.host() else { return };
-        if let Some((regex, spans)) = names.find(host).and_then(|named| named.regex) {
-            self.capture(regex, &Bytes::copy_from_slice(host), spans);
-        }
     }
 
     /// The media type for the current URI's extension.

@@ -87,10 +87,11 @@ impl Settings {
     }
 
     /// The server that a name in a handshake of TLS means at an address, by the address' index; `None`: the default one.
+    /// It stands in for one that a match that fails leaves open; requests with that host are refused.
     #[must_use]
     pub fn server_of_name(&self, entry: usize, name: Option<&[u8]>) -> Option<ServerId> {
         let host = message::host::parse(name?).ok()?;
-        let named = self.names.get(entry)?.find(&host.name)?;
+        let named = self.names.get(entry)?.find(&host.name).ok()??;
         Some(named.server)
     }
 

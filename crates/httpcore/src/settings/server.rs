@@ -105,9 +105,8 @@ fn name(word: &Word, scope: &mut Scope) -> Result<ServerName, Problem> {
                 word.display()
             )));
         }
-        let pattern = String::from_utf8_lossy(pattern);
         // Hosts are lower-cased before they are compared, so case never counts.
-        let regex = Regex::of_configuration(&pattern, true, word, scope)?;
+        let regex = Regex::of_configuration(pattern, true, word, scope)?;
         return Ok(ServerName::Regex(Arc::new(regex)));
     }
     let invalid = || {

@@ -12,7 +12,7 @@ use crate::route::Found;
 /// body is let in.
 ///
 /// # Errors
-/// 404: the location is for internal redirects alone.
+/// 404: the location is for internal redirects alone. 500: a match failed, which as in nginx decides for no location.
 pub fn run(request: &mut Request) -> Result<Option<Failure>, Failure> {
     let generation = request.generation.clone();
     let settings = &generation.settings;
@@ -28,6 +28,7 @@ pub fn run(request: &mut Request) -> Result<Option<Failure>, Failure> {
         Found::Prefix(location) | Found::Final(location) => (location, false),
         Found::AddSlash(location) => (location, true),
         Found::Nothing => (server.location, false),
+        Found::Failed(failed) => return Err(request.match_failed(&failed)),
     };
     request.enter(location);
     // Of the location itself: a `limit_except` inside, which may have been entered, says nothing of it.

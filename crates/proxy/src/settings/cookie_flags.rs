@@ -60,13 +60,7 @@ impl CookieFlags {
     pub fn is_for(&self, request: &Request, name: &Bytes) -> bool {
         match &self.cookie {
             Cookie::Name(template) => name.eq_ignore_ascii_case(&request.evaluate(template)),
-            Cookie::Regex(regex) => match regex.captures(name) {
-                Some(spans) => {
-                    request.capture(regex, name, spans);
-                    true
-                }
-                None => false,
-            },
+            Cookie::Regex(regex) => request.matches(regex, name).unwrap_or(false),
         }
     }
 }

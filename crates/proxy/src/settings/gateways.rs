@@ -53,12 +53,11 @@ impl Value for Split {
     const SYNTAX: &'static str = "regex";
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        let pattern = String::from_utf8_lossy(args[0].bytes());
         // Its groups are read only here: a name makes no variable.
-        let regex = Regex::shared(&pattern, false, |_| config::VariableIndex(0));
+        let regex = Regex::shared(args[0].bytes(), false, |_| config::VariableIndex(0));
         let regex = regex.map_err(|sentence| Problem::new(sentence).at(0))?;
         if regex.groups() != SPLIT_GROUPS {
-            let sentence = format!("pattern \"{pattern}\" must have 2 captures");
+            let sentence = format!("pattern \"{}\" must have 2 captures", args[0].display());
             return Err(Problem::new(sentence).at(0));
         }
         Ok(Self(Arc::new(regex)))
@@ -128,12 +127,19 @@ directives! {
     }
 }
 
-/// A URI in the two parts that form a script's name.
+/// A URI in the two parts that form a script's name. As in nginx both are empty where the match fails.
 fn split<'a>(request: &'a Request, settings: &FastcgiPass) -> (&'a [u8], &'a [u8]) {
     let uri = &request.uri[..];
-    let found = settings.fastcgi_split_path_info.as_ref();
-    let Some(groups) = found.and_then(|Split(regex)| regex.captures(uri)) else {
+    let Some(Split(regex)) = &settings.fastcgi_split_path_info else {
         return (uri, b"");
+    };
+    let groups = match regex.captures(uri) {
+        Ok(Some(groups)) => groups,
+        Ok(None) => return (uri, b""),
+        Err(failed) => {
+            request.match_failed(&failed);
+            return (b"", b"");
+        }
     };
     let group = |number: usize| {
         let span = groups.get(number).cloned().flatten();

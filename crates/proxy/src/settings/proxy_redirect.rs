@@ -148,8 +148,7 @@ pub(crate) fn regex(
         Some(rest) if !caseless => (rest, true),
         _ => (pattern, caseless),
     };
-    let pattern = String::from_utf8_lossy(pattern);
-    Regex::of_configuration(&pattern, caseless, word, scope).map(Arc::new)
+    Regex::of_configuration(pattern, caseless, word, scope).map(Arc::new)
 }
 
 impl Rule {
@@ -223,10 +222,10 @@ impl Rule {
         Some(self.replace(request, value, prefix, len))
     }
 
+    /// As in nginx a match that fails changes nothing.
     fn capture(&self, request: &Request, regex: &Regex, subject: &Bytes) -> Option<usize> {
-        let spans = regex.captures(subject)?;
-        request.capture(regex, subject, spans);
-        Some(subject.len())
+        let is_match = request.matches(regex, subject).unwrap_or(false);
+        is_match.then_some(subject.len())
     }
 
     fn replace(&self, request: &Request, value: &Bytes, prefix: usize, len: usize) -> Bytes {

@@ -268,7 +268,7 @@ async fn told(
     report.say("from", format!("{} to {local}", question.from));
     let transport = Transport::Http1(Http1::new(link, &head, false));
     let mut request = Request::new(transport, client, generation, head, server);
-    request.capture_server_name();
+    let start = connection::capture_server_name(&request, start);
     tls::tell(&request, asked.is_https, &lines, &mut report);
     tell_server(&request, server, &lines, &mut report);
     match start {
@@ -326,7 +326,7 @@ fn tell_server(request: &Request, server: ServerId, lines: &Lines<'_>, report: &
         .entries()
         .iter()
         .position(|one| one == entry);
-    let named = found.and_then(|at| settings.names[at].find(host));
+    let named = found.and_then(|at| settings.names[at].find(host).ok()?);
     let why = match named {
         Some(named) if named.regex.is_some() => {
             "a regular expression among its names matches the host"

@@ -389,8 +389,7 @@ fn kind_and_name(directive: &Directive, scope: &mut Scope) -> Result<(LocationKi
     };
     let name = word.bytes().slice(skipped..);
     let mut regex = |caseless| {
-        let pattern = String::from_utf8_lossy(&name);
-        let regex = Regex::of_configuration(&pattern, caseless, word, scope);
+        let regex = Regex::of_configuration(&name, caseless, word, scope);
         regex
             .map(|regex| LocationKind::Regex(Arc::new(regex)))
             .map_err(|problem| directive.error(&problem))

@@ -59,7 +59,7 @@ impl Input<'_> {
         let names = &settings.names[self.entry];
         let chosen: Cell<Option<ServerId>> = Cell::new(None);
         let mut choose = |host: &[u8]| -> Option<HeadLimits> {
-            let NamedServer { server, .. } = names.find(host)?;
+            let NamedServer { server, .. } = names.find(host).ok()??;
             chosen.set(Some(server));
             Some(settings.server(server).limits)
         };
@@ -239,6 +239,10 @@ pub(super) fn log_end(client: &Client, text: &str) {
 }
 
 fn refused(status: u16, why: String) -> Started {
-    let reply = Reply::Response;
-    Started::Refused(Box::new(Refusal { status, why, reply }))
+    Started::Refused(Box::new(Refusal {
+        status,
+        why,
+        level: Level::Info,
+        reply: Reply::Response,
+    }))
 }

@@ -105,8 +105,8 @@ async fn answer<R: Responder>(beginning: Box<Beginning>) {
     let (head, server, moment) = (opened.head, opened.server, opened.moment);
     let mut request = Request::arrived(transport, client, generation, head, server, moment);
     counted.zone = zones::begin(&request);
-    request.capture_server_name();
-    let after = answer::answer::<R>(&mut request, opened.start).await;
+    let start = answer::capture_server_name(&request, opened.start);
+    let after = answer::answer::<R>(&mut request, start).await;
     if request.silent_status == Some(CLOSED)
         && let Transport::Http2(stream) = &request.transport
     {

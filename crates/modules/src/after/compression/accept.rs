@@ -82,8 +82,7 @@ impl Value for Disabled {
             if disabled.agents.len() == AGENTS_MAX {
                 return Err(Problem::new(format!("more than {AGENTS_MAX} patterns")).at(at));
             }
-            let pattern = String::from_utf8_lossy(word.bytes());
-            let regex = Regex::of_configuration(&pattern, true, word, scope);
+            let regex = Regex::of_configuration(word.bytes(), true, word, scope);
             let regex = regex.map_err(|problem| problem.at(at))?;
             disabled.agents.push(Arc::new(regex));
         }
@@ -152,8 +151,14 @@ fn is_disabled(request: &Request, disabled: Option<&Disabled>) -> bool {
     let (Some(disabled), Some(agent)) = (disabled, request.head.get(HeaderId::UserAgent)) else {
         return false;
     };
-    (disabled.is_msie6 && is_msie6(agent))
-        || disabled.agents.iter().any(|regex| regex.is_match(agent))
+    // As in nginx an agent whose match fails gets nothing compressed.
+    let is_one = |regex: &Arc<Regex>| {
+        regex.is_match(agent).unwrap_or_else(|failed| {
+            request.match_failed(&failed);
+            true
+        })
+    };
+    (disabled.is_msie6 && is_msie6(agent)) || disabled.agents.iter().any(is_one)
 }
 
 /// As in nginx an Opera that says it is one of these is none.

@@ -329,12 +329,13 @@ impl Page {
     /// Whether a pattern matches; its captures are stored.
     fn matches(&self, pattern: &[u8], subject: Bytes) -> Result<bool, CommandFailed> {
         let mut names = Vec::new();
-        let compiled = Regex::compile(&String::from_utf8_lossy(pattern), false, |name| {
+        let compiled = Regex::compile(pattern, false, |name| {
             names.push(name.to_owned());
             VariableIndex(names.len() as u32 - 1)
         });
         let regex = compiled.or_else(|sentence| self.fail(&sentence))?;
-        let Some(spans) = regex.captures(&subject) else {
+        let matched = regex.captures(&subject);
+        let Some(spans) = matched.or_else(|failed| self.fail(&failed.sentence))? else {
             return Ok(false);
         };
         for (group, name) in &regex.groups {

@@ -165,9 +165,8 @@ fn about_variable(
             })
         }
         kind @ (b"~" | b"~*") => {
-            let pattern = String::from_utf8_lossy(value);
             let is_caseless = kind.len() == 2;
-            let regex = Regex::of_configuration(&pattern, is_caseless, &args[value_at], scope);
+            let regex = Regex::of_configuration(value, is_caseless, &args[value_at], scope);
             Ok(Condition::Matches {
                 variable,
                 regex: regex.map_err(|problem| problem.at(value_at))?,

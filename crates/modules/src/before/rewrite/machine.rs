@@ -145,7 +145,11 @@ impl<'a> Machine<'a> {
                 scope,
                 otherwise,
             } => {
-                match (self.holds(request, condition, is_met), scope) {
+                let holds = match self.holds(request, condition, is_met) {
+                    Ok(holds) => holds,
+                    Err(failure) => return Some(ProgramEnd::Answered(Outcome::Failed(failure))),
+                };
+                match (holds, scope) {
                     (true, Some(scope)) => request.enter(*scope),
                     (true, None) => {}
                     (false, _) => self.at = *otherwise,
@@ -178,8 +182,15 @@ impl<'a> Machine<'a> {
         out.into()
     }
 
-    fn holds(&self, request: &Request, condition: &Condition, is_met: bool) -> bool {
-        match condition {
+    /// # Errors
+    /// The match with a pattern failed.
+    fn holds(
+        &self,
+        request: &Request,
+        condition: &Condition,
+        is_met: bool,
+    ) -> Result<bool, Failure> {
+        Ok(match condition {
             Condition::File(_) => is_met,
             Condition::Holds(variable) => is_true(&text_of(request, *variable)),
             Condition::Equals {
@@ -196,19 +207,30 @@ impl<'a> Machine<'a> {
                 is_negated,
             } => {
                 let subject = Bytes::from(text_of(request, *variable));
-                self.matches(request, regex, &subject) != *is_negated
+                self.matches(request, regex, &subject)? != *is_negated
             }
-        }
+        })
     }
 
     /// Whether the pattern matches. If so, the captures become those of this match; otherwise there are none any more.
-    fn matches(&self, request: &Request, regex: &Regex, subject: &Bytes) -> bool {
-        let spans = regex.captures(subject);
+    ///
+    /// # Errors
+    /// The match failed.
+    fn matches(
+        &self,
+        request: &Request,
+        regex: &Regex,
+        subject: &Bytes,
+    ) -> Result<bool, Failure> {
+        let is_match = request.matches(regex, subject)?;
+        if !is_match {
+            request.forget_captures();
+        }
         if self.is_logged {
             request.log(Level::Notice, &|out| {
-                let verb = match spans {
-                    Some(_) => &b"\" matches \""[..],
-                    None => b"\" does not match \"",
+                let verb = match is_match {
+                    true => &b"\" matches \""[..],
+                    false => b"\" does not match \"",
                 };
                 out.push(b'"');
                 out.extend_from_slice(regex.pattern.as_bytes());
@@ -217,18 +239,15 @@ impl<'a> Machine<'a> {
                 out.push(b'"');
             });
         }
-        let is_match = spans.is_some();
-        match spans {
-            Some(spans) => request.capture(regex, subject, spans),
-            None => request.forget_captures(),
-        }
-        is_match
+        Ok(is_match)
     }
 
     fn rewrite(&mut self, request: &mut Request, rewrite: &Rewrite) -> Option<ProgramEnd> {
         let uri = request.uri.clone();
-        if !self.matches(request, &rewrite.regex, &uri) {
-            return None;
+        match self.matches(request, &rewrite.regex, &uri) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(failure) => return Some(ProgramEnd::Answered(Outcome::Failed(failure))),
         }
         request.is_internal = true;
         request.uri_origin = request.uri_origin.changed();

@@ -60,8 +60,7 @@ impl Rewrite {
         if text.is_empty() {
             return Err(Problem::new("empty replacement").at(1));
         }
-        let source = String::from_utf8_lossy(pattern.bytes());
-        let regex = Regex::of_configuration(&source, false, pattern, scope);
+        let regex = Regex::of_configuration(pattern.bytes(), false, pattern, scope);
         let regex = regex.map_err(|problem| problem.at(0))?;
         let (text, keeps_args) = match text.strip_suffix(b"?") {
             Some(kept) => (text.slice(..kept.len()), false),
