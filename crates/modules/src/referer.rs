@@ -41,6 +41,9 @@ pub struct Raw {
     names: Option<Arc<Written>>,
     /// Inherited by themselves, as in nginx.
     regexes: Option<Arc<Vec<Regex>>>,
+    /// Whether this level or one around it has `server_names`: the regular expressions among these are inherited by
+    /// themselves, too.
+    takes_server_regexes: bool,
 }
 
 /// The lines of one level, but for the regular expressions.
@@ -98,7 +101,10 @@ impl Section for Referers {
                 b"" => return Err(fail(Problem::new("invalid referer \"\""))),
                 b"none" => written.takes_none = true,
                 b"blocked" => written.takes_blocked = true,
-                b"server_names" => written.takes_server_names = true,
+                b"server_names" => {
+                    written.takes_server_names = true;
+                    raw.takes_server_regexes = true;
+                }
                 [b'~', pattern @ ..] => {
                     let regex = regex(pattern, word).map_err(fail)?;
                     let regexes = raw.regexes.get_or_insert_default();
@@ -120,6 +126,7 @@ impl Section for Referers {
         Raw {
             names: child.names.or_else(|| parent.names.clone()),
             regexes: child.regexes.or_else(|| parent.regexes.clone()),
+            takes_server_regexes: child.takes_server_regexes || parent.takes_server_regexes,
         }
     }
 
@@ -174,7 +181,8 @@ impl Referers {
             self.valid = Some(Arc::clone(valid));
             return Ok(());
         }
-        let names = tabulate(written, server).map_err(|problem| match &written.first {
+        let names = tabulate(written, raw.takes_server_regexes, server);
+        let names = names.map_err(|problem| match &written.first {
             Some(word) => word.error(&problem),
             None => Error::without_place(problem.sentence_for("valid_referers")),
         })?;
@@ -190,7 +198,11 @@ impl Referers {
     }
 }
 
-fn tabulate(written: &Written, server: &Names) -> Result<Map<Bytes, Arc<Regex>>, Problem> {
+fn tabulate(
+    written: &Written,
+    takes_server_regexes: bool,
+    server: &Names,
+) -> Result<Map<Bytes, Arc<Regex>>, Problem> {
     let mut map = Map::new(true);
     let mut has_name = false;
     let mut add = |name: &[u8], uri: Bytes| {
@@ -199,13 +211,12 @@ fn tabulate(written: &Written, server: &Names) -> Result<Map<Bytes, Arc<Regex>>,
             .map_err(|found| Problem::new(found.to_string()))
     };
     let own = server.names.iter().filter(|_| written.takes_server_names);
-    let mut regexes = Vec::new();
     for (name, _) in own {
         match name {
             ServerName::Exact(name) | ServerName::Both(name) => add(name, Bytes::new())?,
             ServerName::Leading(suffix) => add(&[b"*", &suffix[..]].concat(), Bytes::new())?,
             ServerName::Trailing(prefix) => add(&[&prefix[..], b"*"].concat(), Bytes::new())?,
-            ServerName::Regex(regex) => regexes.push(Arc::clone(regex)),
+            ServerName::Regex(_) => {}
         }
     }
     if written.takes_server_names && server.names.is_empty() {
@@ -219,9 +230,11 @@ fn tabulate(written: &Written, server: &Names) -> Result<Map<Bytes, Arc<Regex>>,
             "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" directive without any valid referer",
         ));
     }
-    for regex in regexes {
-        map.add_regex(regex, Bytes::new())
-            .map_err(|found| Problem::new(found.to_string()))?;
+    for (name, _) in server.names.iter().filter(|_| takes_server_regexes) {
+        if let ServerName::Regex(regex) = name {
+            map.add_regex(Arc::clone(regex), Bytes::new())
+                .map_err(|found| Problem::new(found.to_string()))?;
+        }
     }
     Ok(map)
 }
