@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_says_what_nginx_says() {
-        let error = Regex::compile(b"(", false, |_| VariableIndex(0)).expect_err("does not compile");
+        let error =
+            Regex::compile(b"(", false, |_| VariableIndex(0)).expect_err("does not compile");
         assert!(error.starts_with("pcre2_compile() failed: "), "{error}");
         assert!(error.ends_with("in \"(\""), "{error}");
     }
@@ -372,7 +373,8 @@ mod tests {
 
     #[test]
     fn a_pattern_in_another_encoding_matches_its_bytes() {
-        let regex = Regex::compile(b"^[\xe0-\xff]+$", false, |_| VariableIndex(0)).expect("compiles");
+        let regex =
+            Regex::compile(b"^[\xe0-\xff]+$", false, |_| VariableIndex(0)).expect("compiles");
         assert!(is_match(&regex, b"\xf2\xe5\xf1\xf2"));
         assert!(!is_match(&regex, "\u{442}".as_bytes()));
     }

@@ -132,6 +132,12 @@ impl ServerNames {
         Ok(None)
     }
 
+    /// The server whose name is empty: that of requests without a host.
+    #[must_use]
+    pub fn nameless(&self) -> Option<ServerId> {
+        self.exact.get(&b""[..]).copied().flatten()
+    }
+
     fn find_wildcard(&self, host: &[u8]) -> Option<ServerId> {
         if !self.leading.is_empty() {
             for dot in memchr::memchr_iter(b'.', host) {

@@ -298,19 +298,18 @@ pub async fn read(
     let named = |chosen: Option<ServerId>| {
         chosen.unwrap_or_else(|| settings.listens.entries()[entry].default)
     };
-    let nameless = || Some(names.find(b"").ok()??.server);
     match outcome {
         Ok(head) => {
             let server = match head.host() {
                 Some(_) => named(chosen),
-                None => named(nameless()),
+                None => named(names.nameless()),
             };
             Ok((head, server, Started::Fresh))
         }
         Err(WireError::Refused(refusal)) => {
             let server = match refusal.head.host() {
                 Some(_) => named(chosen),
-                None if refusal.is_whole => named(nameless()),
+                None if refusal.is_whole => named(names.nameless()),
                 None => default,
             };
             let reply = match (refusal.is_silent, refusal.must_linger) {

@@ -162,10 +162,7 @@ mod tests {
             "secret",
             "$6$my_salt$ErehmeNDVzHsPq/1stRnP5ODbL/ctrh5bF9EetnJ1UPI34i4C6miTVH6N7Kkx6dx9NflZQbY7CQ2HoF3RgsF.0",
         ),
-        (
-            "secret",
-            "$5$$o1w7HPzHt8gHmL5zUzDkRqt6Az.BjDfkvuDNNLWnXx5",
-        ),
+        ("secret", "$5$$o1w7HPzHt8gHmL5zUzDkRqt6Az.BjDfkvuDNNLWnXx5"),
         (
             "secret",
             "$5$rounds=1000$$Obg7IOH5MYGbPhIPrPkPleaehbt86.IKR69wHoi1R94",

@@ -129,9 +129,7 @@ impl Input<'_> {
         let settings = &self.generation.settings;
         let server = match has_host {
             true => chosen,
-            false => settings.names[self.entry]
-                .find(b"")
-                .map(|named| named.server),
+            false => settings.names[self.entry].nameless(),
         };
         server.unwrap_or_else(|| settings.listens.entries()[self.entry].default)
     }

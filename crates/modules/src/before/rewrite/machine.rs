@@ -216,12 +216,7 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// The match failed.
-    fn matches(
-        &self,
-        request: &Request,
-        regex: &Regex,
-        subject: &Bytes,
-    ) -> Result<bool, Failure> {
+    fn matches(&self, request: &Request, regex: &Regex, subject: &Bytes) -> Result<bool, Failure> {
         let is_match = request.matches(regex, subject)?;
         if !is_match {
             request.forget_captures();
