@@ -102,9 +102,8 @@ fn ambiguous_requests_are_refused() {
         );
     }
     let fields: Fields<'_> = &[
-        (b"X", b"a\rb"),
-        (b"X", b"a\nb"),
         (b"X", b"a\0"),
+        (b"X", b"a\n\0"),
         (b"", b"a"),
         (b"X Y", b"a"),
         (b"X:", b"a"),
@@ -122,6 +121,24 @@ fn ambiguous_requests_are_refused() {
         ..get(b"/")
     };
     assert_eq!(written(&chunked, &[]), Err(RequestFault::Chunked10));
+}
+
+/// A certificate in `$ssl_client_cert`, and a decoded `$uri`.
+#[test]
+fn values_in_several_lines_are_sent_in_one() {
+    for (value, sent) in [
+        ("a\n\tb\n\tc", "a b c"),
+        ("a\r\n \t b", "a b"),
+        ("a\r\n\r\nGET /", "a GET /"),
+        ("a\rb\n", "a b "),
+    ] {
+        let head = written(&get(b"/"), &[(b"X", value.as_bytes())]).unwrap();
+        assert_eq!(
+            head,
+            format!("GET / HTTP/1.1\r\nX: {sent}\r\n\r\n"),
+            "{value:?}"
+        );
+    }
 }
 
 #[test]

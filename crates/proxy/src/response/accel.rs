@@ -12,6 +12,7 @@ use message::{Header, HeaderId, Method, ResponseHead, uri};
 use crate::response::set_cookie;
 use crate::settings::directives::{IgnoreHeaders, ProxyAnswers, ProxyRewrites};
 use crate::settings::family::Family;
+use crate::settings::header_set::SINGLE_LINES;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::upstream_state::UpstreamState;
 use crate::upstream_request::log_context::{LogContext, READING_HEAD};
@@ -55,16 +56,15 @@ pub fn has_redirect(passing: &PassSettings, head: &ResponseHead) -> bool {
 pub fn is_buffered(location: &Location, head: &ResponseHead) -> bool {
     let settings = location.own::<ProxyAnswers>();
     let ignored = settings.proxy_ignore_headers;
-    match head.get(HeaderId::XAccelBuffering) {
-        Some(value)
-            if !ignored
-                .is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_BUFFERING)) =>
-        {
-            let says = |word: &[u8]| value.eq_ignore_ascii_case(word);
-            says(b"yes") || !says(b"no") && settings.proxy_buffering
-        }
-        _ => settings.proxy_buffering,
+    if ignored.is_some_and(|ignored| ignored.contains(IgnoreHeaders::X_ACCEL_BUFFERING)) {
+        return settings.proxy_buffering;
     }
+    // As in nginx, the last line that says one of the two words counts.
+    let lines = head.get_each(HeaderId::XAccelBuffering);
+    lines.fold(settings.proxy_buffering, |is_buffered, value| {
+        let says = |word: &[u8]| value.eq_ignore_ascii_case(word);
+        says(b"yes") || is_buffered && !says(b"no")
+    })
 }
 
 /// Lifts every rate from a response that is not buffered, as nginx does: what a server says is passed on at once. Called
@@ -173,12 +173,16 @@ fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
     let rewrites = request.location().own::<ProxyRewrites>();
     let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
+    let mut seen = 0;
     for field in &head.fields {
+        // It is in the log already that a further line is ignored.
+        if seen & field.id.bit() & SINGLE_LINES != 0 {
+            continue;
+        }
+        seen |= field.id.bit();
         match field.id {
             HeaderId::AcceptRanges if forces_ranges => {}
-            HeaderId::ContentType if content_type.is_empty() => {
-                content_type = head.part(field.value);
-            }
+            HeaderId::ContentType => content_type = head.part(field.value),
             HeaderId::SetCookie => {
                 let value = head.part(field.value);
                 let moved = set_cookie::rewrite(request, rewrites, &value);
@@ -237,10 +241,17 @@ pub fn give(request: &mut Request, response: &mut Response) {
 pub fn obey(request: &Request, passing: &PassSettings, head: &ResponseHead) {
     if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
         && !ignores(passing, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
-        && let Some(rate) = std::str::from_utf8(rate)
-            .ok()
-            .and_then(|text| text.parse().ok())
+        && let Some(rate) = number(rate)
     {
         request.limit_rate.set(Some(rate));
     }
+}
+
+/// A number of digits alone, as nginx reads it.
+fn number(text: &[u8]) -> Option<u64> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    u64::try_from(number).ok()
 }

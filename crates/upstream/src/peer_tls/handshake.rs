@@ -36,7 +36,7 @@ pub enum TlsError {
     #[error(transparent)]
     Handshake(#[from] Failure),
     /// The connection broke.
-    #[error("peer closed connection in SSL handshake ({0})")]
+    #[error("peer closed connection in SSL handshake {}", wire::numbered(.0))]
     Broken(io::Error),
     /// The server's certificate is not accepted.
     #[error(transparent)]

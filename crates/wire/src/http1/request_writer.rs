@@ -2,8 +2,10 @@
 //!
 //! Not here: the body (`exchange::body_writer`). Adds nothing of its own except the line that frames the body.
 //! Invariant: the output is exactly one request, whichever server reads it: one length or one coding, no byte that ends
-//! a line within a line, no name that is not a token (RFC 9110, 5.6.2). Anything else is refused, and nothing is
-//! written.
+//! a line within a line, no name that is not a token (RFC 9110, 5.6.2). A value that was folded is sent unfolded;
+//! anything else is refused, and nothing is written.
+
+use std::borrow::Cow;
 
 use message::{Framing, HeaderId};
 
@@ -31,7 +33,7 @@ pub enum RequestFault {
     /// The target is empty, or holds a space, a control byte, or a byte that could be read as the end of the line.
     #[error("invalid URI \"{0}\" for upstream")]
     Target(String),
-    /// A name is not a token, or a value holds NUL, CR or LF.
+    /// A name is not a token, or a value holds NUL.
     #[error("invalid header \"{0}\" for upstream")]
     Header(String),
     /// A chunked body for a server that may only speak HTTP/1.0.
@@ -145,13 +147,36 @@ fn is_own(id: HeaderId) -> bool {
 }
 
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), RequestFault> {
-    if memchr::memchr3(0, b'\r', b'\n', value).is_some() {
-        return Err(RequestFault::Header(name.escape_ascii().to_string()));
-    }
-    for part in [name, b": ", value, response_writer::CRLF] {
+    let value = unfolded(name, value)?;
+    for part in [name, b": ", &value, response_writer::CRLF] {
         out.extend_from_slice(part);
     }
     Ok(())
+}
+
+/// A value as it can be sent: each end of a line, with the blanks behind it, is a space (RFC 9112, 5.2). nginx sends
+/// `$ssl_client_cert` in folded lines.
+///
+/// # Errors
+/// The value holds NUL.
+pub(crate) fn unfolded<'a>(name: &[u8], value: &'a [u8]) -> Result<Cow<'a, [u8]>, RequestFault> {
+    if memchr::memchr3(0, b'\r', b'\n', value).is_none() {
+        return Ok(Cow::Borrowed(value));
+    }
+    if value.contains(&0) {
+        return Err(RequestFault::Header(name.escape_ascii().to_string()));
+    }
+    let mut out = Vec::with_capacity(value.len());
+    let mut is_behind_end = false;
+    for &byte in value {
+        let is_end = matches!(byte, b'\r' | b'\n');
+        let is_left_out = is_behind_end && (is_end || matches!(byte, b' ' | b'\t'));
+        is_behind_end = is_end || is_left_out;
+        if !is_left_out {
+            out.push(if is_end { b' ' } else { byte });
+        }
+    }
+    Ok(Cow::Owned(out))
 }
 
 /// The bytes of a token: a method or a header name (RFC 9110, 5.6.2).

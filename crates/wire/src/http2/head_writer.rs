@@ -8,7 +8,7 @@ use message::{Framing, Header, HeaderId, Response, date};
 
 use super::field_class::is_value_valid;
 use super::hpack::encode::{field, indexed, indexed_name, status};
-use crate::http1::request_writer::{RequestFault, is_token};
+use crate::http1::request_writer::{RequestFault, is_token, unfolded};
 
 /// Static indexes (RFC 7541, appendix A).
 mod index {
@@ -199,9 +199,10 @@ fn append_request<'a>(
         content_length(out, length);
     }
     for (name, value) in fields {
-        if !is_token(name) || memchr::memchr3(b'\r', b'\n', 0, value).is_some() {
+        if !is_token(name) {
             return Err(RequestFault::Header(shown(name)));
         }
+        let value = unfolded(name, value)?;
         match HeaderId::find(name) {
             HeaderId::Host | HeaderId::ContentLength | HeaderId::Expect => {}
             HeaderId::Te if !value.eq_ignore_ascii_case(b"trailers") => {}
@@ -280,12 +281,17 @@ mod tests {
             te: trailers\r\nx-y: z\r\n";
         assert_eq!(lines(&out), expected);
         let before = out.len();
-        let bad: [(&[u8], &[u8]); 1] = [(b"a", b"b\r\nc")];
+        let bad: [(&[u8], &[u8]); 1] = [(b"a", b"b\0c")];
         assert!(request(&mut out, &outgoing, bad).is_err());
         for path in ["", "a", "/a b", "/a\r\n"] {
             outgoing.path = path.as_bytes();
             assert!(request(&mut out, &outgoing, []).is_err(), "{path:?}");
         }
         assert_eq!(out.len(), before, "nothing is written");
+        outgoing.path = b"/";
+        let folded: [(&[u8], &[u8]); 1] = [(b"a", b"b\r\n\tc\n")];
+        let mut out = Vec::new();
+        request(&mut out, &outgoing, folded).unwrap();
+        assert!(lines(&out).ends_with("\r\na: b c\r\n"));
     }
 }
