@@ -2,7 +2,7 @@
 //! small one is written by one job, under its own name if no reader can open it yet.
 
 use super::publish_order::PublishTurn;
-use super::removal::{EpochGuard, PendingDelete, Removed};
+use super::removal::{ClaimedFiles, EpochGuard, PendingDelete, Removed};
 use super::room::PlannedPlace;
 use super::segments::AppendKind;
 use super::{FILE_MODE, Store};
@@ -94,7 +94,7 @@ impl Store {
                 room: reservation,
                 epoch: victims.epoch,
             };
-            in_place::boxed(|| self.delete_pending(local, lost)).await?;
+            in_place::boxed(|| self.delete_pending(local, lost, None)).await?;
             return Err(error);
         }
         let known = KnownKey {
@@ -222,7 +222,7 @@ impl EntryWriter {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        self.delete_victims(local).await?;
+        self.delete_victims(local, None).await?;
         let len = self.encoder.entry_len(self.encoder.body_len());
         self.store.grow(local, &mut self.reservation, len).await?;
         let pool = self.store.0.settings.pool.clone();
@@ -239,10 +239,16 @@ impl EntryWriter {
         Ok(local.append(&output, chunks, &pool).await?)
     }
 
-    /// Deletes the files of the evicted entries, if they are not reused.
-    async fn delete_victims(&mut self, local: &Local) -> Result<(), Error> {
-        self.store.delete_files(local, &self.victims.known).await?;
-        self.victims = Removed::default();
+    /// Deletes the files of the evicted entries, if they are not reused. `turn`: one that it has.
+    async fn delete_victims(
+        &mut self,
+        local: &Local,
+        turn: Option<&PublishTurn>,
+    ) -> Result<(), Error> {
+        let victims = &self.victims.known;
+        let left = self.store.delete_files(local, victims, turn).await?;
+        let victims = std::mem::take(&mut self.victims);
+        self.store.delete_later(left, victims.epoch);
         Ok(())
     }
 
@@ -313,7 +319,7 @@ impl EntryWriter {
             .journal
             .ticket(&[JournalRecord::Put { known, vary }])?;
         let done = match self.output.get().cloned() {
-            None => self.place(local, finished, &mut put).await,
+            None => self.place(local, finished, &mut put, &turn).await,
             Some(output) => {
                 let steps = self.last_steps(output, finished, put.step());
                 let done = in_place::boxed(|| local.change(steps, &store.0.settings.pool)).await;
@@ -358,7 +364,7 @@ impl EntryWriter {
         epoch: EpochGuard,
     ) -> Result<KnownKey, Error> {
         let store = self.store.clone();
-        self.delete_victims(local).await?;
+        self.delete_victims(local, Some(&turn)).await?;
         let Finished {
             front,
             table,
@@ -374,7 +380,7 @@ impl EntryWriter {
         store.0.stored.fetch_add(1, Relaxed);
         // While it is this one's turn, no other gives the file a new entry.
         store
-            .delete_replaced(local, stored.displaced.replaced)
+            .delete_replaced(local, stored.displaced.replaced, &turn)
             .await;
         drop(turn);
         let displaced = Displaced {
@@ -409,6 +415,7 @@ impl EntryWriter {
         local: &Local,
         finished: Finished,
         put: &mut Ticket,
+        turn: &PublishTurn,
     ) -> Result<(), Error> {
         let (store, key) = (self.store.clone(), self.known.key);
         let mut steps = store.unknown_directories(&key);
@@ -416,7 +423,7 @@ impl EntryWriter {
             true => None,
             false => Some(in_place::boxed(|| store.room_for_directories(local, &key)).await?),
         };
-        self.push_place(finished, &mut steps);
+        let _claimed = self.push_place(finished, &mut steps, turn);
         let (log, record) = put.record();
         let (done, steps) = local.change_in(&store.0.group, log, record, steps).await;
         match done {
@@ -434,19 +441,23 @@ impl EntryWriter {
     }
 
     /// Adds the steps that make the file. Deletions come before the write, so that the directory never exceeds its
-    /// limit.
-    fn push_place(&mut self, finished: Finished, steps: &mut Vec<BatchStep>) {
+    /// limit. What is returned is held until they are done.
+    fn push_place(
+        &mut self,
+        finished: Finished,
+        steps: &mut Vec<BatchStep>,
+        turn: &PublishTurn,
+    ) -> ClaimedFiles {
         let (store, key) = (&self.store, &self.known.key);
         let mut contents = Vec::with_capacity(self.waiting.len() + 2);
         contents.push(finished.front);
         contents.extend(self.waiting.drain(..));
         contents.push(finished.table);
-        let mut files = self
-            .victims
-            .known
-            .iter()
-            .filter(|known| store.is_its_own(known))
-            .map(|known| store.path(&known.key).into());
+        let mut claimed = store.claim_files(self.victims.known.drain(..), Some(turn));
+        self.victims.known = std::mem::take(&mut claimed.gone);
+        let left = std::mem::take(&mut claimed.left);
+        store.delete_later(left, self.victims.epoch.clone());
+        let mut files = claimed.own.iter().map(|key| store.path(key).into());
         let file = NewFile {
             path: store.path(key).into(),
             ending: temp_ending(self.known.extent.file),
@@ -457,6 +468,7 @@ impl EntryWriter {
         };
         steps.extend(files.map(BatchStep::Unlink));
         steps.push(BatchStep::Create(file));
+        claimed
     }
 
     /// Abandons the entry: deletes the temp file and gives the space back. `because`: the error that prevents it from
@@ -475,7 +487,7 @@ impl EntryWriter {
                 .await?;
             self.has_temp = false;
         }
-        self.delete_victims(local).await
+        self.delete_victims(local, None).await
     }
 }
 

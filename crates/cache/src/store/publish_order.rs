@@ -34,6 +34,12 @@ pub(super) struct PublishTurn {
     key: Key,
 }
 
+impl PublishTurn {
+    pub(super) fn is_of(&self, key: &Key) -> bool {
+        self.key == *key
+    }
+}
+
 #[cfg(test)]
 impl PublishOrder {
     pub(crate) fn is_empty(&self) -> bool {

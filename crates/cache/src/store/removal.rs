@@ -9,6 +9,7 @@
 //! Invariant: the file of an entry that was removed from the index is deleted, here or, if that fails, by a sweep; its
 //! blocks count until then.
 
+use super::publish_order::PublishTurn;
 use super::{DELETE_MAX, Store, has_file};
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
@@ -56,6 +57,19 @@ pub(super) struct PendingDelete {
     /// Their space, which counts until the files are gone.
     pub room: Reservation,
     pub epoch: Option<EpochGuard>,
+}
+
+/// Entries that are out of the index, by what becomes of their files.
+#[derive(Debug, Default)]
+pub(super) struct ClaimedFiles {
+    /// Keys whose files are still those of the entries.
+    pub own: Vec<Key>,
+    /// The turns of these keys.
+    turns: Vec<PublishTurn>,
+    /// Entries that are gone once those files are.
+    pub gone: Vec<KnownKey>,
+    /// Entries whose keys others are publishing: the new files take the places of theirs, if that succeeds.
+    pub left: Vec<KnownKey>,
 }
 
 /// Files that a task is deleting; if the task does not finish, they are left to a sweep.
@@ -141,6 +155,16 @@ impl Store {
     /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; if that
     /// fails, a sweep tries again. (No purge is forgotten before that.)
     pub(super) async fn delete(&self, local: &Local, gone: Removed) -> Result<(), Error> {
+        self.delete_at(local, gone, None).await
+    }
+
+    /// As [`Store::delete`]. `turn`: one that the caller has.
+    pub(super) async fn delete_at(
+        &self,
+        local: &Local,
+        gone: Removed,
+        turn: Option<&PublishTurn>,
+    ) -> Result<(), Error> {
         let mut done = Ok(());
         for known in gone
             .known
@@ -158,7 +182,7 @@ impl Store {
                 room: self.0.space.adopt(blocks),
                 epoch: gone.epoch.clone(),
             };
-            let deleted = self.delete_pending(local, lost).await;
+            let deleted = self.delete_pending(local, lost, turn).await;
             if deleted.is_err() {
                 self.0.undeleted.fetch_add(part.len() as u64, Relaxed);
             }
@@ -172,14 +196,19 @@ impl Store {
         &self,
         local: &Local,
         lost: PendingDelete,
+        turn: Option<&PublishTurn>,
     ) -> Result<(), Error> {
         let mut deleting = DeleteGuard {
             store: self,
             pending: Some(lost),
         };
-        if let Some(lost) = &deleting.pending {
+        if let Some(lost) = &mut deleting.pending {
             self.delete_temps(local, lost.temp.as_slice()).await?;
-            self.delete_files(local, &lost.victims).await?;
+            lost.temp = None;
+            lost.victims = self.delete_files(local, &lost.victims, turn).await?;
+            if !lost.victims.is_empty() {
+                return Ok(());
+            }
         }
         if let Some(PendingDelete { room, epoch, .. }) = deleting.pending.take() {
             drop((room, epoch));
@@ -195,22 +224,27 @@ impl Store {
             let Some(first) = self.0.pending_deletes.lock().pop_front() else {
                 break;
             };
-            self.delete_pending(local, first).await?;
+            self.delete_pending(local, first, None).await?;
         }
         Ok(())
     }
 
     /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and records that in the journal.
-    pub(super) async fn delete_files(&self, local: &Local, part: &[KnownKey]) -> Result<(), Error> {
-        if part.is_empty() {
-            return Ok(());
+    /// Returns those that are left for later. `turn`: one that the caller has.
+    pub(super) async fn delete_files(
+        &self,
+        local: &Local,
+        part: &[KnownKey],
+        turn: Option<&PublishTurn>,
+    ) -> Result<Vec<KnownKey>, Error> {
+        let claimed = self.claim_files(part.iter().copied(), turn);
+        let (gone, own) = (&claimed.gone, &claimed.own);
+        if gone.is_empty() {
+            return Ok(claimed.left);
         }
-        let files = part.iter().filter(|known| !known.extent.is_in_segment());
-        let places = files.filter(|known| self.is_its_own(known));
-        let mut steps: Vec<_> = places
-            .map(|known| BatchStep::Unlink(self.path(&known.key).into()))
-            .collect();
-        let tickets: Vec<_> = part
+        let places = own.iter().map(|key| self.path(key).into());
+        let mut steps: Vec<_> = places.map(BatchStep::Unlink).collect();
+        let tickets: Vec<_> = gone
             .chunks(TICKET_RECORDS_MAX)
             .map(|part| {
                 let gone = part.iter().map(|known| JournalRecord::Remove {
@@ -221,12 +255,46 @@ impl Store {
             })
             .collect::<Result<_, _>>()?;
         steps.extend(tickets.iter().map(Ticket::step));
-        Ok(local.change(steps, &self.0.settings.pool).await?)
+        local.change(steps, &self.0.settings.pool).await?;
+        Ok(claimed.left)
     }
 
-    /// Is the file at its path still that of this entry, which is out of the index? (Otherwise a newer entry has
-    /// overwritten it.)
-    pub(super) fn is_its_own(&self, known: &KnownKey) -> bool {
-        !self.has(&known.key)
+    /// Takes the turns of the keys of entries that are out of the index, so that nothing gets their paths before their
+    /// files are deleted or used again. `held`: a turn that the caller has.
+    pub(super) fn claim_files(
+        &self,
+        entries: impl Iterator<Item = KnownKey>,
+        held: Option<&PublishTurn>,
+    ) -> ClaimedFiles {
+        let mut claimed = ClaimedFiles::default();
+        for known in entries {
+            if !known.extent.is_in_segment() {
+                let turn = self.try_turn(known.key);
+                let is_held = held.is_some_and(|held| held.is_of(&known.key));
+                if turn.is_none() && !is_held {
+                    claimed.left.push(known);
+                    continue;
+                }
+                // Otherwise a newer entry has overwritten it.
+                if !self.has(&known.key) {
+                    claimed.own.push(known.key);
+                    claimed.turns.extend(turn);
+                }
+            }
+            claimed.gone.push(known);
+        }
+        claimed
+    }
+
+    /// Leaves entries that are out of the index to a sweep.
+    pub(super) fn delete_later(&self, victims: Vec<KnownKey>, epoch: Option<EpochGuard>) {
+        if !victims.is_empty() {
+            self.0.pending_deletes.lock().push_back(PendingDelete {
+                temp: None,
+                victims,
+                room: self.0.space.adopt(0),
+                epoch,
+            });
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The room for an entry that is being written: where it is to lie, and what gives way for it.
 
 use super::entry_writer::WRITE_BYTES;
+use super::publish_order::PublishTurn;
 use super::removal::{EpochGuard, Removed};
 use super::{Store, has_file};
 use crate::error::Error;
@@ -104,7 +105,12 @@ impl Store {
     }
 
     /// Deletes the file of an entry in whose place one in a segment is now.
-    pub(super) async fn delete_replaced(&self, local: &Local, replaced: Option<KnownKey>) {
+    pub(super) async fn delete_replaced(
+        &self,
+        local: &Local,
+        replaced: Option<KnownKey>,
+        turn: &PublishTurn,
+    ) {
         let Some(replaced) = replaced.filter(has_file) else {
             return;
         };
@@ -113,7 +119,7 @@ impl Store {
             epoch: Some(self.0.epochs.begin()),
         };
         // A file that cannot be deleted now is left to a sweep.
-        let _ = in_place::boxed(|| self.delete(local, gone)).await;
+        let _ = in_place::boxed(|| self.delete_at(local, gone, Some(turn))).await;
     }
 
     /// Frees what a new key displaced from the index.

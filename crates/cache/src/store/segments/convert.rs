@@ -156,7 +156,7 @@ impl Store {
                 known: vec![moved],
                 epoch: Some(epoch),
             };
-            self.delete(local, gone).await?;
+            self.delete_at(local, gone, Some(&turn)).await?;
             return Ok(false);
         };
         self.leave_segment(&replaced);
