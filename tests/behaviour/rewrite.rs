@@ -238,6 +238,21 @@ fn variables_are_set_where_the_request_comes_by() {
 }
 
 #[test]
+fn a_variable_that_is_made_of_itself_is_named() {
+    let server = Server::start(
+        "map $uri $one { default $other; }
+         map $uri $other { default $one; }
+         server { listen 127.0.0.1:%PORT%; return 200 $one; }",
+    );
+    assert_eq!(server.get("/").status, 200);
+    server.wait_for(
+        "cycle while evaluating variable \"one\"",
+        "the line about the cycle",
+    );
+    server.forget_log();
+}
+
+#[test]
 fn a_match_that_fails_or_has_no_groups_takes_the_captures_away() {
     let server = Server::start(
         "server { listen 127.0.0.1:%PORT%;

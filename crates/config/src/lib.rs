@@ -133,5 +133,5 @@ pub use value::variable_set::VariableSet;
 pub use value::{
     Append, Bufs, DirectiveSlot, Flag, LIST_MAX, List, Msec, Number, NumberWithin, Offset, OrOff,
     PathText, Placed, Sec, Size, Value, Words, parse_ip, parse_ip_and_port, parse_ipv4, parse_msec,
-    parse_network, parse_offset, parse_sec, parse_size,
+    parse_network, parse_number, parse_offset, parse_sec, parse_size,
 };

@@ -367,12 +367,7 @@ impl Value for OpenFiles {
                 ))
                 .at(at)
             };
-            let number = |value: &[u8]| {
-                std::str::from_utf8(value)
-                    .ok()
-                    .and_then(|value| value.parse::<u64>().ok())
-                    .ok_or_else(refuse)
-            };
+            let number = |value: &[u8]| config::parse_number(value).ok_or_else(refuse);
             let text = word.bytes();
             if let Some(value) = text.strip_prefix(b"max=") {
                 max = number(value)?;

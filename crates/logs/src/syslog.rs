@@ -187,9 +187,8 @@ fn parse_server(value: &[u8]) -> Result<Server, Problem> {
         return Ok(Server::Udp(address));
     }
     let (host, port) = text.split_once(':').unwrap_or((text, "514"));
-    let port = port
-        .parse()
-        .ok()
+    let port = config::parse_number(port.as_bytes())
+        .and_then(|port| u16::try_from(port).ok())
         .filter(|port| *port > 0)
         .ok_or_else(|| refuse("invalid port"))?;
     if host.is_empty() {
@@ -388,6 +387,7 @@ mod tests {
             ),
             ("server=1.1.1.1,x", "unknown syslog parameter \"x\""),
             ("server=a:0", "invalid port in syslog server \"a:0\""),
+            ("server=a:+5", "invalid port in syslog server \"a:+5\""),
         ] {
             assert_eq!(Peer::parse(text.as_bytes()).unwrap_err().to_string(), words);
         }

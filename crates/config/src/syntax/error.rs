@@ -45,6 +45,8 @@ impl Voice {
 enum Sentence {
     /// The whole sentence.
     Whole(String),
+    /// The words after `"NAME" `.
+    AboutName(String),
     /// The words after `"NAME" directive `.
     AboutDirective(String),
     /// The value in `invalid value "VALUE" in "NAME" directive`, and the words after that.
@@ -71,6 +73,15 @@ impl Problem {
             hint: None,
             word: None,
             voice: Voice::Nginx,
+        }
+    }
+
+    /// `"NAME" must have the "PARAMETER" parameter`.
+    #[must_use]
+    pub fn missing_parameter(parameter: &str) -> Self {
+        Self {
+            sentence: Sentence::AboutName(format!("must have the \"{parameter}\" parameter")),
+            ..Self::directive("")
         }
     }
 
@@ -153,6 +164,7 @@ impl Problem {
     pub fn sentence_for(&self, name: &str) -> String {
         match &self.sentence {
             Sentence::Whole(sentence) => sentence.clone(),
+            Sentence::AboutName(rest) => format!("\"{name}\" {rest}"),
             Sentence::AboutDirective(rest) => format!("\"{name}\" directive {rest}"),
             Sentence::InvalidValue(value, rest) => {
                 format!("invalid value \"{value}\" in \"{name}\" directive{rest}")

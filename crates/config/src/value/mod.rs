@@ -13,7 +13,9 @@ mod time;
 pub(crate) mod variable_set;
 
 pub use address::{parse_ip, parse_ip_and_port, parse_ipv4, parse_network};
-pub use number::{Bufs, Number, NumberWithin, Offset, Size, parse_offset, parse_size};
+pub use number::{
+    Bufs, Number, NumberWithin, Offset, Size, parse_number, parse_offset, parse_size,
+};
 pub use plain::{Flag, PathText, Words};
 pub use time::{Msec, Sec, parse_msec, parse_sec};
 

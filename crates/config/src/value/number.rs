@@ -112,8 +112,9 @@ fn invalid(hint: &str) -> Problem {
     Problem::directive("invalid value").hint_that(hint).at(0)
 }
 
-/// Parses digits only.
-pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
+/// Parses a number of digits only, at most 2^63 - 1. `None` where nginx refuses it: a sign, say.
+#[must_use]
+pub fn parse_number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -2,18 +2,19 @@
 //!
 //! Not here: when a page is shown ([`error_page`](crate::steps::error_page)).
 
-use config::{Flag, Problem, Scope, Template, Value, Word, directives};
+use config::{Flag, Problem, Scope, Template, Value, Word, directives, parse_number};
 
 /// Maximum number of codes of one `error_page` line.
 pub const CODES_MAX: usize = 300;
+/// Maximum of `=CODE`: a status has three digits (RFC 9110, section 15). nginx sends more of them.
+const STATUS_MAX: u64 = 999;
 
 /// One code of an `error_page` line.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The status that it covers.
     pub status: u16,
-    /// Status of the response. `=CODE`: that status; `=`: the status of the error page's own response (`None`
-    /// inside); without: the failure's.
+    /// Status of the response. `=CODE`: that status; `=`: the status of the error page's own response; without: the failure's.
     pub overwrite: Overwrite,
     /// A URI, `@name`, or a URL.
     pub target: Template,
@@ -46,14 +47,14 @@ impl Value for Pages {
         let mut pages = Vec::with_capacity(codes.len());
         for (i, word) in codes.iter().enumerate() {
             // 499 means that the client has gone: no page would be seen.
-            let status = number(word.bytes()).filter(|status| *status != 499);
+            let status = parse_number(word.bytes()).filter(|status| *status != 499);
             let status = status.ok_or_else(|| invalid(word, i))?;
-            if !(300..=599).contains(&status) {
-                return Err(Problem::new(format!(
-                    "value \"{status}\" must be between 300 and 599"
-                ))
-                .at(i));
-            }
+            let status = u16::try_from(status).ok();
+            let status = status.filter(|status| (300..=599).contains(status));
+            let status = status.ok_or_else(|| {
+                let sentence = format!("value \"{}\" must be between 300 and 599", word.display());
+                Problem::new(sentence).at(i)
+            })?;
             let overwrite = match (overwrite, status) {
                 (Overwrite::Keep, 494..=497) => Overwrite::Code(400),
                 (other, _) => other,
@@ -91,19 +92,20 @@ fn overwrite(words: &[Word]) -> Result<(&[Word], Overwrite), Problem> {
     if codes.is_empty() {
         return Err(invalid(last, 0));
     }
-    let overwrite = match code {
-        b"" => Overwrite::Answer,
-        _ => Overwrite::Code(number(code).ok_or_else(|| invalid(last, codes.len()))?),
+    let code = match code {
+        b"" => Some(0),
+        _ => parse_number(code).filter(|code| *code <= STATUS_MAX),
+    };
+    // `=0` is `=` in nginx.
+    let overwrite = match code.ok_or_else(|| invalid(last, codes.len()))? {
+        0 => Overwrite::Answer,
+        code => Overwrite::Code(code as u16),
     };
     Ok((codes, overwrite))
 }
 
 fn invalid(word: &Word, at: usize) -> Problem {
     Problem::new(format!("invalid value \"{}\"", word.display())).at(at)
-}
-
-fn number(text: &[u8]) -> Option<u16> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 directives! {
@@ -118,5 +120,42 @@ directives! {
         msie_padding: Flag = "on", [HTTP | SERVER | LOCATION] FLAG;
         /// Responds to MSIE with a page that refreshes instead of a redirect.
         msie_refresh: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Overwrite, String> {
+        let tree =
+            config::parse_bytes(format!("error_page {text} /x;").as_bytes()).expect("parses");
+        let pages = Pages::parse(&tree.directives[0].args, &mut Scope::new());
+        let pages = pages.map_err(|problem| problem.sentence_for("error_page"))?;
+        Ok(pages.0[0].overwrite)
+    }
+
+    #[test]
+    fn statuses() {
+        for (text, overwrite) in [
+            ("404", Overwrite::Keep),
+            ("404 =", Overwrite::Answer),
+            ("404 =0", Overwrite::Answer),
+            ("404 =000", Overwrite::Answer),
+            ("404 =200", Overwrite::Code(200)),
+            ("497", Overwrite::Code(400)),
+        ] {
+            assert_eq!(read(text), Ok(overwrite), "{text}");
+        }
+        for (text, sentence) in [
+            ("+404", "invalid value \"+404\""),
+            ("499", "invalid value \"499\""),
+            ("404 =+200", "invalid value \"=+200\""),
+            ("404 =1000", "invalid value \"=1000\""),
+            ("70000", "value \"70000\" must be between 300 and 599"),
+            ("0200", "value \"0200\" must be between 300 and 599"),
+        ] {
+            assert_eq!(read(text).unwrap_err(), sentence);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::{
     Bufs, Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Sec, Size, Template, Value,
-    Word, directives,
+    Word, directives, parse_number,
 };
 use disk::OpenFileCacheSettings;
 
@@ -129,7 +129,7 @@ impl Value for DiskTimeout {
 /// `open_file_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFileCache {
-    /// Maximum number of descriptors kept, for each loop.
+    /// Maximum number of descriptors kept, for each loop. 0: the cache is off.
     pub max: u64,
     /// Seconds without a request after which a descriptor is closed.
     pub inactive: u64,
@@ -139,7 +139,7 @@ impl Value for OpenFileCache {
     const SYNTAX: &'static str = "off | max=N [inactive=time]";
 
     fn parse(args: &[Word], _: &mut Scope) -> Result<Self, Problem> {
-        let (mut max, mut inactive) = (0, 60);
+        let (mut max, mut inactive, mut is_off) = (0, 60, false);
         for (i, word) in args.iter().enumerate() {
             let invalid = || {
                 Problem::new(format!(
@@ -150,22 +150,22 @@ impl Value for OpenFileCache {
             };
             let text = word.bytes();
             if let Some(number) = text.strip_prefix(b"max=") {
-                let number = std::str::from_utf8(number)
-                    .ok()
-                    .and_then(|n| n.parse().ok());
-                max = number.filter(|n| *n > 0).ok_or_else(invalid)?;
+                max = parse_number(number)
+                    .filter(|n| *n > 0)
+                    .ok_or_else(invalid)?;
             } else if let Some(time) = text.strip_prefix(b"inactive=") {
                 inactive = config::parse_sec(time).ok_or_else(invalid)?;
+            } else if *word == "off" {
+                is_off = true;
             } else {
                 return Err(invalid());
             }
         }
-        if max == 0 {
-            return Err(Problem::new(
-                "\"open_file_cache\" must have the \"max\" parameter",
-            ));
+        match (is_off, max) {
+            (true, _) => Ok(Self { max: 0, inactive }),
+            (false, 0) => Err(Problem::missing_parameter("max")),
+            (false, _) => Ok(Self { max, inactive }),
         }
-        Ok(Self { max, inactive })
     }
 }
 
@@ -211,7 +211,7 @@ directives! {
         disable_symlinks: DisableSymlinks = "off", [HTTP | SERVER | LOCATION] 1..=2;
         /// Caches open descriptors and file information for `open_file_cache_valid`, even if the files change
         /// meanwhile. Without it descriptors are cached too, but every request sees the file as it is.
-        open_file_cache: OrOff<OpenFileCache> = "off", [HTTP | SERVER | LOCATION] 1..=2;
+        open_file_cache: OpenFileCache = "off", [HTTP | SERVER | LOCATION] 1..=2;
         /// Sets after what time a cached file is checked again.
         open_file_cache_valid: Sec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Sets how often a file must be requested within `inactive` for its descriptor to stay open.
@@ -225,8 +225,8 @@ impl Files {
     /// `open_file_cache` as a setting of the disk layer; `None` when it is off.
     #[must_use]
     pub fn stale(&self) -> Option<OpenFileCacheSettings> {
-        let cache = self.open_file_cache.on()?;
-        Some(OpenFileCacheSettings {
+        let cache = self.open_file_cache;
+        (cache.max > 0).then(|| OpenFileCacheSettings {
             max: usize::try_from(cache.max).unwrap_or(usize::MAX),
             inactive: Duration::from_secs(cache.inactive),
             valid: self.open_file_cache_valid.duration(),

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use config::{Flag, Msec, Offset, Problem, Scope, Size, Value, Word, directives};
+use config::{Flag, Msec, Offset, Problem, Scope, Size, Value, Word, directives, parse_number};
 use disk::{LEVELS_MAX, TemporaryPlace};
 
 /// Maximum of digits that all levels of a temporary path may take of a file's name, as nginx.
-const LEVEL_DIGITS_MAX: usize = 10;
+const LEVEL_DIGITS_MAX: u64 = 10;
 
 /// A directory for temporary files, as configured (`client_body_temp_path`, `proxy_temp_path`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +46,10 @@ impl Value for TempPath {
         let mut levels = [0; LEVELS_MAX];
         let mut used = 0;
         for (i, word) in args.iter().enumerate().skip(1) {
-            let invalid = || Problem::new(format!("invalid value \"{}\"", word.display())).at(i);
-            let text = std::str::from_utf8(word.bytes()).map_err(|_| invalid())?;
-            let digits: usize = text.parse().map_err(|_| invalid())?;
+            let digits = parse_number(word.bytes());
+            let digits = digits.filter(|digits| (1..=LEVEL_DIGITS_MAX - used).contains(digits));
+            let digits = digits.ok_or_else(|| Problem::directive("invalid value").at(i))?;
             used += digits;
-            if digits == 0 || used > LEVEL_DIGITS_MAX {
-                return Err(invalid());
-            }
             levels[i - 1] = digits as u8;
         }
         Ok(Self {

@@ -47,7 +47,7 @@ directives! {
         /// front of PEM takes the text itself. `engine:` and `store:` are refused.
         ssl_certificate_key: List<Placed<Template>> = none, [HTTP | SERVER] 1, syntax "file";
         /// Keeps certificates and keys whose names have variables. A key under a password is not kept.
-        ssl_certificate_cache: OrOff<CertificateCache> = "off", [HTTP | SERVER] 1..=3;
+        ssl_certificate_cache: CertificateCache = "off", [HTTP | SERVER] 1..=3;
         /// Takes certificates and keys whose files have changed within a few seconds, without a reload: new handshakes show the
         /// new ones, and connections go on. A certificate and its key are taken together, once they fit together; else the old
         /// ones stay, and the error log says why. The directive is not in nginx. It has no effect on certificates whose names

@@ -239,13 +239,12 @@ impl<'a> Making<'a> {
                 "\"ssl_conf_command Certificate\" is not built beside certificates with variables";
             return Err(placed(sentence.to_owned(), place));
         }
-        let cache = settings.ssl_certificate_cache.on();
         Ok(Some(NamedCertificates::new(
             lines,
             self.conf_prefix,
             passwords,
             &commands,
-            cache,
+            settings.ssl_certificate_cache,
         )))
     }
 

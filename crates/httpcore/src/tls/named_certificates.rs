@@ -69,14 +69,14 @@ impl NamedCertificates {
         conf_prefix: &Path,
         passwords: Vec<Password>,
         commands: &Commands,
-        cache: Option<&values::CertificateCache>,
+        cache: values::CertificateCache,
     ) -> Self {
         Self {
             lines,
             conf_prefix: conf_prefix.to_owned(),
             passwords,
             commands: commands.clone(),
-            cache: values::CertificateCache::made(cache),
+            cache: cache.made(),
         }
     }
 

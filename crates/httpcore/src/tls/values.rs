@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::{Append, Problem, Scope, TextPlace, Value, Word, parse_sec, parse_size};
+use config::{Append, Problem, Scope, TextPlace, Value, Word, parse_number, parse_sec, parse_size};
 use tls::suites::Protocols;
 
 /// Minimum size of a shared zone in bytes: nginx's eight pages.
@@ -71,10 +71,10 @@ impl Value for ConfCommand {
     }
 }
 
-/// `max=number [inactive=time] [valid=time]` of `ssl_certificate_cache`.
+/// `ssl_certificate_cache`.
 #[derive(Clone, Copy, Debug)]
 pub struct CertificateCache {
-    /// Maximum number of certificates.
+    /// Maximum number of certificates. 0: the cache is off.
     pub max: usize,
     /// Seconds after which an unused one goes.
     pub inactive_seconds: u64,
@@ -91,37 +91,40 @@ impl Value for CertificateCache {
             inactive_seconds: 10,
             valid_seconds: 60,
         };
+        let mut is_off = false;
         for (index, word) in args.iter().enumerate() {
+            if *word == "off" {
+                is_off = true;
+                continue;
+            }
             let taken = cache.take(word.bytes());
             taken.ok_or_else(|| {
                 Problem::new(format!("invalid parameter \"{}\"", word.display())).at(index)
             })?;
         }
-        match cache.max {
-            0 => Err(Problem::new(
-                "\"ssl_certificate_cache\" must have the \"max\" parameter",
-            )),
-            _ => Ok(cache),
+        match (is_off, cache.max) {
+            (true, _) => Ok(Self { max: 0, ..cache }),
+            (false, 0) => Err(Problem::missing_parameter("max")),
+            (false, _) => Ok(cache),
         }
     }
 }
 
 impl CertificateCache {
-    /// The cache that a directive asks for; `None`: one that keeps nothing.
+    /// The cache that the directive asks for; with `off` one that keeps nothing.
     #[must_use]
-    pub fn made(directive: Option<&Self>) -> tls::certificates::CertificateCache {
-        let seconds = |of: fn(&Self) -> u64| Duration::from_secs(directive.map_or(0, of));
+    pub fn made(self) -> tls::certificates::CertificateCache {
         tls::certificates::CertificateCache::new(
-            directive.map_or(0, |cache| cache.max),
-            seconds(|cache| cache.inactive_seconds),
-            seconds(|cache| cache.valid_seconds),
+            self.max,
+            Duration::from_secs(self.inactive_seconds),
+            Duration::from_secs(self.valid_seconds),
         )
     }
 
     fn take(&mut self, word: &[u8]) -> Option<()> {
         if let Some(max) = word.strip_prefix(b"max=") {
-            let max = std::str::from_utf8(max).ok()?.parse().ok();
-            self.max = max.filter(|max| *max > 0)?;
+            let max = parse_number(max).filter(|max| *max > 0)?;
+            self.max = usize::try_from(max).unwrap_or(usize::MAX);
         } else if let Some(time) = word.strip_prefix(b"inactive=") {
             self.inactive_seconds = parse_sec(time)?;
         } else {
@@ -220,9 +223,8 @@ impl Value for SessionCache {
                         cache.shared = Some(zone.map_err(|problem| problem.at(index))?);
                     }
                     Some(number) => {
-                        let number = std::str::from_utf8(number).ok();
-                        let number = number.and_then(|number| number.parse().ok());
                         let sentence = format!("invalid session cache \"{}\"", word.display());
+                        let number = parse_number(number);
                         let number = number.ok_or_else(|| Problem::new(sentence).at(index))?;
                         cache.own = Some(OwnCache::Builtin(number));
                     }
@@ -285,6 +287,7 @@ mod tests {
             ("shared::1m", "invalid session cache \"shared::1m\""),
             ("shared:a:1x", "invalid session cache \"shared:a:1x\""),
             ("builtin:x", "invalid session cache \"builtin:x\""),
+            ("builtin:+5", "invalid session cache \"builtin:+5\""),
             ("on", "invalid session cache \"on\""),
             ("shared:a:1k", "session cache \"shared:a:1k\" is too small"),
         ] {
@@ -302,13 +305,15 @@ mod tests {
             (cache.max, cache.inactive_seconds, cache.valid_seconds),
             (5, 10, 60)
         );
+        for off in ["off", "off max=10", "max=10 off", "off valid=1m"] {
+            assert_eq!(read::<CertificateCache>(off).unwrap().max, 0, "{off}");
+        }
         for (text, sentence) in [
             ("max=0", "invalid parameter \"max=0\""),
+            ("max=+5", "invalid parameter \"max=+5\""),
             ("min=1", "invalid parameter \"min=1\""),
-            (
-                "valid=1m",
-                "\"ssl_certificate_cache\" must have the \"max\" parameter",
-            ),
+            ("off max=0", "invalid parameter \"max=0\""),
+            ("valid=1m", "\"x\" must have the \"max\" parameter"),
         ] {
             assert_eq!(read::<CertificateCache>(text).unwrap_err(), sentence);
         }

@@ -195,6 +195,13 @@ impl DefinedVariables {
         set
     }
 
+    /// A variable's name, in lower case; for messages, since it is searched for.
+    fn name(&self, index: VariableIndex) -> &str {
+        let mut names = self.names.iter();
+        let found = names.find(|(_, known)| **known == index);
+        found.map_or("", |(name, _)| name)
+    }
+
     fn definition(&self, index: VariableIndex) -> &Definition {
         &self.definitions[index.0 as usize]
     }
@@ -352,7 +359,9 @@ impl Variables for Values<'_> {
         let request = self.request;
         if request.depth.get() == DEPTH_MAX {
             request.log(Level::Error, &|out| {
-                out.extend_from_slice(b"cycle while evaluating a variable")
+                out.extend_from_slice(b"cycle while evaluating variable \"");
+                out.extend_from_slice(self.defined.name(index).as_bytes());
+                out.push(b'"');
             });
             return false;
         }

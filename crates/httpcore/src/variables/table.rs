@@ -143,6 +143,25 @@ macro_rules! variables {
     };
 }
 
+/// Members of families that the configuration may not define or set, unlike others: nginx has variables of these names.
+const FIXED_MEMBERS: [&str; 15] = [
+    "http_host",
+    "http_user_agent",
+    "http_referer",
+    "http_via",
+    "http_x_forwarded_for",
+    "http_cookie",
+    "sent_http_content_type",
+    "sent_http_content_length",
+    "sent_http_location",
+    "sent_http_last_modified",
+    "sent_http_connection",
+    "sent_http_keep_alive",
+    "sent_http_transfer_encoding",
+    "sent_http_cache_control",
+    "sent_http_link",
+];
+
 /// All built-in variables: the tables of all modules.
 #[derive(Debug, Clone, Default)]
 pub struct VariableTables(Vec<&'static [VariableEntry]>);
@@ -179,6 +198,9 @@ impl VariableTables {
 
     /// Tells the scope which names are built in.
     pub fn reserve(&self, scope: &mut Scope) {
+        for name in FIXED_MEMBERS {
+            scope.reserve(name, Assignable::Never);
+        }
         for entry in self.all().filter(|entry| !entry.is_family()) {
             scope.reserve(entry.name, entry.assignable());
         }
@@ -224,6 +246,8 @@ mod tests {
         assert_eq!(scope.built_in("one"), Some(Assignable::Never));
         assert_eq!(scope.built_in("mine"), Some(Assignable::Value));
         assert_eq!(scope.built_in("http_"), None);
+        assert_eq!(scope.built_in("http_Cookie"), Some(Assignable::Never));
+        assert_eq!(scope.built_in("http_accept"), None);
         assert_eq!(VARIABLES[2].made_by, ["make"]);
     }
 }

@@ -63,13 +63,10 @@ impl Value for TryFiles {
         }
         let last = match last.bytes().strip_prefix(b"=") {
             Some(code) => {
-                let code = std::str::from_utf8(code)
-                    .ok()
-                    .and_then(|code| code.parse().ok())
-                    .filter(|code| *code < 1000);
+                let code = config::parse_number(code).filter(|code| *code < 1000);
                 let invalid =
                     || Problem::new(format!("invalid code \"{}\"", last.display())).at(files.len());
-                Last::Status(code.ok_or_else(invalid)?)
+                Last::Status(code.ok_or_else(invalid)? as u16)
             }
             None => Last::Redirect(Template::of_word(last, scope)?),
         };

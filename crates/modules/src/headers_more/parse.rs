@@ -130,7 +130,7 @@ fn split(list: &Word, also: impl Fn(u8) -> bool) -> Vec<Bytes> {
 }
 
 fn number(text: &[u8]) -> Option<u16> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    u16::try_from(config::parse_number(text)?).ok()
 }
 
 /// `Name: value`, `Name:` or `Name`.

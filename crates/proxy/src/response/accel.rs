@@ -241,17 +241,8 @@ pub fn give(request: &mut Request, response: &mut Response) {
 pub fn obey(request: &Request, passing: &PassSettings, head: &ResponseHead) {
     if let Some(rate) = head.get(HeaderId::XAccelLimitRate)
         && !ignores(passing, IgnoreHeaders::X_ACCEL_LIMIT_RATE)
-        && let Some(rate) = number(rate)
+        && let Some(rate) = config::parse_number(rate)
     {
         request.limit_rate.set(Some(rate));
     }
-}
-
-/// A number of digits alone, as nginx reads it.
-fn number(text: &[u8]) -> Option<u64> {
-    if !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    u64::try_from(number).ok()
 }

@@ -11,7 +11,7 @@ use cache::store::StoreKind;
 use cache::{Levels, MAX_SIZE_MIN};
 use config::{
     Directive, Error, Problem, Scope, Template, TemplatePart, Tree, Word, blocks, parse_msec,
-    parse_offset, parse_sec, parse_size,
+    parse_number, parse_offset, parse_sec, parse_size,
 };
 
 use crate::settings::caching::Caching;
@@ -549,9 +549,9 @@ impl Zone {
         let time = || parse_msec(value).map(Duration::from_millis);
         match what {
             b"_files=" => {
-                let number = std::str::from_utf8(value).ok().and_then(|n| n.parse().ok());
+                let number = parse_number(value).ok_or_else(invalid)?;
                 // With none at a time no work would ever be done.
-                pace.files = number.map(|n: usize| n.max(1)).ok_or_else(invalid)?;
+                pace.files = usize::try_from(number).unwrap_or(usize::MAX).max(1);
             }
             b"_sleep=" => pace.sleep = time().ok_or_else(invalid)?,
             b"_threshold=" => pace.threshold = time().ok_or_else(invalid)?,

@@ -3,7 +3,7 @@
 use cache::freshness::{IgnoredHeaders, Rules, ValidFor};
 use config::{
     Flag, Msec, Number, Offset, OrOff, Placed, Problem, Scope, Template, Value, Word, choice_set,
-    directives, parse_sec,
+    directives, parse_number, parse_sec,
 };
 use message::Method;
 
@@ -200,9 +200,7 @@ impl Value for Validities {
         }
         let mut all = Vec::with_capacity(codes.len());
         for (index, word) in codes.iter().enumerate() {
-            let code = std::str::from_utf8(word.bytes())
-                .ok()
-                .and_then(|text| text.parse().ok());
+            let code = parse_number(word.bytes()).and_then(|code| u16::try_from(code).ok());
             all.push(match code.filter(|code| (100..=599).contains(code)) {
                 _ if *word == "any" => of(None),
                 Some(code) => of(Some(code)),

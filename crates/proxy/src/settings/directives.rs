@@ -5,8 +5,7 @@
 
 use bytes::Bytes;
 use config::{
-    Bufs, Flag, List, Msec, Number, Offset, Placed, Problem, Scope, Size, Template, Value, Word,
-    directives,
+    Bufs, Flag, List, Msec, Number, Placed, Problem, Scope, Size, Template, Value, Word, directives,
 };
 use disk::TemporaryPlace;
 
@@ -177,7 +176,7 @@ directives! {
         /// Limits the temporary file of a response; 1024m by default. Beyond it, and with `0` without such a file, the
         /// server is held back when its client is slow. The same applies when the disk is slow, full or broken: the
         /// response is then sent from memory.
-        proxy_max_temp_file_size: Option<Placed<Offset>> = none, [HTTP | SERVER | LOCATION] 1;
+        proxy_max_temp_file_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Limits what is written to a temporary file at a time; by default all available data is.
         proxy_temp_file_write_size: Option<Placed<Size>> = none, [HTTP | SERVER | LOCATION] 1;
         /// Sets the directory for responses that are buffered in files, and the digits of its levels of subdirectories;

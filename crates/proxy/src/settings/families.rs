@@ -22,9 +22,6 @@ use crate::settings::ssl::{GrpcSsl, ProxySsl, UwsgiSsl};
 use crate::settings::store::ProxyStore;
 use crate::settings::{proxy_pass, store};
 
-/// Answers that only `proxy_…` may name in `…_next_upstream` and `…_cache_use_stale`.
-const PROXY_ALONE: [&str; 2] = ["http_502", "http_504"];
-
 sections! {
     /// The settings that the families share.
     pub struct FamilySettings {
@@ -119,6 +116,14 @@ shared! {
     Grpc "gRPC: directives shared with proxying"
 }
 
+/// What `…_next_upstream` and `…_cache_use_stale` of a family may not name, unlike those of `proxy_…`, and why.
+fn refused_answers(family: Family) -> (&'static [&'static str], &'static str) {
+    match family {
+        Family::Grpc => (&["updating"], "gRPC has no cache"),
+        _ => (&["http_502", "http_504"], "only HTTP servers have it"),
+    }
+}
+
 fn set(
     family: Family,
     raw: &mut RawFamilySettings,
@@ -129,14 +134,12 @@ fn set(
         return Ok(false);
     };
     let is_choice = matches!(&name[..], b"proxy_next_upstream" | b"proxy_cache_use_stale");
-    if is_choice && family != Family::Grpc {
-        let alone = line
-            .args
-            .iter()
-            .position(|word| PROXY_ALONE.iter().any(|one| *word == *one));
-        if let Some(at) = alone {
+    if is_choice {
+        let (refused, why) = refused_answers(family);
+        let mut args = line.args.iter();
+        if let Some(at) = args.position(|word| refused.iter().any(|one| *word == *one)) {
             let sentence = format!("invalid value \"{}\"", line.args[at].display());
-            let problem = Problem::new(sentence).hint_that("only HTTP servers have it");
+            let problem = Problem::new(sentence).hint_that(why);
             return Err(line.error(&problem.at(at)));
         }
     }
@@ -161,15 +164,10 @@ fn table(family: Family, title: &str) -> DirectiveTable {
             let mut texts = texts.iter().filter(|(name, _)| *name == rest);
             texts.next().map(|(_, text)| (*text).to_owned())
         });
-        let left_out = match family {
-            Family::Grpc => &[][..],
-            _ => &PROXY_ALONE[..],
-        };
-        let syntax = left_out
-            .iter()
-            .fold(entry.syntax.to_owned(), |syntax, one| {
-                syntax.replace(&format!(" | {one}"), "")
-            });
+        let (refused, _) = refused_answers(family);
+        let syntax = refused.iter().fold(entry.syntax.to_owned(), |syntax, one| {
+            syntax.replace(&format!(" | {one}"), "")
+        });
         DirectiveEntry {
             name: leaked(family.renamed(entry.name)),
             syntax: leaked(syntax),

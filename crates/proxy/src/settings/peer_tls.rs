@@ -13,7 +13,6 @@ use bytes::Bytes;
 use config::{Error, PathText, Placed, Scope, Template, TextPlace};
 use hashbrown::{HashMap, HashSet};
 use httpcore::tls::full_name;
-use httpcore::tls::values::CertificateCache;
 use tls::certificates::Pair;
 use tls::configure::{Client, ClientOptions};
 use tls::keys::{self, Password};
@@ -184,8 +183,7 @@ impl PeerTlsMaking {
             return Err(certificate.error(family.renamed(&sentence)));
         };
         let (Some(one), Some(other)) = (certificate.value.literal(), key.value.literal()) else {
-            let cache = settings.proxy_ssl_certificate_cache.on();
-            let cache = CertificateCache::made(cache);
+            let cache = settings.proxy_ssl_certificate_cache.made();
             return Ok((None, Some(RequestCertificates { cache, passwords })));
         };
         let (one, other) = (self.noted(one, files), self.noted(other, files));

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use config::{
-    Directive, DirectiveEntry, DirectiveTable, Error, Flag, InheritanceLevel, List, Number, OrOff,
+    Directive, DirectiveEntry, DirectiveTable, Error, Flag, InheritanceLevel, List, Number,
     PathText, Placed, Renamed, Scope, Section, Template, directives, sections,
 };
 
@@ -26,7 +26,7 @@ directives! {
         /// Sets a file of PEM with the key of that certificate. `engine:` and `store:` are refused.
         proxy_ssl_certificate_key: Option<Placed<Template>> = none, [HTTP | SERVER | LOCATION] 1, syntax "file";
         /// Keeps certificates and keys whose names have variables.
-        proxy_ssl_certificate_cache: OrOff<CertificateCache> = "off", [HTTP | SERVER | LOCATION] 1..=3;
+        proxy_ssl_certificate_cache: CertificateCache = "off", [HTTP | SERVER | LOCATION] 1..=3;
         /// Sets a file with passwords of keys, one a line, which are tried in order.
         proxy_ssl_password_file: Option<Placed<PathText>> = none, [HTTP | SERVER | LOCATION] 1, syntax "file";
         /// Sets the cipher suites of TLS 1.2, in OpenSSL's words. Suites that are not offered here are left out.

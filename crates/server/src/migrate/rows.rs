@@ -99,7 +99,7 @@ rows! {
     Lines, "A malformed response over HTTP/2 gets 502;": "grpc_pass" "proxy_http_version=2";
     Lines, "Certificates by ACME": "acme_issuer" "acme_certificate" "acme_shared_zone";
     Command, "Error messages say more.":;
-    Lines, "Three checks are stricter.": "thread_pool" "split_clients";
+    Lines, "Four checks are stricter.": "thread_pool" "split_clients";
     Command, "If there are several errors, another one may be reported.":;
     Every, "Blocks nest at most 100 deep, and includes at most 64.":;
     Lines, "`user` without a group": "user";

@@ -218,10 +218,8 @@ impl Value for Loops {
         if args[0] == "auto" {
             return Ok(Self::Auto);
         }
-        let count = std::str::from_utf8(args[0].bytes())
-            .ok()
-            .and_then(|text| text.parse::<usize>().ok());
-        match count {
+        let count = config::parse_number(args[0].bytes());
+        match count.map(|count| usize::try_from(count).unwrap_or(usize::MAX)) {
             Some(count) if count > runtime::LOOPS_MAX => {
                 let most = runtime::LOOPS_MAX;
                 Err(Problem::directive("invalid value")

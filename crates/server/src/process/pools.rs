@@ -54,8 +54,10 @@ impl Value for ThreadPool {
         for (index, word) in args.iter().enumerate().skip(1) {
             let text = word.display();
             let number = |prefix: &str| {
-                text.strip_prefix(prefix)
-                    .map(|digits| digits.parse::<usize>().ok())
+                text.strip_prefix(prefix).map(|digits| {
+                    let number = config::parse_number(digits.as_bytes())?;
+                    usize::try_from(number).ok()
+                })
             };
             if let Some(value) = number("threads=") {
                 let value = value.filter(|count| (1..=THREADS_MAX).contains(count));

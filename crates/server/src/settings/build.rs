@@ -231,7 +231,7 @@ fn number_stale_files(settings: &mut Settings) {
     let mut known = HashMap::new();
     for location in &mut settings.locations {
         let files = &location.settings.files;
-        if files.open_file_cache.on().is_some() {
+        if files.open_file_cache.max > 0 {
             let next = known.len();
             let number = known.entry(Arc::as_ptr(files)).or_insert(next);
             location.stale_files = Some(*number);
