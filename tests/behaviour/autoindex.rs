@@ -1,6 +1,6 @@
 //! Lists of directories.
 
-use blackbox::Server;
+use blackbox::{Server, is_nginx};
 
 #[test]
 fn directories_first_names_escaped() {
@@ -50,4 +50,28 @@ fn head_has_no_chunks() {
     server.file("list/b", "12345");
     let head = server.request("HEAD", "/list/", "");
     assert_eq!((head.status, head.header("transfer-encoding")), (200, None));
+}
+
+#[test]
+fn an_entry_that_cannot_be_looked_at_is_an_error() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; autoindex on; }");
+    let file = server.file("list/file", "12345");
+    let link = file.with_file_name("link");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let reply = server.get("/list/");
+    assert_eq!(reply.status, 200);
+    assert!(reply.text().contains("<a href=\"link\">"));
+    std::os::unix::fs::symlink("file/below", file.with_file_name(".hidden")).unwrap();
+    assert_eq!(server.get("/list/").status, 200);
+    if is_nginx() {
+        return; // It closes the connection, since its head has gone to the filters.
+    }
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("file/below", &link).unwrap();
+    assert_eq!(server.get("/list/").status, 500);
+    server.wait_for(
+        "/list/link\" failed (20: Not a directory)",
+        "the line about the entry",
+    );
+    server.forget_log();
 }

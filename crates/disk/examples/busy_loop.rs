@@ -87,11 +87,11 @@ async fn read_all(local: &Local, pool: &Pool, mode: AioMode, root: Vec<u8>) -> S
         // What is in memory never waits, so nothing else would run meanwhile.
         tokio::task::yield_now().await;
         directories += 1;
-        let Ok(entries) = local.readdir(&directory, &access).await else {
+        let Ok(listing) = local.readdir(&directory, &access).await else {
             sums.failed += 1;
             continue;
         };
-        for entry in entries {
+        for entry in listing.entries {
             let path = [&directory[..], b"/", &entry.name].concat();
             match entry.meta.kind {
                 FileKind::Directory if directories + waiting.len() < DIRECTORIES_MAX => {

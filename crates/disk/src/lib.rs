@@ -125,7 +125,7 @@ pub use pool::{
 };
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
-pub use reading::readdir::{DirEntry, EntryName, NAMES_MAX, READDIR_MAX};
+pub use reading::readdir::{DirEntry, EntryName, Listing, NAMES_MAX, READDIR_MAX};
 pub use refusals::{Refusal, refusals};
 pub use residency::mappings::MAPPED_MAX;
 pub use residency::window::WINDOW;

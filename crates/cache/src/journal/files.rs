@@ -35,7 +35,8 @@ pub(super) struct JournalFiles {
 impl JournalFiles {
     pub(super) async fn list(local: &Local, folder: &[u8], pool: &Pool) -> Result<Self, Error> {
         let mut files = Self::default();
-        for entry in local.readdir(folder, &Access::new(pool)).await? {
+        let listing = local.readdir(folder, &Access::new(pool)).await?;
+        for entry in listing.entries {
             let name = str::from_utf8(&entry.name).unwrap_or_default();
             let Some((kind, number)) = name.split_once('.') else {
                 continue;

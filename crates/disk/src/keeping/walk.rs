@@ -79,7 +79,7 @@ struct PathWalk<'a> {
 struct Component {
     name: Box<[u8]>,
     /// The offset of its end in the given path, by which its symlinks are judged; past the end (`usize::MAX`): it came
-    /// from a symlink; None: it is never judged.
+    /// from a symlink that was judged; None: it is never judged.
     end: Option<usize>,
 }
 
@@ -197,6 +197,8 @@ impl<'a> PathWalk<'a> {
         }
         self.watch(dir, Some(&component.name))?;
         let target = rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes();
+        // A link that is not judged is followed as a whole: what its target leads through is not judged either.
+        let end = self.is_judged(component).then_some(usize::MAX);
         let mut names: Vec<&[u8]> = target
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty())
@@ -207,10 +209,20 @@ impl<'a> PathWalk<'a> {
         for name in names.iter().rev() {
             self.todo.push_front(Component {
                 name: (*name).into(),
-                end: component.end.map(|_| usize::MAX),
+                end,
             });
         }
         Ok(())
+    }
+
+    /// Whether it may be refused if it is a symlink.
+    fn is_judged(&self, component: &Component) -> bool {
+        match self.symlinks {
+            Symlinks::Follow => false,
+            Symlinks::Refuse { from } | Symlinks::RefuseOthers { from } => {
+                component.end.is_some_and(|end| end > from)
+            }
+        }
     }
 
     fn refuses(
@@ -219,16 +231,17 @@ impl<'a> PathWalk<'a> {
         component: &Component,
         owner: u32,
     ) -> Result<bool, Errno> {
-        let behind = |from: usize| component.end.is_some_and(|end| end > from);
+        if !self.is_judged(component) {
+            return Ok(false);
+        }
         match self.symlinks {
             Symlinks::Follow => Ok(false),
-            Symlinks::Refuse { from } => Ok(behind(from)),
-            Symlinks::RefuseOthers { from } if behind(from) => {
+            Symlinks::Refuse { .. } => Ok(true),
+            Symlinks::RefuseOthers { .. } => {
                 let target =
                     rustix::fs::statat(dir, OsStr::from_bytes(&component.name), AtFlags::empty())?;
                 Ok(target.st_uid != owner)
             }
-            Symlinks::RefuseOthers { .. } => Ok(false),
         }
     }
 

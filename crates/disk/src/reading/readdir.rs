@@ -8,6 +8,7 @@ use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::{Lane, Pool};
 use rustix::fs::{AtFlags, Dir, FileType, Mode as FileMode, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -36,8 +37,17 @@ pub struct EntryName {
 pub struct DirEntry {
     /// The name, without a slash; neither `.` nor `..`.
     pub name: Box<[u8]>,
-    /// Its metadata, symlinks followed; for a dangling symlink, those of the link itself.
+    /// Its metadata, symlinks followed; for a symlink that leads nowhere or in a circle, those of the link itself.
     pub meta: Meta,
+}
+
+/// What is in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Its entries, in the file system's order.
+    pub entries: Vec<DirEntry>,
+    /// The names whose metadata are not to be had, and why stat(2) failed.
+    pub failed: Vec<(Box<[u8]>, Errno)>,
 }
 
 impl DirEntry {
@@ -49,11 +59,11 @@ impl DirEntry {
 }
 
 impl Local {
-    /// The entries of the directory at an absolute path, in the file system's order.
+    /// The entries of the directory at an absolute path.
     ///
     /// # Errors
     /// [`Error::System`] with `opendir()` or `readdir()`, [`Error::TooManyEntries`], [`Error::Overflow`].
-    pub async fn readdir(&self, path: &[u8], access: &Access<'_>) -> Result<Vec<DirEntry>, Error> {
+    pub async fn readdir(&self, path: &[u8], access: &Access<'_>) -> Result<Listing, Error> {
         if access.mode == AioMode::Inline {
             return list(path);
         }
@@ -144,27 +154,36 @@ fn open(path: &[u8]) -> Result<OwnedFd, Error> {
 }
 
 /// **Waits.**
-fn list(path: &[u8]) -> Result<Vec<DirEntry>, Error> {
+fn list(path: &[u8]) -> Result<Listing, Error> {
     let fd = open(path)?;
-    let mut entries = Vec::new();
+    let mut listing = Listing::default();
     for entry in Dir::read_from(&fd).map_err(|errno| Error::system("opendir()", errno))? {
         let entry = entry.map_err(|errno| Error::system("readdir()", errno))?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        call_times::step(entries.len(), STATS_OF_STEP);
-        if entries.len() == READDIR_MAX {
+        let seen = listing.entries.len() + listing.failed.len();
+        call_times::step(seen, STATS_OF_STEP);
+        if seen == READDIR_MAX {
             return Err(Error::TooManyEntries(READDIR_MAX));
         }
-        let stat = rustix::fs::statat(&fd, name, AtFlags::empty())
-            .or_else(|_| rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW));
-        // Removed since readdir(3) returned its name.
-        let Ok(stat) = stat else { continue };
-        entries.push(DirEntry {
-            name: name.to_bytes().into(),
-            meta: Meta::from_stat(&stat),
-        });
+        let stat = match rustix::fs::statat(&fd, name, AtFlags::empty()) {
+            Err(Errno::NOENT | Errno::LOOP) => {
+                rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            }
+            stat => stat,
+        };
+        let name = name.to_bytes().into();
+        match stat {
+            Ok(stat) => listing.entries.push(DirEntry {
+                name,
+                meta: Meta::from_stat(&stat),
+            }),
+            // Removed since readdir(3) returned its name.
+            Err(Errno::NOENT) => {}
+            Err(errno) => listing.failed.push((name, errno)),
+        }
     }
-    Ok(entries)
+    Ok(listing)
 }

@@ -370,7 +370,9 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
         put(&dir.join("real/a"), b"x");
         symlink("real", dir.join("link")).unwrap();
         symlink("a", dir.join("real/b")).unwrap();
+        symlink("link", dir.join("chain")).unwrap();
         let from = bytes(&dir.join("link/")).len();
+        let from_chain = bytes(&dir.join("chain/")).len();
         let ask = async |path: &str, symlinks| {
             let access = Access {
                 symlinks,
@@ -397,6 +399,10 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
         assert_eq!(ask("real/b", Symlinks::Refuse { from: 0 }).await, refused);
         assert_eq!(ask("link/a", Symlinks::Refuse { from }).await, Ok(()));
         assert_eq!(ask("link/b", Symlinks::Refuse { from }).await, refused);
+        // A link before `from` is followed with all that it leads through.
+        let behind_chain = Symlinks::Refuse { from: from_chain };
+        assert_eq!(ask("chain/a", behind_chain).await, Ok(()));
+        assert_eq!(ask("chain/b", behind_chain).await, refused);
         // Same owner everywhere here.
         assert_eq!(
             ask("link/b", Symlinks::RefuseOthers { from: 0 }).await,
@@ -417,8 +423,12 @@ fn readdir_lists_the_entries() {
         put(&dir.path().join("a"), b"xyz");
         std::fs::create_dir(dir.path().join("d")).unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+        std::os::unix::fs::symlink("a/x", dir.path().join("broken")).unwrap();
         let access = Access::new(&pool);
-        let mut entries = local.readdir(bytes(dir.path()), &access).await.unwrap();
+        let listing = local.readdir(bytes(dir.path()), &access).await.unwrap();
+        let broken = (b"broken"[..].into(), rustix::io::Errno::NOTDIR);
+        assert_eq!(listing.failed, [broken]);
+        let mut entries = listing.entries;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let seen: Vec<_> = entries.iter().map(|e| (&*e.name, e.meta.kind)).collect();
         assert_eq!(

@@ -186,6 +186,8 @@ pub struct Request {
     pool: OnceCell<Pool>,
     /// Current depth of variables that are made from variables.
     pub(crate) depth: Cell<u32>,
+    /// Whether the variable that is being made turned out to be made of itself.
+    pub(crate) is_cycle: Cell<bool>,
 }
 
 impl Request {
@@ -276,6 +278,7 @@ impl Request {
             family_states: OnceCell::new(),
             pool: OnceCell::new(),
             depth: Cell::new(0),
+            is_cycle: Cell::new(false),
             head,
         };
         Box::write(place, new)

@@ -34,6 +34,10 @@ use table::{Append, AppendMember, Assign, Change, Make, Value, VariableTables};
 /// Maximum depth to which variables may be made of variables.
 pub const DEPTH_MAX: u32 = 100;
 
+/// Maximum depth to which variables are made of variables where a cycle has been found: enough for one made of another, and
+/// so little that what is left of the cycle ends soon, however many variables each text of it has.
+const DEPTH_OF_CYCLE_MAX: u32 = 2;
+
 /// The definition of a variable.
 #[derive(Debug, Clone)]
 pub enum Definition {
@@ -357,7 +361,11 @@ impl<'a> Values<'a> {
 impl Variables for Values<'_> {
     fn variable(&self, index: VariableIndex, out: &mut Vec<u8>) -> bool {
         let request = self.request;
-        if request.depth.get() == DEPTH_MAX {
+        let depth = request.depth.get();
+        if depth == DEPTH_MAX {
+            if request.is_cycle.replace(true) {
+                return false;
+            }
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(b"cycle while evaluating variable \"");
                 out.extend_from_slice(self.defined.name(index).as_bytes());
@@ -365,9 +373,16 @@ impl Variables for Values<'_> {
             });
             return false;
         }
-        request.depth.set(request.depth.get() + 1);
+        let begun = match request.is_cycle.get() {
+            true => depth.max(DEPTH_MAX - DEPTH_OF_CYCLE_MAX),
+            false => depth,
+        };
+        request.depth.set(begun + 1);
         let is_found = append_as(request, index, self.defined.definition(index), out);
-        request.depth.set(request.depth.get() - 1);
+        request.depth.set(depth);
+        if depth == 0 {
+            request.is_cycle.set(false);
+        }
         is_found
     }
 

@@ -51,6 +51,11 @@ pub fn apply(
     if max_ranges == 0 {
         return Ok(None);
     }
+    // With a limit of one, parsing ends at the second range: what comes behind it is no syntax error.
+    let max_ranges = match response.ranges {
+        Allowed::Single => 1,
+        Allowed::Allowed | Allowed::Refused => max_ranges,
+    };
     response.accept_ranges = true;
     let Some(value) = request.head.get(HeaderId::Range) else {
         return Ok(None);
@@ -71,7 +76,6 @@ pub fn apply(
             response.body = body.cut(part.start, part.end);
             Ok(Some(part))
         }
-        RangeOutcome::Multi(_) if response.ranges == Allowed::Single => Ok(None),
         RangeOutcome::Multi(parts) => {
             several(response, &parts);
             Ok(None)

@@ -135,14 +135,23 @@ fn verdict(request: &Request, answered: &Request) -> Verdict {
     }
 }
 
-/// The `WWW-Authenticate` lines of an answer.
+/// The `WWW-Authenticate` lines of an answer; if it has none, those of the server that it came from.
 fn challenges(answered: &Request) -> Vec<Header> {
     const NAME: &str = "WWW-Authenticate";
     let Some(response) = &answered.response else {
         return Vec::new();
     };
     let lines = response.headers.get_all(NAME.as_bytes());
-    lines
+    let lines: Vec<Header> = lines
         .map(|value| Header::new(NAME, value.clone()))
-        .collect()
+        .collect();
+    if !lines.is_empty() {
+        return lines;
+    }
+    // Those that `proxy_hide_header` leaves out of the answer: several in one line (RFC 9110, 11.6.1).
+    let mut hidden = Vec::new();
+    match answered.append_named(b"upstream_http_www_authenticate", &mut hidden) {
+        true => vec![Header::new(NAME, Bytes::from(hidden))],
+        false => Vec::new(),
+    }
 }

@@ -53,7 +53,8 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
     let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
-    let entries = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    let read = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    let entries = read.entries;
     let random = u128::from_ne_bytes(request.client.loop_.random_16());
     // There too, since letting go of many entries takes a while.
     let chosen = access

@@ -22,6 +22,12 @@ httpcore::variables! {
     "date_local" => fresh(|request, out| append_date(request, false, out));
 }
 
+/// Whether a variable, by its name in lower case, is one of these. A command that asks for one fails where the format gives
+/// nothing, as in nginx.
+pub(super) fn is_date(name: &[u8]) -> bool {
+    matches!(name, b"date_gmt" | b"date_local")
+}
+
 /// Appends the current time, in GMT or in the machine's zone; `false`: the format gives nothing.
 fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
     let format = request.time_format();

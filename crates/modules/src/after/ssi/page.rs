@@ -18,6 +18,7 @@ use httpcore::subrequest::include::{self, Inclusion, Whole};
 
 use super::commands::{Kind, Values};
 use super::condition::Condition;
+use super::date;
 use super::memory::MemoryFull;
 use super::parser::Command;
 use crate::after::ssi::commands;
@@ -264,7 +265,7 @@ impl Page {
     fn echo(&mut self, values: Values) -> Result<CommandOutput, CommandFailed> {
         let [name, default, encoding, ..] = values;
         let mut value = Vec::new();
-        if !self.append(&name.unwrap_or_default(), &mut value) {
+        if !self.append(&name.unwrap_or_default(), &mut value)? {
             value = default.unwrap_or_else(|| b"(none)".to_vec());
         }
         if value.is_empty() {
@@ -436,16 +437,19 @@ impl Page {
         Ok(stub)
     }
 
-    /// Appends a variable's value: the one that a page set, else the request's.
-    fn append(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
+    /// Appends a variable's value: the one that a page set, else the request's; `false` if it has none.
+    fn append(&self, name: &[u8], out: &mut Vec<u8>) -> Result<bool, CommandFailed> {
         let name = name.to_ascii_lowercase();
         let known = memory::of(&self.whole).borrow().get(&name);
         match known {
             Some(value) => {
                 out.extend_from_slice(&value);
-                true
+                Ok(true)
             }
-            None => self.about.append_named(&name, out),
+            None => match self.about.append_named(&name, out) {
+                false if date::is_date(&name) => Err(CommandFailed),
+                is_found => Ok(is_found),
+            },
         }
     }
 
@@ -498,7 +502,7 @@ impl Page {
             let text = String::from_utf8_lossy(text);
             return self.fail(&format!("invalid variable name in \"{text}\""));
         }
-        self.append(name, out);
+        self.append(name, out)?;
         Ok(&behind[usize::from(is_braced)..])
     }
 }

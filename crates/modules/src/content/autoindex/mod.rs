@@ -76,7 +76,9 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
     let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
-    let entries = read.map_err(|error| failure(request, &error, &mapped.path))?;
+    let disk::Listing { entries, failed } =
+        read.map_err(|error| failure(request, &error, &mapped.path))?;
+    tell(request, &mapped.path, &failed)?;
     let format = settings.autoindex_format;
     let (exact_size, is_local) = (settings.autoindex_exact_size, settings.autoindex_localtime);
     let utc_offset = if is_local {
@@ -123,6 +125,25 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     response.content_length = None;
     response.conditional = true;
     Ok(response)
+}
+
+/// Logs the entries that are left out of a listing.
+///
+/// # Errors
+/// 500 for one that is left out for another reason than its permissions.
+fn tell(request: &Request, path: &[u8], failed: &[(Box<[u8]>, Errno)]) -> Result<(), Failure> {
+    for (name, errno) in failed.iter().filter(|(name, _)| !name.starts_with(b".")) {
+        let error = disk::Error::System {
+            call: "stat()",
+            errno: *errno,
+        };
+        let path = [path, b"/", name].concat();
+        files::log_error(request, Level::Crit, &error, &path);
+        if *errno != Errno::ACCESS {
+            return Err(Failure::new(500));
+        }
+    }
+    Ok(())
 }
 
 fn entry(entry: &disk::DirEntry) -> Entry {
