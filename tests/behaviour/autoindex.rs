@@ -1,4 +1,5 @@
 //! Lists of directories.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Server, is_nginx};
 
