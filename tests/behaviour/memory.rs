@@ -116,6 +116,7 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
         return;
     }
     const BUDGET: usize = 96 << 20;
+    const CONNECTIONS: usize = 8;
     let origin = origin();
     let main = format!("worker_processes 4; memory_budget {BUDGET};");
     let server = Server::start_with(&main, &http(&origin));
@@ -124,9 +125,14 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
     for name in 0..count {
         server.file(&format!("f{name}"), vec![name as u8; FILE_BYTES]);
     }
-    let connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
-    let mut most: f64 = 0.0;
-    for mut connection in connections {
+    let connections: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+    let mut connections = connections.into_iter();
+    let share = BUDGET as f64 / 8.0;
+    let (mut most, begun): (f64, _) = (0.0, Instant::now());
+    // Copies are made by a thread of their own, which may be late.
+    while connections.len() > 0 || most < share / 8.0 {
+        let mut connection = connections.next().unwrap_or_else(|| server.connect());
+        assert!(begun.elapsed() < PATIENCE, "{most} of {share}");
         // A file that is used a few times is copied.
         for name in (0..count).cycle().take(4 * count) {
             let request = format!("GET /f{name} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -136,10 +142,8 @@ fn copies_are_an_eighth_of_the_budget_whatever_the_number_of_loops() {
         }
         most = most.max(held(&figures(&server), "copies"));
     }
-    let share = BUDGET as f64 / 8.0;
     // Pages are whole: of 60 000 bytes 15.
     assert!(most <= share * 1.03, "{most} of {share}");
-    assert!(most >= share / 8.0, "{most} of {share}");
 }
 
 #[test]

@@ -240,8 +240,8 @@ fn variables_are_set_where_the_request_comes_by() {
 #[test]
 fn a_variable_that_is_made_of_itself_is_named() {
     let server = Server::start(
-        "map $uri $one { default $other; }
-         map $uri $other { default $one; }
+        "map x $one { default $other; }
+         map x $other { default $one; }
          server { listen 127.0.0.1:%PORT%; return 200 $one; }",
     );
     assert_eq!(server.get("/").status, 200);
