@@ -253,6 +253,13 @@ impl Reservation {
         self.blocks += blocks;
     }
 
+    /// Parts with blocks that are on the disk, as many as there are: they count for what is returned.
+    pub(crate) fn split_off(&mut self, blocks: u64) -> Reservation {
+        let blocks = blocks.min(self.blocks);
+        self.blocks -= blocks;
+        self.space.adopt(blocks)
+    }
+
     /// Changes the reservation to `blocks`, whether they fit or not: what is on the disk already turned out to be more,
     /// or less.
     pub(crate) fn recount(&mut self, blocks: u64) {

@@ -2,7 +2,7 @@
 //! small one is written by one job, under its own name if no reader can open it yet.
 
 use super::publish_order::PublishTurn;
-use super::removal::{ClaimedFiles, EpochGuard, PendingDelete, Removed};
+use super::removal::{ClaimedFiles, EpochGuard, PendingDelete, Removed, blocks_in_files};
 use super::room::PlannedPlace;
 use super::segments::AppendKind;
 use super::{FILE_MODE, Store};
@@ -247,9 +247,32 @@ impl EntryWriter {
     ) -> Result<(), Error> {
         let victims = &self.victims.known;
         let left = self.store.delete_files(local, victims, turn).await?;
-        let victims = std::mem::take(&mut self.victims);
-        self.store.delete_later(left, victims.epoch);
+        self.leave_to_sweep(left);
+        self.victims = Removed::default();
         Ok(())
+    }
+
+    /// Takes the places of the evicted entries' files, to be used again or deleted while what is returned lives.
+    fn claim_victims(&mut self, turn: &PublishTurn) -> ClaimedFiles {
+        let victims = self.victims.known.drain(..);
+        let mut claimed = self.store.claim_files(victims, Some(turn));
+        self.victims.known = std::mem::take(&mut claimed.gone);
+        self.leave_to_sweep(std::mem::take(&mut claimed.left));
+        claimed
+    }
+
+    /// Leaves evicted entries to a sweep, with the room of their files.
+    fn leave_to_sweep(&mut self, victims: Vec<KnownKey>) {
+        if victims.is_empty() {
+            return;
+        }
+        let lost = PendingDelete {
+            temp: None,
+            room: self.reservation.split_off(blocks_in_files(&victims)),
+            victims,
+            epoch: self.victims.epoch.clone(),
+        };
+        self.store.0.pending_deletes.lock().push_back(lost);
     }
 
     async fn create(&mut self, local: &Local) -> Result<Output, Error> {
@@ -307,6 +330,7 @@ impl EntryWriter {
         if self.output.get().is_none() && self.victims.known.is_empty() {
             self.victims = store.make_way(&mut self.reservation, finished.entry_len);
         }
+        let claimed = self.claim_victims(&turn);
         store
             .grow(local, &mut self.reservation, finished.entry_len)
             .await?;
@@ -319,7 +343,7 @@ impl EntryWriter {
             .journal
             .ticket(&[JournalRecord::Put { known, vary }])?;
         let done = match self.output.get().cloned() {
-            None => self.place(local, finished, &mut put, &turn).await,
+            None => self.place(local, finished, &mut put, &claimed).await,
             Some(output) => {
                 let steps = self.last_steps(output, finished, put.step());
                 let done = in_place::boxed(|| local.change(steps, &store.0.settings.pool)).await;
@@ -337,7 +361,7 @@ impl EntryWriter {
         self.has_temp = false;
         store.0.journal.ended(known.key, known.extent.file);
         let displaced = store.0.index.put(&known);
-        drop((put, turn));
+        drop((put, turn, claimed));
         store.0.stored.fetch_add(1, Relaxed);
         // The entry is stored. A file of another entry that cannot be deleted is counted, and does not fail this one.
         let _ = store.settle(local, displaced, epoch.clone()).await;
@@ -415,7 +439,7 @@ impl EntryWriter {
         local: &Local,
         finished: Finished,
         put: &mut Ticket,
-        turn: &PublishTurn,
+        claimed: &ClaimedFiles,
     ) -> Result<(), Error> {
         let (store, key) = (self.store.clone(), self.known.key);
         let mut steps = store.unknown_directories(&key);
@@ -423,7 +447,7 @@ impl EntryWriter {
             true => None,
             false => Some(in_place::boxed(|| store.room_for_directories(local, &key)).await?),
         };
-        let _claimed = self.push_place(finished, &mut steps, turn);
+        self.push_place(finished, &mut steps, claimed);
         let (log, record) = put.record();
         let (done, steps) = local.change_in(&store.0.group, log, record, steps).await;
         match done {
@@ -441,22 +465,18 @@ impl EntryWriter {
     }
 
     /// Adds the steps that make the file. Deletions come before the write, so that the directory never exceeds its
-    /// limit. What is returned is held until they are done.
+    /// limit.
     fn push_place(
         &mut self,
         finished: Finished,
         steps: &mut Vec<BatchStep>,
-        turn: &PublishTurn,
-    ) -> ClaimedFiles {
+        claimed: &ClaimedFiles,
+    ) {
         let (store, key) = (&self.store, &self.known.key);
         let mut contents = Vec::with_capacity(self.waiting.len() + 2);
         contents.push(finished.front);
         contents.extend(self.waiting.drain(..));
         contents.push(finished.table);
-        let mut claimed = store.claim_files(self.victims.known.drain(..), Some(turn));
-        self.victims.known = std::mem::take(&mut claimed.gone);
-        let left = std::mem::take(&mut claimed.left);
-        store.delete_later(left, self.victims.epoch.clone());
         let mut files = claimed.own.iter().map(|key| store.path(key).into());
         let file = NewFile {
             path: store.path(key).into(),
@@ -468,7 +488,6 @@ impl EntryWriter {
         };
         steps.extend(files.map(BatchStep::Unlink));
         steps.push(BatchStep::Create(file));
-        claimed
     }
 
     /// Abandons the entry: deletes the temp file and gives the space back. `because`: the error that prevents it from

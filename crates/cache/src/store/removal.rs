@@ -56,6 +56,7 @@ pub(super) struct PendingDelete {
     pub victims: Vec<KnownKey>,
     /// Their space, which counts until the files are gone.
     pub room: Reservation,
+    #[expect(dead_code, reason = "it is held")]
     pub epoch: Option<EpochGuard>,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct PendingDelete {
 pub(super) struct ClaimedFiles {
     /// Keys whose files are still those of the entries.
     pub own: Vec<Key>,
-    /// The turns of these keys.
+    /// The turns of these keys, for as long as this lives.
     turns: Vec<PublishTurn>,
     /// Entries that are gone once those files are.
     pub gone: Vec<KnownKey>,
@@ -174,12 +175,10 @@ impl Store {
             self.leave_segment(known);
         }
         for part in gone.known.chunks(DELETE_MAX) {
-            let files = part.iter().filter(|known| has_file(known));
-            let blocks = files.map(|known| u64::from(known.extent.blocks)).sum();
             let lost = PendingDelete {
                 temp: None,
                 victims: part.to_vec(),
-                room: self.0.space.adopt(blocks),
+                room: self.0.space.adopt(blocks_in_files(part)),
                 epoch: gone.epoch.clone(),
             };
             let deleted = self.delete_pending(local, lost, turn).await;
@@ -191,7 +190,7 @@ impl Store {
         done
     }
 
-    /// Deletes these files; if that fails, a sweep tries again.
+    /// Deletes these files; if that fails, or others are about to take their places, a sweep tries again.
     pub(super) async fn delete_pending(
         &self,
         local: &Local,
@@ -206,13 +205,9 @@ impl Store {
             self.delete_temps(local, lost.temp.as_slice()).await?;
             lost.temp = None;
             lost.victims = self.delete_files(local, &lost.victims, turn).await?;
-            if !lost.victims.is_empty() {
-                return Ok(());
-            }
+            lost.room = lost.room.split_off(blocks_in_files(&lost.victims));
         }
-        if let Some(PendingDelete { room, epoch, .. }) = deleting.pending.take() {
-            drop((room, epoch));
-        }
+        deleting.pending.take_if(|lost| lost.victims.is_empty());
         Ok(())
     }
 
@@ -285,16 +280,10 @@ impl Store {
         }
         claimed
     }
+}
 
-    /// Leaves entries that are out of the index to a sweep.
-    pub(super) fn delete_later(&self, victims: Vec<KnownKey>, epoch: Option<EpochGuard>) {
-        if !victims.is_empty() {
-            self.0.pending_deletes.lock().push_back(PendingDelete {
-                temp: None,
-                victims,
-                room: self.0.space.adopt(0),
-                epoch,
-            });
-        }
-    }
+/// The blocks of the files of entries.
+pub(super) fn blocks_in_files(entries: &[KnownKey]) -> u64 {
+    let files = entries.iter().filter(|known| has_file(known));
+    files.map(|known| u64::from(known.extent.blocks)).sum()
 }

@@ -259,6 +259,36 @@ fn an_entry_being_deleted_stays_purged() {
 }
 
 #[test]
+fn a_file_is_not_deleted_where_another_entry_is_getting_its_name() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        let used = store.space().used();
+        let key = Key::of(KEYS[0].as_bytes());
+        let turn = store.turn(key, store.moment().tag()).await.unwrap();
+        assert!(store.purge(&bench.local, &key).await.unwrap());
+        let file = bench.entry_file(&store, KEYS[0]);
+        assert!(file.exists(), "another one has the turn");
+        assert_eq!(store.space().used(), used, "so that it counts");
+        drop(turn);
+        bench
+            .put_tagged(&store, KEYS[0], "one", store.moment())
+            .await
+            .unwrap();
+        bench.sweep(&store).await;
+        assert!(file.exists(), "it is that of the new entry");
+        assert_eq!(store.space().used(), used);
+        let turn = store.turn(key, store.moment().tag()).await.unwrap();
+        assert!(store.purge(&bench.local, &key).await.unwrap());
+        drop(turn);
+        bench.sweep(&store).await;
+        assert!(!file.exists(), "nothing has come in its place");
+        assert!(store.space().used() < used);
+    });
+}
+
+#[test]
 fn an_entry_published_during_many_purges_is_purged() {
     block_on(async {
         let bench = Bench::new();
