@@ -433,6 +433,13 @@ mod tests {
         }
     }
 
+    fn slashed(location: LocationId) -> Prefix {
+        Prefix {
+            auto_redirect: true,
+            ..plain(location)
+        }
+    }
+
     /// Tables by location id; id 0 is the server's. Before the location: a `~` for each regex on the way.
     fn location_of(tables: &[Locations], uri: &str) -> String {
         let nested = |id: LocationId| &tables[id as usize];
@@ -466,14 +473,7 @@ mod tests {
             },
         );
         t[0].add_regex(regex(r"\.(gif|jpg)$"), 5);
-        t[0].add_prefix(
-            b"/pass/",
-            Prefix {
-                location: 6,
-                stops: false,
-                auto_redirect: true,
-            },
-        );
+        t[0].add_prefix(b"/pass/", slashed(6));
         t[0].add_prefix(b"/pass-x", plain(7));
         t.iter_mut().for_each(Locations::seal);
         assert_eq!(location_of(&t, "/"), "2");
@@ -513,14 +513,7 @@ mod tests {
         t[1].add_prefix(b"/a/b", plain(3));
         t[3].add_exact(b"/a/b/c", 4);
         t[1].add_regex(regex("/a/r"), 5);
-        t[5].add_prefix(
-            b"/a/r/c/",
-            Prefix {
-                location: 6,
-                stops: false,
-                auto_redirect: true,
-            },
-        );
+        t[5].add_prefix(b"/a/r/c/", slashed(6));
         t.iter_mut().for_each(Locations::seal);
         assert_eq!(location_of(&t, "/a/b/c"), "4");
         assert_eq!(location_of(&t, "/a/b/bc"), "~2");
