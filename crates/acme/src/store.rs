@@ -294,15 +294,8 @@ fn attempts_file(id: &str) -> String {
 }
 
 fn failed(call: &str, path: &Path, error: &io::Error) -> Error {
-    let path = path.display();
-    Error::Local(match error.raw_os_error() {
-        Some(number) => {
-            let text = error.to_string();
-            let text = text.split(" (os error").next().unwrap_or_default();
-            format!("{call}() \"{path}\" failed ({number}: {text})")
-        }
-        None => format!("{call}() \"{path}\" failed ({error})"),
-    })
+    let (path, error) = (path.display(), wire::numbered(error));
+    Error::Local(format!("{call}() \"{path}\" failed {error}"))
 }
 
 #[cfg(test)]

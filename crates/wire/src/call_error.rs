@@ -14,17 +14,28 @@ pub fn call_failed(call: &str, error: &io::Error) -> String {
     }
 }
 
-/// The kernel's error: `(111: Connection refused)`.
+/// The kernel's error in brackets: `(111: Connection refused)`.
 #[must_use]
 pub fn numbered(error: &io::Error) -> String {
+    format!("({})", errno(error))
+}
+
+/// The kernel's error: `98: Address already in use`.
+#[must_use]
+pub fn errno(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
         Some(code) => {
             let text = text.split(" (os error").next().unwrap_or("");
-            format!("({code}: {text})")
+            format!("{code}: {text}")
         }
-        None => format!("({text})"),
+        None => text,
     }
+}
+
+/// Makes an error of the kernel say which call failed: `open("/dev/null") failed (2: No such file or directory)`.
+pub fn of_call(call: &str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::other(format!("{call} failed {}", numbered(&error)))
 }
 
 #[cfg(test)]

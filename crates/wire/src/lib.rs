@@ -26,7 +26,7 @@ mod timers;
 mod tls_layer;
 pub mod turn;
 
-pub use call_error::{call_failed, numbered};
+pub use call_error::{call_failed, errno, numbered, of_call};
 pub use connection::{Connection, Error, Input};
 pub use event_loop::Loop;
 pub use exchange::connect;

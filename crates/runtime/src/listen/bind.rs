@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use wire::numbered;
 
 use super::{Address, KeepaliveProbes, SocketOptions};
 
@@ -22,7 +23,7 @@ const DEFER_ACCEPT_SECONDS: i32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// socket(2) or an option that it cannot do without.
-    #[error("socket() {address} failed ({})", errno(.error))]
+    #[error("socket() {address} failed {}", numbered(.error))]
     Socket {
         /// The address.
         address: Address,
@@ -30,7 +31,7 @@ pub enum BindError {
         error: io::Error,
     },
     /// bind(2).
-    #[error("bind() to {address} failed ({})", errno(.error))]
+    #[error("bind() to {address} failed {}", numbered(.error))]
     Bind {
         /// The address.
         address: Address,
@@ -38,7 +39,7 @@ pub enum BindError {
         error: io::Error,
     },
     /// listen(2).
-    #[error("listen() to {address}, backlog {backlog} failed ({})", errno(.error))]
+    #[error("listen() to {address}, backlog {backlog} failed {}", numbered(.error))]
     Listen {
         /// The address.
         address: Address,
@@ -60,25 +61,6 @@ impl BindError {
             Self::Socket { .. } => false,
         }
     }
-}
-
-/// An error of the kernel as nginx's log lines show it: `98: Address already in use`.
-#[must_use]
-pub fn errno(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => format!(
-            "{code}: {}",
-            text.rsplit_once(" (os error")
-                .map_or(text.as_str(), |(name, _)| name)
-        ),
-        None => text,
-    }
-}
-
-/// Makes an error of the kernel say which call failed, as nginx's lines do: `open("/dev/null") failed (2: No such file or directory)`.
-pub fn of_call(call: &str) -> impl Fn(io::Error) -> io::Error {
-    move |error| io::Error::other(format!("{call} failed ({})", errno(&error)))
 }
 
 /// Binds the first socket of an address and lets it listen.

@@ -141,7 +141,7 @@ fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
                     Errno::MFILE | Errno::NFILE => Level::Crit,
                     _ => Level::Alert,
                 };
-                let text = crate::listen::bind::errno(&error.into());
+                let text = wire::errno(&error.into());
                 error_log(level, format_args!("accept4() failed ({text})"));
                 match error {
                     Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,

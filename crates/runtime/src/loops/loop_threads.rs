@@ -25,9 +25,9 @@ use wire::KernelTimer;
 use super::accept::{self, Source};
 use super::{Accepted, Configuration, Ledger, Loop, LoopHandle, ServingLoop, Shared, Stage, Start};
 use super::{SocketType, malloc_arena, shed};
-use crate::listen::bind::{errno, of_call};
 use crate::timing::poll_timing::{self, spawn, timed};
 use crate::timing::{Kind, tsc_clock};
+use wire::{errno, of_call};
 
 /// Interval at which a leaving loop checks whether its connections have ended.
 const LEAVING_TICK: Duration = Duration::from_millis(10);

@@ -151,7 +151,7 @@ fn refused(path: &Path, error: Errno) -> String {
             format!("\"{name}\" cannot be read past the kernel's page cache (O_DIRECT)")
         }
         error => {
-            let error = runtime::listen::bind::errno(&error.into());
+            let error = wire::errno(&error.into());
             format!("open() \"{name}\" failed ({error})")
         }
     }

@@ -19,8 +19,8 @@ use logs::getaddrinfo::Hosts;
 use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
 use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
-use runtime::listen::bind::errno;
 use rustix::fs::{FileType, Mode, OFlags};
+use wire::errno;
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};

@@ -41,7 +41,7 @@ fn tell(text: &str) {
         return;
     };
     if let Err(error) = send(name.as_bytes(), text.as_bytes()) {
-        let error = runtime::listen::bind::errno(&error);
+        let error = wire::errno(&error);
         error_log(
             Level::Notice,
             format_args!("the service manager is not told ({error})"),

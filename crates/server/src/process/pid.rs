@@ -106,7 +106,7 @@ impl Drop for PidFile {
     fn drop(&mut self) {
         let path = self.place();
         if let Err(error) = std::fs::remove_file(&path) {
-            let (path, text) = (path.display(), runtime::listen::bind::errno(&error));
+            let (path, text) = (path.display(), wire::errno(&error));
             error_log(
                 Level::Alert,
                 format_args!("unlink() \"{path}\" failed ({text})"),

@@ -54,7 +54,7 @@ pub(super) fn keep_program() {
             format_args!(
                 "{} KiB of the program may be dropped from memory and be read again when they are needed: mlock() failed ({}; RLIMIT_MEMLOCK?)",
                 left_out / 1024,
-                runtime::listen::bind::errno(&error)
+                wire::errno(&error)
             ),
         );
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use logs::process_log::{Level, error_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
-use runtime::listen::bind::of_call;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+use wire::of_call;
 
 use super::directives;
 use super::load::Loaded;
@@ -153,7 +153,7 @@ fn failed(call: &str, name: &str, error: nix::Error) -> String {
 }
 
 fn text_of(error: nix::Error) -> String {
-    runtime::listen::bind::errno(&error.into())
+    wire::errno(&error.into())
 }
 
 /// Sets limits, priority and core dumps as the configuration asks; a refusal of the system is logged.
@@ -203,7 +203,7 @@ pub(crate) fn set_limits(main: &directives::Main) {
     if priority != 0
         && let Err(error) = rustix::process::setpriority_process(None, priority)
     {
-        let text = runtime::listen::bind::errno(&error.into());
+        let text = wire::errno(&error.into());
         error_log(
             Level::Alert,
             format_args!("setpriority({priority}) failed ({text})"),
@@ -269,7 +269,7 @@ pub(crate) fn set_dumpable() {
     if let Err(error) =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
     {
-        let text = runtime::listen::bind::errno(&error.into());
+        let text = wire::errno(&error.into());
         error_log(
             Level::Alert,
             format_args!("prctl(PR_SET_DUMPABLE) failed ({text})"),
@@ -283,7 +283,7 @@ pub(crate) fn set_dumpable() {
 /// nginx's sentence.
 pub(crate) fn change_directory(path: &Path) -> Result<(), String> {
     rustix::process::chdir(path).map_err(|error| {
-        let text = runtime::listen::bind::errno(&io::Error::from(error));
+        let text = wire::errno(&io::Error::from(error));
         format!("chdir(\"{}\") failed ({text})", path.display())
     })
 }

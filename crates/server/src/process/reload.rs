@@ -145,7 +145,7 @@ impl Master {
                 true
             }
             Err(error) => {
-                let error = runtime::listen::bind::errno(&error);
+                let error = wire::errno(&error);
                 error_log(Level::Alert, format_args!("sendmsg() failed ({error})"));
                 false
             }

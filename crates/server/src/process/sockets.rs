@@ -55,7 +55,7 @@ impl Sockets {
             let address = match bind::adopt(&socket) {
                 Ok(address) => address,
                 Err(error) => {
-                    let error = bind::errno(&error);
+                    let error = wire::errno(&error);
                     error_log(
                         Level::Notice,
                         format_args!("an inherited socket is not used ({error})"),
@@ -126,7 +126,7 @@ impl Sockets {
             }
             is_any = true;
             if let Err(error) = sys::process::steer_to(&bound.sockets[0], first) {
-                let error = bind::errno(&error);
+                let error = wire::errno(&error);
                 error_log(
                     Level::Alert,
                     format_args!(

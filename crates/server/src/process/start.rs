@@ -13,8 +13,9 @@ use std::sync::Arc;
 use logs::process_log::{Level, error_log};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use runtime::listen::bind::{self, of_call};
+use runtime::listen::bind;
 use sys::process::{Forked, fork_single_threaded};
+use wire::of_call;
 
 use super::load::{Loaded, Origin};
 use super::log_files::{Opened, Wanted};
@@ -285,7 +286,7 @@ pub(crate) fn send_signal(options: &Options, name: &str) -> ExitCode {
             let text = format!(
                 "kill({number}, {}) failed ({})",
                 signal as i32,
-                bind::errno(&error.into())
+                wire::errno(&error.into())
             );
             eprintln!("nginx: [alert] {text}");
             error_log(Level::Alert, format_args!("{text}"));

@@ -88,7 +88,7 @@ impl Master {
                 true
             }
             Err(error) => {
-                let text = runtime::listen::bind::errno(&error);
+                let text = wire::errno(&error);
                 error_log(
                     Level::Alert,
                     format_args!("a worker process cannot be started ({text})"),

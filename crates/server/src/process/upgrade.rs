@@ -263,7 +263,7 @@ impl Master {
                 self.successor = Some(child);
             }
             Err(error) => {
-                let error = runtime::listen::bind::errno(&error);
+                let error = wire::errno(&error);
                 error_log(
                     Level::Alert,
                     format_args!(

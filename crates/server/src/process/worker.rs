@@ -20,8 +20,8 @@ use logs::process_log::{Level, error_log};
 use logs::{ErrorLogs, Logs, Target};
 use nix::sys::signal::Signal;
 use runtime::Shared;
-use runtime::listen::bind::of_call;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::of_call;
 
 use super::bundle::Bundle;
 use super::deadline::Deadline;
