@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,11 +32,19 @@ const BODY_BYTES: usize = 64 << 20;
 /// The frame types.
 const HEADERS: u8 = 1;
 const END: u8 = 5;
+const PING: u8 = 6;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
     let head = [&[a, b, c, kind, flags][..], &stream.to_be_bytes()].concat();
     [&head[..], payload].concat()
+}
+
+/// The head of a response whose body follows.
+fn answer_head(stream: u32) -> Vec<u8> {
+    let mut block = Vec::new();
+    encode::status(&mut block, 200);
+    frame(HEADERS, 4, stream, &block)
 }
 
 /// A response without a body.
@@ -176,6 +185,68 @@ fn a_connection_on_which_others_are_answered_outlives_a_request_that_is_not() {
         }
         assert!(connection.is_usable());
         drop(server.join().unwrap());
+    });
+}
+
+/// Of two requests that wait for as long, the one whose response has not begun times out; the other one goes on. Its server
+/// sends a PING, and then DATA on a third stream alone.
+#[test]
+fn the_pings_of_a_server_keep_a_response_alive_that_has_begun() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let mut begun = ask(&connection).await;
+        let mut busy = ask(&connection).await;
+        server.write_all(&answer_head(1)).unwrap();
+        server.write_all(&answer_head(3)).unwrap();
+        assert_eq!(status(&mut begun).await, 200);
+        assert_eq!(status(&mut busy).await, 200);
+        let mut unanswered = ask(&connection).await;
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let server = std::thread::spawn(move || {
+            server.write_all(&frame(PING, 0, 0, &[0; 8])).unwrap();
+            let step = Duration::from_millis(5);
+            while is_done.recv_timeout(step) == Err(RecvTimeoutError::Timeout) {
+                server.write_all(&frame(0, 0, 3, b"x")).unwrap();
+            }
+            server.write_all(&frame(0, 1, 1, b"at last")).unwrap();
+            server
+        });
+        {
+            let mut piece = pin!(poll_fn(|cx| begun.poll_piece(cx, SOON)));
+            let mut waits = pin!(unanswered.head(SOON));
+            let outcome = poll_fn(|cx| {
+                assert!(piece.as_mut().poll(cx).is_pending(), "it goes on");
+                waits.as_mut().poll(cx)
+            });
+            assert!(matches!(outcome.await, Err(ExchangeError::Timeout)));
+            drop(done);
+            assert_eq!(piece.await.unwrap().unwrap(), "at last");
+        }
+        drop(server.join().unwrap());
+    });
+}
+
+/// The same without a PING: each stream is on its own.
+#[test]
+fn what_comes_on_other_streams_does_not_keep_a_response_alive() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let mut begun = ask(&connection).await;
+        server.write_all(&answer_head(1)).unwrap();
+        assert_eq!(status(&mut begun).await, 200);
+        let mut piece = pin!(poll_fn(|cx| begun.poll_piece(cx, SOON)));
+        poll_fn(|cx| {
+            assert!(piece.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        let mut other = ask(&connection).await;
+        server.write_all(&answer(3, 204)).unwrap();
+        assert_eq!(status(&mut other).await, 204);
+        assert!(matches!(piece.await, Err(ExchangeError::Timeout)));
+        drop(server);
     });
 }
 

@@ -322,12 +322,33 @@ impl Running {
             }
         }
         if !std::mem::replace(&mut self.is_waiting, true) {
-            self.timer.arm(timeout);
-            self.reads = self.shared.state.borrow().reads();
+            self.arm(timeout);
         }
-        ready!(self.timer.poll_expired(cx));
+        loop {
+            ready!(self.timer.poll_expired(cx));
+            match self.left_by_pings(timeout) {
+                Some(left) => self.arm(left),
+                None => break,
+            }
+        }
         self.shared.state.borrow_mut().note_timeout(self.reads);
         Poll::Ready(Err(ExchangeError::Timeout))
+    }
+
+    fn arm(&mut self, timeout: Duration) {
+        self.timer.arm(timeout);
+        self.reads = self.shared.state.borrow().reads();
+    }
+
+    /// As [`State::left_by_pings`]; before the head of the response nothing else counts for it, as in nginx.
+    fn left_by_pings(&self, timeout: Duration) -> Option<Duration> {
+        match self.stream.borrow().state {
+            AnswerState::Head => None,
+            AnswerState::Body | AnswerState::Ended => {
+                let state = self.shared.state.borrow();
+                state.left_by_pings(timeout, self.reads)
+            }
+        }
     }
 
     fn stop_waiting(&mut self) {
