@@ -134,10 +134,14 @@ impl Levels {
         2 * KEY_BYTES + levels.map(|digits| usize::from(*digits) + 1).sum::<usize>()
     }
 
-    /// Parses the value of `levels=`: up to three times `1` or `2`, separated by colons. `None` for anything else.
+    /// Parses the value of `levels=`: up to three times `1` or `2`, separated by colons; nothing for no levels, as in
+    /// nginx. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut levels = Self::default();
+        if text.is_empty() {
+            return Some(levels);
+        }
         for (index, digits) in text.split(':').enumerate() {
             *levels.digits.get_mut(index)? = match digits {
                 "1" => 1,
@@ -222,7 +226,8 @@ mod tests {
 
     #[test]
     fn other_levels_are_none() {
-        for text in ["", "3", "0", "1:", "1:2:1:1", "1,2", "12"] {
+        assert_eq!(Levels::parse(""), Some(Levels::default()));
+        for text in [":", "3", "0", "1:", "1:2:1:1", "1,2", "12"] {
             assert_eq!(Levels::parse(text), None, "{text}");
         }
     }

@@ -13,11 +13,8 @@ pub(super) enum Delta {
 }
 
 impl Delta {
-    /// Parses digits that end as in nginx: a comma ends a directive anyway, `;` and a blank end a number.
     fn parse(text: &[u8]) -> Self {
-        let end = text.iter().position(|byte| matches!(byte, b';' | b' '));
-        let digits = &text[..end.unwrap_or(text.len())];
-        match seconds(digits) {
+        match seconds(text) {
             Some(seconds) => Self::Seconds(seconds),
             None => Self::Invalid,
         }
@@ -76,16 +73,14 @@ impl CacheControl {
         }
     }
 
-    fn take(&mut self, (name, value): (&[u8], Option<&[u8]>)) {
+    fn take(&mut self, (name, value): Directive<'_>) {
         let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         let number = || Delta::parse(value.unwrap_or_default());
-        if is("no-store") {
-            self.no_store = true;
-        } else if is("no-cache") {
-            self.no_cache |= !self.name_fields(value);
-        } else if is("private") {
-            self.private |= !self.name_fields(value);
-        } else if is("public") {
+        if !((is("no-cache") || is("private")) && self.name_fields(value)) {
+            self.restrict(name);
+            self.restrict(value.unwrap_or_default());
+        }
+        if is("public") {
             self.public = true;
         } else if is("must-revalidate") {
             self.must_revalidate = true;
@@ -102,14 +97,31 @@ impl CacheControl {
         }
     }
 
-    /// Adds the named fields. False if there are none: then the directive is about the whole response.
+    /// Obeys the words that forbid storing wherever they stand in a text, as nginx does: in quotes, too, and as a part
+    /// of a longer word. A response that may be private is not shared, however its field is misspelt.
+    fn restrict(&mut self, text: &[u8]) {
+        self.no_store |= contains(text, b"no-store");
+        self.no_cache |= contains(text, b"no-cache");
+        self.private |= contains(text, b"private");
+    }
+
+    /// Adds the named fields. False if the value is no list of names in quotes: then the directive is about the whole
+    /// response.
     fn name_fields(&mut self, value: Option<&[u8]>) -> bool {
-        let value = value.unwrap_or_default();
-        let quote = |byte: &u8| matches!(byte, b'"' | b',' | b' ' | b'\t');
-        let names = value.split(quote).filter(|name| !name.is_empty());
-        let before = self.fields.len();
+        let Some([b'"', names @ .., b'"']) = value else {
+            return false;
+        };
+        let separates = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
+        let names = names.split(separates).filter(|name| !name.is_empty());
+        let is_name = |name: &[u8]| {
+            name.iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        if names.clone().next().is_none() || !names.clone().all(is_name) {
+            return false;
+        }
         self.fields.extend(names.map(<[u8]>::to_ascii_lowercase));
-        self.fields.len() > before
+        true
     }
 
     /// May a response to a request with `Authorization` be shared (RFC 9111, 3.5)?
@@ -174,7 +186,7 @@ impl RequestControl {
         wishes
     }
 
-    fn take(&mut self, (name, value): (&[u8], Option<&[u8]>)) {
+    fn take(&mut self, (name, value): Directive<'_>) {
         let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         let number = || Delta::parse(value.unwrap_or_default()).or_zero();
         if is("no-cache") {
@@ -193,28 +205,32 @@ impl RequestControl {
     }
 }
 
-/// Names and values between commas outside of quotes. A blank before `=` becomes part of the name, which is unknown
-/// then.
-fn directives(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    let mut rest = line;
+/// A name and its value.
+type Directive<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Whether a text contains a word, in any case of letters.
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len())
+        .any(|part| part.eq_ignore_ascii_case(word))
+}
+
+/// The directives of a line. Outside of quotes commas separate them, and as in nginx `;` and blanks do, too. A blank
+/// before `=` becomes part of the name, which is unknown then.
+fn directives(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
+    let (mut rest, mut has_quotes) = (line, true);
     let mut parts = std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let (mut is_quoted, mut is_escaped) = (false, false);
-        let is_end = |byte: &u8| {
-            match byte {
-                _ if is_escaped => is_escaped = false,
-                b'\\' if is_quoted => is_escaped = true,
-                b'"' => is_quoted = !is_quoted,
-                b',' => return !is_quoted,
-                _ => {}
+        let end = match end_of_directive(rest, has_quotes) {
+            Some(end) => end,
+            None => {
+                has_quotes = false;
+                end_of_directive(rest, has_quotes).unwrap_or(rest.len())
             }
-            false
         };
-        let end = rest.iter().position(is_end);
-        let part = &rest[..end.unwrap_or(rest.len())];
-        rest = end.map_or(&[], |end| &rest[end + 1..]);
+        let part = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
         Some(part.trim_ascii())
     });
     std::iter::from_fn(move || {
@@ -225,4 +241,25 @@ fn directives(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
             None => (part, None),
         })
     })
+}
+
+/// The length of the directive that a text begins with. None: a quote in it never ends, so it quotes nothing.
+fn end_of_directive(text: &[u8], has_quotes: bool) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' if has_quotes => is_quoted = !is_quoted,
+            b',' | b';' if !is_quoted => return Some(at),
+            b' ' if !is_quoted && !text[..at].ends_with(b" ") => {
+                let next = text[at..].iter().find(|byte| **byte != b' ');
+                if next != Some(&b'=') {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some(text.len())
 }

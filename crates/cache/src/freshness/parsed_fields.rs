@@ -64,7 +64,7 @@ impl ParsedFields {
             all(HeaderId::CacheControl).for_each(|line| control.read(line));
         }
         let targeted = targeted(fields.clone()).filter(|_| rules.is_targeted);
-        let date_of = |id| all(id).next().and_then(http_date);
+        let date_of = |id| all(id).next().and_then(|text| http_date(text, rules));
         let (guesses, counts) = (rules.heuristic.is_some(), rules.counts_apparent_age);
         let compares_date = expires.is_some() || guesses || counts;
         Self {
@@ -84,7 +84,7 @@ impl ParsedFields {
     }
 }
 
-/// nginx: digits, or `@` and digits; a line with anything else is ignored.
+/// nginx: digits, or `@` and digits; a line with anything else is ignored, and so is the time 0.
 fn accel_expires(value: &[u8]) -> Option<Accel> {
     let number = |digits: &[u8]| {
         let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -92,7 +92,7 @@ fn accel_expires(value: &[u8]) -> Option<Accel> {
         text.parse::<i64>().ok()
     };
     match value {
-        [b'@', time @ ..] => number(time).map(Accel::Until),
+        [b'@', time @ ..] => number(time).filter(|time| *time > 0).map(Accel::Until),
         _ => match number(value)? {
             0 => Some(Accel::Off),
             seconds => Some(Accel::For(seconds)),
@@ -105,21 +105,45 @@ fn expires<'a>(mut lines: impl Iterator<Item = &'a [u8]>, rules: &Rules) -> Opti
     if rules.refuses_two_expires && lines.next().is_some() {
         return Some(ExpiresField::Invalid);
     }
-    Some(http_date(first).map_or(ExpiresField::Invalid, ExpiresField::At))
+    Some(http_date(first, rules).map_or(ExpiresField::Invalid, ExpiresField::At))
 }
 
-/// A date whose zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, absent (RFC 9110, 5.6.7); the parser
-/// does not look behind the time.
-fn http_date(text: &[u8]) -> Option<Seconds> {
-    const ZONE: &[u8] = b" GMT";
-    const ASCTIME: usize = "Sun Nov  6 08:49:37 1994".len();
-    let has_zone = text.contains(&b',');
-    let is_complete = if has_zone {
-        text.len() > ZONE.len() && text[text.len() - ZONE.len()..].eq_ignore_ascii_case(ZONE)
-    } else {
-        text.len() <= ASCTIME
+/// A date. Where the rules are strict, its zone is GMT, in any case (RFC 9111, 4.2), or, in asctime's form, absent (RFC
+/// 9110, 5.6.7). Otherwise other names of GMT, none, and hours and minutes count, too. The parser does not look behind
+/// the time.
+fn http_date(text: &[u8], rules: &Rules) -> Option<Seconds> {
+    let time = date::parse(text)?;
+    let end_of_day = text.iter().find(|byte| matches!(byte, b',' | b' '));
+    let is_asctime = end_of_day == Some(&b' ');
+    let clock = text.iter().position(|byte| *byte == b':')?;
+    let behind = match is_asctime {
+        true => ":MM:SS YYYY".len(),
+        false => ":MM:SS".len(),
     };
-    date::parse(text).filter(|_| is_complete)
+    let zone = text.get(clock + behind..)?.trim_ascii();
+    let wanted: &[u8] = if is_asctime { b"" } else { b"GMT" };
+    if zone.eq_ignore_ascii_case(wanted) {
+        return Some(time);
+    }
+    let ahead = seconds_ahead(zone).filter(|_| !rules.needs_gmt)?;
+    Some(time - ahead)
+}
+
+/// The seconds by which a zone's clocks are ahead of GMT; None for names of other zones.
+fn seconds_ahead(zone: &[u8]) -> Option<i64> {
+    const GMT: [&[u8]; 5] = [b"", b"GMT", b"UTC", b"UT", b"Z"];
+    if GMT.iter().any(|name| zone.eq_ignore_ascii_case(name)) {
+        return Some(0);
+    }
+    let (sign, digits) = zone.split_first()?;
+    let digits: &[u8; 4] = digits.try_into().ok()?;
+    let number = i64::from(seconds(digits)?);
+    let ahead = number / 100 * 3600 + number % 100 * 60;
+    match sign {
+        b'+' => Some(ahead),
+        b'-' => Some(-ahead),
+        _ => None,
+    }
 }
 
 /// The first member of the first line; a malformed number is ignored (RFC 9111, 5.1).

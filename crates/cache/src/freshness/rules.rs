@@ -61,6 +61,9 @@ pub struct Rules {
     pub forbids_stale: bool,
     /// Of two `Expires` lines, none counts (4.2.1). nginx: the first.
     pub refuses_two_expires: bool,
+    /// A date whose zone is not written as GMT is in the past (4.2). nginx: it looks at no zone; here others are counted
+    /// if they are numbers, and invalid if they are names.
+    pub needs_gmt: bool,
     /// stale-while-revalidate does not stand for stale-if-error (RFC 5861). nginx: it does if the latter is missing.
     pub separates_windows: bool,
     /// stale-if-error is for 500, 502, 503 and 504 too (RFC 5861, 4). nginx: for lost connections only;
@@ -92,6 +95,7 @@ impl Rules {
             stores_stale: false,
             forbids_stale: false,
             refuses_two_expires: false,
+            needs_gmt: false,
             separates_windows: false,
             covers_5xx: false,
             ends_on_time: false,
@@ -110,6 +114,7 @@ impl Rules {
             stores_stale: true,
             forbids_stale: true,
             refuses_two_expires: true,
+            needs_gmt: true,
             separates_windows: true,
             covers_5xx: true,
             ends_on_time: true,

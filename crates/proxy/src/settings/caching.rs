@@ -287,7 +287,8 @@ directives! {
         proxy_cache_purge: PurgeConditions = none, [HTTP | SERVER | LOCATION] 1..;
         /// Follows RFC 9111 to the letter where nginx does not and configurations may rely on that:
         /// * the response's transit time, and a `Date` in the past, add to its age (4.2.3); it is stale in the second
-        ///   in which its age reaches its lifetime (4.2); of two `Expires` fields neither is used (4.2.1);
+        ///   in which its age reaches its lifetime (4.2); of two `Expires` fields neither is used (4.2.1), nor one whose
+        ///   zone is not `GMT`;
         /// * responses with `no-cache`, `max-age=0` and the like are stored, and revalidated at each use (5.2.2.4);
         /// * `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses regardless of
         ///   `proxy_cache_use_stale` (4.2.4); stale-while-revalidate does not imply stale-if-error, and that covers

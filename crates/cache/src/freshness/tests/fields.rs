@@ -6,7 +6,7 @@ use super::*;
 fn named_fields_are_left_out_and_the_response_stored() {
     // RFC 9111, 5.2.2.4 and 5.2.2.7.
     let head = head(
-        "Cache-Control: max-age=60, no-cache=\"X-Secret, x-other\", private=X-Third\nX-Secret: 1\nX-Kept: 2
+        "Cache-Control: max-age=60, no-cache=\"X-Secret, x-other\", private=\"X-Third\"\nX-Secret: 1\nX-Kept: 2
          Connection: close, X-Hop\nX-Hop: 3\nKeep-Alive: timeout=5\nAge: 7\nX-Third: 4\nProxy-Authenticate: Basic
          Content-Length: 5\nTransfer-Encoding: chunked",
     );
