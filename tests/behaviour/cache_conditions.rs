@@ -2,7 +2,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use super::cache::{cache, hit, server, wait_until};
+use super::sick_disks::files;
 use blackbox::{Answer, Origin, Server, is_nginx};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -255,6 +257,110 @@ fn a_304_that_names_further_fields_of_requests_renews_nothing() {
         if !is_nginx() {
             assert_eq!(origin.received().len(), before + 1, "the origin says");
         }
+    }
+}
+
+#[test]
+fn a_304_lets_proxy_cache_valid_decide_where_a_stored_expires_is_over() {
+    if is_nginx() {
+        // It compares `Expires` with its own clock.
+        return;
+    }
+    let origin = renewing(
+        "Date: Thu, 01 Jan 2015 00:00:00 GMT\r\nExpires: Thu, 01 Jan 2015 00:00:01 GMT\r\n",
+        "Date: Thu, 01 Jan 2015 00:00:10 GMT\r\nETag: \"e1\"\r\n",
+    );
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_revalidate on; proxy_cache_valid 200 1h; }",
+    );
+    hit(&server, "/");
+    std::thread::sleep(Duration::from_millis(2200));
+    for status in ["REVALIDATED", "HIT"] {
+        let reply = server.get("/");
+        assert_eq!((cache(&reply), reply.text().as_str()), (status, "body"));
+    }
+}
+
+/// The body of a large entry: no two parts of it that are asked for are the same.
+fn large_body() -> String {
+    let letter = |at: u32| char::from(b'a' + (at / 7 % 26) as u8);
+    (0..3 << 20).map(letter).collect()
+}
+
+#[test]
+fn several_ranges_of_what_was_stored_before_a_restart() {
+    let body = large_body();
+    let sent = body.clone();
+    let fields = format!("{LASTING}Accept-Ranges: bytes\r\nETag: \"e1\"\r\n");
+    let origin = Origin::start(move |_| Answer::with("200 OK", &fields, &sent));
+    let mut server = server(&origin, "location / { %PASS%; }");
+    hit(&server, "/");
+    server.restart();
+    let before = origin.received().len();
+    let reply = server.get_with("/", "Range: bytes=2000000-2000009,5-9,1048570-1048589\r\n");
+    assert_eq!((reply.status, cache(&reply)), (206, "HIT"));
+    let text = reply.text();
+    for range in [2_000_000..2_000_010, 5..10, 1_048_570..1_048_590] {
+        let last = range.end - 1;
+        let part = format!(
+            "Content-Range: bytes {}-{last}/{}\r\n\r\n{}\r\n--",
+            range.start,
+            body.len(),
+            &body[range.clone()]
+        );
+        assert!(text.contains(&part), "{range:?}: {text}");
+    }
+    assert_eq!(origin.received().len(), before, "the origin is not asked");
+}
+
+#[test]
+fn a_part_of_a_damaged_entry_comes_from_the_origin() {
+    if is_nginx() {
+        // It has no checksums.
+        return;
+    }
+    let body = large_body();
+    let sent = body.clone();
+    let fields = format!("{LASTING}Accept-Ranges: bytes\r\nETag: \"e1\"\r\n");
+    let origin = Origin::start(move |_| Answer::with("200 OK", &fields, &sent));
+    let mut server = server(&origin, "location / { %PASS%; }");
+    hit(&server, "/");
+    server.restart();
+    let mut all = Vec::new();
+    files(&server.site().path("cache"), &mut all);
+    let is_entry = |path: &PathBuf| !path.to_string_lossy().contains(".freewheel");
+    let entry = all.into_iter().find(is_entry).expect("it is there");
+    let mut bytes = std::fs::read(&entry).expect("it can be read");
+    let begin = &body.as_bytes()[..1000];
+    let start = bytes.windows(begin.len()).position(|part| part == begin);
+    bytes[start.expect("the body is in it") + 2_000_003] = b'!';
+    std::fs::write(&entry, bytes).expect("it can be written");
+    let reply = server.get_with("/", "Range: bytes=5-9,2000000-2000009\r\n");
+    assert_eq!(reply.status, 206);
+    let part = format!(
+        "bytes 2000000-2000009/{}\r\n\r\n{}\r\n--",
+        body.len(),
+        &body[2_000_000..2_000_010]
+    );
+    assert!(reply.text().contains(&part), "{}", reply.text());
+    server.forget_log();
+}
+
+#[test]
+fn what_gzip_proxied_leaves_plain_is_plain_however_often_it_is_used() {
+    let fields = format!(
+        "{LASTING}Content-Type: text/html\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n"
+    );
+    let origin = Origin::start(move |_| Answer::with("200 OK", &fields, "x".repeat(4096)));
+    let server = server(
+        &origin,
+        "location / { %PASS%; gzip on; gzip_proxied no_last_modified no_etag; }",
+    );
+    hit(&server, "/");
+    for number in 0..60 {
+        let reply = server.get_with("/", "Via: 1.1 x\r\nAccept-Encoding: gzip\r\n");
+        assert_eq!(reply.header("Content-Encoding"), None, "use {number}");
     }
 }
 

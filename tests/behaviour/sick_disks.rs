@@ -45,7 +45,7 @@ fn start(origin: &Origin, more: &str) -> (Server, PathBuf) {
 }
 
 /// All files below a directory.
-fn files(directory: &Path, all: &mut Vec<PathBuf>) {
+pub fn files(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.path() {
             path if path.is_dir() => files(&path, all),

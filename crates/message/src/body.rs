@@ -112,6 +112,11 @@ pub trait Source<F> {
         false
     }
 
+    /// Whether it can be cut again and again, each time once the bytes of the last part have been returned.
+    fn can_be_cut_again(&self) -> bool {
+        false
+    }
+
     /// Lets the source fetch ahead, within its own limits, while the reader is busy with the last chunk; the next one
     /// may have been asked for already. Polled whenever the reader is.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}

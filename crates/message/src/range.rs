@@ -2,10 +2,11 @@
 //! the whole body is sent where the parts would be longer.
 
 use std::ops::Range;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use crate::body::Chunk;
+use crate::body::{Body, BodyError, Chunk, Source};
 
 /// The part of a body that is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,34 +145,108 @@ pub fn multipart_type(boundary: u64) -> Bytes {
     out.into()
 }
 
-/// The chunks of a multipart body: part heads, parts and the closing boundary. `whole` is the body they are cut from;
-/// `content_type` is the type of the parts, with its charset (if empty, the line is omitted).
-pub fn multipart<F: Clone>(
-    whole: &Chunk<F>,
-    ranges: &[Range<u64>],
-    content_type: &[u8],
-    boundary: u64,
-) -> Vec<Chunk<F>> {
-    let mut chunks = Vec::with_capacity(2 * ranges.len() + 1);
-    for range in ranges {
-        let mut head = Vec::with_capacity(128 + content_type.len());
-        head.extend_from_slice(b"\r\n--");
-        push_boundary(&mut head, boundary);
-        if !content_type.is_empty() {
-            head.extend_from_slice(b"\r\nContent-Type: ");
-            head.extend_from_slice(content_type);
+/// The parts of a `multipart/byteranges`: their heads, and what is behind the last one.
+pub struct Multipart {
+    parts: Vec<(Bytes, Range<u64>)>,
+    end: Bytes,
+}
+
+impl Multipart {
+    /// Parts of a body of `length` bytes; `content_type` is their type, with its charset (if empty, the line is
+    /// omitted).
+    #[must_use]
+    pub fn new(ranges: &[Range<u64>], length: u64, content_type: &[u8], boundary: u64) -> Self {
+        let head = |range: &Range<u64>| {
+            let mut head = Vec::with_capacity(128 + content_type.len());
+            head.extend_from_slice(b"\r\n--");
+            push_boundary(&mut head, boundary);
+            if !content_type.is_empty() {
+                head.extend_from_slice(b"\r\nContent-Type: ");
+                head.extend_from_slice(content_type);
+            }
+            head.extend_from_slice(b"\r\nContent-Range: bytes ");
+            push_range(&mut head, range, length);
+            head.extend_from_slice(b"\r\n\r\n");
+            (head.into(), range.clone())
+        };
+        let mut end = b"\r\n--".to_vec();
+        push_boundary(&mut end, boundary);
+        end.extend_from_slice(b"--\r\n");
+        Self {
+            parts: ranges.iter().map(head).collect(),
+            end: end.into(),
         }
-        head.extend_from_slice(b"\r\nContent-Range: bytes ");
-        push_range(&mut head, range, whole.len());
-        head.extend_from_slice(b"\r\n\r\n");
-        chunks.push(Chunk::Bytes(head.into()));
-        chunks.push(whole.slice(range.start, range.end));
     }
-    let mut end = b"\r\n--".to_vec();
-    push_boundary(&mut end, boundary);
-    end.extend_from_slice(b"--\r\n");
-    chunks.push(Chunk::Bytes(end.into()));
-    chunks
+
+    /// Length of the multipart body in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        let parts = self.parts.iter();
+        let parts = parts.map(|(head, range)| head.len() as u64 + (range.end - range.start));
+        parts.sum::<u64>() + self.end.len() as u64
+    }
+
+    /// The multipart body, from a body that is one chunk.
+    #[must_use]
+    pub fn of_chunk<F: Clone>(self, whole: &Chunk<F>) -> Vec<Chunk<F>> {
+        let mut chunks = Vec::with_capacity(2 * self.parts.len() + 1);
+        for (head, range) in self.parts {
+            chunks.push(Chunk::Bytes(head));
+            chunks.push(whole.slice(range.start, range.end));
+        }
+        chunks.push(Chunk::Bytes(self.end));
+        chunks
+    }
+
+    /// The multipart body, from one that can be cut again and again.
+    #[must_use]
+    pub fn of_source<F: 'static>(self, source: Box<dyn Source<F>>) -> Body<F> {
+        Body::Stream(Box::new(PartsOfSource {
+            source,
+            is_within: false,
+            parts: self.parts.into_iter(),
+            end: Some(self.end),
+        }))
+    }
+}
+
+/// A multipart body whose parts are cut from a source one after the other.
+struct PartsOfSource<F> {
+    source: Box<dyn Source<F>>,
+    /// Whether the source gives a part.
+    is_within: bool,
+    parts: std::vec::IntoIter<(Bytes, Range<u64>)>,
+    end: Option<Bytes>,
+}
+
+impl<F> Source<F> for PartsOfSource<F> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk<F>, BodyError>>> {
+        if self.is_within {
+            let next = ready!(self.source.poll_next(cx));
+            if next.is_some() {
+                return Poll::Ready(next);
+            }
+            self.is_within = false;
+        }
+        let Some((head, range)) = self.parts.next() else {
+            return Poll::Ready(self.end.take().map(|end| Ok(Chunk::Bytes(end))));
+        };
+        self.is_within = self.source.cut(range.start, range.end);
+        Poll::Ready(Some(match self.is_within {
+            true => Ok(Chunk::Bytes(head)),
+            false => Err(BodyError::Truncated),
+        }))
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        if self.is_within {
+            self.source.poll_ahead(cx);
+        }
+    }
+
+    fn takes_request(&self) -> bool {
+        self.source.takes_request()
+    }
 }
 
 fn push_boundary(out: &mut Vec<u8>, boundary: u64) {
@@ -255,7 +330,10 @@ mod tests {
     #[test]
     fn a_multipart_body() {
         let whole: Chunk<()> = Chunk::Bytes("0123456789".into());
-        let chunks = multipart(&whole, &[0..1, 8..10], b"text/plain", 7);
+        let parts = Multipart::new(&[0..1, 8..10], whole.len(), b"text/plain", 7);
+        let length = parts.length();
+        let chunks = parts.of_chunk(&whole);
+        assert_eq!(chunks.iter().map(Chunk::len).sum::<u64>(), length);
         let text: Vec<u8> = chunks
             .iter()
             .flat_map(|chunk| match chunk {

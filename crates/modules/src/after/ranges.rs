@@ -1,12 +1,13 @@
 //! Ranges of a body: 206, `multipart/byteranges` and 416 (RFC 9110, 14; nginx-drop-in 26–29).
 //!
-//! Works on any body of known length; several ranges need a body in one piece. A file stays a file.
+//! Works on any body of known length; several ranges need a body in one piece, or one that can be cut again. A
+//! file stays a file.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use config::{Number, directives};
-use message::range::{self, RANGES_UNLIMITED, RangeOutcome};
+use message::range::{self, Multipart, RANGES_UNLIMITED, RangeOutcome};
 use message::response::Ranges as Allowed;
 use message::{Body, HeaderId, Version, conditional};
 
@@ -77,7 +78,7 @@ pub fn apply(
             Ok(Some(part))
         }
         RangeOutcome::Multi(parts) => {
-            several(response, &parts);
+            several(response, &parts, length);
             Ok(None)
         }
         RangeOutcome::Unsatisfiable => Err(Failure::new(416)
@@ -85,19 +86,27 @@ pub fn apply(
     }
 }
 
-fn several(response: &mut Response, parts: &[std::ops::Range<u64>]) {
-    let Body::Once(whole) = &response.body else {
-        return;
+fn several(response: &mut Response, parts: &[Range<u64>], length: u64) {
+    let can_be_cut = match &response.body {
+        Body::Once(_) => true,
+        Body::Stream(source) => source.can_be_cut_again(),
+        Body::Empty | Body::Tunnel => false,
     };
+    if !can_be_cut {
+        return;
+    }
     let boundary = BOUNDARY.with(|next| next.replace(next.get().wrapping_add(1)));
-    let chunks = range::multipart(whole, parts, &response.content_type_text(), boundary);
+    let parts = Multipart::new(parts, length, &response.content_type_text(), boundary);
+    response.content_length = Some(parts.length());
+    response.body = match std::mem::take(&mut response.body) {
+        Body::Once(whole) => Body::chunks(parts.of_chunk(&whole)),
+        Body::Stream(source) => parts.of_source(source),
+        other => other,
+    };
     response.status = 206;
     response.status_line = None;
     response.headers.remove(b"Content-Range");
-    response.content_length = Some(chunks.iter().map(message::Chunk::len).sum());
     response.content_type = range::multipart_type(boundary);
     response.charset = bytes::Bytes::new();
     response.accept_ranges = false;
-    response.headers.remove(b"Content-Range");
-    response.body = Body::chunks(chunks);
 }

@@ -101,6 +101,11 @@ impl State for CacheState {
         let stored = self.stored.as_ref()?;
         Rc::ptr_eq(&stored.file, file).then_some(stored.successor)
     }
+
+    /// A response made from this entry alone has no record of upstream servers.
+    fn is_of_upstream(&self) -> bool {
+        self.entry.is_some()
+    }
 }
 
 impl CacheState {

@@ -13,7 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::FetchMoment;
 use cache::fill::{Ending, Filler, Metadata, Sharing, Unwanted};
-use cache::freshness::{self, FieldLine, OriginResponse, Rules, Storable, StoreVerdict};
+use cache::freshness::{
+    self, FieldLine, OriginResponse, PassReason, Rules, Storable, StoreVerdict,
+};
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use cache::{KeyState, KnownKey};
@@ -99,6 +101,7 @@ pub(super) struct FillContext {
 pub(super) async fn run(task: FillTask) {
     let context = task.context;
     let Some(upstream_request) = task.upstream_request.resolved().await else {
+        context.note_failure(502);
         return task.filler.end_without(Ending::Refused(502));
     };
     // Gone before the response is taken: what follows needs its room.
@@ -199,16 +202,22 @@ impl FillContext {
             .expect("there was no fill before it was open")
     }
 
-    /// Ends a fill that got no response. `proxy_cache_valid 502 …` keeps the origin from being asked again at once
-    /// where nothing is stored; a fault of this server itself (500) may be gone with the next request.
+    /// Ends a fill that got no response.
     fn fail(self: Box<Self>, filler: Filler, none: NoAnswer) {
-        let is_of_origin = matches!(none.status, 502 | 504);
-        let valid = self.rules().valid(none.status).filter(|_| is_of_origin);
+        self.note_failure(none.status);
+        filler.end_without(ending(none));
+    }
+
+    /// Keeps the origin from being asked again at once where nothing is stored (`proxy_cache_valid 502 …`); a fault of
+    /// this server itself (500) may be gone with the next request.
+    fn note_failure(&self, status: u16) {
+        let is_of_origin = matches!(status, 502 | 504);
+        let valid = self.rules().valid(status).filter(|_| is_of_origin);
         if let Some(seconds) = valid.filter(|_| self.is_miss) {
             let now = Moment::now().second();
             let known = KnownKey {
                 state: KeyState::Failed,
-                status: none.status,
+                status,
                 lifetime: Lifetime {
                     date: now,
                     expires: now.saturating_add(i64::from(seconds)),
@@ -218,7 +227,6 @@ impl FillContext {
             };
             self.cache.note(&self.loop_, &known);
         }
-        filler.end_without(ending(none));
     }
 
     async fn take(
@@ -476,18 +484,8 @@ impl FillContext {
         };
         drop(self.seat.take());
         let end = self.end.take();
-        let now = Moment::now().second();
         let stored = hit.entry.head();
-        let updated = freshness::updated_fields(stored.iter(), head.iter(), &[]);
-        let answer = OriginResponse {
-            status: stored.status,
-            fields: updated.iter().copied(),
-            is_authorized: self.head.get(HeaderId::Authorization).is_some(),
-            is_slice: stored.status == 206,
-            asked: self.asked,
-            now,
-        };
-        let StoreVerdict::Store(storable) = freshness::judge(&answer, self.rules()) else {
+        let StoreVerdict::Store(storable) = self.judge_renewal(stored, head) else {
             return filler.end_without(Ending::Renewed);
         };
         // The body was chosen by other fields of requests than these: it stays as old as it is.
@@ -516,6 +514,32 @@ impl FillContext {
         };
         if let Err(error) = done {
             self.cache.tell("an entry cannot be renewed", &error);
+        }
+    }
+
+    /// Judges a stored response with the lines of a 304 of the origin. An `Expires` that is over and that the 304 does
+    /// not send anew says nothing of the response from now on: as in nginx `proxy_cache_valid` does.
+    fn judge_renewal(&self, stored: &ResponseHead, head: &ResponseHead) -> StoreVerdict {
+        let updated = freshness::updated_fields(stored.iter(), head.iter(), &[]);
+        let now = Moment::now().second();
+        let judge = |keeps_expires: bool| {
+            let counts =
+                move |(_, _, id): &FieldLine<'_>| keeps_expires || *id != HeaderId::Expires;
+            let answer = OriginResponse {
+                status: stored.status,
+                fields: updated.iter().copied().filter(counts),
+                is_authorized: self.head.get(HeaderId::Authorization).is_some(),
+                is_slice: stored.status == 206,
+                asked: self.asked,
+                now,
+            };
+            freshness::judge(&answer, self.rules())
+        };
+        match judge(true) {
+            StoreVerdict::Pass(PassReason::Stale) if head.get(HeaderId::Expires).is_none() => {
+                judge(false)
+            }
+            verdict => verdict,
         }
     }
 

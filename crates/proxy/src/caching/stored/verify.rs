@@ -228,7 +228,13 @@ impl Source<Rc<OpenFile>> for VerifiedBody {
     }
 
     fn cut(&mut self, start: u64, end: u64) -> bool {
-        (self.at, self.end) = (start, end.min(self.end));
+        (self.at, self.end) = (start, end.min(self.hit.entry.body_len()));
+        // What was still being verified belongs to the part before, which the origin gave. Nothing verifies this one.
+        (self.verifying, self.patience) = (None, None);
+        true
+    }
+
+    fn can_be_cut_again(&self) -> bool {
         true
     }
 }
