@@ -307,3 +307,32 @@ fn connections_that_only_linger_make_place_for_those_that_ask() {
     server.wait_for(REUSING, "the line about it");
     drop(lingering);
 }
+
+/// As nginx: a reset between two requests is not told.
+#[test]
+fn a_client_that_closes_without_a_request_is_told() {
+    let server = Server::start_with("worker_processes 1;", ECHO);
+    drop(server.connect());
+    server.wait_for(
+        "client closed connection while waiting for request, client: 127.0.0.1, server: 127.0.0.1:",
+        "the end of one without requests",
+    );
+    let asking = || {
+        let mut connection = server.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        connection
+    };
+    // What is not read of the response makes the close a reset.
+    let unread = asking();
+    unread.stream().peek(&mut [0]).expect("a response");
+    drop(unread);
+    let mut read = asking();
+    assert_eq!(read.reply().status, 200);
+    drop(read);
+    server.wait_for(
+        "client 127.0.0.1 closed keepalive connection\n",
+        "the end of one with requests",
+    );
+    let log = server.error_log();
+    assert!(!log.contains("recv() failed"), "{log}");
+}

@@ -7,6 +7,7 @@
 use crate::sick_disks::metric;
 use blackbox::{Connection, PATIENCE, Server, is_nginx};
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 const SHORT: &str = "300ms";
@@ -50,6 +51,27 @@ fn the_time_for_a_head_is_not_begun_anew_by_each_byte() {
     }
 }
 
+/// The time of a new connection's first head begins when it is accepted: one whose first byte comes late ends before one
+/// that was opened just before that byte.
+#[test]
+fn the_time_for_the_first_head_is_not_begun_anew_by_its_first_byte() {
+    let server = Server::start("client_header_timeout 1s; server { listen 127.0.0.1:%PORT%; }");
+    let mut late = server.connect();
+    std::thread::sleep(Duration::from_millis(600));
+    let mut silent = server.connect();
+    late.send("G");
+    assert!(silent.is_closed());
+    assert!(late.is_closed());
+    let (begun, unbegun) = (
+        "timed out (110: Connection timed out) while reading client request",
+        "timed out (110: Connection timed out) while waiting for request",
+    );
+    server.wait_for(begun, "the end of one");
+    server.wait_for(unbegun, "the end of the other");
+    let log = server.error_log();
+    assert!(log.find(begun) < log.find(unbegun), "{log}");
+}
+
 /// A client that asks for much and reads nothing.
 fn stuck(server: &Server, index: usize) -> Connection {
     let mut connection = server.connect_to(index);
@@ -81,6 +103,25 @@ fn a_client_that_does_not_read_is_left_by_a_close_or_a_reset() {
             Err(error) => break error,
         }
     };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_client_that_does_not_send_the_rest_while_it_is_answered_is_reset() {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::start(&format!(
+        "client_body_timeout {SHORT}; reset_timedout_connection on;
+         server {{ listen 127.0.0.1:%PORT%; location / {{ proxy_request_buffering off;
+             proxy_http_version 1.1; proxy_pass http://{}; }} }}",
+        origin.local_addr().unwrap()
+    ));
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbegun");
+    let mut upstream = Connection::new(origin.accept().unwrap().0);
+    upstream.until("begun");
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nanswe");
+    client.until("answe");
+    let error = client.stream().read(&mut [0; 1]).expect_err("a reset");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 

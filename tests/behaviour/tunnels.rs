@@ -156,6 +156,36 @@ fn a_silent_tunnel_ends() {
     logged(&server, "timed out");
 }
 
+/// nginx tells of the client then, and `reset_timedout_connection` is for it.
+#[test]
+fn a_tunnel_whose_client_takes_nothing_is_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let pushing = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a connection").0;
+        while stream.write_all(&[b'x'; 65_536]).is_ok() {}
+    });
+    let server = server(&format!(
+        "send_timeout 300ms; reset_timedout_connection on; tunnel_pass 127.0.0.1:{port};"
+    ));
+    let mut client = connect(&server, "a:1", "");
+    logged(
+        &server,
+        "client timed out (110: Connection timed out) while proxying upgraded connection",
+    );
+    pushing.join().expect("it is closed");
+    assert_eq!(client.reply_to(HEAD_ONLY).status, 200);
+    let mut buffer = vec![0; 65_536];
+    let error = loop {
+        match client.stream().read(&mut buffer) {
+            Ok(0) => panic!("closed in the ordinary way"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 /// A server that takes the upgrade to another protocol, which answers in capitals and ends at "bye"; its port. The heads
 /// that it gets go to the channel.
 fn upgrading() -> (u16, mpsc::Receiver<String>) {

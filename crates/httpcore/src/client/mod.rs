@@ -301,12 +301,9 @@ impl Client {
 
     /// Logs a line about the connection, outside any request, to the error logs of its server.
     pub fn log(&self, generation: &Generation, level: Level, text: &str) {
-        let settings = &generation.settings;
-        let Some(server) = self.default_server(generation) else {
+        let Some(logs) = self.error_logs(generation) else {
             return;
         };
-        let server = settings.server(server);
-        let logs = settings.location(server.location).error_logs();
         if !logs.wants(level) {
             return;
         }
@@ -319,6 +316,26 @@ impl Client {
         self.tell(logs, level, context, &|out| {
             out.extend_from_slice(text.as_bytes());
         });
+    }
+
+    /// Logs that the client has closed its connection between two requests: as in nginx, a line without a context.
+    pub fn log_kept_closed(&self, generation: &Generation) {
+        let Some(logs) = self.error_logs(generation) else {
+            return;
+        };
+        let (feed, number) = (&self.loop_.feed, Some(self.number));
+        feed.error(logs, Level::Info, number, |out| {
+            out.extend_from_slice(b"client ");
+            self.append_remote_addr(out);
+            out.extend_from_slice(b" closed keepalive connection");
+        });
+    }
+
+    /// The error logs of the connection's server.
+    fn error_logs<'a>(&self, generation: &'a Generation) -> Option<&'a ErrorLogs> {
+        let settings = &generation.settings;
+        let server = settings.server(self.default_server(generation)?);
+        Some(settings.location(server.location).error_logs())
     }
 
     /// Logs a line with the client's address in its context, if a log takes that level.

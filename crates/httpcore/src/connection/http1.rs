@@ -3,6 +3,7 @@
 //! Not here: how a request is answered ([`super::answer`]), framing ([`crate::transport::http1`]).
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -134,12 +135,14 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
     outcome.is_ok()
 }
 
-/// Maximum time that a new connection may stay silent; `None`: a reload removed its address.
+/// Maximum time that a new connection may still be silent: as in nginx, its first head has to be there in that time, after
+/// all that comes before it. `None`: a reload removed its address.
 fn first_timeout(client: &Client) -> Option<Duration> {
     let generation = client.generation();
     let settings = &generation.settings;
     let server = settings.server(client.default_server(&generation)?);
-    Some(server.settings.client_header_timeout.duration())
+    let timeout = server.settings.client_header_timeout.duration();
+    Some(timeout.saturating_sub(Duration::from_millis(client.age_ms())))
 }
 
 /// Reads a request, answers it, and tidies up. Returns the connection, which is not closed before the metrics stop
@@ -157,13 +160,7 @@ fn exchange<'a, R: Responder>(
         let open = link.as_mut()?;
         let mut counted = Counted::begin(&client.loop_);
         let is_pipelined = open.wire.has_unread();
-        let (head, server, start) = match read(open, &client, &generation).await {
-            Ok(read) => read,
-            Err(error) => {
-                tell_lost(&client, &generation, &error);
-                return None;
-            }
-        };
+        let (head, server, start) = read(open, &client, &generation).await.ok()?;
         client.requests.set(client.requests.get() + 1);
         counted.answer();
         current_request::begin(head.line());
@@ -255,12 +252,26 @@ async fn hold(
     }
 }
 
-/// Logs that the connection broke before a request had arrived.
+/// Logs that the connection was closed, or broke, before the first byte of a request.
 fn tell_lost(client: &Client, generation: &Generation, error: &WireError) {
-    if let WireError::Io(error) = error {
-        let told = call_failed("recv", error);
-        let text = format!("{told} while reading client request");
-        client.log(generation, Level::Info, &text);
+    let is_first = client.requests.get() == 0;
+    match error {
+        WireError::Closed if is_first => {
+            let text = "client closed connection while waiting for request";
+            client.log(generation, Level::Info, text);
+        }
+        WireError::Closed => client.log_kept_closed(generation),
+        // As in nginx: some clients reset a connection instead of closing it.
+        WireError::Io(error) if !is_first && error.kind() == io::ErrorKind::ConnectionReset => {}
+        WireError::Io(error) => {
+            let told = call_failed("recv", error);
+            let action = match is_first {
+                true => "while waiting for request",
+                false => "while keepalive",
+            };
+            client.log(generation, Level::Info, &format!("{told} {action}"));
+        }
+        _ => {}
     }
 }
 
@@ -285,6 +296,10 @@ pub async fn read(
         Some(settings.server(server).limits)
     };
     let timeout = first.settings.client_header_timeout.duration();
+    let timeout = match client.requests.get() {
+        0 => timeout.saturating_sub(Duration::from_millis(client.age_ms())),
+        _ => timeout,
+    };
     let outcome = {
         let Link { wire, place } = link;
         let reading = pin!(wire.read_head(&first.limits, timeout, &mut choose));
@@ -325,6 +340,9 @@ pub async fn read(
             }));
             Ok((Box::new(refusal.head), server, start))
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            tell_lost(client, generation, &error);
+            Err(error)
+        }
     }
 }

@@ -16,7 +16,7 @@ use wire::rate::Rate;
 use crate::Response;
 use crate::connection::absolute_redirect;
 use crate::request::Request;
-use crate::transport::{Extent, Head, Piece, Unsent};
+use crate::transport::{Extent, Head, Piece, TunnelOutcome, Unsent};
 
 use super::finish::After;
 use super::send_error::{Stop, stopped};
@@ -206,11 +206,14 @@ pub(super) async fn send(
         request.transport.close_after_response();
         send_head(request, delivery, &[]).await?;
         if let Some(tunnel) = request.tunnel.take() {
-            let sent = match request.transport.tunnel(delivery.timeout) {
+            let outcome = match request.transport.tunnel(delivery.timeout) {
                 Some(client) => tunnel.run(client).await,
-                None => 0,
+                None => TunnelOutcome::default(),
             };
-            request.add_sent(sent);
+            request.add_sent(outcome.sent);
+            if outcome.has_client_timed_out {
+                return Err(Stop::LoggedTimeout);
+            }
             request.transport.end_tunnel();
         }
         return Ok(());

@@ -28,6 +28,8 @@ pub(super) enum Stop {
     Left,
     /// The client left, or the rest of its request is malformed; that is logged.
     Logged,
+    /// The client sends or takes nothing for too long; that is logged.
+    LoggedTimeout,
 }
 
 impl From<wire::Error> for Stop {
@@ -39,10 +41,11 @@ impl From<wire::Error> for Stop {
 /// Logs why sending ended early, and closes.
 pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
     let mut after = After::Close;
-    let is_ours = !matches!(
-        stop,
-        Stop::Client(_) | Stop::Left | Stop::Logged | Stop::Disk(disk::Error::Socket(_), _)
-    );
+    let is_ours = match &stop {
+        Stop::Client(_) | Stop::Left | Stop::Logged | Stop::LoggedTimeout => false,
+        Stop::Disk(error, _) => !matches!(error, disk::Error::Socket(_)),
+        Stop::Body(_) => true,
+    };
     match stop {
         Stop::Client(wire::Error::Timeout) => {
             after = After::TimedOut;
@@ -71,6 +74,7 @@ pub(super) fn stopped(request: &mut Request, stop: Stop) -> After {
         }),
         Stop::Left => request_body::log_left(request),
         Stop::Logged => {}
+        Stop::LoggedTimeout => after = After::TimedOut,
         Stop::Body(BodyError::Logged | BodyError::Invalid) => {}
         Stop::Body(error) => request.log(Level::Error, &|out| {
             out.extend_from_slice(error.to_string().as_bytes())

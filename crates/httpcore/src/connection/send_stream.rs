@@ -12,6 +12,8 @@ use disk::OpenFile;
 use message::{Body, BodyError, Chunk, Header};
 use wire::turn;
 
+use crate::failure::Failure;
+use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::request_body::{self, Apart, Leaving};
 use crate::transport::OtherStreams;
@@ -254,7 +256,12 @@ pub(super) async fn next_piece(
         let next = poll_fn(|cx| stream.poll_next(cx));
         // Boxed: it is rare.
         let next = Box::pin(request_body::alongside(request, Leaving::Ends, next)).await;
-        return next.map_err(|_| Stop::Logged);
+        return next.map_err(|outcome| match outcome {
+            Outcome::Failed(Failure { status: 408, .. }) | Outcome::Close(408) => {
+                Stop::LoggedTimeout
+            }
+            _ => Stop::Logged,
+        });
     }
     let mut left = pin!(request.transport.peer_closed());
     poll_fn(|cx| match stream.poll_next(cx) {

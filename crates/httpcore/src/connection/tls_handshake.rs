@@ -91,7 +91,7 @@ pub async fn run(link: &mut Link, client: &Client) -> bool {
         settings,
         entry,
         generation: &generation,
-        until_ms: loop_clock::monotonic_ms() + timeout.duration().as_millis() as u64,
+        until_ms: client.accepted_ms + timeout.duration().as_millis() as u64,
     };
     let shaken = place.wait_for(Waiting::New, pin!(endpoint.run())).await;
     let Some(shaken) = shaken else {

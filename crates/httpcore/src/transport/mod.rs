@@ -32,7 +32,7 @@ pub use http2::Http2;
 pub(crate) use http2::{OtherStreams, StreamBody};
 #[cfg(any(test, feature = "testing"))]
 pub use test_client::TestClient;
-pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd};
+pub use tunnel::{ClientSide, ClientStream, Tunnel, TunnelEnd, TunnelOutcome};
 
 /// What a request came on, and its response goes out on.
 pub enum Transport {

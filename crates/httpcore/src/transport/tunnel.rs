@@ -113,8 +113,20 @@ impl TunnelEnd for ClientStream<'_> {
     }
 }
 
+/// How a tunnel ended.
+#[derive(Debug, Default)]
+pub struct TunnelOutcome {
+    /// Number of bytes that the client has taken.
+    pub sent: u64,
+    /// Whether it ended because the client took none of those for it.
+    pub has_client_timed_out: bool,
+}
+
 /// The far side of a tunnel, and the rules for moving bytes through it.
 pub trait Tunnel {
-    /// Moves bytes until one side has closed; returns the number of those that the client has taken.
-    fn run<'a>(self: Box<Self>, client: ClientSide<'a>) -> Pin<Box<dyn Future<Output = u64> + 'a>>;
+    /// Moves bytes until one side has closed, or for too long nothing has moved; that is logged.
+    fn run<'a>(
+        self: Box<Self>,
+        client: ClientSide<'a>,
+    ) -> Pin<Box<dyn Future<Output = TunnelOutcome> + 'a>>;
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use logs::Level;
 use wire::{Stream, call_failed};
 
-use httpcore::transport::{ClientSide, Tunnel, TunnelEnd};
+use httpcore::transport::{ClientSide, Tunnel, TunnelEnd, TunnelOutcome};
 
 use crate::response::response_body::BodyStream;
 use crate::upstream_request::log_context::LogContext;
@@ -53,6 +53,16 @@ pub(crate) struct TunnelTimeouts {
     pub taking: Duration,
 }
 
+impl TunnelTimeouts {
+    /// Maximum time for which the server may do nothing.
+    fn of_server(self, to_server: &Direction) -> Duration {
+        match to_server.held.is_empty() {
+            true => self.silence,
+            false => self.silence.min(self.taking),
+        }
+    }
+}
+
 /// An end of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -62,8 +72,8 @@ enum Side {
 
 /// What ends a tunnel before either side has.
 enum Fault {
-    /// Nothing has moved for too long.
-    Silence,
+    /// Nothing has moved for too long, because of this end.
+    Silence(Side),
     /// The call that failed, and the end that it was for.
     Failed(Side, &'static str, io::Error),
 }
@@ -103,21 +113,24 @@ impl SwitchedUpstream {
 }
 
 impl Tunnel for SwitchedUpstream {
-    fn run<'a>(self: Box<Self>, client: ClientSide<'a>) -> Pin<Box<dyn Future<Output = u64> + 'a>> {
+    fn run<'a>(
+        self: Box<Self>,
+        client: ClientSide<'a>,
+    ) -> Pin<Box<dyn Future<Output = TunnelOutcome> + 'a>> {
         Box::pin(run(self, client))
     }
 }
 
-/// Runs the tunnel to its end; returns the number of bytes that the client has taken.
-async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
+/// Runs the tunnel to its end.
+async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> TunnelOutcome {
     let patience = tunnel.behind.patience();
-    let taking = patience.silence.min(patience.taking);
     let client_takes = side.patience;
     let mut to_client = Direction::new(Side::Client, std::mem::take(&mut tunnel.early));
     let mut to_server = Direction::new(Side::Server, side.early);
     let (client, timer, owner) = (&side.stream, side.timer, side.owner);
     let server = &tunnel.server;
     let mut has_ended = false;
+    let mut awaited = Side::Server;
     timer.arm(patience.silence);
     let outcome = poll_fn(|cx| {
         let moved = to_client.moved() + to_server.moved();
@@ -138,25 +151,28 @@ async fn run(mut tunnel: Box<SwitchedUpstream>, side: ClientSide<'_>) -> u64 {
             checked.map_err(|error| Fault::Failed(Side::Client, "recv", error))?;
         }
         if to_client.moved() + to_server.moved() > moved {
-            timer.arm(
-                match (to_server.held.is_empty(), to_client.held.is_empty()) {
-                    (true, true) => patience.silence,
-                    (false, true) => taking,
-                    (true, false) => patience.silence.min(client_takes),
-                    (false, false) => taking.min(client_takes),
-                },
-            );
+            let of_server = patience.of_server(&to_server);
+            let is_client = !to_client.held.is_empty() && client_takes <= of_server;
+            let limit;
+            (awaited, limit) = match is_client {
+                true => (Side::Client, client_takes),
+                false => (Side::Server, of_server),
+            };
+            timer.arm(limit);
         }
         ready!(timer.poll_expired(cx));
-        Poll::Ready(Err(Fault::Silence))
+        Poll::Ready(Err(Fault::Silence(awaited)))
     })
     .await;
     timer.disarm();
     tunnel.behind.count(to_server.sent, to_client.read);
-    if let Err(fault) = outcome {
-        log(&*tunnel.behind, &fault);
+    if let Err(fault) = &outcome {
+        log(&*tunnel.behind, fault);
     }
-    to_client.sent
+    TunnelOutcome {
+        sent: to_client.sent,
+        has_client_timed_out: matches!(outcome, Err(Fault::Silence(Side::Client))),
+    }
 }
 
 /// Notices that a client that sends nothing more has left.
@@ -173,9 +189,13 @@ fn check(client: &impl TunnelEnd, owner: &wire::Loop, cx: &mut Context<'_>) -> i
 fn log(behind: &dyn TunnelUpstream, fault: &Fault) {
     // As in nginx a connection that says nothing for long is no error, nor is a client that leaves.
     let (level, what) = match fault {
-        Fault::Silence => {
-            let what = "upstream timed out (110: Connection timed out)";
-            (Level::Info, what.to_owned())
+        Fault::Silence(side) => {
+            let who = match side {
+                Side::Client => "client",
+                Side::Server => "upstream",
+            };
+            let what = format!("{who} timed out (110: Connection timed out)");
+            (Level::Info, what)
         }
         Fault::Failed(side, call, error) => {
             let level = match side {
