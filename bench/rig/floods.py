@@ -101,7 +101,7 @@ def attacks():
         "SETTINGS": _flood(frame(SETTINGS, 0, 0) * 50_000, "TooManyGlitches", glitches),
         "PING": _flood(frame(PING, 0, 0, b"abcdefgh") * 100_000, "TooManyAnswers", unread),
         "empty DATA": _flood(post(1) + frame(DATA, 0, 1) * 50_000, "TooManyGlitches", glitches),
-        "empty HEADERS": _flood(streams(2000, lambda s: frame(HEADERS, WHOLE, s)), "TooManyResets", resets),
+        "empty HEADERS": _flood(streams(2000, lambda s: frame(HEADERS, WHOLE, s)), "TooManyMalformed", "too many malformed requests"),
         "PRIORITY": _flood(frame(PRIORITY, 0, 5, b"\0\0\0\0\1") * 50_000, "TooManyGlitches", glitches),
         "WINDOW_UPDATE": _flood(frame(UPDATE, 0, 0, b"\0\0\0\1") * 50_000, "TooManyUpdates", "too many WINDOW_UPDATE frames"),
         "unknown frames": _flood(frame(0x77, 0, 0, b"anything") * 50_000, "TooManyGlitches", glitches),

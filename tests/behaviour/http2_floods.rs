@@ -199,17 +199,50 @@ fn streams_that_are_reset() {
             by_fault(|id| frame(WINDOW_UPDATE, 0, id, &[0; 4])),
             by_fault(|id| frame(WINDOW_UPDATE, 0, id, &[0x7f, 0xff, 0xff, 0xff])),
             by_fault(|id| frame(PRIORITY, 0, id, &[0; 4])),
-            attack(streams(101, |id| {
-                frame(
-                    HEADERS,
-                    END_STREAM | END_HEADERS,
-                    id,
-                    &block("GET", "nothing"),
-                )
-            })),
         ],
         "",
     );
+}
+
+fn malformed(stream: u32) -> Vec<u8> {
+    let flags = END_STREAM | END_HEADERS;
+    frame(HEADERS, flags, stream, &block("GET", "nothing"))
+}
+
+#[test]
+fn malformed_requests() {
+    let attack = Attack {
+        bytes: streams(101, malformed),
+        code: 0,
+        reason: "TooManyMalformed",
+        log: "client sent too many malformed requests while processing HTTP/2 connection",
+    };
+    run(vec![attack], "");
+}
+
+/// It does not read that no more are taken.
+#[test]
+fn a_flood_of_malformed_requests_gets_few_answers() {
+    let server = Server::start(&format!(
+        "server {{ {SERVER} keepalive_requests 1000000; access_log logs/access.log; }}"
+    ));
+    let bytes = streams(5000, malformed);
+    let mut attacker = Attacker::of(&server, &bytes);
+    while attacker.told() != Told::GoAway(0) {}
+    attacker.0.rest();
+    let answers = server.access_log(101).lines().count();
+    assert!(answers < 300, "{answers}");
+}
+
+/// curl (7.88) drops an answer that it reads together with a reset.
+#[test]
+fn a_malformed_request_is_reset_a_while_after_its_answer() {
+    let server = Server::start(&format!("server {{ {SERVER} }}"));
+    let mut client = Attacker::of(&server, &malformed(1));
+    client.answer(1);
+    client.0.send(get(3));
+    client.answer(3);
+    assert_eq!(client.told(), Told::Reset(1, 1));
 }
 
 /// What its client still sends is read for a while, so that it sees why, and not for as long as it likes.

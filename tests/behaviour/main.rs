@@ -41,6 +41,7 @@ mod headers;
 mod headers_more;
 mod host;
 mod http2;
+mod http2_ends;
 mod http2_floods;
 mod http2_smuggling;
 mod in_segments;

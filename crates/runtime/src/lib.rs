@@ -21,8 +21,8 @@ pub mod timing;
 
 pub use loops::ledger::{Ledger, PARTS};
 pub use loops::{
-    Accepted, Configuration, Datagrams, Errand, Idle, IdleEntry, IdleList, LOOP, LOOPS_MAX,
-    Listener, Loop, LoopHandle, LoopThreads, Seat, Service, Serving, Shared, SocketType, Stage,
-    Start, Waiting,
+    Accepted, Configuration, Datagrams, Errand, Idle, IdleEntry, IdleList, InFlight, LOOP,
+    LOOPS_MAX, Listener, Loop, LoopHandle, LoopThreads, Seat, Service, Serving, Shared, SocketType,
+    Stage, Start, Waiting,
 };
 pub use timing::{Kind, LoopFigures, spawn, spawn_begun};

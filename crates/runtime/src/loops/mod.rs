@@ -44,7 +44,7 @@ use wire::{KernelTimer, Wheel};
 
 use crate::listen::Address;
 use crate::timing::{Kind, LoopFigures, poll_timing, spawn};
-pub use idle::{Idle, IdleEntry, IdleList, Waiting};
+pub use idle::{Idle, IdleEntry, IdleList, InFlight, Waiting};
 pub use ledger::{Ledger, PARTS};
 pub use loop_threads::LoopThreads;
 pub use service::{Configuration, Datagrams, Service, Serving, Start};

@@ -117,6 +117,7 @@ reasons! {
     TooManyAtOnce REFUSED_STREAM "sent too many streams at once"
     TooManyHeads REFUSED_STREAM "sent too large headers on concurrent streams"
     TooManyRefused NO_ERROR "sent too many refused streams"
+    TooManyMalformed NO_ERROR "sent too many malformed requests"
     TooManyResets ENHANCE_YOUR_CALM "had too many streams reset"
     TooManyGlitches ENHANCE_YOUR_CALM "sent too many frames without use"
     TooManyContinuations ENHANCE_YOUR_CALM "sent too many CONTINUATION frames"

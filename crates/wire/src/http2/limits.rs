@@ -8,12 +8,15 @@ use super::Reason;
 /// Length in milliseconds of the period over which resets and glitches are counted.
 pub const PERIOD_MS: u64 = 10_000;
 /// Maximum number of streams in a period that are reset before they are answered, by the peer (CVE-2023-44487) or for
-/// its faults (CVE-2025-8671).
+/// faults of its frames (CVE-2025-8671).
 pub const RESETS_MAX: u32 = 100;
 /// Number of these that a stream counts as which is reset for what no client that keeps to the protocol sends: each costs
 /// a request and its reset, and nothing that is of use makes up for it (nginx ends the connection at the first). Streams
 /// that a server's faults end are not counted.
 pub const RESETS_PER_FAULT: u32 = 5;
+/// Maximum number of malformed requests in a period, each of which is answered (400). With more, a connection takes no more
+/// requests, and goes on with those that it has: they may be of other clients than these, whose proxy is the peer.
+pub const MALFORMED_MAX: u32 = 100;
 /// Maximum number of frames in a period that are valid and of no use: PRIORITY, SETTINGS, empty DATA, answers to
 /// nothing, frames on closed streams. Of a server, only those that are on no stream.
 pub const GLITCHES_MAX: u32 = 100;
@@ -48,17 +51,25 @@ struct Periodic {
 
 impl Periodic {
     fn add(&mut self, now_ms: u64, count: u32, max: u32, reason: Reason) -> Result<(), Reason> {
-        if now_ms.saturating_sub(self.since_ms) >= PERIOD_MS {
+        self.note(now_ms, count);
+        match self.count > max {
+            true => Err(reason),
+            false => Ok(()),
+        }
+    }
+
+    fn note(&mut self, now_ms: u64, count: u32) {
+        if self.is_over(now_ms) {
             *self = Periodic {
                 count: 0,
                 since_ms: now_ms,
             };
         }
         self.count += count;
-        match self.count > max {
-            true => Err(reason),
-            false => Ok(()),
-        }
+    }
+
+    fn is_over(self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.since_ms) >= PERIOD_MS
     }
 }
 
@@ -66,6 +77,7 @@ impl Periodic {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     resets: Periodic,
+    malformed: Periodic,
     glitches: Periodic,
     refused: u32,
     opened_in_read: u32,
@@ -82,7 +94,7 @@ pub type Counted = Result<(), Reason>;
 
 #[expect(clippy::missing_errors_doc, reason = "each: more than its limit")]
 impl Counters {
-    /// A stream was reset before it was answered, by the peer or for its malformed request.
+    /// A stream was reset by the peer before it was answered.
     pub fn reset(&mut self, now_ms: u64) -> Counted {
         let resets = &mut self.resets;
         resets.add(now_ms, 1, RESETS_MAX, Reason::TooManyResets)
@@ -92,6 +104,19 @@ impl Counters {
     pub fn fault(&mut self, now_ms: u64) -> Counted {
         let (resets, count) = (&mut self.resets, RESETS_PER_FAULT);
         resets.add(now_ms, count, RESETS_MAX, Reason::TooManyResets)
+    }
+
+    /// A request was malformed.
+    pub fn malformed(&mut self, now_ms: u64) {
+        self.malformed.note(now_ms, 1);
+    }
+
+    /// Number of malformed requests in this period.
+    pub fn malformed_count(&self, now_ms: u64) -> u32 {
+        match self.malformed.is_over(now_ms) {
+            true => 0,
+            false => self.malformed.count,
+        }
     }
 
     /// A frame of no use.

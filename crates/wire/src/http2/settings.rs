@@ -9,7 +9,6 @@ const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
-const MAX_HEADER_LIST_SIZE: u16 = 6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 const NO_RFC7540_PRIORITIES: u16 = 9;
 
@@ -75,7 +74,8 @@ impl PeerSettings {
     }
 }
 
-/// The settings that we announce.
+/// The settings that we announce. As in nginx, SETTINGS_MAX_HEADER_LIST_SIZE is not among them: it counts 32 bytes more for
+/// each field than our limit does, so that clients which obey it would not send what is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnSettings {
     /// Whether it is the server that announces.
@@ -86,8 +86,6 @@ pub struct OwnSettings {
     pub initial_window: u32,
     /// Maximum length in bytes of a payload that is accepted, at least [`PAYLOAD_MAX`].
     pub frame_max: u32,
-    /// Maximum size in bytes of a header block, 32 for each field included.
-    pub block_max: u32,
     /// Whether extended CONNECT may be used (RFC 8441).
     pub allows_protocol: bool,
 }
@@ -107,7 +105,6 @@ impl OwnSettings {
         };
         let of_both = [
             (INITIAL_WINDOW_SIZE, self.initial_window),
-            (MAX_HEADER_LIST_SIZE, self.block_max),
             (NO_RFC7540_PRIORITIES, 1),
         ];
         let header = FrameHeader {
@@ -159,7 +156,7 @@ mod tests {
             assert_eq!(take(&mut peer, id, value), Err(reason), "{id} {value}");
         }
         assert_eq!(peer, PeerSettings::default());
-        for (id, value) in [(ENABLE_PUSH, 1), (99, 7), (MAX_HEADER_LIST_SIZE, 1), (9, 1)] {
+        for (id, value) in [(ENABLE_PUSH, 1), (99, 7), (6, 1), (9, 1)] {
             assert_eq!(take(&mut peer, id, value), Ok(false));
         }
         assert_eq!(take(&mut peer, HEADER_TABLE_SIZE, 0), Ok(true));
@@ -176,13 +173,18 @@ mod tests {
             streams_max: 7,
             initial_window: 8,
             frame_max: 20_000,
-            block_max: 9,
             allows_protocol: true,
         };
         let mut out = Vec::new();
         own.write(&mut out);
+        let payload = &out[frame::HEADER_LEN..];
+        let (parameters, []) = payload.as_chunks::<6>() else {
+            panic!("{payload:?}");
+        };
+        let ids: Vec<u8> = parameters.iter().map(|it| it[1]).collect();
+        assert_eq!(ids, [3, 5, 8, 4, 9], "no limit of header lists (6)");
         let mut peer = PeerSettings::default();
-        peer.take(&out[frame::HEADER_LEN..], false).unwrap();
+        peer.take(payload, false).unwrap();
         let wanted = PeerSettings {
             streams_max: 7,
             initial_window: 8,

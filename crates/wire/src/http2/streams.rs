@@ -70,7 +70,7 @@ pub(super) struct Stream {
     /// Bytes that `Content-Length` announced and that have not come.
     pub(super) length_left: Option<u64>,
     pub(super) sink: Sink,
-    /// The code to reset the stream with once our side has ended.
+    /// The code to reset the stream with a while after our side has ended.
     pub(super) reset_after: Option<ErrorCode>,
     /// Whether a response has no body, whatever its length (to HEAD).
     pub(super) is_head_request: bool,

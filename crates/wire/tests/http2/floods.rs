@@ -1,5 +1,6 @@
 //! What a peer may do how often: the table of attacks, each at its limit.
 
+use wire::http2::limits::{MALFORMED_MAX, PERIOD_MS};
 use wire::http2::session::PREFACE;
 use wire::http2::{Event, Reason, Session, SessionConfig};
 
@@ -69,9 +70,31 @@ fn made_you_reset() {
         let outcome = times(Peer::server(), true, |n| attack(2 * n + 1));
         assert_eq!(outcome, (20, closed("TooManyResets")));
     }
-    let malformed = |n| frame(1, WHOLE, 2 * n + 1, &fields(&[("a", "b")]));
-    let outcome = times(Peer::server(), true, malformed);
-    assert_eq!(outcome, (100, closed("TooManyResets")));
+}
+
+/// Those who send them get their answers, and a proxy's other clients theirs: it is the caller that takes no more requests.
+#[test]
+fn malformed_requests_are_counted_and_end_nothing() {
+    let mut peer = Peer::server();
+    let mut next = 1;
+    let mut give = |peer: &mut Peer, kind: u32| {
+        let id = next;
+        next += 2;
+        let head = || frame(1, WHOLE, id, &fields(&[("a", "b")]));
+        let body = || [post_of(id, "1"), frame(0, END_STREAM, id, b"test")].concat();
+        let events = peer.give(&if kind == 0 { head() } else { body() });
+        assert!(!events.last().unwrap().starts_with("closed"), "{events:?}");
+        peer.answer(id, 400);
+        peer.read();
+        peer.session.malformed_count()
+    };
+    for count in 1..=2 * MALFORMED_MAX {
+        assert_eq!(give(&mut peer, count % 2), count);
+    }
+    peer.now += PERIOD_MS;
+    peer.session.begin_turn(peer.now);
+    assert_eq!(peer.session.malformed_count(), 0);
+    assert_eq!(give(&mut peer, 0), 1, "a new period");
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The driver of a connection: reads what its client sends, writes what its requests have to say, and ends it.
 //!
-//! Invariants: the loop's scratch buffer is never borrowed across an `await`; an idle connection holds no buffer.
+//! Invariants: the loop's scratch buffer is never borrowed across an `await`; an idle connection holds no buffer, and has
+//! no unsent output.
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use runtime::Idle;
 use runtime::timing::{current_request, poll_timing};
-use wire::http2::Session;
+use runtime::{Idle, InFlight, Waiting};
+use wire::http2::limits::MALFORMED_MAX;
+use wire::http2::{Reason, Session};
 use wire::{Timer, call_failed, loop_clock, turn};
 
 use crate::client::Client;
@@ -68,6 +71,13 @@ pub(super) fn default_location<'a>(
     Some(generation.settings.location(server.location))
 }
 
+/// The wait for the socket to take something.
+struct WriteWait<'a> {
+    timer: Timer,
+    /// The end of a response that is not written is one that goes on.
+    _unwritten: InFlight<'a>,
+}
+
 pub(super) struct Driver<'a> {
     connection: &'a Rc<Http2Connection>,
     client: &'a Rc<Client>,
@@ -90,8 +100,8 @@ pub(super) struct Driver<'a> {
     waits_since: u64,
     /// Whether the timer is that of [`Driver::rest`].
     is_resting: bool,
-    /// For the socket to take something, while it takes nothing.
-    write_timer: Option<Timer>,
+    /// While the socket takes nothing.
+    write_wait: Option<WriteWait<'a>>,
     ahead: SendAhead,
     /// For the ends of requests that are answered, while some are missing.
     unended_timer: Option<Timer>,
@@ -128,7 +138,7 @@ impl<'a> Driver<'a> {
             has_begun: false,
             waits_since: 0,
             is_resting: false,
-            write_timer: None,
+            write_wait: None,
             ahead: SendAhead::default(),
             unended_timer: None,
             has_had_several: false,
@@ -350,14 +360,38 @@ impl<'a> Driver<'a> {
     /// Begins to end the connection where the loop ends, the client has had all requests that it may have, or a request
     /// has retired it.
     fn leave_if_due(&mut self) {
-        if self.is_leaving || self.is_broken {
+        if self.is_broken {
             return;
         }
-        let live = self.connection.with_session(|session| session.live());
+        let (live, malformed) = self
+            .connection
+            .with_session(|session| (session.live(), session.malformed_count()));
+        if malformed > MALFORMED_MAX {
+            self.leave_a_flood(malformed);
+        }
+        if self.is_leaving {
+            return;
+        }
         let is_ending = self.client.loop_.is_leaving() && live > 0;
         if is_ending || self.connection.is_retired() || self.has_had_its_requests() {
             self.leave();
         }
+    }
+
+    /// Begins to end a connection with that many malformed requests; one that goes on takes none at all.
+    fn leave_a_flood(&mut self, malformed: u32) {
+        if self.is_leaving {
+            if malformed > 2 * MALFORMED_MAX {
+                self.leave_at_once();
+            }
+            return;
+        }
+        self.is_leaving = true;
+        let reason = Reason::TooManyMalformed;
+        let counters = self.client.loop_.figures.of::<Http2Counters>();
+        counters.faults[reason as usize].add(1);
+        events::log_end(self.client, &format!("client {reason}"));
+        self.leave();
     }
 
     fn has_had_its_requests(&self) -> bool {
@@ -368,7 +402,8 @@ impl<'a> Driver<'a> {
         let generation = self.client.generation();
         default_location(self.client, &generation).is_some_and(|location| {
             let keepalive = &location.settings.keepalive;
-            requests >= keepalive.keepalive_requests.0
+            keepalive.keepalive_timeout.timeout_ms == 0
+                || requests >= keepalive.keepalive_requests.0
                 || self.client.age_ms() > keepalive.keepalive_time.0
         })
     }
@@ -444,7 +479,7 @@ impl<'a> Driver<'a> {
             });
             match outcome {
                 Ok(false) => break,
-                Ok(true) => self.write_timer = None,
+                Ok(true) => self.write_wait = None,
                 Err(error) if is_would_block(&error) => match stream.poll_writable(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err(Finish::AtOnce),
@@ -456,7 +491,7 @@ impl<'a> Driver<'a> {
                 Err(_) => return Err(Finish::AtOnce),
             }
         }
-        self.write_timer = None;
+        self.write_wait = None;
         Ok(())
     }
 
@@ -473,17 +508,21 @@ impl<'a> Driver<'a> {
     }
 
     fn wait_to_write(&mut self, context: &mut Context<'_>) -> Result<(), Finish> {
-        let timer = self.write_timer.get_or_insert_with(|| {
+        let connection = self.connection;
+        let wait = self.write_wait.get_or_insert_with(|| {
             let generation = self.client.generation();
             let location = default_location(self.client, &generation);
             let timeout = location.map_or(Duration::ZERO, |location| {
                 location.settings.sending.send_timeout.duration()
             });
-            let mut timer = self.connection.owner.wheel.timer();
+            let mut timer = connection.owner.wheel.timer();
             timer.arm(timeout);
-            timer
+            WriteWait {
+                timer,
+                _unwritten: connection.place.begin_request(),
+            }
         });
-        match timer.poll_expired(context) {
+        match wait.timer.poll_expired(context) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {
                 events::log_end(self.client, TIMED_OUT);
@@ -517,10 +556,13 @@ impl<'a> Driver<'a> {
             true => BROKEN_REST_MAX,
             false => u64::MAX,
         };
-        let Http2Connection { stream, owner, .. } = &**self.connection;
-        stream
-            .linger(owner, &mut self.timer, total, between, bytes_max)
-            .await;
+        let connection = self.connection;
+        let timer = &mut self.timer;
+        let stream = &connection.stream;
+        let lingering = pin!(stream.linger(&connection.owner, timer, total, between, bytes_max));
+        let waiting = connection.place.wait_for(Waiting::Lingering, lingering);
+        // It is at its end, also where its place is wanted for another one.
+        let _end: Option<()> = waiting.await;
     }
 }
 

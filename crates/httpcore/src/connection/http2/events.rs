@@ -155,7 +155,7 @@ impl Input<'_> {
         chosen: Option<ServerId>,
     ) -> Opened {
         wire::turn::spend(refusal.head.bytes.len());
-        // It is reset behind its answer.
+        // It is reset a while after its answer.
         let is_reset = reason.is_malformed();
         self.counters().resets[Reset::Fault as usize].add(u64::from(is_reset));
         self.connection.open(key, true);

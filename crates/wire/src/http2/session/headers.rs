@@ -194,8 +194,7 @@ impl Session {
             DecodedRequest::Head(head, _) => Ok(Some(Event::Request(key, head, is_end))),
             DecodedRequest::Refused(refusal, reason) => {
                 if reason.is_malformed() {
-                    let counted = self.counters.reset(self.now_ms);
-                    counted.map_err(Fault::Connection)?;
+                    self.counters.malformed(self.now_ms);
                 }
                 Ok(Some(Event::Refused(key, refusal, reason)))
             }

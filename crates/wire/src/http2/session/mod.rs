@@ -130,7 +130,7 @@ pub enum Event<'a> {
     Request(StreamKey, Box<RequestHead>, bool),
     /// A stream that was refused; nothing was done of it (RFC 9113, 8.7).
     Unopened(u32, Reason),
-    /// A request to answer with an error. What follows of it is dropped, and a malformed one is reset after the answer.
+    /// A request to answer with an error. What follows of it is dropped, and a malformed one is reset a while after the answer.
     Refused(StreamKey, Box<HeadRefusal>, Reason),
     /// The head of a response, interim or final; whether it has no body.
     Response(StreamKey, Arc<ResponseHead>, bool),
@@ -138,7 +138,7 @@ pub enum Event<'a> {
     Data(StreamKey, &'a [u8], bool),
     /// Trailers, which end the message.
     Trailers(StreamKey, Vec<Header>),
-    /// The rest of a request is malformed and dropped; the stream is reset once it has been answered (400).
+    /// The rest of a request is malformed and dropped; the stream is reset a while after it has been answered (400).
     Malformed(StreamKey, Reason),
     /// The stream is closed, and was not at its end.
     Reset(StreamKey, ResetCause),
@@ -242,8 +242,8 @@ pub struct Session {
     /// The last stream that the peer's GOAWAY takes.
     peer_goaway: Option<u32>,
     priorities_ahead: Vec<(u32, Priority)>,
-    /// Closed streams that are to be reset, unless their end comes.
-    unended: Vec<u32>,
+    /// Closed streams that are to be reset, unless their end comes, and the codes for that.
+    unended: Vec<(u32, ErrorCode)>,
     output: Output,
 }
 
@@ -496,6 +496,11 @@ impl Session {
         self.streams.get(key).is_some()
     }
 
+    /// Number of requests in this period that were malformed: see [`crate::http2::limits::MALFORMED_MAX`].
+    pub fn malformed_count(&self) -> u32 {
+        self.counters.malformed_count(self.now_ms)
+    }
+
     /// Number of live streams.
     pub fn live(&self) -> usize {
         self.streams.len()
@@ -522,16 +527,11 @@ impl Session {
 }
 
 fn own_settings(role: Role, config: &SessionConfig) -> OwnSettings {
-    let limits = &config.limits;
-    let block_max = limits
-        .large_buffers
-        .saturating_mul(limits.large_buffer_size);
     OwnSettings {
         is_server: role == Role::Server,
         streams_max: config.streams_max,
         initial_window: config.stream_window,
         frame_max: config.frame_max(role) as u32,
-        block_max: u32::try_from(block_max).unwrap_or(u32::MAX),
         allows_protocol: config.allows_protocol,
     }
 }

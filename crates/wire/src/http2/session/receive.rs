@@ -443,8 +443,7 @@ impl Session {
         stream.sink = Sink::Nobody;
         stream.length_left = None;
         stream.reset_after = Some(reason.code());
-        let counted = self.counters.reset(self.now_ms);
-        counted.map_err(Fault::Connection)?;
+        self.counters.malformed(self.now_ms);
         Ok(Some(Event::Malformed(key, reason)))
     }
 

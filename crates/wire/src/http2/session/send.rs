@@ -1,6 +1,6 @@
 //! What a connection sends: heads, DATA, trailers, resets, room for the peer, and its end (RFC 9113, 5.2, 6.8 and 8.1).
 
-use super::{GOAWAY_PING, GoAway, Role, Session};
+use super::{GOAWAY_PING, GoAway, Phase, Role, Session};
 use crate::http2::ErrorCode;
 use crate::http2::flow::SendWindow;
 use crate::http2::frame::{self, FrameHeader, FrameType, HEADER_LEN, MAX_31, PAYLOAD_MAX, flags};
@@ -245,14 +245,13 @@ impl Session {
         };
         stream.local = Side::Ended;
         match (stream.reset_after, stream.remote) {
-            (Some(code), _) => self.reset(key, code),
             (None, Side::Ended) => self.close(key, Closed::ByPeer),
-            // The rest of the request is not wanted.
-            (None, _) if is_server => {
+            (None, _) if !is_server => self.set_ready(key, false),
+            // The request was malformed, or the rest of it is not wanted.
+            (code, _) => {
                 self.close(key, Closed::ByUs);
-                self.note_unended(key.id());
+                self.note_unended(key.id(), code.unwrap_or(ErrorCode::NO_ERROR));
             }
-            (None, _) => self.set_ready(key, false),
         }
     }
 
@@ -369,7 +368,8 @@ impl Session {
 
     /// Takes no more streams; those that live go on.
     pub fn finish_goaway(&mut self) {
-        if matches!(self.goaway, GoAway::Final(_)) {
+        // Of a connection that is broken, the client was told the reason.
+        if matches!(self.goaway, GoAway::Final(_)) || self.phase == Phase::Closed {
             return;
         }
         self.goaway = GoAway::Final(self.last_peer);

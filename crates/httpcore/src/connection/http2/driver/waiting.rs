@@ -13,7 +13,7 @@ use super::{Driver, Finish, Http2Counters, LEAVING_WAIT, TIMED_OUT, default_serv
 /// What the driver waits for, of its client alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Nothing: requests are being answered.
+    /// Nothing: requests are being answered, or the socket has not taken all of a response.
     Nothing,
     /// The next request.
     Request,
@@ -62,7 +62,7 @@ impl<'a> Driver<'a> {
         if !must_close && now != Wait::Request {
             self.time_out();
         }
-        self.give_way()
+        self.give_way(must_close)
     }
 
     /// Where the loop ends: a client that has just had a response may be about to ask again. Its next request goes together
@@ -79,15 +79,16 @@ impl<'a> Driver<'a> {
 
     /// What of the client's is waited for.
     fn waits_for(&self) -> Wait {
-        let (live, is_in_block) = self
-            .connection
-            .with_session(|session| (session.live(), session.is_in_block()));
-        match live {
+        let (is_busy, is_in_block) = self.connection.with_session(|session| {
+            let is_busy = session.live() > 0 || !session.output().is_empty();
+            (is_busy, session.is_in_block())
+        });
+        match is_busy {
             _ if self.is_behind() => Wait::Nothing,
-            0 if self.unread.is_empty() && !is_in_block => Wait::Request,
-            0 => Wait::Frame,
-            _ if is_in_block => Wait::Block,
-            _ => Wait::Nothing,
+            false if self.unread.is_empty() && !is_in_block => Wait::Request,
+            false => Wait::Frame,
+            true if is_in_block => Wait::Block,
+            true => Wait::Nothing,
         }
     }
 
@@ -110,22 +111,24 @@ impl<'a> Driver<'a> {
         let reason = Reason::TimedOut;
         self.connection.with_session(|session| session.end(reason));
         self.is_leaving = true;
+        self.is_broken = true;
         let counters = self.client.loop_.figures.of::<Http2Counters>();
         counters.faults[reason as usize].add(1);
         events::log_end(self.client, TIMED_OUT);
     }
 
-    /// Ends an idle connection: the client is told so, as far as the socket takes it. Where the loop ends, a request may be
-    /// on its way: the client has to read that it was not taken, to send it elsewhere.
-    fn give_way(&mut self) -> Poll<Finish> {
+    /// Ends an idle connection: the client is told so, as far as the socket takes it. A request may be on its way: the client
+    /// has to read that it was not taken, to send it elsewhere. Anything on its way would also meet a closed socket, whose
+    /// kernel then drops what it has not sent yet of the last response. So the connection lingers, unless its place is wanted.
+    fn give_way(&mut self, must_close: bool) -> Poll<Finish> {
         self.leave_at_once();
         self.connection.with_session(|session| {
             // What does not fit is not waited for.
             let _ = self.connection.stream.try_write(session.output());
         });
-        Poll::Ready(match self.client.loop_.is_leaving() {
-            true => Finish::Orderly,
-            false => Finish::AtOnce,
+        Poll::Ready(match must_close && !self.client.loop_.is_leaving() {
+            true => Finish::AtOnce,
+            false => Finish::Orderly,
         })
     }
 
@@ -140,6 +143,8 @@ impl<'a> Driver<'a> {
             Wait::Request if self.client.requests.get() == 0 => {
                 server.settings.client_header_timeout.duration()
             }
+            // For what crosses the first GOAWAY of two.
+            Wait::Request if self.goaway_timer.is_some() => LEAVING_WAIT,
             Wait::Request | Wait::Nothing => {
                 let location = generation.settings.location(server.location);
                 Duration::from_millis(location.settings.keepalive.keepalive_timeout.timeout_ms)
