@@ -373,20 +373,27 @@ impl Request {
                 Arrival::Redirected
             }
             Target::Named(name) => match self.server().named(&name) {
+                _ if self.uri.is_empty() => {
+                    self.lose("empty URI in redirect to named location", &name)
+                }
                 Some(location) => {
                     self.enter(location);
                     Arrival::Named
                 }
-                None => {
-                    self.log(Level::Error, &|out| {
-                        out.extend_from_slice(b"could not find named location \"");
-                        out.extend_from_slice(&name);
-                        out.push(b'"');
-                    });
-                    Arrival::Lost
-                }
+                None => self.lose("could not find named location", &name),
             },
         }
+    }
+
+    /// Logs that no location is entered.
+    fn lose(&self, text: &str, name: &[u8]) -> Arrival {
+        self.log(Level::Error, &|out| {
+            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(b" \"");
+            out.extend_from_slice(name);
+            out.push(b'"');
+        });
+        Arrival::Lost
     }
 
     /// Counts a change of the URI, or of the location by its name. `false`: there were too many, and none is left for

@@ -66,7 +66,11 @@ impl Value for TryFiles {
                 let code = config::parse_number(code).filter(|code| *code < 1000);
                 let invalid =
                     || Problem::new(format!("invalid code \"{}\"", last.display())).at(files.len());
-                Last::Status(code.ok_or_else(invalid)? as u16)
+                match code.ok_or_else(invalid)? as u16 {
+                    // As in nginx, where the code 0 is none: a URI.
+                    0 => Last::Redirect(Template::of_word(last, scope)?),
+                    code => Last::Status(code),
+                }
             }
             None => Last::Redirect(Template::of_word(last, scope)?),
         };

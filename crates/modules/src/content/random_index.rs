@@ -54,6 +54,11 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     let disk = &request.client.loop_.disk;
     let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
     let read = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    let mut failed = read.failed.iter();
+    if let Some((name, errno)) = failed.find(|(name, _)| !name.starts_with(b".")) {
+        autoindex::log_left_out(request, &mapped.path, name, *errno);
+        return Err(Failure::new(500));
+    }
     let entries = read.entries;
     let random = u128::from_ne_bytes(request.client.loop_.random_16());
     // There too, since letting go of many entries takes a while.

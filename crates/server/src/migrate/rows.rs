@@ -69,8 +69,7 @@ rows! {
     Lines, "`limit_rate` applies to the body,": "limit_rate";
     Lines, "Of two `if` that hold, the last one decides alone.": "if";
     Lines, "A prefix inside a location with a regular expression is chosen as any other.": "location=~";
-    Lines, "A location has one source of content.":
-        "empty_gif" "stub_status" "valid_referers" "secure_link" "secure_link_secret";
+    Lines, "An impossible `valid_referers none`,": "valid_referers" "secure_link" "secure_link_secret";
     Lines, "`$secure_link_expires` is set even if `$secure_link`": "$secure_link_expires" "$uid_";
     Lines, "`flv` with `start` and several ranges": "flv" "dav_methods=COPY";
     Lines, "A PROXY protocol header may arrive in pieces,": "listen=proxy_protocol";

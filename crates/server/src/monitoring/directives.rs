@@ -3,7 +3,7 @@
 //! Not here: what they show ([`super::status`]).
 
 use bytes::Bytes;
-use config::{Error, Groups, Placed, directives};
+use config::{Groups, Placed, directives};
 use runtime::loops::sums::{self, LoopSum};
 use slots::slotted;
 
@@ -12,10 +12,6 @@ use httpcore::request::Request;
 use httpcore::settings::given::Given;
 use httpcore::settings::{Location, Settings};
 use httpcore::variables::append::number;
-use modules::content::empty_gif::EmptyGif;
-use proxy::settings::directives::Proxy;
-use proxy::settings::gateways::{FastcgiPass, ScgiPass, UwsgiPass};
-use proxy::settings::grpc::GrpcPass;
 
 directives! {
     /// Metrics and status pages.
@@ -69,73 +65,20 @@ pub(crate) enum Shown {
 }
 
 /// The figures that the location of these settings shows, if any.
-///
-/// # Errors
-/// Several directives that make its content stand there: figures, `empty_gif`, `proxy_pass`.
-pub(crate) fn build(settings: &dyn Groups) -> Result<Option<Shown>, Error> {
+pub(crate) fn build(settings: &dyn Groups) -> Option<Shown> {
     let status = settings.own::<Status>();
-    let all = [
-        (
-            status.stub_status.is_some(),
-            Some(Shown::Stub),
-            "stub_status",
-        ),
-        (status.metrics.is_some(), Some(Shown::Metrics), "metrics"),
-        (
-            status.status_json.is_some(),
-            Some(Shown::Json),
-            "status_json",
-        ),
-        (
-            status.dashboard.is_some(),
-            Some(Shown::Dashboard),
-            "dashboard",
-        ),
-        (
-            settings.own::<EmptyGif>().empty_gif.is_some(),
-            None,
-            "empty_gif",
-        ),
-        (
-            settings.own::<Proxy>().proxy_pass.is_some(),
-            None,
-            "proxy_pass",
-        ),
-        (
-            settings.own::<FastcgiPass>().fastcgi_pass.is_some(),
-            None,
-            "fastcgi_pass",
-        ),
-        (
-            settings.own::<UwsgiPass>().uwsgi_pass.is_some(),
-            None,
-            "uwsgi_pass",
-        ),
-        (
-            settings.own::<ScgiPass>().scgi_pass.is_some(),
-            None,
-            "scgi_pass",
-        ),
-        (
-            settings.own::<GrpcPass>().grpc_pass.is_some(),
-            None,
-            "grpc_pass",
-        ),
+    let shown = [
+        (status.stub_status.is_some(), Shown::Stub),
+        (status.metrics.is_some(), Shown::Metrics),
+        (status.status_json.is_some(), Shown::Json),
+        (status.dashboard.is_some(), Shown::Dashboard),
     ];
-    let mut wanted = all.iter().filter(|(is_wanted, ..)| *is_wanted);
-    let Some((_, shown, name)) = wanted.next() else {
-        return Ok(None);
-    };
-    if let Some((.., other)) = wanted.next() {
-        return Err(Error::without_place(format!(
-            "\"{name}\" and \"{other}\" cannot stand in the same location"
-        )));
-    }
-    if *shown == Some(Shown::Dashboard) {
+    let (_, shown) = shown.into_iter().find(|(is_wanted, _)| *is_wanted)?;
+    if shown == Shown::Dashboard {
         // Made here, where no loop waits for it.
         let _ = document();
     }
-    Ok(*shown)
+    Some(shown)
 }
 
 /// Whether a configuration has a dashboard.

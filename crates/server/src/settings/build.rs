@@ -35,6 +35,7 @@ use upstream::resolver::Resolving;
 
 use super::acme::Places;
 use super::certificate_status::Around;
+use super::content_source;
 use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
 use super::scopes;
@@ -309,7 +310,7 @@ fn read_level(
     line: &Directive,
     scope: &mut Scope,
 ) -> Result<bool, Error> {
-    Ok(ServerGroups::set(server, line, scope)? || LocationSettings::set(location, line, scope)?)
+    Ok(ServerGroups::set(server, line, scope)? || content_source::set(location, line, scope)?)
 }
 
 fn read_server<'a>(block: &'a Directive, scope: &mut Scope) -> Result<ServerBlock<'a>, Error> {

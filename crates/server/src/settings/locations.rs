@@ -18,8 +18,8 @@ use proxy::tunnel_pass;
 use upstream::Upstreams;
 
 use super::build::Surroundings;
-use super::scopes;
 use super::tables::LocationSettings;
+use super::{content_source, scopes};
 use httpcore::settings::Location;
 
 /// The settings of one level, as written.
@@ -121,7 +121,7 @@ impl<'a> Block<'a> {
                 block.scopes.read_if(line, &mut block.raw, scope)?;
             } else if line.name == "limit_except" {
                 block.scopes.read_exception(line, scope)?;
-            } else if !LocationSettings::set(&mut block.raw, line, scope)? {
+            } else if !content_source::set(&mut block.raw, line, scope)? {
                 block.lines.push(line);
             }
         }
@@ -261,7 +261,7 @@ pub(crate) fn add(
     handler::set(&mut made, handler);
     made.set(passing);
     made.set(tunnel_pass::build(&settings, all.upstreams)?);
-    made.set(directives::build(&settings).map_err(here)?);
+    made.set(directives::build(&settings));
     all.locations.push(Location {
         name: level.name,
         has_filters: false,

@@ -7,6 +7,7 @@ pub(crate) mod acme;
 pub(crate) mod build;
 mod certificate_status;
 pub mod circumstances;
+mod content_source;
 pub(crate) mod locations;
 pub mod named_files;
 mod order;

@@ -3,15 +3,15 @@
 //! Each becomes a location of its own that only its condition leads to. It inherits like a nested location, and also
 //! the directives that make the content, which a nested location does not inherit.
 
-use config::{Directive, Error, Problem, Scope, Section, Word};
+use config::{Directive, Error, Problem, Scope, Word};
 use message::{Method, Methods};
 
 use httpcore::route::{LocationId, LocationKind};
 use modules::before::rewrite::condition::Condition;
 use modules::before::rewrite::{self, Line};
 
+use super::content_source;
 use super::locations::{Growing, Level, Outer, Raw};
-use super::tables::LocationSettings;
 use crate::settings::locations;
 use httpcore::handler;
 use httpcore::settings::Exception;
@@ -42,7 +42,7 @@ impl<'a> Block<'a> {
             ..Self::default()
         };
         for line in directive.children() {
-            if !LocationSettings::set(&mut block.raw, line, scope)? {
+            if !content_source::set(&mut block.raw, line, scope)? {
                 block.lines.push(line);
             }
         }

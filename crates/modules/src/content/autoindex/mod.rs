@@ -133,17 +133,22 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
 /// 500 for one that is left out for another reason than its permissions.
 fn tell(request: &Request, path: &[u8], failed: &[(Box<[u8]>, Errno)]) -> Result<(), Failure> {
     for (name, errno) in failed.iter().filter(|(name, _)| !name.starts_with(b".")) {
-        let error = disk::Error::System {
-            call: "stat()",
-            errno: *errno,
-        };
-        let path = [path, b"/", name].concat();
-        files::log_error(request, Level::Crit, &error, &path);
+        log_left_out(request, path, name, *errno);
         if *errno != Errno::ACCESS {
             return Err(Failure::new(500));
         }
     }
     Ok(())
+}
+
+/// Logs that an entry of a directory cannot be looked at.
+pub(super) fn log_left_out(request: &Request, path: &[u8], name: &[u8], errno: Errno) {
+    let error = disk::Error::System {
+        call: "stat()",
+        errno,
+    };
+    let path = [path, b"/", name].concat();
+    files::log_error(request, Level::Crit, &error, &path);
 }
 
 fn entry(entry: &disk::DirEntry) -> Entry {
