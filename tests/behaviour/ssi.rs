@@ -1,6 +1,9 @@
 //! Pages with commands in them.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::io::Write as _;
+use std::net::TcpListener;
+
 use blackbox::{Answer, Origin, Server};
 
 /// What is shown in the place of a command that failed.
@@ -258,4 +261,22 @@ fn pages_of_other_servers_come_in_pieces() {
         origin.address()
     ));
     assert_eq!(shown(&server, "/?a=1"), "a1b<!-- c -->");
+}
+
+#[test]
+fn the_head_of_a_stream_that_is_no_page_is_sent_at_once() {
+    let origin = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = origin.local_addr().expect("it is bound");
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; ssi on; location / {{ proxy_pass http://{at}; proxy_buffering off; }} }}"
+    ));
+    let mut client = server.connect();
+    client.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (mut stream, _) = origin.accept().expect("a request");
+    stream
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        .expect("a head");
+    client.until("\r\n\r\n");
+    stream.write_all(b"data: 1\n\n").expect("an event");
+    client.until("data: 1\n\n");
 }

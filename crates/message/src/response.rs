@@ -44,8 +44,11 @@ pub struct Response<F> {
     /// Code and reason phrase as an upstream sent them (`404 Gone fishing`); otherwise nginx's text for `status` is
     /// used.
     pub status_line: Option<Bytes>,
-    /// The media type without a charset; if empty, no `Content-Type` is written.
+    /// The media type, with a charset where that is not in `charset`; if empty, no `Content-Type` is written.
     pub content_type: Bytes,
+    /// Whether a charset that `content_type` names is declared and no part of the media type, as in what an upstream
+    /// sent. The text of a configuration (`default_type`) is a media type as a whole.
+    pub type_declares_charset: bool,
     /// The charset to append to the type as `; charset=…`, unless empty.
     pub charset: Bytes,
     /// Length of the body in bytes, where known. Kept for HEAD, where no body is sent.
@@ -92,6 +95,7 @@ impl<F> Response<F> {
             status,
             status_line: None,
             content_type: Bytes::new(),
+            type_declares_charset: false,
             charset: Bytes::new(),
             content_length: None,
             last_modified: None,
@@ -120,6 +124,7 @@ impl<F> Response<F> {
             status: self.status,
             status_line: self.status_line.clone(),
             content_type: self.content_type.clone(),
+            type_declares_charset: self.type_declares_charset,
             charset: self.charset.clone(),
             content_length: self.content_length,
             last_modified: self.last_modified,
@@ -196,6 +201,18 @@ impl<F> Response<F> {
         })
     }
 
+    /// Sets `Last-Modified` to a text. One that is written as it came has the place of its own, which is written with
+    /// some statuses only; any other is among the lines. An empty one removes it.
+    pub fn set_last_modified(&mut self, name: Bytes, value: Bytes) {
+        let parsed = crate::date::parse(&value);
+        let is_plain = parsed.is_some_and(|time| crate::date::format(time)[..] == value[..]);
+        let has_place = is_plain && matches!(self.status, 200 | 206 | 304);
+        self.last_modified = parsed.filter(|_| has_place);
+        if !has_place && !value.is_empty() {
+            self.headers.push(name, value);
+        }
+    }
+
     /// Makes the entity tag weak; removes it if it is not a valid tag.
     pub fn weaken_etag(&mut self) {
         self.etag = self.etag.take().and_then(|tag| tag.weakened());
@@ -229,10 +246,13 @@ impl<F> Response<F> {
         }
     }
 
-    /// The media type: without its parameters if one of them is a charset, as in nginx.
+    /// The media type: without its parameters if one of them is a declared charset, as in nginx.
     pub fn media_type(&self) -> &[u8] {
         const CHARSET: &[u8] = b"charset=";
         let text = &self.content_type[..];
+        if !self.type_declares_charset {
+            return text;
+        }
         for at in memchr::memchr_iter(b';', text) {
             let rest = text[at + 1..].trim_ascii_start();
             if rest.len() >= CHARSET.len() && rest[..CHARSET.len()].eq_ignore_ascii_case(CHARSET) {
@@ -240,6 +260,12 @@ impl<F> Response<F> {
             }
         }
         text
+    }
+
+    /// Takes the type of another response, without the charset beside it.
+    pub fn take_type_of(&mut self, other: &Self) {
+        self.content_type = other.content_type.clone();
+        self.type_declares_charset = other.type_declares_charset;
     }
 
     /// The charset that the head declares; empty: none.

@@ -108,7 +108,7 @@ impl Out {
     }
 }
 
-type Step = Box<dyn FnOnce(&Request, AnswerBody) -> AnswerBody>;
+type Step = Box<dyn FnOnce(&mut Request, &Response, AnswerBody) -> AnswerBody>;
 
 /// The steps that change the body of one answer, in order.
 #[derive(Default)]
@@ -117,30 +117,40 @@ pub struct Steps(Vec<Step>);
 impl Steps {
     /// Has `step` change the body, once the head is final.
     pub fn push(&mut self, step: impl FnOnce(&Request, AnswerBody) -> AnswerBody + 'static) {
-        self.0.push(Box::new(step));
+        self.0
+            .push(Box::new(|request, _, body| step(request, body)));
     }
 
     /// Has the body go through a filter.
     pub fn filter(&mut self, filter: impl Filter + 'static) {
-        self.push(|request, body| {
+        self.filter_of_head(|_, _| filter);
+    }
+
+    /// Has the body go through a filter that is made once the head is final.
+    pub fn filter_of_head<T: Filter + 'static>(
+        &mut self,
+        make: impl FnOnce(&mut Request, &Response) -> T + 'static,
+    ) {
+        self.0.push(Box::new(|request, head, body| {
             Body::Stream(Box::new(Filtered {
-                filter,
+                filter: make(request, head),
                 inside: Inside::new(request, body),
                 bytes: Bytes::new(),
                 out: Out::default(),
                 is_kept: false,
                 is_over: false,
             }))
-        });
+        }));
     }
 
     /// Changes the body of a response whose head is final.
-    pub fn run(self, request: &Request, response: &mut Response) {
+    pub fn run(self, request: &mut Request, response: &mut Response) {
         if request.is_head() || matches!(response.body, Body::Tunnel) {
             return;
         }
         for step in self.0 {
-            response.body = step(request, std::mem::take(&mut response.body));
+            let body = std::mem::take(&mut response.body);
+            response.body = step(request, response, body);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and their sub-requests: how one is made of another, and what it takes over.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -21,8 +21,6 @@ pub(super) struct Parent {
     method_text: Bytes,
     /// The response that it is a part of, where its body is shown.
     inclusion: Option<Inclusion>,
-    /// The page's time format (`ssi`); `None`: the default of pages that set none.
-    time_format: RefCell<Option<Bytes>>,
 }
 
 impl Request {
@@ -50,7 +48,6 @@ impl Request {
             depth: self.depth_of_subrequests() + 1,
             method_text: Bytes::copy_from_slice(self.main_method_text()),
             inclusion: None,
-            time_format: RefCell::default(),
         }));
         self.share_family_states(&mut child);
         child
@@ -150,19 +147,6 @@ impl Request {
 
     fn inclusion(&self) -> Option<&Inclusion> {
         self.parent.as_ref()?.inclusion.as_ref()
-    }
-
-    /// The time format of its page.
-    #[must_use]
-    pub fn time_format(&self) -> Option<Bytes> {
-        self.parent.as_ref()?.time_format.borrow().clone()
-    }
-
-    /// Sets the time format of its page.
-    pub fn set_time_format(&self, format: Bytes) {
-        if let Some(parent) = &self.parent {
-            *parent.time_format.borrow_mut() = Some(format);
-        }
     }
 
     /// Takes the method of the request above it; it is GET otherwise.

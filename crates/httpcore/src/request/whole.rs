@@ -22,6 +22,8 @@ pub struct Whole {
     pub charset: Bytes,
     /// State that a module keeps for all of them.
     pub state: Table<STATES_MAX>,
+    /// Whether the first of its page has been read, and the commands in it obeyed (`ssi`).
+    pub is_read: Cell<bool>,
     /// Parts that are being requested.
     pub running: Cell<usize>,
     /// Parts that have been requested so far.

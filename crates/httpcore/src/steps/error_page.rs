@@ -28,11 +28,12 @@ pub enum Cover {
 /// Turns a failure into a response or a redirect to an error page.
 pub fn cover(request: &mut Request, failure: Failure) -> Cover {
     let status = failure.status;
-    if matches!(status, 408 | 444 | 499) {
-        return Cover::Close(status);
-    }
+    // Also of a part that would be closed: its page goes on, as in nginx.
     if let Some(stub) = request.take_stub() {
         return Cover::Answer(stub);
+    }
+    if matches!(status, 408 | 444 | 499) {
+        return Cover::Close(status);
     }
     request.error_status = Some(error_text::on_the_wire(status));
     if matches!(status, 400 | 413 | 414 | 495 | 496 | 497 | 500 | 501) {

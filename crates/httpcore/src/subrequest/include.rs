@@ -45,23 +45,20 @@ pub fn make(
 ) -> Result<Box<Request>, TooDeep> {
     let asked = &inclusion.whole.asked;
     if asked.get() >= INCLUSIONS_MAX {
-        complain(
-            parent,
-            "request reference counter overflow while processing",
-            &uri,
-        );
+        let text = "request reference counter overflow while processing";
+        complain(parent, Level::Crit, text, &uri);
         return Err(TooDeep);
     }
     if parent.is_value() {
-        complain(parent, "nested in-memory subrequest", &uri);
+        complain(parent, Level::Error, "nested in-memory subrequest", &uri);
         return Err(TooDeep);
     }
     asked.set(asked.get() + 1);
     make_with(parent, uri, |uri| parent.included(uri, args, inclusion))
 }
 
-fn complain(request: &Request, text: &str, uri: &[u8]) {
-    request.log(Level::Error, &|out| {
+fn complain(request: &Request, level: Level, text: &str, uri: &[u8]) {
+    request.log(level, &|out| {
         out.extend_from_slice(text.as_bytes());
         out.extend_from_slice(b" \"");
         out.extend_from_slice(uri);
@@ -144,7 +141,7 @@ fn show_empty(request: &mut Request, mut stub: Box<Response>) -> AnswerBody {
         return Body::Empty;
     };
     if response.content_length != Some(0) {
-        stub.content_type = response.content_type.clone();
+        stub.take_type_of(response);
         if let Ok(filtered) = (Calls::of(&request.client.loop_).finish)(request, stub) {
             return filtered.body;
         }

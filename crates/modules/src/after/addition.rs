@@ -72,14 +72,25 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     },
 };
 
-/// Has the other answers put around the client's body.
-pub fn begin(request: &Request, settings: &Addition, response: &Response, steps: &mut Steps) {
+/// Has the other answers put around the client's body, as parts of the same `page` if that is one with commands.
+pub fn begin(
+    request: &Request,
+    settings: &Addition,
+    response: &Response,
+    page: Option<Rc<Whole>>,
+    steps: &mut Steps,
+) {
     let uris = [&settings.add_before_body, &settings.add_after_body].map(Bytes::clone);
-    let whole = include::whole_of(request, response);
+    let whole = match &page {
+        Some(page) => Rc::clone(page),
+        None => include::whole_of(request, response),
+    };
     steps.push(move |request, body| {
         let [before, after] = uris.map(|uri| part(request, &whole, uri));
         Body::Stream(Box::new(SurroundedBody {
             before,
+            page,
+            held: None,
             body: Some(body),
             after,
             trailers: Vec::new(),
@@ -130,9 +141,30 @@ impl Part {
 /// A body with others around it, sent one after the other.
 struct SurroundedBody {
     before: Part,
+    /// The page with commands that the body is, until the first of it has been read.
+    page: Option<Rc<Whole>>,
+    /// Its output that waits for the part before it.
+    held: Option<Chunk<Rc<OpenFile>>>,
     body: Option<AnswerBody>,
     after: Part,
     trailers: Vec<Header>,
+}
+
+impl SurroundedBody {
+    /// Reads the first of the page before the part in front of it is requested, as nginx does: that part knows the
+    /// variables that the commands set.
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if let (Some(page), Some(body), Part::Body(_)) = (&self.page, &mut self.body, &self.before)
+        {
+            match body.poll_next(cx) {
+                Poll::Pending if !page.is_read.get() => return Poll::Pending,
+                Poll::Pending => {}
+                Poll::Ready(first) => self.held = first.transpose()?,
+            }
+        }
+        self.page = None;
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl Source<Rc<OpenFile>> for SurroundedBody {
@@ -140,8 +172,12 @@ impl Source<Rc<OpenFile>> for SurroundedBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Rc<OpenFile>>, BodyError>>> {
+        ready!(self.poll_page(cx))?;
         if let Some(next) = ready!(self.before.poll_next(cx)) {
             return Poll::Ready(Some(next));
+        }
+        if let Some(held) = self.held.take() {
+            return Poll::Ready(Some(Ok(held)));
         }
         if let Some(body) = &mut self.body {
             if let Some(next) = ready!(body.poll_next(cx)) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use config::{List, Problem, Scope, Section, Template, Value, Word, directives};
-use message::{ETag, date};
+use message::ETag;
 
 use httpcore::Response;
 use httpcore::request::Request;
@@ -192,13 +192,8 @@ pub fn is_safe(status: u16) -> bool {
 
 fn add(response: &mut Response, line: &Line, value: Bytes) {
     if line.name.eq_ignore_ascii_case(b"Last-Modified") {
-        response.last_modified = date::parse(&value);
         response.headers.remove(b"Last-Modified");
-        // The dedicated field is written with some statuses only; a configured line is sent with any status.
-        let is_written = matches!(response.status, 200 | 206 | 304);
-        if !value.is_empty() && (response.last_modified.is_none() || !is_written) {
-            response.headers.push(line.name.clone(), value);
-        }
+        response.set_last_modified(line.name.clone(), value);
     } else if line.name.eq_ignore_ascii_case(b"ETag") {
         response.etag = (!value.is_empty()).then_some(ETag::Text(value));
     } else if !value.is_empty() {

@@ -85,6 +85,7 @@ mod tests {
     fn of(text: &'static str) -> Response {
         let mut response = Response::new(200);
         response.content_type = Bytes::from_static(text.as_bytes());
+        response.type_declares_charset = true;
         response
     }
 
@@ -100,6 +101,14 @@ mod tests {
         ] {
             assert_eq!(of(text).media_type(), kind.as_bytes(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_type_of_the_configuration_counts_as_a_whole() {
+        let mut response = of("text/html; charset=utf-8");
+        response.type_declares_charset = false;
+        assert_eq!(response.media_type(), b"text/html; charset=utf-8");
+        assert_eq!(response.declared_charset(), "");
     }
 
     #[test]

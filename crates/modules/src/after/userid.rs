@@ -242,7 +242,7 @@ pub fn apply(request: &mut Request) {
         return;
     };
     response.headers.push("Set-Cookie", cookie);
-    if settings.userid_p3p != "none" {
+    if settings.userid_p3p != "none" && !settings.userid_p3p.is_empty() {
         response.headers.push("P3P", settings.userid_p3p.clone());
     }
 }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use message::response::Ranges;
-use message::{ETag, HeaderId, date};
+use message::{ETag, HeaderId};
 
 use super::{Change, Command, HeadersMore, Mode, parse};
 use httpcore::Response;
@@ -32,7 +32,7 @@ pub fn apply(request: &mut Request, settings: &HeadersMore) {
 
 impl Command {
     fn is_for(&self, response: &Response) -> bool {
-        let (bare, _) = parts(&response.content_type);
+        let bare = response.media_type();
         let is_type = self.types.is_empty() || self.types.iter().any(|known| known[..] == *bare);
         is_type && (self.statuses.is_empty() || self.statuses.contains(&response.status))
     }
@@ -56,7 +56,10 @@ impl Change {
         match HeaderId::find(&self.name) {
             HeaderId::ContentType => set_type(response, value),
             HeaderId::ContentLength => response.content_length = None,
-            HeaderId::LastModified => set_last_modified(response, value),
+            HeaderId::LastModified => {
+                response.headers.remove(b"Last-Modified");
+                response.set_last_modified(Bytes::from_static(b"Last-Modified"), value);
+            }
             HeaderId::ETag => response.etag = (!value.is_empty()).then_some(ETag::Text(value)),
             HeaderId::ContentEncoding => {
                 response.content_encoding = (!value.is_empty()).then_some(value);
@@ -112,13 +115,10 @@ impl Change {
 fn set_type(response: &mut Response, value: Bytes) {
     response.headers.remove(b"Content-Type");
     let (bare, charset) = parts(&value);
-    let (_, known) = parts(&response.content_type);
-    response.charset = match (charset, known) {
-        (Some(charset), _) => value.slice_ref(charset),
-        (None, Some(known)) => response.content_type.slice_ref(known),
-        (None, None) => response.charset.clone(),
-    };
+    let known = response.declared_charset();
+    response.charset = charset.map_or(known, |charset| value.slice_ref(charset));
     response.content_type = value.slice_ref(bare);
+    response.type_declares_charset = true;
 }
 
 /// A media type without its charset, and that; other parameters are part of the type.
@@ -136,16 +136,6 @@ fn parts(text: &[u8]) -> (&[u8], Option<&[u8]>) {
             (&text[..at], Some(charset))
         }
         _ => (text, None),
-    }
-}
-
-fn set_last_modified(response: &mut Response, value: Bytes) {
-    response.headers.remove(b"Last-Modified");
-    response.last_modified = date::parse(&value);
-    // The place of its own is written for some statuses only.
-    let is_written = matches!(response.status, 200 | 206 | 304);
-    if !value.is_empty() && (response.last_modified.is_none() || !is_written) {
-        response.headers.push("Last-Modified", value);
     }
 }
 

@@ -219,6 +219,7 @@ pub fn give(request: &mut Request, response: &mut Response) {
     };
     if !content_type.is_empty() && is_its {
         response.content_type = content_type;
+        response.type_declares_charset = true;
     }
     let mut lines = kept.lines.take();
     // The current response's own lines take precedence.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::OpenFile;
 use message::response::{ClientAbort, Ranges};
-use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead, date};
+use message::{Body, ETag, Header, HeaderId, HopByHop, ResponseFraming, ResponseHead};
 
 use crate::response::{accel, set_cookie};
 use crate::settings::directives::IgnoreHeaders;
@@ -197,8 +197,11 @@ impl HeadCopy<'_> {
         match id {
             HeaderId::ContentLength => {}
             // With its charset, if it names one, unchanged.
-            HeaderId::ContentType => response.content_type = value,
-            HeaderId::LastModified => self.last_modified(name, value),
+            HeaderId::ContentType => {
+                response.content_type = value;
+                response.type_declares_charset = true;
+            }
+            HeaderId::LastModified => response.set_last_modified(name, value),
             HeaderId::ETag => response.etag = Some(ETag::Text(value)),
             // Of several lines the last one counts for filters, as in nginx.
             HeaderId::ContentEncoding => {
@@ -233,17 +236,6 @@ impl HeadCopy<'_> {
                 self.response.location = Some(value);
             }
             None => self.response.headers.push(name, value),
-        }
-    }
-
-    /// One that is written as it came has a place of its own, since conditions and ranges ask for it.
-    fn last_modified(&mut self, name: Bytes, value: Bytes) {
-        let parsed = date::parse(&value);
-        let is_plain = parsed.is_some_and(|time| date::format(time)[..] == value[..]);
-        if is_plain && matches!(self.response.status, 200 | 206 | 304) {
-            self.response.last_modified = parsed;
-        } else {
-            self.response.headers.push(name, value);
         }
     }
 }

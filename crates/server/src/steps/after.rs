@@ -103,9 +103,9 @@ fn filter(
     let is_added_to = addition::decide(request, &settings.addition, response);
     sub_filter::begin(request, &settings.sub_filter, response, &mut steps);
     charset::begin(request, response, &mut steps)?;
-    ssi::begin(request, &settings.ssi, response, &mut steps);
+    let page = ssi::begin(request, &settings.ssi, response, &mut steps);
     if is_added_to {
-        addition::begin(request, &settings.addition, response, &mut steps);
+        addition::begin(request, &settings.addition, response, page, &mut steps);
     }
     compression::decide(request, settings, response, &mut gzip, &mut steps);
     Ok(steps)

@@ -328,6 +328,7 @@ mod tests {
         ] {
             let mut response = Response::new(200);
             response.content_type = Bytes::from_static(text.as_bytes());
+            response.type_declares_charset = true;
             assert_eq!(response.declared_charset(), charset, "{text}");
         }
         let mut response = Response::new(200);

@@ -112,6 +112,11 @@ impl Composed {
         Ok(went_on)
     }
 
+    /// Whether the first of the page has been read.
+    fn is_begun(&self) -> bool {
+        self.page.whole().is_read.get()
+    }
+
     fn obey(&mut self, event: Event) {
         let effect = match event {
             Event::Text(text) => {
@@ -233,12 +238,20 @@ impl Composed {
 impl Source<Rc<OpenFile>> for Composed {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
         loop {
-            let went_on = self.go_on(cx);
-            let was_read = match self.read(cx) {
-                Ok(was_read) => was_read,
-                Err(error) => return Poll::Ready(Some(Err(error))),
+            let was_begun = self.is_begun();
+            let went_on = was_begun && self.go_on(cx);
+            let was_read = self.read(cx)?;
+            // All that is there of the page is read before anything else, up to what must be waited for.
+            let is_first_read = match self.piece.is_empty() {
+                true => was_read,
+                false => turn::may_go_on(),
             };
-            if let Some(piece) = self.take() {
+            if is_first_read {
+                self.page.whole().is_read.set(true);
+            }
+            if self.is_begun()
+                && let Some(piece) = self.take()
+            {
                 return Poll::Ready(Some(piece));
             }
             if self.is_over && self.places.is_empty() {
@@ -246,6 +259,11 @@ impl Source<Rc<OpenFile>> for Composed {
             }
             // The rest of this turn's work is done in the next one.
             ready!(turn::poll_go_on(cx));
+            // What stands before the page is requested before its parts.
+            if self.is_begun() && !was_begun {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if !went_on && !was_read {
                 return Poll::Pending;
             }

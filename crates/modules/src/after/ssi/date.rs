@@ -1,13 +1,16 @@
 //! `$date_local` and `$date_gmt`: the time in the format that a page set with `config timefmt`.
 
+use std::cell::RefCell;
 use std::io::Write as _;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use jiff::tz::Offset;
 use logs::wall_clock;
 
 use httpcore::request::Request;
+use httpcore::request::state::State;
 
 /// The format of times on a page that sets none.
 const DEFAULT_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
@@ -28,9 +31,35 @@ pub(super) fn is_date(name: &[u8]) -> bool {
     matches!(name, b"date_gmt" | b"date_local")
 }
 
+/// The time format of a request's page; `None`: it has set none.
+#[derive(Default)]
+struct TimeFormat(RefCell<Option<Bytes>>);
+
+impl State for TimeFormat {
+    fn survives_redirect(&self) -> bool {
+        false
+    }
+
+    fn is_for_stand_in(&self) -> bool {
+        true
+    }
+}
+
+/// Has the request share the time format of its page with those that stand in for it.
+pub(super) fn share_format(request: &Request) {
+    request.states.get_or_default::<TimeFormat>();
+}
+
+/// Sets the time format of the page of a request.
+pub(super) fn set_format(request: &Request, format: Bytes) {
+    let TimeFormat(known) = request.states.get_or_default();
+    *known.borrow_mut() = Some(format);
+}
+
 /// Appends the current time, in GMT or in the machine's zone; `false`: the format gives nothing.
 fn append_date(request: &Request, is_gmt: bool, out: &mut Vec<u8>) -> bool {
-    let format = request.time_format();
+    let format = request.states.get::<TimeFormat>();
+    let format = format.and_then(|TimeFormat(format)| format.borrow().clone());
     let format = format.as_deref().unwrap_or(DEFAULT_FORMAT);
     let clock = request.client.loop_.feed.clock();
     let now = clock.now().second();

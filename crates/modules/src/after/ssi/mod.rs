@@ -21,7 +21,7 @@ use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::subrequest;
-use httpcore::subrequest::include;
+use httpcore::subrequest::include::{self, Whole};
 
 use super::media_types::MediaTypes;
 use composed::Composed;
@@ -63,31 +63,35 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     },
 };
 
-/// Has the commands in the body of an answer run, if they are to be.
-pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: &mut Steps) {
-    if !settings.ssi {
-        return;
+/// Has the commands in the body of an answer run, if they are to be. Returns what its parts share.
+pub fn begin(
+    request: &Request,
+    settings: &Ssi,
+    response: &mut Response,
+    steps: &mut Steps,
+) -> Option<Rc<Whole>> {
+    if !settings.ssi || response.content_length == Some(0) || !settings.ssi_types.has(response) {
+        return None;
+    }
+    // The bodies of other sub-requests are not shown.
+    if request.is_subrequest() && request.whole().is_none() {
+        return None;
     }
     // As nginx: until there is something of a page to show, it may still end without a response.
     response.delays_head = true;
     // Its parts may come from other servers.
     response.ends_with_client();
-    if response.content_length == Some(0) || !settings.ssi_types.has(response) {
-        return;
-    }
-    // The bodies of other sub-requests are not shown.
-    if request.is_subrequest() && request.whole().is_none() {
-        return;
-    }
     if !request.is_subrequest() {
         response.content_length = None;
         response.refuse_ranges();
         body_filter::forget_version(response, settings.ssi_last_modified);
     }
     let whole = include::whole_of(request, response);
+    let shared = Rc::clone(&whole);
     let head = Box::new(response.with_body(Body::Empty));
     let (is_silent, value_max) = (settings.ssi_silent_errors, settings.ssi_value_length.0);
     steps.push(move |request, body| {
+        date::share_format(request);
         let page = Page::new(
             request.page_stand_in(Rc::clone(&whole), head),
             whole,
@@ -96,4 +100,5 @@ pub fn begin(request: &Request, settings: &Ssi, response: &mut Response, steps: 
         let value_max = usize::try_from(value_max).unwrap_or(usize::MAX);
         Body::Stream(Box::new(Composed::new(request, page, body, value_max)))
     });
+    Some(shared)
 }

@@ -255,7 +255,7 @@ impl Page {
     fn configure(&mut self, values: Values) {
         let [error_text, time_format, ..] = values;
         if let Some(format) = time_format {
-            self.about.set_time_format(format.into());
+            date::set_format(&self.about, format.into());
         }
         if let Some(text) = error_text {
             self.error_text = text.into();
@@ -431,7 +431,7 @@ impl Page {
         };
         let mut stub = Response::boxed(200);
         if let Some(head) = &self.about.response {
-            stub.content_type = head.content_type.clone();
+            stub.take_type_of(head);
         }
         stub.body = message::Body::bytes(text);
         Ok(stub)

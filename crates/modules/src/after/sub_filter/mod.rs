@@ -43,17 +43,13 @@ impl Pairs {
         !self.0.list.is_empty()
     }
 
-    fn has_variables(&self) -> bool {
-        self.0
-            .list
-            .iter()
-            .any(|pair| pair.pattern.literal().is_none() || pair.value.literal().is_none())
-    }
-
-    /// The patterns for an answer to this request, and the replacement of each; `None`: there are none.
-    fn evaluate(&self, request: &Request) -> Option<(Arc<Patterns>, Vec<Bytes>)> {
+    /// The patterns for an answer to this request, and the place of each in the list; `None`: there are none.
+    fn patterns(
+        &self,
+        request: &mut Request,
+        response: &Response,
+    ) -> Option<(Arc<Patterns>, Vec<usize>)> {
         let list = &self.0.list;
-        let values = |pair: &Pair| request.evaluate(&pair.value);
         if list.iter().all(|pair| pair.pattern.literal().is_some()) {
             let make = || {
                 ready(
@@ -62,17 +58,29 @@ impl Pairs {
                 )
             };
             let patterns = self.0.patterns.get_or_init(make).clone()?;
-            return Some((patterns, list.iter().map(values).collect()));
+            return Some((patterns, (0..list.len()).collect()));
         }
-        let (mut patterns, mut chosen) = (Vec::with_capacity(list.len()), Vec::new());
-        for pair in list {
-            let pattern = request.evaluate(&pair.pattern);
-            if !pattern.is_empty() {
-                patterns.push(pattern);
-                chosen.push(values(pair));
-            }
-        }
+        let evaluate = |request: &mut Request| {
+            let patterns = list.iter().map(|pair| request.evaluate(&pair.pattern));
+            let patterns = patterns.enumerate();
+            patterns.filter(|(_, text)| !text.is_empty()).unzip()
+        };
+        let (chosen, patterns): (Vec<_>, Vec<_>) =
+            body_filter::with_head(request, response, evaluate);
         Some((ready(patterns)?, chosen))
+    }
+
+    /// The replacements of these patterns for an answer with this head.
+    fn values(&self, chosen: &[usize], request: &mut Request, head: &Response) -> Vec<Bytes> {
+        let list = &self.0.list;
+        let evaluate = |request: &mut Request| {
+            let values = chosen.iter().map(|at| request.evaluate(&list[*at].value));
+            values.collect()
+        };
+        match list.iter().all(|pair| pair.value.literal().is_some()) {
+            true => evaluate(request),
+            false => body_filter::with_head(request, head, evaluate),
+        }
     }
 }
 
@@ -155,24 +163,24 @@ pub fn begin(
         return;
     }
     let pairs = &settings.sub_filter;
-    let evaluated = match pairs.has_variables() {
-        true => body_filter::with_head(request, response, |request| pairs.evaluate(request)),
-        false => pairs.evaluate(request),
-    };
-    let Some((patterns, values)) = evaluated else {
+    let Some((patterns, chosen)) = pairs.patterns(request, response) else {
         return;
     };
     if !request.is_subrequest() {
         response.content_length = None;
         body_filter::forget_version(response, settings.sub_filter_last_modified);
     }
-    let longest = values.iter().map(Bytes::len).max().unwrap_or(0);
-    steps.filter(Replacing {
-        // Each match consumes a pattern's bytes and gives a value's.
-        feed_len: (OUT_MAX / longest.max(1) * patterns.shortest()).clamp(1, FEED_LEN),
-        search: Search::new(patterns, settings.sub_filter_once),
-        values,
-        parts: Vec::new(),
+    let (pairs, is_once) = (pairs.clone(), settings.sub_filter_once);
+    steps.filter_of_head(move |request, head| {
+        let values = pairs.values(&chosen, request, head);
+        let longest = values.iter().map(Bytes::len).max().unwrap_or(0);
+        Replacing {
+            // Each match consumes a pattern's bytes and gives a value's.
+            feed_len: (OUT_MAX / longest.max(1) * patterns.shortest()).clamp(1, FEED_LEN),
+            search: Search::new(patterns, is_once),
+            values,
+            parts: Vec::new(),
+        }
     });
 }
 
