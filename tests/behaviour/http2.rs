@@ -468,8 +468,7 @@ fn rapid_resets_end_their_connection() {
 fn a_malformed_request_that_is_not_answered_is_reset_for_that() {
     const PROTOCOL_ERROR: u32 = 1;
     let server = Server::start(
-        "server { listen 127.0.0.1:%PORT%; http2 on; error_page 400 = @closed; return 444;
-             location @closed { return 444; } }",
+        "server { listen 127.0.0.1:%PORT%; http2 on; error_page 400 = /closed; return 444; }",
     );
     let mut client = server.connect_http2();
     let malformed: [(&str, &[(&str, &str)]); 4] = [

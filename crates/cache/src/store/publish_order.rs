@@ -1,7 +1,8 @@
 //! The order in which several responses for one key are published: the one that was requested last stays.
 //!
 //! A job that gives a file its name cannot be cancelled, and two such jobs end in any order. So the jobs of one key run
-//! one after the other. A response is dropped if a newer one has been stored by then, or is waiting.
+//! one after the other. A response is dropped if a newer one has been stored by then, or is waiting. What deletes a
+//! key's file takes the same turn (`removal::claim_files`), so that it never removes a newer file of that name.
 //!
 //! Invariants: for one key at most one job runs, and at most one response waits, the newest; no lock is held meanwhile.
 
