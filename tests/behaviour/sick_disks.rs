@@ -67,7 +67,9 @@ fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
         });
     }
     server.restart();
-    server.wait_for(": 12 entries known", "its caches are open");
+    for name in ["one", "two"] {
+        server.wait_for(&format!("/{name}\": 12 entries known"), "it is open");
+    }
     evict(&server, &["one", "two"]);
     origin.take();
     (server, faults)
