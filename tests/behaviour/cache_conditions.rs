@@ -282,21 +282,23 @@ fn a_304_lets_proxy_cache_valid_decide_where_a_stored_expires_is_over() {
     }
 }
 
-/// The body of a large entry: no two parts of it that are asked for are the same.
-fn large_body() -> String {
+/// A large entry that was stored before its server was started, and its body: no two parts of it that are asked for are
+/// the same.
+fn large_entry() -> (Origin, Server, String) {
     let letter = |at: u32| char::from(b'a' + (at / 7 % 26) as u8);
-    (0..3 << 20).map(letter).collect()
-}
-
-#[test]
-fn several_ranges_of_what_was_stored_before_a_restart() {
-    let body = large_body();
+    let body: String = (0..3 << 20).map(letter).collect();
     let sent = body.clone();
     let fields = format!("{LASTING}Accept-Ranges: bytes\r\nETag: \"e1\"\r\n");
     let origin = Origin::start(move |_| Answer::with("200 OK", &fields, &sent));
     let mut server = server(&origin, "location / { %PASS%; }");
     hit(&server, "/");
     server.restart();
+    (origin, server, body)
+}
+
+#[test]
+fn several_ranges_of_what_was_stored_before_a_restart() {
+    let (origin, server, body) = large_entry();
     let before = origin.received().len();
     let reply = server.get_with("/", "Range: bytes=2000000-2000009,5-9,1048570-1048589\r\n");
     assert_eq!((reply.status, cache(&reply)), (206, "HIT"));
@@ -320,13 +322,7 @@ fn a_part_of_a_damaged_entry_comes_from_the_origin() {
         // It has no checksums.
         return;
     }
-    let body = large_body();
-    let sent = body.clone();
-    let fields = format!("{LASTING}Accept-Ranges: bytes\r\nETag: \"e1\"\r\n");
-    let origin = Origin::start(move |_| Answer::with("200 OK", &fields, &sent));
-    let mut server = server(&origin, "location / { %PASS%; }");
-    hit(&server, "/");
-    server.restart();
+    let (_origin, server, body) = large_entry();
     let mut all = Vec::new();
     files(&server.site().path("cache"), &mut all);
     let is_entry = |path: &PathBuf| !path.to_string_lossy().contains(".freewheel");

@@ -33,13 +33,17 @@ fn ask(server: &Server) -> (Http2Client, u32) {
     (client, stream)
 }
 
+/// The last stream and the code of its end.
+fn goaway(client: &Http2Client) -> Option<(u32, u32)> {
+    client.goaway.map(|(last, code)| (last, code.0))
+}
+
 fn expect_whole(mut client: Http2Client, stream: u32, body: &[u8], what: &str) {
     let reply = client.reply(stream);
     assert!(reply.is_whole, "{what}: {} bytes", reply.body.len());
     assert!(reply.body == body, "{what}");
     client.read_to_end();
-    let goaway = client.goaway.map(|(last, code)| (last, code.0));
-    assert_eq!(goaway, Some((stream, 0)), "{what}");
+    assert_eq!(goaway(&client), Some((stream, 0)), "{what}");
 }
 
 /// The time between two requests begins when the kernel has the end of the response.
@@ -86,8 +90,7 @@ fn without_a_time_between_requests_the_first_is_the_last() {
     let stream = client.get("/none");
     let reply = client.reply(stream);
     assert_eq!((reply.status, reply.reset), (404, None));
-    let goaway = client.goaway.map(|(last, code)| (last, code.0));
-    assert_eq!(goaway, Some((stream, 0)));
+    assert_eq!(goaway(&client), Some((stream, 0)));
     client.read_to_end();
 }
 
@@ -105,8 +108,7 @@ fn a_client_that_is_late_with_a_frame_is_told_once() {
     assert_eq!(client.reply(stream).text(), "ok");
     client.send(b"\0\0\x01\x01\x01\0\0\0\x03\x82");
     client.read_to_end();
-    let goaway = client.goaway.map(|(last, code)| (last, code.0));
-    assert_eq!(goaway, Some((stream, 1)));
+    assert_eq!(goaway(&client), Some((stream, 1)));
 }
 
 /// The clients of a proxy share a connection. nginx answers any number of these.
@@ -131,7 +133,6 @@ fn many_malformed_requests_end_a_connection_and_nothing_on_it() {
     assert_eq!(client.reply(refused[109]).status, 400);
     if !is_nginx() {
         client.read_to_end();
-        let goaway = client.goaway.map(|(last, code)| (last, code.0));
-        assert_eq!(goaway, Some((refused[109], 0)));
+        assert_eq!(goaway(&client), Some((refused[109], 0)));
     }
 }

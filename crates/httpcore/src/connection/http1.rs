@@ -141,8 +141,15 @@ fn first_timeout(client: &Client) -> Option<Duration> {
     let generation = client.generation();
     let settings = &generation.settings;
     let server = settings.server(client.default_server(&generation)?);
-    let timeout = server.settings.client_header_timeout.duration();
-    Some(timeout.saturating_sub(Duration::from_millis(client.age_ms())))
+    Some(left_since_accept(
+        client,
+        server.settings.client_header_timeout.duration(),
+    ))
+}
+
+/// What is left of a time that began with the connection.
+fn left_since_accept(client: &Client, timeout: Duration) -> Duration {
+    timeout.saturating_sub(Duration::from_millis(client.age_ms()))
 }
 
 /// Reads a request, answers it, and tidies up. Returns the connection, which is not closed before the metrics stop
@@ -297,7 +304,7 @@ pub async fn read(
     };
     let timeout = first.settings.client_header_timeout.duration();
     let timeout = match client.requests.get() {
-        0 => timeout.saturating_sub(Duration::from_millis(client.age_ms())),
+        0 => left_since_accept(client, timeout),
         _ => timeout,
     };
     let outcome = {

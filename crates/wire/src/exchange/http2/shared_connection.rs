@@ -20,7 +20,7 @@ use crate::event_loop::Loop;
 use crate::exchange::{Exchange, ExchangeError, RequestKind, UpstreamConnection};
 use crate::http1::request_parser::HeadLimits;
 use crate::http2::flow::BODY_WINDOW;
-use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, PAYLOAD_MAX};
+use crate::http2::frame::PAYLOAD_MAX;
 use crate::http2::priority::SLOTS_MAX;
 use crate::http2::{ErrorCode, Event, Session, SessionConfig, StreamKey};
 use crate::loop_clock;
@@ -66,8 +66,6 @@ pub(super) struct State {
     reads: u64,
     /// The time of the last of them.
     read_ms: u64,
-    /// Whether the server has sent a PING.
-    has_pinged: bool,
     idle_since_ms: u64,
     /// The code of the server's GOAWAY.
     goaway: ErrorCode,
@@ -99,7 +97,6 @@ impl SharedConnection {
                 requests: 0,
                 reads: 0,
                 read_ms: 0,
-                has_pinged: false,
                 idle_since_ms: loop_clock::monotonic_ms(),
                 goaway: ErrorCode::NO_ERROR,
                 charge: charge(Holder::Http2, CONNECTION_BYTES),
@@ -198,18 +195,6 @@ fn config(block_max: usize, streams_max: usize) -> SessionConfig {
         },
         allows_protocol: false,
     }
-}
-
-/// Whether a PING is answered among these frames.
-fn has_pong(mut frames: &[u8]) -> bool {
-    while let Some((head, rest)) = frames.split_first_chunk::<HEADER_LEN>() {
-        let header = FrameHeader::parse(head);
-        if header.kind == FrameType::PING {
-            return true;
-        }
-        frames = rest.get(header.len..).unwrap_or_default();
-    }
-    false
 }
 
 impl State {
@@ -329,7 +314,7 @@ impl State {
     /// (gRPC's keepalive): whatever it sends on the connection counts. (nginx, with a connection for each request,
     /// counts any frame.)
     pub(super) fn left_by_pings(&self, timeout: Duration, reads: u64) -> Option<Duration> {
-        if !self.has_pinged || self.reads == reads {
+        if !self.session.has_pinged() || self.reads == reads {
             return None;
         }
         let quiet_ms = loop_clock::monotonic_ms().saturating_sub(self.read_ms);
@@ -344,7 +329,6 @@ impl State {
         self.session.begin_read();
         self.reads += 1;
         self.read_ms = now_ms;
-        let queued = self.session.output().len();
         let mut used = 0;
         while !self.is_closed {
             let (taken, event) = self.session.receive(&input[used..], now_ms, &mut |_| None);
@@ -354,7 +338,6 @@ impl State {
             }
             self.note(event, taken);
         }
-        self.has_pinged = self.has_pinged || has_pong(&self.session.output()[queued..]);
         self.note_idle();
         used
     }

@@ -241,6 +241,8 @@ pub struct Session {
     goaway: GoAway,
     /// The last stream that the peer's GOAWAY takes.
     peer_goaway: Option<u32>,
+    /// Whether the peer has sent a PING.
+    has_pinged: bool,
     priorities_ahead: Vec<(u32, Priority)>,
     /// Closed streams that are to be reset, unless their end comes, and the codes for that.
     unended: Vec<(u32, ErrorCode)>,
@@ -309,6 +311,7 @@ impl Session {
             reads: 0,
             goaway: GoAway::Unsent,
             peer_goaway: None,
+            has_pinged: false,
             priorities_ahead: Vec::new(),
             unended: Vec::new(),
             output,
@@ -494,6 +497,11 @@ impl Session {
     /// Whether a stream is live.
     pub fn is_open(&mut self, key: StreamKey) -> bool {
         self.streams.get(key).is_some()
+    }
+
+    /// Whether the peer has sent a PING.
+    pub fn has_pinged(&self) -> bool {
+        self.has_pinged
     }
 
     /// Number of requests in this period that were malformed: see [`crate::http2::limits::MALFORMED_MAX`].

@@ -148,6 +148,7 @@ impl Session {
             Frame::Settings(payload) => self.settings(payload),
             Frame::SettingsAck => self.settings_ack(),
             Frame::Ping(opaque) => {
+                self.has_pinged = true;
                 frame::write_ping(self.output.bytes(), opaque, true);
                 self.answered().map_err(Fault::Connection)?;
                 Ok(None)
