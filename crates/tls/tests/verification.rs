@@ -5,13 +5,15 @@ mod peer;
 
 use peer::*;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CidrSubnet, DnType,
-    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, KeyIdMethod, KeyUsagePurpose, NameConstraints,
-    PKCS_ECDSA_P256_SHA256, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
+    CidrSubnet, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256,
+    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use tls::keys;
 use tls::verify::{Purpose, Trust};
+use tls::x509::certificate::Certificate;
 use tls::x509::revocations::RevocationList;
 
 /// 2026-01-01.
@@ -347,4 +349,65 @@ fn names_stay_within_their_constraints() {
         assert_eq!(named(name, Vec::new()), expected, "{name}");
     }
     assert_eq!(named("bank.com", vec![dns("example.org")]), "SUCCESS");
+}
+
+fn distinguished(value: DnValue) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, value);
+    name
+}
+
+/// The same authority twice: its name in one string type, and as a tool has written it anew.
+fn in_two_forms(constraints: Option<NameConstraints>) -> (Authority, Authority) {
+    let pem = key(&PKCS_ECDSA_P256_SHA256).serialize_pem();
+    let with = |name: DnValue| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.name_constraints.clone_from(&constraints);
+        let key = KeyPair::from_pem(&pem).unwrap();
+        Authority(CertifiedIssuer::self_signed(params, key).unwrap())
+    };
+    (
+        with(DnValue::PrintableString("Example CA".try_into().unwrap())),
+        with(DnValue::Utf8String("example  ca ".to_owned())),
+    )
+}
+
+#[test]
+fn issuers_are_found_by_what_their_names_say() {
+    let (own, rewritten) = in_two_forms(None);
+    let leaf = rewritten.client("leaf");
+    assert_eq!(verdict(&trust(&[&own], 1), &[&leaf.der]), "SUCCESS");
+    let with_list = Trust::new([own.der()], vec![list(&own, &[], 2030)], 1);
+    assert_eq!(verdict(&with_list, &[&leaf.der]), "SUCCESS");
+    let one = Certificate::read(&leaf.der).unwrap();
+    assert_eq!(trust(&[&own], 1).issuer_of(&one, &[]), Some(own.der()));
+    let presented = [own.der()];
+    let found = Trust::default().issuer_of(&one, &presented);
+    assert_eq!(found, Some(own.der()));
+    let chain = [leaf.der.clone(), own.der()];
+    assert_eq!(Trust::default().chain(&chain, NOW), chain);
+}
+
+#[test]
+fn a_directory_name_is_excluded_whatever_its_string_type() {
+    let excluded = distinguished(DnValue::PrintableString("Bad Client".try_into().unwrap()));
+    let (root, _) = in_two_forms(Some(NameConstraints {
+        permitted_subtrees: Vec::new(),
+        excluded_subtrees: vec![GeneralSubtree::DirectoryName(excluded)],
+    }));
+    for (name, expected) in [
+        ("bad CLIENT", "FAILED:excluded subtree violation"),
+        ("good client", "SUCCESS"),
+    ] {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished(DnValue::Utf8String(name.to_owned()));
+        let leaf = root.issue(&params);
+        assert_eq!(
+            verdict(&trust(&[&root], 1), &[&leaf.der]),
+            expected,
+            "{name}"
+        );
+    }
 }

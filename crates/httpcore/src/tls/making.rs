@@ -21,6 +21,7 @@ use tls::suites::Protocols;
 use tls::suites::conf_command::Commands;
 use tls::traffic::Sizes;
 use tls::verify::Trust;
+use tls::x509::canonical::CanonicalName;
 use tls::x509::certificate::Certificate;
 use tls::x509::time;
 
@@ -505,7 +506,7 @@ fn by_names<T: AsRef<[u8]>>(mut certificates: Vec<T>) -> Vec<T> {
     let mut known = HashSet::new();
     certificates.retain(|der| {
         let certificate = Certificate::read(der.as_ref());
-        known.insert(certificate.map(|certificate| certificate.subject.to_vec()))
+        known.insert(certificate.map(|certificate| CanonicalName::of(certificate.subject)))
     });
     certificates
 }

@@ -2,6 +2,7 @@
 
 use crate::ocsp::certificate_id;
 use crate::verify::signature;
+use crate::x509::canonical;
 use crate::x509::certificate::{Certificate, PublicKey};
 use crate::x509::der::{self, Reader};
 use crate::x509::time::{self, Seconds};
@@ -223,7 +224,7 @@ fn is_responder(certificate: &Certificate<'_>, issuer: &Certificate<'_>, now: Se
             std::iter::from_fn(|| list.expect(der::OID)).any(|usage| usage == OCSP_SIGNING)
         });
     is_for_ocsp
-        && certificate.issuer == issuer.subject
+        && canonical::is_same(certificate.issuer, issuer.subject)
         && (certificate.not_before..=certificate.not_after).contains(&now)
         && signature::is_signed_by(certificate, &issuer.key)
 }

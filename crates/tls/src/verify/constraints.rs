@@ -4,6 +4,7 @@
 //! with two labels that `x509::host` takes for a host's is left out.
 
 use crate::verify::reason::Reason;
+use crate::x509::canonical::CanonicalName;
 use crate::x509::certificate::{AlternativeName, Certificate};
 use crate::x509::der::{self, Reader};
 use crate::x509::distinguished;
@@ -115,7 +116,9 @@ fn is_within(name: &AlternativeName<'_>, base: &der::Value<'_>) -> Result<bool, 
     match name {
         AlternativeName::Dns(name) => Ok(is_subdomain(name, base.contents)),
         AlternativeName::Email(name) => Ok(is_mailbox(name, base.contents)),
-        AlternativeName::Directory(name) => Ok(is_below(name, base.contents)),
+        AlternativeName::Directory(name) => {
+            Ok(CanonicalName::of(name).is_below(&CanonicalName::of(base.contents)))
+        }
         AlternativeName::Address(address) => is_in_network(*address, base.contents),
         AlternativeName::Other(_) => Err(Reason::ConstraintType),
     }
@@ -143,15 +146,6 @@ fn is_mailbox(name: &[u8], base: &[u8]) -> bool {
         }
         None if base.first() == Some(&b'.') => is_subdomain(host, base),
         None => base.is_empty() || host.eq_ignore_ascii_case(base),
-    }
-}
-
-/// Whether a name begins with all relative names of the base.
-fn is_below(name: &[u8], base: &[u8]) -> bool {
-    let contents = |name| der::only(name, der::SEQUENCE);
-    match (contents(name), contents(base)) {
-        (Some(name), Some(base)) => name.starts_with(base),
-        _ => false,
     }
 }
 

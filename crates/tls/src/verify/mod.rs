@@ -16,6 +16,7 @@ pub(crate) use peer::{AnyClient, AnyServer};
 pub use reason::Reason;
 pub use revocation::LISTS_MAX;
 
+use crate::x509::canonical::{self, CanonicalName};
 use crate::x509::certificate::Certificate;
 use crate::x509::revocations::RevocationList;
 use crate::x509::time::Seconds;
@@ -49,9 +50,9 @@ impl std::fmt::Display for Verdict {
 #[derive(Debug, Default)]
 pub struct Trust {
     /// By the subject's name.
-    certificates: HashMap<Vec<u8>, Vec<CertificateDer<'static>>>,
+    certificates: HashMap<CanonicalName, Vec<CertificateDer<'static>>>,
     /// By the issuer's name.
-    revocations: HashMap<Vec<u8>, Vec<RevocationList>>,
+    revocations: HashMap<CanonicalName, Vec<RevocationList>>,
     /// How many certificates may stand between a peer's and a configured one (`ssl_verify_depth`).
     depth: usize,
     /// Of all of that.
@@ -79,18 +80,17 @@ impl Trust {
         add(0, &depth.to_be_bytes());
         for der in certificates {
             add(1, &der);
-            let subject = Certificate::read(&der).map(|certificate| certificate.subject.to_vec());
-            let known = trust
-                .certificates
-                .entry(subject.unwrap_or_default())
-                .or_default();
+            let subject =
+                Certificate::read(&der).map_or(&[][..], |certificate| certificate.subject);
+            let subject = CanonicalName::of(subject);
+            let known = trust.certificates.entry(subject).or_default();
             if !known.contains(&der) {
                 known.push(der);
             }
         }
         for list in revocations {
             add(2, list.der());
-            let issuer = list.issuer().to_vec();
+            let issuer = CanonicalName::of(list.issuer());
             trust.revocations.entry(issuer).or_default().push(list);
         }
         trust.digest.copy_from_slice(digest.finish().as_ref());
@@ -147,12 +147,13 @@ impl Trust {
     /// Whether one of the certificates is this one, byte for byte.
     fn has(&self, der: &[u8]) -> bool {
         let subject = Certificate::read(der).map(|certificate| certificate.subject);
-        let known = subject.and_then(|subject| self.certificates.get(subject));
+        let subject = subject.map(CanonicalName::of);
+        let known = subject.and_then(|subject| self.certificates.get(&subject));
         known.is_some_and(|known| known.iter().any(|other| other.as_ref() == der))
     }
 
     /// The certificates with this subject.
-    fn issuers(&self, name: &[u8]) -> impl Iterator<Item = Certificate<'_>> {
+    fn issuers(&self, name: &CanonicalName) -> impl Iterator<Item = Certificate<'_>> {
         let known = self.certificates.get(name).into_iter().flatten();
         known.filter_map(|der| Certificate::read(der))
     }
@@ -162,7 +163,8 @@ impl Trust {
     }
 
     fn revocations(&self, issuer: &[u8]) -> &[RevocationList] {
-        self.revocations.get(issuer).map_or(&[], Vec::as_slice)
+        let lists = self.revocations.get(&CanonicalName::of(issuer));
+        lists.map_or(&[], Vec::as_slice)
     }
 
     /// The certificate that issued another, of those that a peer presented and of the configured ones: OCSP asks by
@@ -175,11 +177,12 @@ impl Trust {
     ) -> Option<CertificateDer<'static>> {
         let is_issuer = |der: &&[u8]| {
             Certificate::read(der).is_some_and(|issuer| {
-                issuer.subject == certificate.issuer
+                canonical::is_same(issuer.subject, certificate.issuer)
                     && signature::is_signed_by(certificate, &issuer.key)
             })
         };
-        let configured = self.certificates.get(certificate.issuer);
+        let issuer = CanonicalName::of(certificate.issuer);
+        let configured = self.certificates.get(&issuer);
         let configured = configured.into_iter().flatten().map(AsRef::as_ref);
         let presented = presented.iter().take(PRESENTED_MAX).map(AsRef::as_ref);
         let found = configured.chain(presented).find(is_issuer)?;

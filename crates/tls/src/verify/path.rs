@@ -8,6 +8,7 @@
 use crate::verify::Trust;
 use crate::verify::reason::Reason;
 use crate::verify::{constraints, revocation, signature};
+use crate::x509::canonical::CanonicalName;
 use crate::x509::certificate::{
     Certificate, DIGITAL_SIGNATURE, KEY_AGREEMENT, KEY_CERT_SIGN, KEY_ENCIPHERMENT,
 };
@@ -117,6 +118,8 @@ fn build<'a>(
     let mut path = Path {
         certificates: vec![leaf.clone()],
     };
+    let names = others.iter().map(|other| CanonicalName::of(other.subject));
+    let names: Vec<_> = names.collect();
     let length_max = trust.depth.saturating_add(2).min(CHAIN_MAX);
     let mut is_configured = false;
     loop {
@@ -129,12 +132,16 @@ fn build<'a>(
             };
             return (path, end);
         }
-        let ours = choose(trust.issuers(last.issuer), last, now);
+        let name = CanonicalName::of(last.issuer);
+        let ours = choose(trust.issuers(&name), last, now);
         let issuer = match &ours {
             Some(_) => ours.clone(),
             // What a peer presents does not go on from what is configured.
             None if is_configured => None,
-            None => choose(others.iter().cloned(), last, now),
+            None => {
+                let named = others.iter().zip(&names).filter(|(_, own)| **own == name);
+                choose(named.map(|(other, _)| other.clone()), last, now)
+            }
         };
         let issuer = issuer.filter(|issuer| length < length_max && !path.has(issuer));
         match issuer {
@@ -146,7 +153,8 @@ fn build<'a>(
     }
 }
 
-/// The certificate that issued `subject`: one whose key made the signature, else one that is valid now, else any.
+/// The certificate that issued `subject`, of those that have its issuer's name: one whose key made the signature, else
+/// one that is valid now, else any.
 fn choose<'a>(
     candidates: impl Iterator<Item = Certificate<'a>>,
     subject: &Certificate<'_>,
@@ -157,8 +165,7 @@ fn choose<'a>(
             subject.extensions.authority_key,
             issuer.extensions.subject_key,
         );
-        issuer.subject == subject.issuer
-            && !matches!(keys, (Some(asked), Some(has)) if asked != has)
+        !matches!(keys, (Some(asked), Some(has)) if asked != has)
     };
     let mut fitting: Vec<_> = candidates.filter(fits).take(CANDIDATES_MAX).collect();
     let signed = |issuer: &Certificate<'_>| signature::is_signed_by(subject, &issuer.key);

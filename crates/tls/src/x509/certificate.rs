@@ -3,6 +3,7 @@
 //! Not here: whether it may be believed (`verify`), names as text (`distinguished`).
 //! Invariant: what is read borrows the certificate's bytes; a certificate with a broken extension is no certificate.
 
+use crate::x509::canonical;
 use crate::x509::der::{self, Reader};
 use crate::x509::time::{self, Seconds};
 use std::net::IpAddr;
@@ -157,10 +158,10 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// Whether issuer and subject are the same.
+    /// Whether issuer and subject say the same.
     #[must_use]
     pub fn is_self_issued(&self) -> bool {
-        self.issuer == self.subject
+        canonical::is_same(self.issuer, self.subject)
     }
 
     /// The names in its subjectAltName, at most [`NAMES_MAX`].

@@ -1,6 +1,6 @@
 //! Names of subjects and issuers as text: RFC 2253 as OpenSSL writes it, and the form with slashes of old times.
 //!
-//! Not here: comparing names, which is done by their bytes.
+//! Not here: comparing names (`canonical`).
 //! Invariant: what is printed is ASCII; whatever a certificate holds cannot break a header or a log line.
 
 use crate::x509::der::{self, Reader};
@@ -238,7 +238,7 @@ pub(crate) fn dotted(oid: &[u8]) -> String {
 }
 
 /// A value as UTF-8; `None` if it is no text.
-fn characters(value: &der::Value<'_>) -> Option<Vec<u8>> {
+pub(crate) fn characters(value: &der::Value<'_>) -> Option<Vec<u8>> {
     let bytes = value.contents;
     let wide = |size: usize| {
         let is_whole = bytes.len().is_multiple_of(size);

@@ -4,6 +4,7 @@
 
 pub(crate) mod der;
 
+pub mod canonical;
 pub mod certificate;
 pub mod distinguished;
 pub mod facts;
