@@ -45,6 +45,8 @@ pub enum Definition {
     BuiltIn(Append),
     /// The same, and `set` changes the request itself.
     Part(Append, Assign),
+    /// Such a part whose name the configuration defines, too: found as defined there, and `set` still changes the request.
+    DefinedPart(Box<Definition>, Assign),
     /// Built in: made on first use; the request remembers the value.
     Memo(Make),
     /// Built in: a member of a family; the rest of its name selects it.
@@ -53,7 +55,8 @@ pub enum Definition {
     Block(Arc<dyn Defined>),
     /// The same; found anew at each use, unless `set` gave it another value.
     VolatileBlock(Arc<dyn Defined>),
-    /// A named group of a regular expression: set by the last match.
+    /// Without a value until it is given one: a named group of a regular expression by the last match, a variable of
+    /// `auth_request_set`.
     Group,
     /// A variable with this name that only `set` gives a value.
     Assigned(Box<str>),
@@ -70,6 +73,26 @@ impl Definition {
             (Value::Memo(make), _) => Self::Memo(make),
             (Value::Family(append), _) => Self::Member(append, rest.as_bytes().into()),
         })
+    }
+
+    /// The block that defines it.
+    fn block(&self) -> Option<&Arc<dyn Defined>> {
+        match self {
+            Self::Block(block) | Self::VolatileBlock(block) => Some(block),
+            Self::DefinedPart(defined, _) => defined.block(),
+            _ => None,
+        }
+    }
+
+    /// That of a built-in variable whose name the configuration defines in another way than by `set`: what the request
+    /// has by that name does not count.
+    fn instead_of(own: &Self, defined: Self) -> Self {
+        match own {
+            Self::Part(_, assign) | Self::DefinedPart(_, assign) => {
+                Self::DefinedPart(Box::new(defined), *assign)
+            }
+            _ => defined,
+        }
     }
 }
 
@@ -122,7 +145,12 @@ impl Definitions {
             .map(|(number, variable)| {
                 let index = VariableIndex(number as u32);
                 match Definition::built_in(&tables, &variable.name) {
-                    Some(own) if scope.is_defined(index) => Definition::Settable(Box::new(own)),
+                    Some(own) if scope.is_only_assigned(index) => {
+                        Definition::Settable(Box::new(own))
+                    }
+                    Some(own) if scope.is_defined(index) => {
+                        Definition::instead_of(&own, Definition::Group)
+                    }
                     Some(own) => own,
                     None if scope.is_only_assigned(index) => {
                         Definition::Assigned(variable.name.as_str().into())
@@ -132,7 +160,8 @@ impl Definitions {
             })
             .collect();
         for (index, definition) in self.made {
-            all[index.0 as usize] = definition;
+            let place = &mut all[index.0 as usize];
+            *place = Definition::instead_of(place, definition);
         }
         let names = scope.variables().iter().zip(0..);
         let names = names
@@ -185,8 +214,7 @@ impl DefinedVariables {
         while is_grown {
             is_grown = false;
             for (at, definition) in self.definitions.iter().enumerate() {
-                let (Definition::Block(block) | Definition::VolatileBlock(block)) = definition
-                else {
+                let Some(block) = definition.block() else {
                     continue;
                 };
                 let index = VariableIndex(at as u32);
@@ -216,10 +244,12 @@ impl DefinedVariables {
 /// # Errors
 /// Not a name of a variable, or one whose value comes from elsewhere.
 pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let (name, is_part) = settable(word, scope)?;
-    match is_part {
-        true => scope.intern(name, Some(&word.place())),
-        false => scope.define(name, &word.place()),
+    let (name, known) = settable(word, scope)?;
+    match known {
+        Some(Assignable::Request) => scope.intern(name, Some(&word.place())),
+        // It keeps the value that it has until it is set.
+        Some(_) => scope.assign(name, &word.place()),
+        None => scope.define(name, &word.place()),
     }
     .map_err(|problem| problem.at(0))
 }
@@ -230,23 +260,25 @@ pub fn to_set(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> 
 /// # Errors
 /// As [`to_set`].
 pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Problem> {
-    let (name, is_part) = settable(word, scope)?;
-    match is_part {
-        true => scope.intern(name, Some(&word.place())),
-        false => scope.assign(name, &word.place()),
+    let (name, known) = settable(word, scope)?;
+    match known {
+        Some(Assignable::Request) => scope.intern(name, Some(&word.place())),
+        _ => scope.assign(name, &word.place()),
     }
     .map_err(|problem| problem.at(0))
 }
 
-/// The name of a settable variable, and whether it is a part of the request.
-fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, bool), Problem> {
+/// The name of a settable variable, and what may be done with it if it is built in.
+fn settable<'a>(
+    word: &'a Word,
+    scope: &Scope,
+) -> Result<(&'a str, Option<Assignable>), Problem> {
     let name = name_of(word).map_err(|problem| problem.at(0))?;
     match scope.built_in(name) {
         Some(Assignable::Never) => {
             Err(Problem::new(format!("the duplicate \"{name}\" variable")).at(0))
         }
-        Some(Assignable::Request) => Ok((name, true)),
-        Some(Assignable::Value) | None => Ok((name, false)),
+        known => Ok((name, known)),
     }
 }
 
@@ -271,7 +303,9 @@ impl Request {
     /// Sets a variable, for a line of the configuration ([`to_set`]).
     pub fn assign(&mut self, index: VariableIndex, value: Bytes) {
         match DefinedVariables::of(self.settings()).definition(index) {
-            Definition::Part(_, assign) => (*assign)(self, value),
+            Definition::Part(_, assign) | Definition::DefinedPart(_, assign) => {
+                (*assign)(self, value);
+            }
             _ => self.remember(index, Some(value)),
         }
     }
@@ -282,6 +316,7 @@ impl Request {
         match DefinedVariables::of(self.settings()).definition(index) {
             Definition::BuiltIn(_)
             | Definition::Part(..)
+            | Definition::DefinedPart(..)
             | Definition::Member(..)
             | Definition::VolatileBlock(_)
             | Definition::Settable(_) => false,
@@ -399,6 +434,7 @@ fn append_as(
 ) -> bool {
     match definition {
         Definition::BuiltIn(append) | Definition::Part(append, _) => append(request, out),
+        Definition::DefinedPart(defined, _) => append_as(request, index, defined, out),
         Definition::Memo(make) => append(once(request, index, || make(request)), out),
         Definition::Member(append, rest) => append(request, rest, out),
         Definition::Group => append(request.remembered(index).flatten(), out),

@@ -17,7 +17,7 @@ crate::variables! {
     /// The request's `Content-Length`.
     "content_length" => fresh(content_length);
     /// The request's `Content-Type`.
-    "content_type" => fresh(|request, out| header_lines(request, b"content_type", out));
+    "content_type" => fresh(|request, out| lines_of(request, HeaderId::ContentType, out));
     /// How long the request has waited for disks, in seconds with microseconds.
     "disk_wait" => fresh(|_, out| nanoseconds(current_request::waited().disk_ns, out));
     /// The same as `$uri`.
@@ -157,9 +157,28 @@ fn cookie(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     value.is_some_and(|value| put(value, out))
 }
 
-/// `$http_x_y` is the header `X-Y`; lines are joined (nginx-drop-in 11).
+/// `$http_x_y` is the header `X-Y`, or `X_Y` where such names are let in; lines are joined (nginx-drop-in 11).
 fn header_lines(request: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    match name {
+        // As in nginx: a client cannot stand in with an underscore for a line that a proxy sets.
+        b"user_agent" => return lines_of(request, HeaderId::UserAgent, out),
+        b"x_forwarded_for" => return lines_of(request, HeaderId::XForwardedFor, out),
+        _ => {}
+    }
     let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
     let lines = request.head.iter().map(|(name, value, _)| (name, value));
     joined(lines, name, separator, out)
+}
+
+/// The lines of exactly this name, joined.
+fn lines_of(request: &Request, id: HeaderId, out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    for value in request.head.get_each(id) {
+        if is_found {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+        is_found = true;
+    }
+    is_found
 }

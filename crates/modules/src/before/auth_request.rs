@@ -8,7 +8,7 @@ use message::Header;
 use httpcore::Failure;
 use httpcore::handler::metrics::ModuleMetrics;
 use httpcore::request::Request;
-use httpcore::request_body::{CLIENT_CLOSED, RequestBody};
+use httpcore::request_body::RequestBody;
 use httpcore::settings::Location;
 use httpcore::steps::satisfy::Verdict;
 use httpcore::subrequest;
@@ -113,6 +113,10 @@ pub async fn judge(request: &mut Request) -> Verdict {
 }
 
 fn verdict(request: &Request, answered: &Request) -> Verdict {
+    // One that is closed closes the client's connection as well: as in nginx this is not a server's response.
+    if let Some(status) = answered.silent_status {
+        return Verdict::Refused(Failure::new(status));
+    }
     let status = answered.status();
     match status {
         200..300 => Verdict::Passed,
@@ -122,8 +126,6 @@ fn verdict(request: &Request, answered: &Request) -> Verdict {
             failure.headers = challenges(answered);
             Verdict::Refused(failure)
         }
-        // The client has left.
-        CLIENT_CLOSED => Verdict::Refused(Failure::new(status)),
         _ => {
             request.log(Level::Error, &|out| {
                 out.extend_from_slice(
