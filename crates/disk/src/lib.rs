@@ -121,7 +121,7 @@ pub use metrics::counters::{
 pub use opening::open::BODY_MAX;
 pub use opening::path_file::PathFile;
 pub use pool::{
-    BatchLimits, BatchQueue, CpuJobs, Hold, Lane, Overflow, Pool, PoolCounters, PoolKind,
+    BatchLimits, BatchQueue, CpuJobs, Hold, Lane, Loan, Overflow, Pool, PoolCounters, PoolKind,
 };
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;

@@ -229,10 +229,16 @@ impl DiskHealth {
         }
     }
 
-    /// Jobs that threads of pools are busy with.
+    /// Threads of pools that hang: those that are busy with jobs of a kind that comes no further.
     #[must_use]
-    pub fn running(&self) -> u64 {
-        self.reads.running.load(Relaxed) + self.writes.running.load(Relaxed)
+    pub fn hanging(&self) -> usize {
+        let writes = || self.writes.running.load(Relaxed);
+        let hanging = match (self.state(), self.writing()) {
+            (DiskState::Out, _) => self.reads.running.load(Relaxed) + writes(),
+            (_, WriteState::Stalled) => writes(),
+            (_, _) => 0,
+        };
+        usize::try_from(hanging).unwrap_or(usize::MAX)
     }
 
     /// The latest changes, the oldest first; at most [`HISTORY_MAX`].

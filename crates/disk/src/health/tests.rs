@@ -230,3 +230,25 @@ fn a_pool_for_a_disk_that_is_out_refuses_jobs_and_others_are_run() {
     let states: Vec<_> = health.history().iter().map(|change| change.state).collect();
     assert_eq!(states, [DiskState::Out, DiskState::Well]);
 }
+
+#[test]
+fn the_threads_of_a_disk_that_is_out_hang() {
+    let directory = tempfile::tempdir().unwrap();
+    let health = DiskHealth::new(directory.path());
+    let pool = Pool::new("hanging", 4, 100);
+    let own = pool.for_disk(&health);
+    health.watch();
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
+    for lane in [Lane::Read, Lane::Read, Lane::Write] {
+        let wait = std::sync::Arc::clone(&wait);
+        own.spawn(lane, move || drop(wait.lock().recv())).unwrap();
+    }
+    assert_eq!(health.hanging(), 0, "they may come further");
+    while !health.is_out() {
+        health.tick();
+        std::thread::sleep(TICK);
+    }
+    assert_eq!(health.hanging(), 3);
+    drop(send);
+}

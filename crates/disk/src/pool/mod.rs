@@ -9,6 +9,7 @@
 mod arrivals;
 mod batch_queue;
 mod job;
+mod loan;
 mod mailbox;
 mod queue;
 mod sync;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use batch_queue::{BatchLimits, BatchQueue};
 pub use job::Pending;
+pub use loan::Loan;
 pub(crate) use mailbox::{Mailbox, deliver, together};
 pub use queue::Lane;
 
@@ -31,6 +33,7 @@ use crate::health::disk_health::DiskHealth;
 use crate::health::disk_health::JobTicket;
 use crate::metrics::{Histogram, Number, Times};
 pub(crate) use job::{PoolJob, RunJob};
+use parking_lot::Mutex;
 use queue::{Bounds, JobQueue, Pushed};
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::cell::Cell;
@@ -104,7 +107,9 @@ pub(crate) struct PoolShared {
     bounds: Bounds,
     queue: JobQueue<Arc<dyn RunJob>>,
     started: AtomicUsize,
-    /// Threads beyond the bound, in place of threads that hang ([`Pool::lend`]).
+    /// Threads lent to it ([`Loan`]).
+    lent: Mutex<usize>,
+    /// Threads beyond the bound: those, as far as they may be.
     spare: AtomicUsize,
     gives_way: OnceLock<CpuJobs>,
     metrics: Arc<PoolMetrics>,
@@ -175,6 +180,7 @@ impl Pool {
             bounds,
             queue: JobQueue::new(bounds),
             started: AtomicUsize::new(0),
+            lent: Mutex::new(0),
             spare: AtomicUsize::new(0),
             gives_way: OnceLock::new(),
             metrics,
@@ -221,16 +227,6 @@ impl Pool {
         self.disk.as_ref().is_some_and(|disk| disk.is_out())
     }
 
-    /// Lends it so many threads beyond its bound, in place of threads that hang on a disk that is out: as many again as
-    /// it has, at most. What is lent is taken back as soon as `spare` is less: a thread ends after its job.
-    pub fn lend(&self, spare: usize) {
-        let shared = self.shared();
-        let before = shared.spare.swap(spare.min(shared.bounds.threads), Relaxed);
-        if before < spare && self.shared().queue.has_work() {
-            shared.start_if_needed(&Pushed::NoneIdle);
-        }
-    }
-
     fn ticket(&self, lane: Lane) -> Result<Option<JobTicket>, Overflow> {
         let Some(disk) = &self.disk else {
             return Ok(None);
@@ -253,7 +249,7 @@ impl Pool {
 
     /// Whether a job that comes now need not wait for one that runs.
     pub(crate) fn has_spare_thread(&self) -> bool {
-        self.shared().queue.running() < self.threads()
+        self.shared().queue.running() < self.shared().threads()
     }
 
     /// The maximal number of waiting jobs in each lane.
@@ -461,6 +457,19 @@ impl PoolShared {
             }
         }
         self.started.fetch_sub(1, Relaxed);
+    }
+
+    /// Changes one of its loans.
+    fn lend(self: &Arc<Self>, before: usize, now: usize) {
+        let mut lent = self.lent.lock();
+        *lent = *lent - before + now;
+        let spare = (*lent).min(self.bounds.threads);
+        self.spare.store(spare, Relaxed);
+        self.queue.set_spare(spare);
+        drop(lent);
+        if self.queue.has_work() {
+            self.start_if_needed(&Pushed::NoneIdle);
+        }
     }
 
     /// Threads that it may have now.

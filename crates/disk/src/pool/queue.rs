@@ -46,6 +46,8 @@ pub(super) struct JobQueue<J> {
 
 struct QueueState<J> {
     bounds: Bounds,
+    /// Workers beyond the bound, in place of workers that hang.
+    spare: usize,
     reads: VecDeque<J>,
     shared: VecDeque<J>,
     writes: VecDeque<J>,
@@ -73,6 +75,7 @@ impl<J> JobQueue<J> {
     pub(super) fn new(bounds: Bounds) -> JobQueue<J> {
         let state = QueueState {
             bounds,
+            spare: 0,
             reads: VecDeque::new(),
             shared: VecDeque::new(),
             writes: VecDeque::new(),
@@ -183,6 +186,17 @@ impl<J> JobQueue<J> {
         }
     }
 
+    /// Has it count on so many workers beyond its bound.
+    pub(super) fn set_spare(&self, spare: usize) {
+        let mut state = self.state.lock();
+        state.spare = spare;
+        let wake = state.must_wake();
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
     /// Whether a job waits that may be taken, and no worker sleeps.
     pub(super) fn has_work(&self) -> bool {
         let state = self.state.lock();
@@ -220,9 +234,14 @@ impl<J> QueueState<J> {
         }
     }
 
+    /// Workers that it has, or could have.
+    fn threads(&self) -> usize {
+        self.bounds.threads + self.spare
+    }
+
     /// Threads that writes may occupy: all but one; in a pool of one thread, that one.
     fn write_threads(&self) -> usize {
-        (self.bounds.threads - 1).max(1)
+        (self.threads() - 1).max(1)
     }
 
     fn has_room(&mut self, lane: Lane) -> bool {
@@ -230,7 +249,7 @@ impl<J> QueueState<J> {
             return self.lane(lane).len() < self.bounds.max_queue;
         }
         let busy = self.running + self.reads.len() + self.shared.len() + self.writes.len();
-        busy < self.bounds.threads
+        busy < self.threads()
             && (lane != Lane::Write || self.writing + self.writes.len() < self.write_threads())
     }
 
@@ -260,7 +279,7 @@ impl<J> QueueState<J> {
         // Only jobs that cannot be refused are beyond the bound. Writes come first then, or the lane would grow as long
         // as there are reads.
         let is_beyond = self.writes.len() > self.bounds.max_queue;
-        let is_turn = self.turn == 0 && self.bounds.threads > 1;
+        let is_turn = self.turn == 0 && self.threads() > 1;
         let write = self.can_write() && (self.has_no_reads() || is_turn || is_beyond);
         let is_single = self.turn % SINGLE_TURN == 1 && !self.reads.is_empty();
         let lane = if write {

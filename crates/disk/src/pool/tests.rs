@@ -66,7 +66,7 @@ fn a_full_queue_says_how_many_wait_in_nginxs_words() {
 fn max_queue_0_takes_as_many_jobs_as_threads_are_free() {
     let pool = Pool::new("none", 2, 0);
     let (send, wait) = mpsc::channel::<()>();
-    let wait = Arc::new(parking_lot::Mutex::new(wait));
+    let wait = Arc::new(Mutex::new(wait));
     let block = || {
         let wait = wait.clone();
         move || {
@@ -91,7 +91,7 @@ fn max_queue_0_takes_as_many_jobs_as_threads_are_free() {
 fn writes_leave_one_thread_to_reads() {
     let pool = Pool::new("lanes", 3, 100);
     let (send, wait) = mpsc::channel::<()>();
-    let wait = Arc::new(parking_lot::Mutex::new(wait));
+    let wait = Arc::new(Mutex::new(wait));
     for _ in 0..10 {
         let wait = wait.clone();
         pool.spawn(Lane::Write, move || {
@@ -104,6 +104,57 @@ fn writes_leave_one_thread_to_reads() {
         assert!(pool.writes_waiting() >= 8);
         drop(send);
     });
+}
+
+/// A pool whose writes may have no more threads: all that they may have hang, until the sender goes.
+fn with_hanging_writes(name: &str, threads: usize) -> (Pool, mpsc::Sender<()>) {
+    let pool = Pool::new(name, threads, 100);
+    let (send, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let (begin, begun) = mpsc::channel();
+    for _ in 1..threads {
+        let (wait, begin) = (Arc::clone(&wait), begin.clone());
+        let job = move || {
+            begin.send(()).unwrap();
+            let _ = wait.lock().recv();
+        };
+        pool.spawn(Lane::Write, job).unwrap();
+        begun.recv().unwrap();
+    }
+    (pool, send)
+}
+
+#[test]
+fn threads_in_place_of_hanging_ones_take_writes() {
+    let (pool, _hang) = with_hanging_writes("lent", 4);
+    let (done, is_done) = mpsc::channel();
+    let released = Tell(done.clone());
+    pool.spawn(Lane::Write, move || done.send(true).unwrap())
+        .unwrap();
+    pool.release(released);
+    assert_eq!(pool.writes_waiting(), 2);
+    let mut loan = Loan::default();
+    loan.set(&pool, 3);
+    assert_eq!(is_done.recv(), Ok(true));
+    assert_eq!(is_done.recv(), Ok(true));
+}
+
+#[test]
+fn what_one_disk_gives_back_another_keeps() {
+    let (pool, _hang) = with_hanging_writes("loans", 3);
+    let (mut one, mut two) = (Loan::default(), Loan::default());
+    one.set(&pool, 1);
+    two.set(&pool, 1);
+    one.give_back();
+    let (done, is_done) = mpsc::channel();
+    pool.spawn(Lane::Write, move || done.send(()).unwrap())
+        .unwrap();
+    assert_eq!(is_done.recv(), Ok(()));
+    // As many again as the pool has, at most.
+    two.set(&pool, 9);
+    assert_eq!(pool.shared().threads(), 6);
+    drop(two);
+    assert_eq!(pool.shared().threads(), 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::Weak;
 
 use disk::health::TICK;
-use disk::{DiskState, HealthChange, WriteState};
+use disk::{DiskState, HealthChange, Loan, WriteState};
 use logs::Level;
 use logs::process_log::error_log;
 use tokio::time::{MissedTickBehavior, interval};
@@ -18,6 +18,7 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was = DiskState::Well;
+    let mut loan = Loan::default();
     loop {
         ticks.tick().await;
         let Some(cache) = watched.upgrade() else {
@@ -26,21 +27,21 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
         if let Some(change) = cache.disk.tick() {
             tell(&cache, was, &change);
             if was == DiskState::Out && change.state != DiskState::Out {
-                come_back(&cache, &disk).await;
+                loan.give_back();
+                come_back(&cache).await;
             }
             was = change.state;
         }
-        if was == DiskState::Out {
-            // Threads that hang are missing to others.
-            let hanging = usize::try_from(cache.disk.running()).unwrap_or(usize::MAX);
-            store_settings(&cache, &disk).pool.lend(hanging);
+        // Threads that hang are missing to others.
+        match cache.disk.hanging() {
+            0 => loan.give_back(),
+            hanging => loan.set(&store_settings(&cache, &disk).pool, hanging),
         }
     }
 }
 
 /// Every entry is checked at its next use: a disk that was out may not have kept what it had.
-async fn come_back(cache: &Cache, disk: &disk::Disk) {
-    store_settings(cache, disk).pool.lend(0);
+async fn come_back(cache: &Cache) {
     if let Some(store) = cache.store() {
         store.distrust().await;
     }
