@@ -225,6 +225,34 @@ impl Index {
         Displaced { replaced, evicted }
     }
 
+    /// Inserts an entry, unless one is known under its key by then, or `enters` says no, which is asked under the lock of
+    /// the key's shard: whoever looks for the key later finds what was inserted. Returns the key that was evicted for it.
+    pub(crate) fn put_absent(
+        &self,
+        known: &KnownKey,
+        enters: impl FnOnce() -> bool,
+    ) -> Option<KnownKey> {
+        let part = self.part(&known.key);
+        let windows = self.windows_of(&known.lifetime);
+        let is_stored = |shard: &Shard| shard.get(&known.key).is_some_and(KeySlot::is_stored);
+        if is_stored(&part.shard.lock()) {
+            return None;
+        }
+        // No two locks of shards at once: room is made first.
+        let evicted = self.make_room();
+        let mut shard = part.shard.lock();
+        let is_put = !is_stored(&shard) && enters();
+        let is_new = is_put && shard.put(known, windows).is_none();
+        if is_put {
+            part.note_put(&shard, known);
+        }
+        drop(shard);
+        if !is_new {
+            self.keys.fetch_sub(1, Relaxed);
+        }
+        evicted
+    }
+
     /// Replaces the record of the entry that lies at this place. None: it is there no more, and nothing was changed.
     pub(crate) fn put_at(&self, from: &EntryExtent, known: &KnownKey) -> Option<KnownKey> {
         let part = self.part(&known.key);

@@ -49,6 +49,22 @@ fn an_entry_takes_at_most_64_bytes_in_a_segment_and_72_with_a_file() {
 }
 
 #[test]
+fn what_is_found_replaces_no_entry_and_enters_only_where_it_may() {
+    let index = Index::new(100);
+    let (newer, older) = (in_segment(1, 7), in_segment(1, 3));
+    let _ = index.put(&newer);
+    assert_eq!(index.put_absent(&older, || panic!("it is known")), None);
+    assert_eq!(index.peek(&newer.key).unwrap().used, newer.used);
+    assert_eq!(index.put_absent(&in_segment(2, 3), || false), None);
+    assert_eq!((index.peek(&key(2)), index.len()), (None, 1));
+    assert_eq!(index.put_absent(&in_segment(2, 3), || true), None);
+    let _ = index.put(&KnownKey::seen(key(3), 1));
+    assert_eq!(index.put_absent(&in_segment(3, 3), || true), None);
+    assert_eq!(index.peek(&key(3)).unwrap().state, KeyState::Stored);
+    assert_eq!(index.len(), 3);
+}
+
+#[test]
 fn memory_stays_bounded_where_files_become_segments_and_back() {
     const KEYS: usize = 60_000;
     let index = Index::new(KEYS);

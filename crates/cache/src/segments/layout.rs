@@ -71,6 +71,12 @@ impl DeadMap {
         }
     }
 
+    pub(crate) fn unset(&mut self, page: u32) {
+        if let Some(byte) = self.0.get_mut(page as usize / 8) {
+            *byte &= !(1 << (page % 8));
+        }
+    }
+
     #[must_use]
     pub(crate) fn has(&self, page: u32) -> bool {
         let byte = self.0.get(page as usize / 8);

@@ -10,6 +10,7 @@
 
 mod contents;
 pub mod device;
+mod found;
 mod layout;
 mod number;
 mod retired;

@@ -106,6 +106,8 @@ pub(crate) struct SegmentSource {
     pub view: OpenFile,
     /// Where the entry begins in that, in bytes.
     pub base: u64,
+    /// The segment's number in the order of writing, which stays the same while the view lives.
+    pub sequence: u64,
 }
 
 /// A drained segment that no reader of this process has.
@@ -263,6 +265,7 @@ impl Segments {
             at: u64::from(page) * PAGE,
             view: segment.file.view(),
             base: segment.file.view_base() + u64::from(page) * PAGE,
+            sequence: segment.sequence,
         })
     }
 
@@ -292,26 +295,10 @@ impl Segments {
         }
     }
 
-    /// Notes that nothing from a page on is to be found again.
-    pub(crate) fn leave_from(&self, number: u32, page: u32) {
-        let all = self.pages();
-        if let Some(segment) = self.set.lock().get_mut(number) {
-            (page..all).for_each(|page| segment.dead.set(page));
-            segment.is_dead_changed = true;
-        }
-    }
-
     /// Does the index have entries in a segment?
     pub(crate) fn has_live(&self, number: u32) -> bool {
         let mut set = self.set.lock();
         set.get_mut(number).is_some_and(|one| one.live_pages > 0)
-    }
-
-    /// Is a segment being emptied, so that no entry in it is to get into the index any more?
-    pub(crate) fn is_emptying(&self, number: u32) -> bool {
-        let mut set = self.set.lock();
-        set.get_mut(number)
-            .is_some_and(|one| one.state == SegmentState::Emptying)
     }
 
     /// Is the entry at a place one that is not to be found again?

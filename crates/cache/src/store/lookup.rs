@@ -399,11 +399,12 @@ impl Store {
         self.settle(local, self.0.index.put(known), epoch).await
     }
 
-    /// Forgets an entry whose file is missing (the process that wrote it was killed before the file was made).
+    /// Forgets an entry whose file is missing (the process that wrote it was killed before the file was made), or whose
+    /// place in a segment another entry has, which stays.
     pub(super) fn forget(&self, known: &KnownKey) {
         if let Some(known) = self.0.index.remove_at(&known.key, &known.extent) {
             self.0.journal.gone(known.key, known.extent.file);
-            self.leave_segment(&known);
+            self.leave_place(&known);
             drop(super::blocks_of(&self.0.space, &known));
         }
     }

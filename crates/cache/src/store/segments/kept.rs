@@ -69,6 +69,8 @@ struct KeptEntry {
     store: u64,
     key: Key,
     extent: EntryExtent,
+    /// Its segment's number in the order of writing.
+    sequence: u64,
     entry: Rc<Entry>,
     /// All its bytes, if it is small.
     piece: Option<Rc<OpenFile>>,
@@ -161,6 +163,8 @@ thread_local! {
 pub(super) struct Kept {
     /// Its decoded head.
     pub entry: Rc<Entry>,
+    /// The number in the order of writing of the segment that it was read in.
+    pub sequence: u64,
     /// The file of its bytes, if it is small or has a copy.
     pub piece: Option<Rc<OpenFile>>,
     /// Its uses since it is kept, this one included.
@@ -183,6 +187,7 @@ pub(super) fn get(owner: Owner, known: &KnownKey) -> Option<Kept> {
             one.uses.set(one.uses.get().saturating_add(1));
             Kept {
                 entry: Rc::clone(&one.entry),
+                sequence: one.sequence,
                 piece: one.piece.clone(),
                 uses: one.uses.get(),
             }
@@ -196,8 +201,15 @@ pub(super) fn has_room(owner: Owner, len: u64) -> bool {
     level() < MemoryLevel::Copies && owner.with(|kept| kept.has_room(bytes, owner.bytes_max()))
 }
 
-/// Keeps an entry that was opened, in place of what was not used lately.
-pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_piece: bool) {
+/// Keeps an entry that was opened in a segment with this number in the order of writing, in place of what was not used
+/// lately.
+pub(super) fn put(
+    owner: Owner,
+    known: &KnownKey,
+    sequence: u64,
+    opened: &OpenedInSegment,
+    is_piece: bool,
+) {
     if level() >= MemoryLevel::Buffers {
         return;
     }
@@ -221,6 +233,7 @@ pub(super) fn put(owner: Owner, known: &KnownKey, opened: &OpenedInSegment, is_p
             store: owner.store,
             key: known.key,
             extent: known.extent,
+            sequence,
             entry: Rc::clone(&opened.entry),
             piece,
             bytes,

@@ -195,4 +195,13 @@ impl Store {
             segments.set.leave(&known.extent);
         }
     }
+
+    /// The same, of one whose place another entry has.
+    pub(super) fn leave_place(&self, known: &KnownKey) {
+        if let Some(segments) = &self.0.segments
+            && known.extent.is_in_segment()
+        {
+            segments.set.move_away(&known.extent);
+        }
+    }
 }

@@ -55,23 +55,36 @@ impl Store {
         let Some(source) = segments.set.source(&known.extent) else {
             return Ok(None);
         };
+        let sequence = source.sequence;
+        // Since the index was asked, the segment may have been emptied, and filled with others.
+        let kept = kept.filter(|kept| kept.sequence == sequence);
         if let Some(kept::Kept { entry, uses, .. }) = kept {
             if uses >= COPY_USES
                 && let Some(copied) = copy_of(local, owner, &source, known, &entry)
             {
-                kept::put(owner, known, &copied, true);
+                kept::put(owner, known, sequence, &copied, true);
                 return Ok(Some(copied));
             }
             let (file, base) = (Rc::new(source.view), source.base);
             return Ok(Some(OpenedInSegment { file, base, entry }));
+        }
+        // On a device, which is not cleared, what was there before is found until it is written over.
+        if owner.is_on_device && !self.is_at(known) {
+            return Ok(None);
         }
         let read = read_from(local, access, source, known).await;
         let read = read.inspect_err(|error| self.note_unread(known, error));
         let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
-        kept::put(owner, known, &opened, is_piece);
+        kept::put(owner, known, sequence, &opened, is_piece);
         Ok(Some(opened))
+    }
+
+    /// Whether the index has the entry at this place.
+    fn is_at(&self, known: &KnownKey) -> bool {
+        let present = self.0.index.peek(&known.key);
+        present.is_some_and(|present| present.extent == known.extent)
     }
 
     /// Notes that an entry could not be read, if it is the disk that has no bytes there.

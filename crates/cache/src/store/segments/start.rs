@@ -158,10 +158,15 @@ async fn resumed(
     let table_max = table.iter().map(|frame| frame.len() as u64).sum();
     let filling = Filling::found(of, end.unwrap_or(1), table, table_max);
     let (number, end) = (filling.of.number, filling.page);
+    // Before anything is written there: what is has no part in what was dead.
+    let first = set.reuse_from(number, end);
     let clear = move || {
         let (from, bytes) = (u64::from(filling.page) * PAGE, filling.of.header.bytes);
         let file = &filling.of.file;
-        let cleared = file.alone(|| file.clear(from, bytes.saturating_sub(from)));
+        let cleared = file.alone(|| {
+            file.clear(from, bytes.saturating_sub(from))?;
+            first.map_or(Ok(()), |first| file.write(0, &[first]))
+        });
         matches!(cleared, Some(Ok(()))).then_some(filling)
     };
     let cleared = pool.run(Lane::Write, clear).await;

@@ -37,6 +37,7 @@ impl SegmentsWalk {
         let Some(of) = self.left.last().cloned() else {
             return Ok(true);
         };
+        let sequence = of.header.sequence;
         let (reader, pool) = (store.clone(), &store.0.settings.pool);
         let read = pool.run(Lane::Read, move || reader.entries_of(&of));
         let read = read.await.map_err(disk::Error::from)?;
@@ -46,7 +47,7 @@ impl SegmentsWalk {
         for part in entries.rchunks(ENTRIES_OF_STEP) {
             let gone = store.take_out(|_| {
                 let each = part.iter().rev();
-                each.flat_map(|known| store.adopt(known))
+                each.flat_map(|known| store.adopt(known, sequence))
                     .collect::<Vec<_>>()
             });
             store.delete(local, gone).await?;
@@ -58,17 +59,12 @@ impl SegmentsWalk {
 }
 
 impl Store {
-    /// Puts an entry into the index that was found in a segment, unless it is dead or the index has one. Returns the one
-    /// that had to give way.
-    fn adopt(&self, known: &KnownKey) -> Option<KnownKey> {
-        let segments = self.0.segments.as_ref()?;
-        let present = self.0.index.peek(&known.key);
-        let is_stored = present.is_some_and(|one| one.state == KeyState::Stored);
-        let set = &segments.set;
-        let (number, page) = set.place(known.extent.offset);
-        let is_inside = page > 0 && page + known.extent.blocks <= set.pages();
-        let is_leaving = set.is_emptying(number) || set.is_dead(known.extent.offset);
-        if is_stored || !is_inside || is_leaving {
+    /// Puts an entry into the index that was found in a segment with this number in the order of writing, unless it may
+    /// not be found any more or the index has one. Returns the one that had to give way.
+    pub(in crate::store) fn adopt(&self, known: &KnownKey, sequence: u64) -> Option<KnownKey> {
+        let set = &self.0.segments.as_ref()?.set;
+        // Asked before anything gives way to it, too.
+        if !set.has_found(&known.extent, sequence) {
             return None;
         }
         let known = KnownKey {
@@ -77,8 +73,9 @@ impl Store {
             clean_of: self.0.rules.floor(),
             ..*known
         };
-        set.enter(&known.extent);
-        let evicted = self.0.index.put(&known).evicted;
+        // The writer may empty the segment and fill it anew at any moment, and a fill may store the key.
+        let enters = || set.enter_found(&known.extent, sequence);
+        let evicted = self.0.index.put_absent(&known, enters);
         evicted.filter(|known| known.state == KeyState::Stored)
     }
 }

@@ -1,5 +1,6 @@
 //! A store whose segments lie on a device: here a file of a fixed length, opened as a device is.
 
+use super::segments::places::fill_anew;
 use super::segments::{body_of, put_lengths, put_many};
 use super::*;
 use crate::segments::device::{DeviceContents, look};
@@ -161,6 +162,23 @@ fn segments_are_filled_again_and_what_they_held_before_does_not_come_back() {
         assert!(bench.body(&store, "k450").await.is_none(), "it was purged");
         bench.put_whole(&store, "new", b"new").await.unwrap();
         assert_eq!(bench.body(&store, "new").await.unwrap().unwrap(), b"new");
+    });
+}
+
+#[test]
+fn what_was_looked_up_before_is_not_read_where_it_is_about_to_be_written_over() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let store = board.open(&bench).await;
+        put_many(&bench, &store, 45).await;
+        let old = store.index().peek(&Key::of(b"k40")).unwrap();
+        let access = Access::new(&bench.pool);
+        fill_anew(&bench, &store, &old).await;
+        assert_eq!(store.index().peek(&old.key), None, "it was emptied");
+        let opened = store.open_in_segment(&bench.local, &access, &old).await;
+        assert!(opened.unwrap().is_none());
     });
 }
 

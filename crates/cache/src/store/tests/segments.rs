@@ -3,6 +3,7 @@
 mod copies;
 mod emptying;
 mod handover;
+pub(super) mod places;
 mod room;
 mod walk;
 

@@ -1,0 +1,63 @@
+//! What a start or a walk finds in segments: what of it counts, and what is over.
+//!
+//! Invariant: an entry that was read in an earlier use of its segment does not count.
+
+use super::layout::SegmentHeader;
+use super::set::{Segment, SegmentSet, SegmentState, Segments};
+use crate::index::EntryExtent;
+use bytes::Bytes;
+
+impl Segments {
+    /// Whether an entry that was read in a segment with this number in the order of writing may still be found there.
+    pub(crate) fn has_found(&self, extent: &EntryExtent, sequence: u64) -> bool {
+        let set = &mut *self.set.lock();
+        self.found(set, extent, sequence).is_some()
+    }
+
+    /// Counts such an entry. False: it may not be found any more.
+    pub(crate) fn enter_found(&self, extent: &EntryExtent, sequence: u64) -> bool {
+        let set = &mut *self.set.lock();
+        let segment = self.found(set, extent, sequence);
+        let pages = u64::from(extent.blocks);
+        segment.map(|segment| segment.live_pages += pages).is_some()
+    }
+
+    fn found<'s>(
+        &self,
+        set: &'s mut SegmentSet,
+        extent: &EntryExtent,
+        sequence: u64,
+    ) -> Option<&'s mut Segment> {
+        use SegmentState::{Filling, Sealed};
+        let (number, page) = self.place(extent.offset);
+        let is_inside = page > 0 && page + extent.blocks <= self.pages();
+        let segment = set.get_mut(number).filter(|_| is_inside)?;
+        // One that is being emptied gets no more; with another number it is used for other entries by now.
+        let is_same = matches!(segment.state, Filling | Sealed) && segment.sequence == sequence;
+        (is_same && !segment.dead.has(page)).then_some(segment)
+    }
+
+    /// Notes that nothing from a page on is to be found again.
+    pub(crate) fn leave_from(&self, number: u32, page: u32) {
+        let all = self.pages();
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            (page..all).for_each(|page| segment.dead.set(page));
+            segment.is_dead_changed = true;
+        }
+    }
+
+    /// Notes that pages from this one on are to be written anew: none of them is dead. Returns the segment's first page,
+    /// if that has changed.
+    pub(crate) fn reuse_from(&self, number: u32, page: u32) -> Option<Bytes> {
+        let mut set = self.set.lock();
+        let segment = set.get_mut(number)?;
+        let was_dead = (page..self.pages()).any(|page| segment.dead.has(page));
+        (page..self.pages()).for_each(|page| segment.dead.unset(page));
+        segment.is_unsynced |= was_dead;
+        let header = SegmentHeader {
+            sequence: segment.sequence,
+            bytes: self.bytes,
+        };
+        was_dead.then(|| header.page(&segment.dead))
+    }
+}
