@@ -188,6 +188,17 @@ impl Space {
         self.lacking(&self.0.count.lock(), 0)
     }
 
+    /// Whether a file of so many bytes could have room if nothing else were there, and `given` bytes more were for files.
+    pub(crate) fn could_hold(&self, bytes: u64, given: u64) -> bool {
+        let blocks = self
+            .blocks(bytes)
+            .saturating_sub(given / self.0.block_bytes);
+        let mut count = *self.0.count.lock();
+        let used = signed(std::mem::take(&mut count.used));
+        count.free = count.free.map(|free| free.saturating_add(used));
+        self.lacking(&count, blocks) == 0
+    }
+
     /// Blocks that are missing for `blocks` more.
     fn lacking(&self, count: &BlockCounts, blocks: u64) -> u64 {
         let max = self.0.max.load(Relaxed);
@@ -359,6 +370,21 @@ mod tests {
         assert_eq!(space.reserve(1).unwrap_err(), NoRoom(1));
         space.set_free(90);
         assert_eq!(space.excess(), 10);
+    }
+
+    #[test]
+    fn what_could_have_room_is_told() {
+        let space = space(1_000, 100);
+        let _other = space.reserve(990 * 4096).unwrap();
+        assert!(space.could_hold(1_000 * 4096, 0));
+        assert!(!space.could_hold(1_001 * 4096, 0));
+        assert!(space.could_hold(1_001 * 4096, 4096));
+        space.set_free(1_200);
+        // 1200 less the 990 that are not written yet, 990 that others have, less 100.
+        assert!(space.could_hold(1_000 * 4096, 0));
+        space.set_free(1_050);
+        assert!(space.could_hold(950 * 4096, 0));
+        assert!(!space.could_hold(951 * 4096, 0));
     }
 
     #[test]

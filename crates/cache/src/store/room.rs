@@ -51,7 +51,7 @@ impl Store {
     pub(super) fn make_way(&self, reservation: &mut Reservation, bytes: u64) -> Removed {
         match reservation.grow_to(bytes) {
             Ok(()) => Removed::default(),
-            Err(_) if self.purges_pending() > 0 => Removed::default(),
+            Err(_) if self.purges_pending() > 0 || !self.could_hold(bytes) => Removed::default(),
             Err(NoRoom(lacking)) => {
                 self.note_lack();
                 // An excess over the limits that a start found is left to a sweep.
@@ -87,6 +87,9 @@ impl Store {
             let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
                 return Ok(());
             };
+            if !self.could_hold(bytes) {
+                return Err(NoRoom(lacking).into());
+            }
             self.note_lack();
             let victims = self.victims(lacking);
             evicted += victims.known.len();
@@ -95,6 +98,16 @@ impl Store {
             }
             in_place::boxed(|| self.delete(local, victims)).await?;
         }
+    }
+
+    /// Whether a file of so many bytes could have room: nothing gives way to one that never fits.
+    fn could_hold(&self, bytes: u64) -> bool {
+        let (segments, space) = (self.0.segments.as_ref(), &self.0.space);
+        let given = segments.map_or(0, |segments| {
+            let max_bytes = self.max_bytes().filter(|_| !space.has_min_free());
+            segments.could_give(max_bytes)
+        });
+        space.could_hold(bytes, given)
     }
 
     /// Notes that a file found no room, which the segments may have.

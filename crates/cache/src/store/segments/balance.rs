@@ -20,6 +20,18 @@ impl SegmentStore {
         self.has_lacked.store(true, Relaxed);
     }
 
+    /// Bytes that the segments give back at most, if files lack them and `max_size` alone holds them back; None: it does
+    /// not.
+    pub(in crate::store) fn could_give(&self, max_bytes: Option<u64>) -> u64 {
+        let set = &self.set;
+        let share = |max| segments_share(max, set.bytes).map_or(0, |(_, bytes)| bytes);
+        match max_bytes {
+            _ if set.device.is_some() => 0,
+            Some(max) if !set.is_leftover => set.bytes_max().saturating_sub(share(max)),
+            _ => set.bytes_made(),
+        }
+    }
+
     /// The number of segments for this `max_size`, beside files of so many bytes: those that are there may stay, as far as
     /// they leave some room.
     pub(super) fn number_for(&self, max_bytes: u64, of_files: u64) -> u64 {

@@ -9,6 +9,45 @@ const SEGMENT: u64 = 4 << 20;
 const SHARE: usize = 6;
 const MORE: usize = SHARE + 1;
 
+#[test]
+fn nothing_gives_way_to_what_never_fits() {
+    block_on(async {
+        let files = Bench::new();
+        let settings = StoreSettings {
+            max_bytes: Some(4 << 20),
+            ..files.settings()
+        };
+        let (store, _) = files.open_with(settings).await;
+        let beside = Bench::new();
+        let (with_segments, _) = beside.open_with(beside.segment_settings(Some(MAX))).await;
+        beside.walk(&with_segments).await;
+        for (bench, store, len, fits) in [
+            (&files, store, 30_000, 2 << 20),
+            (&beside, with_segments, 2 << 20, LARGE),
+        ] {
+            let mut kept = Vec::new();
+            for number in 0..3 {
+                let key = format!("k{number}");
+                let body = body_of(number, len);
+                bench.put_whole(&store, &key, &body).await.unwrap();
+                kept.push(key);
+            }
+            let evicted = store.counters().evicted;
+            let never = body_of(9, MAX as usize - 6 * SEGMENT as usize);
+            let put = bench.put_whole(&store, "never", &never).await;
+            assert!(matches!(put, Err(Error::NoRoom(_))), "{put:?}");
+            assert_eq!(store.counters().evicted, evicted);
+            for key in kept {
+                assert!(bench.body(&store, &key).await.is_some(), "{key}");
+            }
+            bench
+                .put_whole(&store, "fits", &body_of(9, fits))
+                .await
+                .unwrap();
+        }
+    });
+}
+
 /// Sweeps at this moment until there are so many segments.
 async fn sweep_until(bench: &Bench, store: &Store, now: Seconds, segments: usize) {
     for _ in 0..10_000 {
