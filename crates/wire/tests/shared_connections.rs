@@ -188,6 +188,64 @@ fn a_connection_on_which_others_are_answered_outlives_a_request_that_is_not() {
     });
 }
 
+#[test]
+fn what_a_server_sends_to_an_idle_connection_makes_it_idle_no_later() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let server = answer_requests(server, &[1]);
+        let mut exchange = ask(&connection).await;
+        assert_eq!(status(&mut exchange).await, 204);
+        drop(exchange);
+        let mut server = server.join().unwrap();
+        let since = connection.idle_since_ms();
+        assert!(since.is_some());
+        // The next look at the clock gives another time.
+        owner.wheel.sleep(Duration::from_millis(5)).await;
+        let pinged = std::thread::spawn(move || {
+            server.write_all(&frame(PING, 0, 0, &[0; 8])).unwrap();
+            let mut header = [0; HEADER_LEN];
+            while FrameHeader::parse(&header).kind.0 != PING {
+                server.read_exact(&mut header).unwrap();
+                let length = FrameHeader::parse(&header).len;
+                server.read_exact(&mut vec![0; length]).unwrap();
+            }
+        });
+        while !pinged.is_finished() {
+            owner.wheel.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(connection.idle_since_ms(), since);
+    });
+}
+
+/// A server that sends interim heads, each of them within the time, does not prolong it.
+#[test]
+fn all_heads_of_a_response_have_one_time_together() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        read_preface(&mut server);
+        let mut asked = ask(&connection).await;
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let server = std::thread::spawn(move || {
+            let mut block = Vec::new();
+            encode::status(&mut block, 103);
+            let interim = frame(HEADERS, 4, 1, &block);
+            while is_done.recv_timeout(SOON / 20) == Err(RecvTimeoutError::Timeout) {
+                server.write_all(&interim).unwrap();
+            }
+            server
+        });
+        let error = loop {
+            if let Err(error) = asked.head(SOON).await {
+                break error;
+            }
+        };
+        assert!(matches!(error, ExchangeError::Timeout), "{error}");
+        drop(done);
+        drop(server.join().unwrap());
+    });
+}
+
 /// Of two requests that wait for as long, the one whose response has not begun times out; the other one goes on. Its server
 /// sends a PING, and then DATA on a third stream alone.
 #[test]

@@ -53,8 +53,17 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_a_while_later() {
     assert_eq!(peer.session.live(), 0);
     assert!(peer.give(&frame(0, 0, 1, b"more")).is_empty());
     assert!(peer.session.has_unended());
-    peer.session.reset_unended();
+    peer.session.age_unended();
+    assert!(peer.read().is_empty());
+    // The one that is answered meanwhile waits as long.
+    peer.give(&post(3));
+    peer.answer(3, 413);
+    assert_eq!(peer.read(), ["3 HEADERS :status: 413 end"]);
+    peer.session.age_unended();
     assert_eq!(peer.read(), ["1 RST_STREAM NO_ERROR"]);
+    assert!(peer.session.has_unended());
+    peer.session.age_unended();
+    assert_eq!(peer.read(), ["3 RST_STREAM NO_ERROR"]);
     assert!(!peer.session.has_unended());
     // What is on its way is dropped, and the connection's room returned.
     for _ in 0..1000 {
@@ -67,7 +76,7 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_a_while_later() {
                 .iter()
                 .all(|frame| frame.starts_with("0 WINDOW_UPDATE"))
     );
-    assert_eq!(peer.give(&get(3)).len(), 1);
+    assert_eq!(peer.give(&get(5)).len(), 1);
 }
 
 #[test]
@@ -112,7 +121,8 @@ fn a_malformed_body_is_answered_and_reset_a_while_later() {
     assert!(peer.give(&frame(0, 1, 1, b"more")).is_empty());
     peer.answer(1, 400);
     assert_eq!(peer.read(), ["1 HEADERS :status: 400 end"]);
-    peer.session.reset_unended();
+    peer.session.age_unended();
+    peer.session.age_unended();
     assert_eq!(peer.read(), ["1 RST_STREAM PROTOCOL_ERROR"]);
     // With a head sent, only the reset is left.
     peer.give(&post_of(3, "3"));

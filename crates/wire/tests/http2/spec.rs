@@ -25,7 +25,8 @@ fn check(cases: Vec<Case>) {
                 let _gone = peer.session.respond(key, true, write);
             }
         }
-        peer.session.reset_unended();
+        peer.session.age_unended();
+        peer.session.age_unended();
         let frames = peer.read();
         let is_there = frames.iter().any(|frame| frame.ends_with(wanted));
         assert!(is_there, "{name}: {wanted} is not in {frames:?}");

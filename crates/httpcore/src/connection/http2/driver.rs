@@ -446,23 +446,26 @@ impl<'a> Driver<'a> {
 
     /// Resets streams whose requests have not ended, once their answers had time to arrive.
     fn reset_unended(&mut self, context: &mut Context<'_>) {
-        let is_due = self
-            .connection
-            .with_session(|session| session.has_unended());
-        if !is_due {
+        let has_unended = || {
+            self.connection
+                .with_session(|session| session.has_unended())
+        };
+        if !has_unended() {
             self.unended_timer = None;
             return;
         }
-        let timer = self.unended_timer.get_or_insert_with(|| {
+        let waits = self.unended_timer.as_mut();
+        if waits.is_some_and(|timer| timer.poll_expired(context).is_pending()) {
+            return;
+        }
+        // Those that have come since the timer was armed wait as long.
+        self.connection.with_session(Session::age_unended);
+        self.unended_timer = has_unended().then(|| {
             let mut timer = self.connection.owner.wheel.timer();
             timer.arm(UNENDED_WAIT);
+            let _ = timer.poll_expired(context);
             timer
         });
-        if timer.poll_expired(context).is_ready() {
-            self.connection
-                .with_session(|session| session.reset_unended());
-            self.unended_timer = None;
-        }
     }
 
     /// Writes until all is written, or the socket is full.

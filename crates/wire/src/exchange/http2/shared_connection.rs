@@ -281,18 +281,24 @@ impl State {
         if let Some(entry) = entry.filter(|entry| entry.as_ref().is_some_and(|it| it.0 == key)) {
             *entry = None;
         }
+        let was_idle = self.session.live() == 0;
         if !self.is_closed {
             self.session.reset(key, code);
         }
-        self.note_idle();
+        self.note_idle(was_idle);
         self.wake_driver();
     }
 
-    fn note_idle(&mut self) {
-        if self.session.live() == 0 {
-            self.idle_since_ms = loop_clock::monotonic_ms();
-            self.session.release_buffers();
+    /// Notes that it carries no request, where that is so. What comes on an idle connection (a server's PINGs) does not make
+    /// it idle anew.
+    fn note_idle(&mut self, was_idle: bool) {
+        if self.session.live() > 0 {
+            return;
         }
+        if !was_idle {
+            self.idle_since_ms = loop_clock::monotonic_ms();
+        }
+        self.session.release_buffers();
     }
 
     /// Number of reads so far.
@@ -329,6 +335,7 @@ impl State {
         self.session.begin_read();
         self.reads += 1;
         self.read_ms = now_ms;
+        let was_idle = self.session.live() == 0;
         let mut used = 0;
         while !self.is_closed {
             let (taken, event) = self.session.receive(&input[used..], now_ms, &mut |_| None);
@@ -338,7 +345,7 @@ impl State {
             }
             self.note(event, taken);
         }
-        self.note_idle();
+        self.note_idle(was_idle);
         used
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use message::{Header, RequestHead, ResponseHead};
 
 use self::output::Output;
+use self::unended::Unended;
 use super::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use super::frame::FrameHeader;
 use super::hpack::{Decoder, Encoder};
@@ -244,8 +245,8 @@ pub struct Session {
     /// Whether the peer has sent a PING.
     has_pinged: bool,
     priorities_ahead: Vec<(u32, Priority)>,
-    /// Closed streams that are to be reset, unless their end comes, and the codes for that.
-    unended: Vec<(u32, ErrorCode)>,
+    /// Closed streams that are to be reset, unless their end comes.
+    unended: Vec<Unended>,
     output: Output,
 }
 

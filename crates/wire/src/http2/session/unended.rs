@@ -7,6 +7,15 @@
 use super::Session;
 use crate::http2::{ErrorCode, frame};
 
+/// A closed stream that is to be reset, unless its end comes.
+#[derive(Debug)]
+pub(super) struct Unended {
+    id: u32,
+    code: ErrorCode,
+    /// Whether it was one at the last [`Session::age_unended`].
+    is_old: bool,
+}
+
 /// Maximum number of such streams; more are reset at once.
 const UNENDED_MAX: usize = 64;
 
@@ -14,15 +23,20 @@ impl Session {
     /// Notes that a stream is to be reset with this code, unless its end comes.
     pub(super) fn note_unended(&mut self, id: u32, code: ErrorCode) {
         if self.unended.len() == UNENDED_MAX {
-            self.reset_unended();
+            self.age_unended();
+            self.age_unended();
         }
-        self.unended.push((id, code));
+        self.unended.push(Unended {
+            id,
+            code,
+            is_old: false,
+        });
     }
 
     /// Notes the end of a stream that is closed; whether it was one of these.
     pub(super) fn take_unended(&mut self, id: u32) -> bool {
-        let place = self.unended.iter().position(|unended| unended.0 == id);
-        place.is_some_and(|place| self.unended.swap_remove(place).0 == id)
+        let place = self.unended.iter().position(|unended| unended.id == id);
+        place.is_some_and(|place| self.unended.swap_remove(place).id == id)
     }
 
     /// Whether there are such streams that were not reset yet.
@@ -30,10 +44,14 @@ impl Session {
         !self.unended.is_empty()
     }
 
-    /// Resets the streams of these requests.
-    pub fn reset_unended(&mut self) {
-        for (id, code) in self.unended.drain(..) {
-            frame::write_reset(self.output.bytes(), id, code);
-        }
+    /// Resets the streams that were such ones at the last call, too: each waits for the time between two calls, at least.
+    pub fn age_unended(&mut self) {
+        let output = &mut self.output;
+        self.unended.retain_mut(|unended| {
+            if unended.is_old {
+                frame::write_reset(output.bytes(), unended.id, unended.code);
+            }
+            !std::mem::replace(&mut unended.is_old, true)
+        });
     }
 }
