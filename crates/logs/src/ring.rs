@@ -29,6 +29,8 @@ pub const RING_BYTES: usize = 16 << 20;
 pub(crate) const LOCAL_BYTES: usize = 64 << 10;
 /// Maximum time that the end of a request waits for room.
 pub const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// Maximum time that the end of a loop waits for room.
+const FINISH_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time that the end of a connection waits for its lines to be written, so that a client that has seen it close
 /// finds them in the file.
 pub const SETTLE_WAIT: Duration = Duration::from_millis(20);
@@ -470,6 +472,18 @@ impl Feed {
             self.within(SETTLE_WAIT, Progress::of(&self.ring, last))
                 .await;
         }
+    }
+
+    /// Hands over the last lines of a loop that ends, which then drops this. Waits for room, at most [`FINISH_WAIT`]: a
+    /// log may hang for ever, and the ring takes what is left in any case.
+    pub async fn finish(&self) {
+        let handed_over = async {
+            while !self.hand_over() {
+                let next = self.refused.get().unwrap_or_default() + 1;
+                Progress::of(&self.ring, next).await;
+            }
+        };
+        self.within(FINISH_WAIT, handed_over).await;
     }
 
     /// Hands the lines over now. `false`: the ring has no room for them.

@@ -83,6 +83,23 @@ fn a_log_whose_disk_hangs_keeps_no_caller_waiting() {
 }
 
 #[test]
+fn a_loop_ends_while_a_disk_hangs_and_its_last_lines_are_kept() {
+    let fixture = Fixture::new();
+    let target = fixture.file("log", None);
+    let hang = target.hold();
+    let fed = fixture.on_loop(async |feed| {
+        let fed = fill(&feed, &target);
+        // The clock stands still: time passes as soon as nothing else is to be done.
+        tokio::time::pause();
+        feed.finish().await;
+        fed
+    });
+    drop(hang);
+    fixture.drain();
+    assert_eq!(fixture.read("log").lines().count(), fed);
+}
+
+#[test]
 fn a_log_that_a_new_configuration_does_not_name_keeps_no_lines_back() {
     let fixture = Fixture::new();
     let buffer = Some(Buffer {

@@ -145,24 +145,38 @@ impl LoopThreads {
     /// loops then go on with what they have.
     pub fn apply(&mut self, plan: &Plan) -> io::Result<()> {
         self.forget_old();
-        self.configurations.push(Arc::clone(&plan.configuration));
+        let before = self.members.len();
         let wanted = plan.loops.clamp(1, super::LOOPS_MAX);
-        let surplus = self.members.split_off(wanted.min(self.members.len()));
-        while self.members.len() < wanted {
-            let member = self.start_one(self.members.len(), plan);
-            match member {
-                Ok(member) => self.members.push(member),
-                Err(error) => {
-                    self.members.extend(surplus);
-                    return Err(error);
-                }
-            }
-        }
-        let taken = self.hand_out(plan);
-        if taken.is_err() {
+        let surplus = self.members.split_off(wanted.min(before));
+        let applied = self
+            .start_missing(wanted, plan)
+            .and_then(|()| self.hand_out(plan));
+        if let Err(error) = applied {
+            let added = self.members.split_off(before.min(self.members.len()));
+            self.retire(added);
             self.members.extend(surplus);
-            return taken;
+            // A loop may have it still; it is no older than the one that is served, and not the last one.
+            let at = self.configurations.len().saturating_sub(1);
+            let refused = Arc::clone(&plan.configuration);
+            self.configurations.insert(at, refused);
+            return Err(error);
         }
+        self.configurations.push(Arc::clone(&plan.configuration));
+        self.retire(surplus);
+        self.shared.ledger.stalls.configure(plan.stall_ns);
+        Ok(())
+    }
+
+    /// Starts the loops that are missing.
+    fn start_missing(&mut self, wanted: usize, plan: &Plan) -> io::Result<()> {
+        while self.members.len() < wanted {
+            self.members.push(self.start_one(self.members.len(), plan)?);
+        }
+        Ok(())
+    }
+
+    /// Has these loops accept no more, and end.
+    fn retire(&mut self, surplus: Vec<LoopThread>) {
         let (done, retired) = mpsc::channel();
         for member in surplus {
             member.command(Command::Retire(done.clone()));
@@ -171,8 +185,6 @@ impl LoopThreads {
         drop(done);
         while retired.recv_timeout(COMMAND_TIMEOUT).is_ok() {}
         self.retired.retain(|member| !member.thread.is_finished());
-        self.shared.ledger.stalls.configure(plan.stall_ns);
-        Ok(())
     }
 
     /// The first loop decides: what it cannot take, no loop does.
@@ -267,9 +279,15 @@ impl LoopThreads {
             .map_err(|error| {
                 io::Error::other(format!("the thread of a loop cannot be started ({error})"))
             })?;
-        let answer = is_started.recv_timeout(COMMAND_TIMEOUT);
-        answer.map_err(|_| io::Error::other("a loop does not start"))??;
-        Ok(LoopThread { handle, thread })
+        let member = LoopThread { handle, thread };
+        match is_started.recv_timeout(COMMAND_TIMEOUT) {
+            Ok(answer) => answer.map(|()| member),
+            Err(_) => {
+                // It ends if it comes after all.
+                member.command(Command::Retire(mpsc::channel().0));
+                Err(io::Error::other("a loop does not start"))
+            }
+        }
     }
 
     /// The metrics.
@@ -392,9 +410,7 @@ fn run(
         };
         obey(Rc::new(host), commands).await;
         // The log lines of the last requests must not be lost.
-        while !loop_.feed.hand_over() {
-            loop_.wire.wheel.sleep(LEAVING_TICK).await;
-        }
+        loop_.feed.finish().await;
     }));
 }
 

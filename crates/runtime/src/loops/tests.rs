@@ -54,6 +54,8 @@ type Takers = Mutex<Vec<usize>>;
 /// What a loop that is asked for [`HOLD`] waits for.
 static HELD: Mutex<()> = Mutex::new(());
 static IS_HELD: AtomicBool = AtomicBool::new(false);
+/// Of the tests that hold loops one runs at a time.
+static HOLDING: Mutex<()> = Mutex::new(());
 const HOLD: u8 = b'h';
 
 fn tells_index() -> Start {
@@ -308,6 +310,7 @@ fn each_loop_receives_the_datagrams_of_its_own_sockets() {
 /// One of two loops stands still while a configuration is handed out.
 #[test]
 fn a_configuration_is_taken_by_all_loops_or_by_none() {
+    let _alone = HOLDING.lock();
     for (held, is_taken) in [(0, false), (1, true)] {
         let mut site = open(2, 2);
         let takers = Arc::new(Takers::default());
@@ -339,4 +342,48 @@ fn a_configuration_is_taken_by_all_loops_or_by_none() {
         }
         assert_eq!(takers.lock().unwrap().is_empty(), !is_taken, "{held}");
     }
+}
+
+/// Whether this process has a thread of this name.
+fn has_thread(name: &str) -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let mut names = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.any(|comm| comm.trim_end() == name)
+}
+
+#[test]
+fn a_configuration_that_is_refused_leaves_nothing_behind() {
+    let _alone = HOLDING.lock();
+    let mut site = open(1, 1);
+    let served = site.threads.configuration().unwrap();
+    site.threads.patience = Duration::from_millis(100);
+    let mut client = TcpStream::connect(site.address).unwrap();
+    ask(&mut client).unwrap();
+    let refused = Plan {
+        number: 2,
+        configuration: Arc::new(Takers::default()),
+        // More than any other test has.
+        loops: 20,
+        ..site.plan.clone()
+    };
+    let hold = HELD.lock().unwrap();
+    client.write_all(&[HOLD]).unwrap();
+    wait_until("the loop is held", || IS_HELD.load(Relaxed));
+    assert!(site.threads.apply(&refused).is_err());
+    drop(hold);
+    client.read_exact(&mut [0]).unwrap();
+    let kept = site.threads.configuration().unwrap();
+    assert!(
+        Arc::ptr_eq(&kept, &served),
+        "the last one is the served one"
+    );
+    drop((kept, served, refused));
+    wait_until("the new loops end", || !has_thread("loop 19"));
+    wait_until("the refused configuration is free", || {
+        site.threads.forget_old();
+        !site.threads.has_old()
+    });
+    ask(&mut client).expect("the loop goes on");
 }
