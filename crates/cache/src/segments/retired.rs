@@ -85,8 +85,9 @@ impl Segments {
         set.forget_read_errors(number);
     }
 
-    /// The retired segment that is to be tried now, if there is one.
-    pub(crate) fn next_proof(&self) -> Option<(u32, Arc<SegmentFile>)> {
+    /// Takes the retired segment that is to be tried now, if there is one: from now on it is nobody else's. Also returns
+    /// the pause before the next try.
+    pub(crate) fn next_proof(&self) -> Option<(u32, Arc<SegmentFile>, Duration)> {
         let set = &mut *self.set.lock();
         if set.count(SegmentState::Retired) == 0 {
             return None;
@@ -96,13 +97,21 @@ impl Segments {
         numbered.find_map(|(number, segment)| {
             let segment = segment.as_mut()?;
             let is_retired = segment.state == SegmentState::Retired && !segment.file.is_viewed();
-            let proof = segment.proof.as_mut().filter(|_| is_retired)?;
-            if proof.0 > now {
-                return None;
-            }
-            let pause = (proof.1 * 2).min(PROOF_MAX);
-            *proof = (now + pause, pause);
-            Some((number as u32, Arc::clone(&segment.file)))
+            let (_, pause) = segment.proof.take_if(|(at, _)| is_retired && *at <= now)?;
+            let pause = (pause * 2).min(PROOF_MAX);
+            Some((number as u32, Arc::clone(&segment.file), pause))
         })
+    }
+
+    /// Notes that a retired segment was tried in vain, and is to be tried again after a pause.
+    pub(crate) fn try_again(&self, number: u32, pause: Duration) {
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            segment.proof = Some((Instant::now() + pause, pause));
+        }
+    }
+
+    /// Whether they belong to another process now.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.set.lock().is_closed
     }
 }

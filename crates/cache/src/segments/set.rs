@@ -84,7 +84,7 @@ pub(crate) struct Segment {
     pub is_unsynced: bool,
     /// Reads of it that failed since it was begun.
     pub read_errors: u32,
-    /// If it is retired: when it is tried again, and the pause before that.
+    /// If it is retired, and is not being tried: when it is tried again, and the pause before that.
     pub proof: Option<(Instant, Duration)>,
 }
 

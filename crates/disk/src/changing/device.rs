@@ -395,7 +395,7 @@ mod tests {
             page(1),
             "there is nothing to clear"
         );
-        part.prove().unwrap();
+        part.prove(|| true).unwrap();
         assert_eq!(part.read(16384, 100).unwrap(), [0; 100][..]);
         device.direct().sync().unwrap();
     }

@@ -254,8 +254,9 @@ impl SegmentFile {
     /// reads them from there. For a file that holds nothing that is wanted. **Waits.**
     ///
     /// # Errors
-    /// [`Error::System`] with the call that failed.
-    pub fn prove(&self) -> Result<(), Error> {
+    /// [`Error::System`] with the call that failed; ECANCELED once it is not `wanted` any more, which is asked between
+    /// parts.
+    pub fn prove(&self, wanted: impl Fn() -> bool) -> Result<(), Error> {
         let (len, zeros) = (self.len(), Bytes::from(vec![0; PROOF_BYTES as usize]));
         // The first ones of a device's part lie elsewhere.
         let first = DIRECT_ALIGNMENT.min(len);
@@ -264,13 +265,19 @@ impl SegmentFile {
             0 => zeros.slice(..first as usize),
             _ => zeros.slice(..PROOF_BYTES.min(len - at) as usize),
         };
+        let goes_on = |call| match wanted() {
+            true => Ok(()),
+            false => Err(Error::system(call, Errno::CANCELED)),
+        };
         self.clear(0, len)?;
         for at in parts() {
+            goes_on("write()")?;
             self.write(at, &[part(at)])?;
         }
         self.sync()?;
         let _ = rustix::fs::fadvise(&*self.fd, 0, None, Advice::DontNeed);
         for at in parts() {
+            goes_on("read()")?;
             if self.read(at, part(at).len())? != part(at) {
                 return Err(Error::system("read()", Errno::IO));
             }
@@ -437,7 +444,8 @@ mod tests {
             assert_eq!(file.read(4096, 6).unwrap(), [0; 6][..]);
             assert_eq!(file.read(LEN - 2, 6).unwrap().len(), 2);
             file.write(4096, &parts).unwrap();
-            file.prove().unwrap();
+            file.prove(|| true).unwrap();
+            assert!(file.prove(|| false).is_err());
             assert_eq!(file.read(4096, 6).unwrap(), [0; 6][..]);
         });
     }

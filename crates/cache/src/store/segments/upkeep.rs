@@ -4,7 +4,7 @@ use super::{Appended, SegmentAppend, SegmentStore};
 use crate::error::Error;
 use crate::segments::SegmentState;
 use crate::store::Store;
-use disk::Lane;
+use disk::{Lane, SegmentFile};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -58,17 +58,39 @@ impl Store {
         }
     }
 
-    /// Tries a retired segment: one that can be written and read is clear then. **Waits.**
+    /// Has a retired segment tried, in a job of its own: a disk is slow where it is bad, and what is stored does not wait
+    /// for that.
     fn try_retired(&self) {
         let Some(SegmentStore { set, .. }) = &self.0.segments else {
             return;
         };
-        if let Some((number, file)) = set.next_proof()
-            && let Some(Ok(())) =
-                file.alone(|| file.prove().and_then(|()| file.clear(0, set.bytes)))
-        {
-            set.set_state(number, SegmentState::Free);
+        let Some((number, file, pause)) = set.next_proof() else {
+            return;
+        };
+        let store = self.clone();
+        let proof = move || store.prove(number, &file, pause);
+        if self.0.settings.pool.spawn(Lane::Write, proof).is_err() {
+            set.try_again(number, pause);
         }
+    }
+
+    /// Tries a retired segment: one that can be written and read is clear then. **Waits.**
+    pub(in crate::store) fn prove(&self, number: u32, file: &SegmentFile, pause: Duration) {
+        // While it is held, the directory is not given up.
+        let (Some(segments), Ok(hold)) = (&self.0.segments, self.0.journal.hold()) else {
+            return;
+        };
+        let set = &segments.set;
+        let proven = file.alone(|| {
+            // The next process does not wait for all of it.
+            file.prove(|| !set.is_closed())?;
+            file.clear(0, set.bytes)
+        });
+        match proven {
+            Some(Ok(())) => set.set_state(number, SegmentState::Free),
+            _ => set.try_again(number, pause),
+        }
+        drop(hold);
     }
 
     /// Has the writer look whether there is anything to do.

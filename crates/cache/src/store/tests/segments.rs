@@ -4,6 +4,7 @@ mod copies;
 mod emptying;
 mod handover;
 pub(super) mod places;
+mod retired;
 mod room;
 mod walk;
 

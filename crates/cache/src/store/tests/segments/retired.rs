@@ -1,0 +1,44 @@
+//! Segments that could not be read, while they are tried.
+
+use super::*;
+use disk::SegmentFile;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Proof = (u32, Arc<SegmentFile>, Duration);
+
+/// Retires the segment of an entry, and takes the proof that is due then.
+async fn retire(bench: &Bench, store: &Store, known: &KnownKey) -> Proof {
+    let set = &store.0.segments.as_ref().unwrap().set;
+    (0..3).for_each(|_| store.note_unread(known, &disk_fails()));
+    let counts = || store.segment_metrics().unwrap().counts;
+    until(store, bench, || counts().retired == 1).await;
+    loop {
+        // No sweep has the writer look meanwhile.
+        match set.next_proof() {
+            Some(proof) => return proof,
+            None => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+#[test]
+fn nothing_waits_for_the_proof_of_a_segment() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.segments().await;
+        put_many(&bench, &store, 70).await;
+        let bad = store.index().peek(&Key::of(b"k0")).unwrap();
+        let (number, file, pause) = retire(&bench, &store, &bad).await;
+        let set = &store.0.segments.as_ref().unwrap().set;
+        // It is tried by one job at a time, and what is stored goes elsewhere.
+        assert!(set.next_proof().is_none());
+        bench.put_whole(&store, "more", b"more").await.unwrap();
+        assert_eq!(bench.body(&store, "more").await.unwrap().unwrap(), b"more");
+        // In vain: it is tried again.
+        set.try_again(number, Duration::ZERO);
+        assert_eq!(set.next_proof().unwrap().0, number);
+        store.prove(number, &file, pause);
+        assert_eq!(store.segment_metrics().unwrap().counts.retired, 0);
+    });
+}
