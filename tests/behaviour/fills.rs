@@ -1,7 +1,7 @@
 //! What is stored of what the origin answers, where much comes at once or the disk is behind.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use super::cache::{cache, hit, http, server};
+use super::cache::{cache, hit, http, server, store};
 use blackbox::{Answer, Origin, PATIENCE, Server, Site, is_nginx};
 use nix::sys::signal::Signal::SIGUSR1;
 use std::io::Write;
@@ -490,4 +490,27 @@ fn a_client_that_leaves_takes_along_what_is_not_stored() {
         let left = has_left.recv_timeout(PATIENCE);
         left.unwrap_or_else(|_| panic!("{path}: the origin is waited for"));
     }
+}
+
+#[test]
+fn a_response_to_head_that_is_stored_as_such_takes_no_room_for_a_body() {
+    let origin = Origin::start(|_| {
+        let lines = "Cache-Control: max-age=60\r\nContent-Length: 100000000\r\n";
+        Answer::raw(format!("HTTP/1.1 200 OK\r\n{lines}\r\n"))
+    });
+    let path = match store() {
+        "" => "max_size=1m",
+        segments => segments,
+    };
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache {path} keys_zone=c:1m; add_header X-Cache $upstream_cache_status always; \
+         server {{ listen 127.0.0.1:%PORT%; proxy_cache_convert_head off; proxy_cache_key $request_method$uri; \
+         location / {{ proxy_pass http://{}; proxy_cache c; }} }}",
+        origin.address()
+    ));
+    blackbox::until("it is stored", PATIENCE, || {
+        let head = server.request("HEAD", "/large", "");
+        assert_eq!(head.header("Content-Length"), Some("100000000"));
+        (cache(&head) == "HIT").then_some(())
+    });
 }

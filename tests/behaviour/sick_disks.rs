@@ -6,8 +6,9 @@ use super::cache::{cache, hit, store, stored};
 use blackbox::{Answer, Origin, PATIENCE, Reply, Server, Site, is_nginx, until};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Keys of each cache.
@@ -321,6 +322,49 @@ fn an_answer_that_loses_the_race_leaves_nothing_at_its_request() {
     let begun = metric(&server, &format!("freewheel_cache_hedges_total{labels}"));
     assert_eq!(begun, asked);
     assert!(begun > 0);
+    server.forget_log();
+}
+
+#[test]
+fn a_silent_origin_that_loses_the_race_is_left_at_once() {
+    if is_nginx() {
+        return;
+    }
+    static IS_STORED: AtomicBool = AtomicBool::new(false);
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    let origin = Origin::start(|request| {
+        let target = request.target().to_owned();
+        if !IS_STORED.load(SeqCst) {
+            let body = format!("{target} {}", "x".repeat(3000));
+            return Answer::with("200 OK", "Cache-Control: max-age=600\r\n", body);
+        }
+        Answer::Talk(Box::new(move |mut stream| {
+            if target != "/two/1" {
+                let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+                stream.write_all(hints).expect("it was just asked");
+            }
+            // Until it is closed.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            LEFT.fetch_add(1, SeqCst);
+        }))
+    });
+    let (server, faults) = cold(&origin, "proxy_cache_hedge 100%; early_hints 1;");
+    IS_STORED.store(true, SeqCst);
+    fault(&server, &faults, "two", "slow 150");
+    // The budget counts the requests of this cache: the first has none yet.
+    whole(&server, "/two/0");
+    for number in 1..4 {
+        let head = format!("GET /two/{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let reply = server.raw(head);
+        assert!(reply.starts_with("HTTP/1.1 200 "), "no hints: {reply}");
+        assert!(reply.contains("X-Cache: HIT"), "{reply}");
+    }
+    let labels = "{cache=\"two\",outcome=\"begun\"}";
+    let begun = metric(&server, &format!("freewheel_cache_hedges_total{labels}"));
+    assert!(begun > 0);
+    until("the origin is left", PATIENCE, || {
+        (LEFT.load(SeqCst) == begun).then_some(())
+    });
     server.forget_log();
 }
 

@@ -29,11 +29,12 @@ use runtime::{Loop, Seat};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::caching::caches::open_cache::Cache;
+use crate::caching::fetch::fill_exchange::{Asked, ask, unwanted};
 use crate::caching::fetch::store_question::{StoreQuestion, Storing};
 use crate::caching::fetch::write_entry;
 use crate::caching::fetch::write_entry::EntryToWrite;
 use crate::caching::write_backpressure::{DISK_PATIENCE, WritePermit};
-use crate::exchange::upstream_exchange::{ExchangeStep, NoAnswer, UpstreamExchange};
+use crate::exchange::upstream_exchange::NoAnswer;
 use crate::response::accel;
 use crate::response::upgrade::SWITCHING;
 use crate::response::upstream_response::{UpstreamBody, UpstreamResponse};
@@ -99,51 +100,36 @@ pub(super) struct FillContext {
 
 /// Runs a fill to its end.
 pub(super) async fn run(task: FillTask) {
-    let context = task.context;
-    let Some(upstream_request) = task.upstream_request.resolved().await else {
-        context.note_failure(502);
-        return task.filler.end_without(Ending::Refused(502));
-    };
-    // Gone before the response is taken: what follows needs its room.
-    let (permit, answered) = {
-        let mut asking = UpstreamExchange::new(upstream_request);
-        if let Err(none) = asking.answer_comes().await {
-            return context.fail(task.filler, none);
+    let FillTask {
+        upstream_request,
+        filler,
+        mut storing,
+        hints,
+        switched,
+        context,
+    } = task;
+    let may_store = !matches!(storing, Storing::No);
+    let asked = {
+        let mut asked = pin!(ask(&context, upstream_request, may_store, hints));
+        tokio::select! {
+            biased;
+            asked = &mut asked => asked,
+            // An origin that is silent keeps its connection no longer.
+            Unwanted = unwanted(&filler, &mut storing) => return,
         }
-        // A response that is not read yet takes no memory while it waits.
-        let permit = match &task.storing {
-            Storing::No => None,
-            _ if context.cache.write_refusal().is_some() => None,
-            _ => Some(context.cache.backpressure.permit(&context.loop_).await),
-        };
-        (permit, answer(&mut asking, task.hints).await)
     };
-    match answered {
-        Err(none) => context.fail(task.filler, none),
-        Ok(answer) if answer.head.status == SWITCHING => {
-            switch(task.filler, answer, task.switched);
+    match asked {
+        Asked::Unresolved => {
+            context.note_failure(502);
+            filler.end_without(Ending::Refused(502));
         }
-        Ok(answer) => {
+        Asked::Nothing(none) => context.fail(filler, none),
+        Asked::Answer(answer, _) if answer.head.status == SWITCHING => {
+            switch(filler, answer, switched);
+        }
+        Asked::Answer(answer, permit) => {
             let permit = permit.filter(|_| answer.body.is_whole_within(usize::MAX));
-            context
-                .take(task.filler, answer, task.storing, permit)
-                .await;
-        }
-    }
-}
-
-/// Waits for the origin's response. Interim heads are handed on.
-async fn answer(
-    asking: &mut UpstreamExchange,
-    hints: Option<mpsc::Sender<Arc<ResponseHead>>>,
-) -> Result<UpstreamResponse, NoAnswer> {
-    loop {
-        match asking.next().await? {
-            ExchangeStep::Answer(answer) => return Ok(answer),
-            ExchangeStep::Interim(head) => {
-                // Dropped when the request is slow or has ended.
-                let _ = hints.as_ref().map(|hints| hints.try_send(head));
-            }
+            context.take(filler, answer, storing, permit).await;
         }
     }
 }
@@ -163,11 +149,12 @@ fn switch(
     filler.finish();
 }
 
-/// Length of a response's body in bytes, if its head says it; else 0.
-fn expected(head: &ResponseHead) -> u64 {
-    match head.framing {
-        ResponseFraming::Length(length) => length,
-        ResponseFraming::Chunked | ResponseFraming::UntilClose => 0,
+/// Length of a response's body in bytes, if that is known; else 0. (A response to HEAD has the length of another one.)
+fn expected(answer: &UpstreamResponse) -> u64 {
+    match (&answer.body, answer.head.framing) {
+        (UpstreamBody::Whole(body), _) => body.len() as u64,
+        (UpstreamBody::Stream(_), ResponseFraming::Length(length)) => length,
+        _ => 0,
     }
 }
 
@@ -351,6 +338,7 @@ impl FillContext {
                     (None, false) => "too much waits to be written already",
                 });
         }
+        let expected = expected(&answer);
         let head = answer.head;
         let saving = |body| {
             Box::new(EntryToWrite {
@@ -367,7 +355,7 @@ impl FillContext {
                 vary,
                 without: storable.without,
                 lifetime: storable.lifetime,
-                expected: expected(&head),
+                expected,
                 moment: self.moment.clone(),
                 permit,
             })

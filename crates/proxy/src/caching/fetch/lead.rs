@@ -49,7 +49,8 @@ pub(super) async fn lead(
         return Fetched::Pass;
     };
     let (storing, question) = storing(cache_request, &params);
-    let wants_hints = !request.location().own::<Hints>().early_hints.is_empty();
+    // One that loses a race would leave half a head at the request.
+    let wants_hints = !params.is_raced && !request.location().own::<Hints>().early_hints.is_empty();
     let (send_hints, hints) = wants_hints.then(|| mpsc::channel(HINTS_MAX)).unzip();
     let wants_switch = request.head.get(HeaderId::Upgrade).is_some();
     let (send_switched, switched) = wants_switch.then(oneshot::channel).unzip();
