@@ -179,7 +179,7 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
         kept.push(connection);
     }
     server.wait_for(
-        "accept4() failed (24: Too many open files)",
+        "accept4() failed (24: Too many open files) while accepting new connection on 127.0.0.1:",
         "nothing else was tried here",
     );
     server.forget_log();

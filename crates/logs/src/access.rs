@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Error, Problem, Template};
+use hashbrown::HashMap;
 
 use super::Logs;
 use super::directives::{
@@ -31,6 +32,8 @@ pub struct LogFiles {
     prefix: PathBuf,
     hosts: Hosts,
     files: Vec<(PathBuf, Option<Buffer>)>,
+    /// The index of each path in `files`.
+    by_path: HashMap<PathBuf, usize>,
 }
 
 impl LogFiles {
@@ -41,6 +44,7 @@ impl LogFiles {
             prefix: prefix.to_owned(),
             hosts: hosts.clone(),
             files: Vec::new(),
+            by_path: HashMap::new(),
         }
     }
 
@@ -96,12 +100,15 @@ impl LogFiles {
 
     fn add(&mut self, path: &[u8], buffer: Option<Buffer>) -> Result<(), Conflict> {
         let path = self.full(path);
-        match self.files.iter_mut().find(|(known, _)| *known == path) {
-            None => self.files.push((path, buffer)),
-            Some((_, known)) => match (*known, buffer) {
-                (Some(one), Some(other)) if one != other => return Err(Conflict),
-                (one, other) => *known = one.or(other),
-            },
+        let Some(&at) = self.by_path.get(&path) else {
+            self.by_path.insert(path.clone(), self.files.len());
+            self.files.push((path, buffer));
+            return Ok(());
+        };
+        let (_, known) = &mut self.files[at];
+        match (*known, buffer) {
+            (Some(one), Some(other)) if one != other => return Err(Conflict),
+            (one, other) => *known = one.or(other),
         }
         Ok(())
     }
@@ -126,8 +133,8 @@ struct AccessLog {
 }
 
 impl AccessLogs {
-    /// Builds the logs of a place. All files must be known to `logs` ([`Logs::file`]). May resolve names: not for a
-    /// loop.
+    /// Builds the logs of a place. All files must be known to `logs` ([`Logs::file`]); `errors`: the error logs of the same
+    /// place. May resolve names: not for a loop.
     ///
     /// # Errors
     /// A syslog server whose name is not found; a file that was not opened; an unknown format.
@@ -136,6 +143,7 @@ impl AccessLogs {
         formats: &Formats,
         files: &LogFiles,
         logs: &Logs,
+        errors: &ErrorLogs,
     ) -> Result<Self, Error> {
         let lines = &section.access_log;
         if lines.iter().any(|line| matches!(line, AccessLine::Off)) {
@@ -147,7 +155,7 @@ impl AccessLogs {
             let AccessLine::On(to) = line else { continue };
             let error = |problem: Problem| Error::at(problem.sentence_for("access_log"), &to.place);
             let target = match &to.destination {
-                Destination::Named(_) => logs.named(cache),
+                Destination::Named(_) => logs.named(cache, errors),
                 other => target(other, files, logs).map_err(error)?,
             };
             built.push(AccessLog {

@@ -110,12 +110,7 @@ impl Logs {
     /// The log file of this path.
     #[must_use]
     pub fn find(&self, path: &Path) -> Option<Target> {
-        self.targets
-            .all
-            .lock()
-            .iter()
-            .find(|target| target.path() == Some(path))
-            .cloned()
+        self.targets.all.lock().find(path).cloned()
     }
 
     /// Standard error.
@@ -130,10 +125,10 @@ impl Logs {
         self.keep(Sink::syslog(peer))
     }
 
-    /// Files whose names come with each line.
+    /// Files whose names come with each line. `errors`: the error logs of the place, which have what goes wrong with them.
     #[must_use]
-    pub fn named(&self, cache: Option<OpenLogFileCache>) -> Target {
-        self.keep(Sink::named(Named::new(cache)))
+    pub fn named(&self, cache: Option<OpenLogFileCache>, errors: &ErrorLogs) -> Target {
+        self.keep(Sink::named(Named::new(cache, errors.clone())))
     }
 
     /// Replaces the descriptor of a log file (USR1): lines fed before go to the old one. `false`: no log has this path.
@@ -228,7 +223,7 @@ impl Logs {
     }
 
     fn keep(&self, target: Target) -> Target {
-        self.targets.all.lock().push(Arc::clone(&target));
+        self.targets.all.lock().add(Arc::clone(&target));
         target
     }
 }

@@ -9,6 +9,10 @@ use crate::wall_clock::{Clock, TIME_ERROR_BYTES};
 /// The longest line of the error log, newline included (nginx's bound).
 pub const ERROR_LINE_BYTES: usize = 2048;
 
+/// Maximum bytes of a text that the system's error follows: a longer one is cut, so that the error stays in the line, behind
+/// its head (as in nginx).
+const BEFORE_OS_ERROR_BYTES: usize = ERROR_LINE_BYTES - 128;
+
 /// The numbers of the process and the thread that writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
@@ -99,8 +103,13 @@ fn number<'a>(text: &'a [u8], end: &[u8]) -> (&'a [u8], &'a [u8]) {
     (digits, rest.strip_prefix(end).unwrap_or(rest))
 }
 
-/// Appends ` (2: No such file or directory)`, as nginx ends what the system refused.
+/// Appends ` (2: No such file or directory)`, as nginx ends what the system refused. A text in `out` that leaves no room for
+/// it in a line is cut.
 pub fn append_os_error(out: &mut Vec<u8>, error: &std::io::Error) {
+    if out.len() > BEFORE_OS_ERROR_BYTES {
+        out.truncate(BEFORE_OS_ERROR_BYTES);
+        out.extend_from_slice(b"...");
+    }
     let text = error.to_string();
     match error.raw_os_error() {
         Some(code) => {
@@ -245,6 +254,23 @@ mod tests {
             (parts.connection, parts.text),
             (Some(&b"7"[..]), &b"*9 text"[..])
         );
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_leaves_room_for_the_system_s_error() {
+        let error = std::io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+        let with_path = |out: &mut Vec<u8>| append_failed(out, "open", &[b'x'; 4000], &error);
+        let mut complaint = Vec::new();
+        with_path(&mut complaint);
+        for line in [
+            error_line(Some(7), with_path),
+            error_line(Some(7), |out| out.extend_from_slice(&complaint)),
+        ] {
+            assert!(
+                line.ends_with("xxx... (36: File name too long)\n"),
+                "{line}"
+            );
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
+use super::error::ErrorLogs;
 use super::file::{Complaint, READER_WAIT, Takes, write_within};
 use super::level::Level;
 
@@ -37,6 +38,8 @@ pub(crate) const CACHE_FILES_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Named {
     cache: Option<OpenLogFileCache>,
+    /// The error logs of the place.
+    pub errors: ErrorLogs,
     files: Mutex<HashMap<Box<[u8]>, Open>>,
     /// Whether the last line for a pipe found no reader that reads: the next one waits for none.
     is_stalled: AtomicBool,
@@ -51,9 +54,10 @@ struct Open {
 }
 
 impl Named {
-    pub(crate) fn new(cache: Option<OpenLogFileCache>) -> Self {
+    pub(crate) fn new(cache: Option<OpenLogFileCache>, errors: ErrorLogs) -> Self {
         Self {
             cache,
+            errors,
             files: Mutex::default(),
             is_stalled: AtomicBool::new(false),
         }

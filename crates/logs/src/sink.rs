@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::error::ErrorLogs;
 use super::file::{Buffer, Complaint, Descriptor, File};
 use super::named::Named;
 use super::syslog::{Head, Peer, Syslog};
@@ -97,6 +98,14 @@ impl Sink {
     pub fn syslog_head(&self) -> Option<&Head> {
         match &self.kind {
             Kind::Syslog(syslog) => Some(&syslog.head),
+            _ => None,
+        }
+    }
+
+    /// The error logs that have what goes wrong with this target, where those are not the process's.
+    pub(super) fn error_logs(&self) -> Option<&ErrorLogs> {
+        match &self.kind {
+            Kind::Named(named) => Some(&named.errors),
             _ => None,
         }
     }

@@ -4,9 +4,11 @@
 //! load a line is written as soon as it is handed over; under load lines gather for [`NAP`], so that one write takes
 //! many.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::error::ErrorLogs;
@@ -31,9 +33,41 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 /// All targets of the process, so that the last handle to one is let go on the log thread (closing may wait for a disk).
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    pub all: Mutex<Vec<Target>>,
+    pub all: Mutex<Known>,
     /// Where the thread itself complains.
     pub main: Mutex<ErrorLogs>,
+}
+
+/// Targets that may be in use, files by their paths.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    files: HashMap<PathBuf, Target>,
+    others: Vec<Target>,
+}
+
+impl Known {
+    pub(crate) fn add(&mut self, target: Target) {
+        match target.path().map(Path::to_owned) {
+            Some(path) => drop(self.files.insert(path, target)),
+            None => self.others.push(target),
+        }
+    }
+
+    pub(crate) fn find(&self, path: &Path) -> Option<&Target> {
+        self.files.get(path)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.files.values().chain(&self.others)
+    }
+
+    /// Takes out those that this holds for.
+    fn take(&mut self, is_unused: impl Fn(&Target) -> bool) -> Vec<Target> {
+        let files = self.files.extract_if(|_, target| is_unused(target));
+        let mut taken: Vec<_> = files.map(|(_, target)| target).collect();
+        taken.extend(self.others.extract_if(.., |target| is_unused(target)));
+        taken
+    }
 }
 
 pub(super) struct Writer {
@@ -43,7 +77,8 @@ pub(super) struct Writer {
     process: Process,
     /// Written to since the last flush.
     dirty: Vec<Target>,
-    complaints: Vec<Complaint>,
+    /// What went wrong, and the logs to say it in where those are not the process's.
+    complaints: Vec<(Complaint, Option<ErrorLogs>)>,
     written: u64,
     bytes: u64,
     failed: u64,
@@ -124,7 +159,7 @@ impl Writer {
 
     fn append(&mut self, target: &Target, lines: &[u8], count: u32, names: (u16, u16)) {
         let result = target.append(lines, count, names);
-        self.note(result);
+        self.note_for(target.error_logs(), result);
         if !self.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, target)) {
             self.dirty.push(Arc::clone(target));
         }
@@ -158,26 +193,34 @@ impl Writer {
             Order::Done => {}
             Order::ForgetNamed => {
                 // Closing a file may wait for its disk: not with the lock that a reload takes.
-                let all = self.targets.all.lock().clone();
+                let all: Vec<_> = self.targets.all.lock().iter().cloned().collect();
                 all.iter().for_each(|target| target.forget_named());
             }
         }
     }
 
     fn note(&mut self, result: Result<(), Complaint>) {
+        self.note_for(None, result);
+    }
+
+    fn note_for(&mut self, logs: Option<&ErrorLogs>, result: Result<(), Complaint>) {
         if let Err(complaint) = result {
             self.failed += complaint.lost;
             if !complaint.text.is_empty() {
-                self.complaints.push(complaint);
+                self.complaints.push((complaint, logs.cloned()));
             }
         }
     }
 
-    /// Says in the main error log what went wrong; and in each log how many of its lines were dropped.
+    /// Says in the error log what went wrong; and in each log how many of its lines were dropped.
     fn complain(&mut self) {
         let main = self.targets.main.lock().clone();
-        for complaint in std::mem::take(&mut self.complaints) {
-            self.say(&main, complaint.level, &complaint.text);
+        for (complaint, logs) in std::mem::take(&mut self.complaints) {
+            self.say(
+                logs.as_ref().unwrap_or(&main),
+                complaint.level,
+                &complaint.text,
+            );
         }
         let lossy: Vec<(Target, u64)> = {
             let all = self.targets.all.lock();
@@ -246,7 +289,7 @@ impl Writer {
                     .count();
                 Arc::strong_count(target) == 1 + here
             };
-            all.extract_if(.., |target| is_unused(target)).collect()
+            all.take(is_unused)
         };
         for target in unused {
             self.dirty.retain(|dirty| !Arc::ptr_eq(dirty, &target));

@@ -136,9 +136,9 @@ pub fn log_error(request: &Request, level: Level, error: &disk::Error, path: &[u
 pub fn error_text(error: &disk::Error, path: &[u8]) -> Vec<u8> {
     match error {
         disk::Error::System { call, errno } => {
-            let text = disk::errno_text(*errno);
-            let end = format!("\" failed ({}: {text})", errno.raw_os_error());
-            [call.as_bytes(), b" \"", path, end.as_bytes()].concat()
+            let mut text = [call.as_bytes(), b" \"", path, b"\" failed"].concat();
+            logs::append_os_error(&mut text, &(*errno).into());
+            text
         }
         other => [other.to_string().as_bytes(), b": \"", path, b"\""].concat(),
     }

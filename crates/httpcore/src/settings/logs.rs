@@ -47,12 +47,13 @@ impl Settings {
                 Entry::Occupied(known) => Arc::clone(known.get()),
                 Entry::Vacant(place) => {
                     let formats = &self.log_formats;
-                    let access = AccessLogs::build(&settings.access_log, formats, &files, logs)?;
                     let lines = &settings.error_log.error_log;
                     let errors =
                         build_error_logs(lines, main, &files, logs).map_err(|problem| {
                             Error::without_place(problem.sentence_for("error_log"))
                         })?;
+                    let lines = &settings.access_log;
+                    let access = AccessLogs::build(lines, formats, &files, logs, &errors)?;
                     Arc::clone(place.insert(Arc::new((access, errors))))
                 }
             };

@@ -9,7 +9,7 @@ use super::{Fixture, open};
 use crate::directives::{AccessLog, LogFormats};
 use crate::getaddrinfo::Hosts;
 use crate::template::Variables;
-use crate::{AccessLogs, LogFiles};
+use crate::{AccessLogs, ErrorLogs, Level, LogFiles};
 
 /// A request that knows its variables by name.
 struct Request<'a> {
@@ -60,7 +60,9 @@ fn configure(fixture: &Fixture, configuration: &str) -> Result<Configured, Strin
     for (path, buffer) in files.files() {
         fixture.logs.file(path, open(path), *buffer);
     }
-    let logs = AccessLogs::build(&section, &formats, &files, &fixture.logs).map_err(sentence)?;
+    let errors = ErrorLogs::new(vec![(Level::Info, fixture.file("place.log", None))]);
+    let logs = AccessLogs::build(&section, &formats, &files, &fixture.logs, &errors);
+    let logs = logs.map_err(sentence)?;
     Ok(Configured { scope, logs })
 }
 
@@ -159,7 +161,8 @@ fn logs_with_variables_in_their_names() {
     assert_eq!(fixture.read("dir/log_0"), "/u\n/u\n");
     assert_eq!(fixture.read("dir/log_"), "/none\n");
     assert!(!fixture.path("dir/log_x").exists());
-    let log = fixture.read("error.log");
+    assert_eq!(fixture.read("error.log"), "");
+    let log = fixture.read("place.log");
     assert!(
         log.contains("[crit]")
             && log.contains("/dir/log_early\" failed (2: No such file or directory)"),

@@ -170,15 +170,11 @@ fn refused(request: &Request, path: &[u8], errno: Errno) -> Failure {
         request.log(Level::Error, &|out| {
             out.push(b'"');
             out.extend_from_slice(path);
-            let word = if is_forbidden {
-                "forbidden"
-            } else {
-                "not found"
-            };
-            let text = disk::errno_text(errno);
-            out.extend_from_slice(
-                format!("\" is {word} ({}: {text})", errno.raw_os_error()).as_bytes(),
-            );
+            out.extend_from_slice(match is_forbidden {
+                true => b"\" is forbidden",
+                false => b"\" is not found",
+            });
+            logs::append_os_error(out, &errno.into());
         });
     }
     Failure::new(if is_forbidden { 403 } else { 404 })

@@ -142,7 +142,13 @@ fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
                     _ => Level::Alert,
                 };
                 let text = wire::errno(&error.into());
-                error_log(level, format_args!("accept4() failed ({text})"));
+                let address = &source.listener.address;
+                error_log(
+                    level,
+                    format_args!(
+                        "accept4() failed ({text}) while accepting new connection on {address}"
+                    ),
+                );
                 match error {
                     Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,
                     Errno::CONNABORTED => {}

@@ -224,10 +224,8 @@ async fn clear_for(
         return Err(said(request, 412, &|out| {
             out.push(b'"');
             out.extend_from_slice(&wanted.to);
-            let errno = Errno::EXIST;
-            let text = disk::errno_text(errno);
-            let end = format!("\" could not be created ({}: {text})", errno.raw_os_error());
-            out.extend_from_slice(end.as_bytes());
+            out.extend_from_slice(b"\" could not be created");
+            logs::append_os_error(out, &Errno::EXIST.into());
         }));
     }
     Ok(Some(kind))

@@ -143,13 +143,11 @@ fn depth_of(uri: &[u8], least: u64) -> Option<u64> {
 }
 
 fn is_directory(request: &Request, path: &[u8]) -> Failure {
-    let errno = Errno::ISDIR;
     request.log(Level::Error, &|out| {
         out.extend_from_slice(b"DELETE \"");
         out.extend_from_slice(path);
-        let text = disk::errno_text(errno);
-        let end = format!("\" failed ({}: {text})", errno.raw_os_error());
-        out.extend_from_slice(end.as_bytes());
+        out.extend_from_slice(b"\" failed");
+        logs::append_os_error(out, &Errno::ISDIR.into());
     });
     Failure::new(409)
 }

@@ -55,10 +55,8 @@ pub(super) async fn make(request: &mut Request) -> Result<Outcome, Outcome> {
             request.log(Level::Error, &|out| {
                 out.push(b'"');
                 out.extend_from_slice(&path);
-                let errno = Errno::ISDIR;
-                let text = disk::errno_text(errno);
-                let end = format!("\" could not be created ({}: {text})", errno.raw_os_error());
-                out.extend_from_slice(end.as_bytes());
+                out.extend_from_slice(b"\" could not be created");
+                logs::append_os_error(out, &Errno::ISDIR.into());
             });
             Err(Outcome::Failed(Failure::new(409)))
         }
@@ -84,9 +82,9 @@ pub(super) fn rename_text(error: &disk::Error, from: &[u8], to: &[u8]) -> Option
     else {
         return None;
     };
-    let text = disk::errno_text(*errno);
-    let end = format!("\" failed ({}: {text})", errno.raw_os_error());
-    Some([b"rename() \"", from, b"\" to \"", to, end.as_bytes()].concat())
+    let mut text = [b"rename() \"", from, b"\" to \"", to, b"\" failed"].concat();
+    logs::append_os_error(&mut text, &(*errno).into());
+    Some(text)
 }
 
 /// 503 for a pool that is full or a disk that is late, 500 for what else a disk says, with its line in the log.
