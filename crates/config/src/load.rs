@@ -24,8 +24,9 @@ use crate::syntax::tree::{BLOCKS_DEEP_MAX, Directive, Tree, Word};
 pub const FILE_BYTES_MAX: usize = 256 << 20;
 /// Maximum nesting depth of includes.
 pub const INCLUDES_DEEP_MAX: usize = 64;
-/// Maximum number of files opened by all includes together, counted each time, plus their patterns.
-pub const INCLUDES_MAX: usize = 65_536;
+/// Maximum number of files opened by all includes together, counted each time, plus their patterns. It is there for includes
+/// that double with every file: of those with directives memory ([`DIRECTIVES_MAX`]) is the bound.
+pub const INCLUDES_MAX: usize = 1_000_000;
 /// Maximum number of directives and data lines of a configuration.
 pub const DIRECTIVES_MAX: usize = 8_000_000;
 
@@ -239,7 +240,8 @@ impl Loader<'_> {
     }
 
     fn bound_includes(&mut self, path: &Path, by: Option<&Directive>) -> Result<(), Error> {
-        let problem = if self.open.iter().any(|open| open == path) {
+        let name = path.as_os_str();
+        let problem = if self.open.iter().any(|open| open.as_os_str() == name) {
             let hint = format!("it is being read already: {}", self.chain(path));
             Problem::new(format!("\"{}\" includes itself", path.display())).hint_that(hint)
         } else if self.open.len() > INCLUDES_DEEP_MAX {

@@ -100,7 +100,7 @@ const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// Where a log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Standard error (error logs only).
+    /// Standard error: `stderr` of an error log, and an empty name, as in nginx.
     Stderr,
     /// A file, relative to the prefix.
     File(Bytes),
@@ -187,7 +187,7 @@ impl Value for ErrorLine {
             _ => (levels, LineForm::Text),
         };
         let destination = match first.bytes().as_ref() {
-            b"stderr" => Destination::Stderr,
+            b"stderr" | b"" => Destination::Stderr,
             text if text.starts_with(b"memory:") => {
                 return Err(Problem::new("nginx was built without debug support")
                     .at(0)
@@ -261,6 +261,7 @@ impl Value for AccessLine {
             None => {
                 let path = Template::of_word(first, scope).map_err(|problem| problem.at(0))?;
                 match path.literal() {
+                    Some(path) if path.is_empty() => Destination::Stderr,
                     Some(path) => Destination::File(path.clone()),
                     None => Destination::Named(path),
                 }
@@ -345,6 +346,7 @@ impl Parameters {
                 Err(Problem::new("buffered logs cannot have variables in name").at(0))
             }
             Destination::Syslog(_) => Err(Problem::new("logs to syslog cannot be buffered").at(0)),
+            Destination::Stderr => Err(Problem::new("logs to stderr cannot be buffered").at(0)),
             _ => Ok(Some(Buffer {
                 size,
                 flush: self.flush,
@@ -469,6 +471,7 @@ mod tests {
             one("access_log syslog:server=[::1]:5,tag=x;").destination,
             Destination::Syslog(_)
         ));
+        assert_eq!(one("access_log '';").destination, Destination::Stderr);
         assert_eq!(access("access_log off;").unwrap(), [AccessLine::Off]);
         assert_eq!(access("access_log a; access_log a;").unwrap().len(), 2);
     }
@@ -494,6 +497,7 @@ mod tests {
                 "syslog:server=1.1.1.1 combined gzip",
                 "logs to syslog cannot be buffered",
             ),
+            ("'' combined buffer=1k", "logs to stderr cannot be buffered"),
             ("syslog:tag=a", "no syslog server specified"),
         ] {
             assert_eq!(access(&format!("access_log {line};")).unwrap_err(), words);
@@ -505,6 +509,10 @@ mod tests {
         assert_eq!(error("error_log e;").unwrap()[0].level, Level::Error);
         assert_eq!(
             error("error_log stderr info;").unwrap()[0].destination,
+            Destination::Stderr
+        );
+        assert_eq!(
+            error("error_log '';").unwrap()[0].destination,
             Destination::Stderr
         );
         assert_eq!(
