@@ -48,7 +48,7 @@ impl config::TextSource for Files {
 }
 
 fn is_pattern(name: &OsStr) -> bool {
-    name.as_bytes().iter().any(|byte| b"*?[".contains(byte))
+    name.as_bytes().iter().any(|byte| b"*?[\\".contains(byte))
 }
 
 fn matches(directories: &[PathBuf], pattern: &OsStr) -> io::Result<Vec<PathBuf>> {
@@ -78,8 +78,8 @@ fn matches(directories: &[PathBuf], pattern: &OsStr) -> io::Result<Vec<PathBuf>>
     Ok(found)
 }
 
-/// Whether a name fits a pattern of glob(7): `*`, `?`, `[abc]`, `[a-z]`, `[!a]`, `\x`. A dot in front is
-/// matched by a dot only.
+/// Whether a name fits a pattern of glob(7): `*`, `?`, `[abc]`, `[a-z]`, `[!a]`, `[[:digit:]]`, `[[=a=]]`, `[[.a.]]`, `\x`. A
+/// dot in front is matched by a dot only.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
@@ -112,31 +112,79 @@ fn one_fits(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
         b'[' => class_fits(pattern, byte),
-        b'\\' if pattern.len() > 1 => (pattern[1] == byte).then_some(2),
+        b'\\' => (*pattern.get(1)? == byte).then_some(2),
         other => (other == byte).then_some(1),
     }
 }
 
 fn class_fits(pattern: &[u8], byte: u8) -> Option<usize> {
+    match class(pattern, byte) {
+        Some((is_in, used)) => is_in.then_some(used),
+        // A bracket that is never closed means itself.
+        None => (byte == b'[').then_some(1),
+    }
+}
+
+/// Whether a byte is in the class that a pattern begins with, and how much of the pattern that is; `None`: the class has no
+/// end.
+fn class(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let first = if is_negated { 2 } else { 1 };
     let mut at = first;
     let mut is_in = false;
-    loop {
-        let from = *pattern.get(at)?;
-        if from == b']' && at > first {
-            return (is_in != is_negated).then_some(at + 1);
+    while *pattern.get(at)? != b']' || at == first {
+        if let Some(name) = named_class(&pattern[at..]) {
+            is_in |= is_in_named_class(name, byte);
+            at += name.len() + b"[::]".len();
+            continue;
         }
-        match (pattern.get(at + 1), pattern.get(at + 2)) {
-            (Some(b'-'), Some(&to)) if to != b']' => {
-                is_in |= (from..=to).contains(&byte);
-                at += 3;
-            }
-            _ => {
-                is_in |= from == byte;
-                at += 1;
-            }
+        let (from, used) = class_member(&pattern[at..])?;
+        at += used;
+        let mut to = from;
+        if pattern.get(at) == Some(&b'-') && *pattern.get(at + 1)? != b']' {
+            let (last, used) = class_member(&pattern[at + 1..])?;
+            to = last;
+            at += 1 + used;
         }
+        is_in |= (from..=to).contains(&byte);
+    }
+    Some((is_in != is_negated, at + 1))
+}
+
+/// `digit` of `[:digit:]`.
+fn named_class(text: &[u8]) -> Option<&[u8]> {
+    let name = text.strip_prefix(b"[:")?;
+    let length = name.iter().take_while(|byte| byte.is_ascii_lowercase());
+    let (name, rest) = name.split_at(length.count());
+    rest.starts_with(b":]").then_some(name)
+}
+
+/// In the locale of C, which nginx has, too. An unknown class has no member.
+fn is_in_named_class(name: &[u8], byte: u8) -> bool {
+    match name {
+        b"alnum" => byte.is_ascii_alphanumeric(),
+        b"alpha" => byte.is_ascii_alphabetic(),
+        b"blank" => b" \t".contains(&byte),
+        b"cntrl" => byte.is_ascii_control(),
+        b"digit" => byte.is_ascii_digit(),
+        b"graph" => byte.is_ascii_graphic(),
+        b"lower" => byte.is_ascii_lowercase(),
+        b"print" => byte.is_ascii_graphic() || byte == b' ',
+        b"punct" => byte.is_ascii_punctuation(),
+        b"space" => byte.is_ascii_whitespace() || byte == b'\x0b',
+        b"upper" => byte.is_ascii_uppercase(),
+        b"xdigit" => byte.is_ascii_hexdigit(),
+        _ => false,
+    }
+}
+
+/// A byte that stands in a class by itself, as `\x`, `[=x=]` or `[.x.]`, and how much of the pattern that is.
+fn class_member(text: &[u8]) -> Option<(u8, usize)> {
+    match *text {
+        [b'\\', escaped, ..] => Some((escaped, 2)),
+        [b'[', b'=', byte, b'=', b']', ..] | [b'[', b'.', byte, b'.', b']', ..] => Some((byte, 5)),
+        [byte, ..] => Some((byte, 1)),
+        [] => None,
     }
 }
 
@@ -161,6 +209,52 @@ mod tests {
         assert!(
             !fits("[a-c]x", "dx") && !fits("[!a]", "a") && !fits("\\*", "x") && !fits("[a", "a")
         );
+    }
+
+    #[test]
+    fn classes_fit_as_in_fnmatch() {
+        for (pattern, name) in [
+            ("[[:digit:]]*.conf", "10-a.conf"),
+            ("[![:digit:]]", "x"),
+            ("[[:upper:][:digit:]]", "5"),
+            ("[[:space:]]", "\x0b"),
+            ("[[:alpha:]-z]", "-"),
+            ("[[:digit]", "d"),
+            ("[[:digit:]", "[d"),
+            ("[[:Digit:]]", "D]"),
+            ("[[=a=]b]", "b"),
+            ("[[=ab=]]", "a]"),
+            ("[[.a.]-c]", "b"),
+            ("[[.-.]a]", "-"),
+            ("[\\]a]", "]"),
+            ("[a\\-c]", "-"),
+            ("[a-\\z]", "m"),
+            ("[a-]", "-"),
+            ("[]-a]", "^"),
+            ("[[]", "["),
+            ("[a", "[a"),
+            ("x[", "x["),
+            ("[]", "[]"),
+            ("[!]", "[!]"),
+        ] {
+            assert!(fits(pattern.as_bytes(), name.as_bytes()), "{pattern}");
+        }
+        for (pattern, name) in [
+            ("[[:digit:]]", "a"),
+            ("[[:digit:]]", ":"),
+            ("[![:digit:]]", "5"),
+            ("[[:foo:]]", "f"),
+            ("[[:digit:]", "5"),
+            ("[[:graph:]]", " "),
+            ("[[=a=]b]", "="),
+            ("[\\]a]", "\\"),
+            ("[a\\-c]", "b"),
+            ("[z-a]", "m"),
+            ("[.]x", ".x"),
+            ("a\\", "a\\"),
+        ] {
+            assert!(!fits(pattern.as_bytes(), name.as_bytes()), "{pattern}");
+        }
     }
 
     #[test]
