@@ -17,6 +17,12 @@ use super::directives::Main;
 const PATIENCE: Duration = Duration::from_millis(1500);
 const TICK: Duration = Duration::from_millis(5);
 
+/// `worker_shutdown_timeout`; `None`, as also 0 in nginx: there is no limit.
+pub(super) fn shutdown_timeout(main: &Main) -> Option<Duration> {
+    let timeout = main.processes.worker_shutdown_timeout?.duration();
+    (!timeout.is_zero()).then_some(timeout)
+}
+
 /// When what is in progress ends, and how clients' connections are told from others: by the addresses that are listened
 /// on.
 #[derive(Debug, Default)]
@@ -29,9 +35,8 @@ pub(super) struct Deadline {
 impl Deadline {
     /// That of a configuration.
     pub(super) fn of(main: &Main, bundle: &Bundle) -> Self {
-        let timeout = main.processes.worker_shutdown_timeout;
         let addresses = bundle.sockets.iter().map(|(address, _)| address);
-        Self::new(timeout.map(config::Msec::duration), addresses)
+        Self::new(shutdown_timeout(main), addresses)
     }
 
     fn new<'a>(timeout: Option<Duration>, addresses: impl Iterator<Item = &'a Address>) -> Self {
@@ -101,6 +106,20 @@ mod tests {
     use super::*;
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_timeout_of_zero_is_none() {
+        let of = |line: &str| {
+            let text = format!("{line} events {{ }}");
+            let tree = config::parse_bytes(text.as_bytes()).unwrap();
+            shutdown_timeout(&Main::read(&tree, &mut config::Scope::new()).unwrap())
+        };
+        assert_eq!(of(""), None);
+        assert_eq!(of("worker_shutdown_timeout 0;"), None);
+        assert_eq!(of("worker_shutdown_timeout 0s;"), None);
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(of("worker_shutdown_timeout 1s;"), second);
+    }
 
     #[test]
     fn connections_of_clients_are_shut_down_and_others_are_not() {

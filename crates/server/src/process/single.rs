@@ -194,8 +194,8 @@ fn reopen(master: &mut Master, logs: &Logs) {
 fn leave(server: &mut HttpServer, master: &Master) {
     error_log(Level::Notice, format_args!("gracefully shutting down"));
     server.shut_down();
-    let timeout = master.current.kept.main.processes.worker_shutdown_timeout;
-    let deadline = timeout.map(|timeout| Instant::now() + timeout.duration());
+    let timeout = super::deadline::shutdown_timeout(&master.current.kept.main);
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     while server.is_running() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let _ = poll(
             &mut [PollFd::new(&master.signals, PollFlags::IN)],
