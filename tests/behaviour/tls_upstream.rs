@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::tls_origin::{Authority, Pem, TlsAnswer, TlsOrigin};
-use blackbox::{Received, Server, Site};
+use blackbox::{Received, Server, Site, is_nginx};
 use std::io::{Read, Write};
 
 /// A body that shows where it is cut or mixed up.
@@ -133,6 +133,31 @@ fn a_server_is_told_its_name_only_where_that_is_wanted() {
     }
 }
 
+/// nginx sends them.
+#[test]
+fn a_name_that_cannot_be_sent_is_warned_about() {
+    if is_nginx() {
+        return;
+    }
+    for (name, is_warned) in [
+        ("-foo.example.com", true),
+        ("web.1", true),
+        ("a.example:443", false),
+        ("127.0.0.1", false),
+        ("$host", false),
+    ] {
+        let site = Site::new();
+        site.configure(&format!(
+            "events {{}} http {{ server {{ listen 127.0.0.1:%PORT%; proxy_ssl_server_name on;
+                location / {{ proxy_pass https://127.0.0.1; proxy_ssl_name {name}; }} }} }}"
+        ));
+        let (status, text) = site.run(&["-t"]);
+        let sentence = format!("\"proxy_ssl_name\": \"{name}\" is no host's name and is not sent");
+        assert!(status.success(), "{text}");
+        assert_eq!(text.contains(&sentence), is_warned, "{text}");
+    }
+}
+
 #[test]
 fn certificates_are_judged() {
     let authority = Authority::new("ca");
@@ -143,6 +168,7 @@ fn certificates_are_judged() {
     let text = "proxy_ssl_trusted_certificate ca.pem; proxy_ssl_name origin.test;
          server { listen 127.0.0.1:%PORT%; proxy_ssl_verify on;
             location /good { proxy_pass %O%; }
+            location /no-list { proxy_pass %O%; proxy_ssl_crl \"\"; }
             location /wrong { proxy_pass %O%; proxy_ssl_name other.test; }
             location /expired { proxy_pass %E%; }
             location /foreign { proxy_pass %F%; }
@@ -153,6 +179,7 @@ fn certificates_are_judged() {
     let server = server(&good, &[("ca.pem", &authority.pem())], &text);
     for (path, status, said) in [
         ("/good", 200, ""),
+        ("/no-list", 200, ""),
         (
             "/wrong",
             502,
@@ -175,7 +202,7 @@ fn certificates_are_judged() {
         assert_eq!(server.get(path).status, status, "{path}");
         server.wait_for(said, path);
     }
-    assert_eq!(good.received().len(), 1);
+    assert_eq!(good.received().len(), 2);
 }
 
 #[test]
@@ -184,10 +211,17 @@ fn a_certificate_of_our_own_is_shown() {
     let Pem { certificate, key } = authority.issue("client.test");
     let pem = authority.issue("origin.test");
     let origin = TlsOrigin::start(&pem, Some(&authority), |_| TlsAnswer::ok("x"));
-    let files = [("own.pem", &certificate[..]), ("own.key", &key[..])];
+    let files = [
+        ("own.pem", &certificate[..]),
+        ("own.key", &key[..]),
+        ("other.pem", &certificate[..]),
+        ("other.key", &key[..]),
+    ];
     let text = "server { listen 127.0.0.1:%PORT%;
             location /none { proxy_pass %O%; }
             location /own { proxy_pass %O%; proxy_ssl_certificate own.pem; proxy_ssl_certificate_key own.key; }
+            location /kept { proxy_pass %O%; proxy_ssl_certificate $arg_name.pem; proxy_ssl_certificate_key $arg_name.key;
+                proxy_ssl_certificate_cache max=4; }
             location /named { proxy_pass %O%; proxy_ssl_certificate $arg_name.pem; proxy_ssl_certificate_key $arg_name.key; } }";
     let server = server(&origin, &files, text);
     for (path, status) in [
@@ -198,7 +232,16 @@ fn a_certificate_of_our_own_is_shown() {
     ] {
         assert_eq!(server.get(path).status, status, "{path}");
     }
-    assert!(origin.handshakes().iter().all(|one| one.has_certificate));
+    // Sessions are taken up by the same certificate alone.
+    for name in ["own", "other", "own", "other"] {
+        let path = format!("/kept?name={name}");
+        assert_eq!(server.get(&path).status, 200, "{path}");
+    }
+    let shaken = origin.handshakes();
+    assert!(shaken.iter().all(|one| one.has_certificate));
+    let resumed = shaken.iter().map(|one| one.is_resumed);
+    let resumed: Vec<_> = resumed.skip(2).collect();
+    assert_eq!(resumed, [false, false, true, true]);
     server.forget_log();
 }
 
@@ -383,6 +426,10 @@ fn wrong_configurations_are_refused() {
     for (lines, said) in [
         (
             "proxy_ssl_verify on;",
+            "no proxy_ssl_trusted_certificate for proxy_ssl_verify",
+        ),
+        (
+            "proxy_ssl_verify on; proxy_ssl_trusted_certificate \"\";",
             "no proxy_ssl_trusted_certificate for proxy_ssl_verify",
         ),
         (

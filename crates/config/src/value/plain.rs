@@ -69,6 +69,12 @@ impl Value for Words {
 pub struct PathText(pub Bytes);
 
 impl PathText {
+    /// Whether it names a file: as in nginx an empty name is none, which takes back that of the level above.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// The path, resolved against `directory` if it is relative.
     #[must_use]
     pub fn resolve(&self, directory: &Path) -> PathBuf {

@@ -15,6 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use httpcore::tls::full_name;
 use tls::certificates::Pair;
 use tls::configure::{Client, ClientOptions};
+use tls::handshake::can_be_sent;
 use tls::keys::{self, Password};
 use tls::suites::Protocols;
 use tls::suites::conf_command::Commands;
@@ -109,10 +110,13 @@ impl PeerTlsMaking {
             },
             ..ClientOptions::default()
         };
+        self.warn_of_name(named, scope);
         let trust = self.trust(named, &mut files);
         let trust = match trust {
             // Where a directive is missing, the level is at fault, not a file.
-            Err(error) if settings.proxy_ssl_trusted_certificate.is_none() => return Err(error),
+            Err(error) if named_file(&settings.proxy_ssl_trusted_certificate).is_none() => {
+                return Err(error);
+            }
             trust => sound(trust, scope).flatten(),
         };
         let identity = (
@@ -184,7 +188,7 @@ impl PeerTlsMaking {
         };
         let (Some(one), Some(other)) = (certificate.value.literal(), key.value.literal()) else {
             let cache = settings.proxy_ssl_certificate_cache.made();
-            return Ok((None, Some(RequestCertificates { cache, passwords })));
+            return Ok((None, Some(RequestCertificates::new(cache, passwords))));
         };
         let (one, other) = (self.noted(one, files), self.noted(other, files));
         let pair = keys::pair(&one, &other, &passwords, &*self.file);
@@ -229,6 +233,27 @@ impl PeerTlsMaking {
         Ok(offer.chosen)
     }
 
+    /// Warns of a name that servers are not told, although they should be: the library sends names of hosts alone.
+    fn warn_of_name(&mut self, named: &FamilySsl<'_>, scope: &mut Scope) {
+        let FamilySsl {
+            family, settings, ..
+        } = named;
+        let line = settings.proxy_ssl_name.as_ref();
+        let line = line.filter(|_| settings.proxy_ssl_server_name);
+        let literal = line.and_then(|line| line.value.literal().zip(Some(line)));
+        let Some((name, line)) = literal.filter(|(name, _)| !name.is_empty()) else {
+            return;
+        };
+        let name = text(without_port(name));
+        if !can_be_sent(&name) {
+            let directive = family.renamed("proxy_ssl_name");
+            let sentence = format!("\"{directive}\": \"{name}\" is no host's name and is not sent");
+            if self.told.insert(sentence.clone()) {
+                scope.warn(line.error(sentence));
+            }
+        }
+    }
+
     /// What servers' certificates have to come from.
     fn trust(
         &mut self,
@@ -240,12 +265,12 @@ impl PeerTlsMaking {
         if !settings.proxy_ssl_verify {
             return Ok(None);
         }
-        let Some(trusted) = &settings.proxy_ssl_trusted_certificate else {
+        let Some(trusted) = named_file(&settings.proxy_ssl_trusted_certificate) else {
             let sentence = "no proxy_ssl_trusted_certificate for proxy_ssl_verify";
             return Err(Error::without_place(family.renamed(sentence)));
         };
         let depth = settings.proxy_ssl_verify_depth.0;
-        let lists = settings.proxy_ssl_crl.as_ref();
+        let lists = named_file(&settings.proxy_ssl_crl);
         let file = self.noted(&trusted.value.0, files);
         let crl = lists.map(|lists| self.noted(&lists.value.0, files));
         let key = (file, crl, depth);
@@ -266,6 +291,11 @@ impl PeerTlsMaking {
         self.trusts.insert(key, Arc::clone(&trust));
         Ok(Some(trust))
     }
+}
+
+/// The line of a directive that names a file.
+fn named_file(line: &Option<Placed<PathText>>) -> Option<&Placed<PathText>> {
+    line.as_ref().filter(|line| line.value.is_named())
 }
 
 /// The value; its fault is noted, and the search for others goes on.
@@ -319,4 +349,35 @@ fn said(place: &TextPlace) -> String {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The name of a server without its port: `$proxy_host` and `$http_host` may have one.
+pub(crate) fn without_port(name: &[u8]) -> &[u8] {
+    let skipped = match name.first() {
+        Some(b'[') => memchr::memchr(b']', name).unwrap_or(0),
+        _ => 0,
+    };
+    match memchr::memchr(b':', &name[skipped..]) {
+        Some(at) => &name[..skipped + at],
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_left_out() {
+        for (name, expected) in [
+            ("a:8", "a"),
+            ("a", "a"),
+            ("[::1]:8", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("[a:8", "[a"),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(name.as_bytes()), expected.as_bytes(), "{name}");
+        }
+    }
 }

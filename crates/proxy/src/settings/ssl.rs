@@ -38,7 +38,7 @@ directives! {
         proxy_ssl_crl: Option<Placed<PathText>> = none, [HTTP | SERVER | LOCATION] 1, syntax "file";
         /// Sets the name that a server's certificate must be for (`proxy_ssl_verify`) and that it is told
         /// (`proxy_ssl_server_name`): by default the host of the URL. A port behind it is left out.
-        proxy_ssl_name: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "name";
+        proxy_ssl_name: Option<Placed<Template>> = none, [HTTP | SERVER | LOCATION] 1, syntax "name";
         /// Sets the versions of TLS. Those before 1.2 are not offered: naming them beside others is a warning.
         proxy_ssl_protocols: ProtocolNames = "TLSv1.2 TLSv1.3", [HTTP | SERVER | LOCATION] 1..;
         /// Tells servers the name that is asked for (SNI).

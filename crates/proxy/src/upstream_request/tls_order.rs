@@ -10,6 +10,7 @@ use config::Template;
 use httpcore::request::Request;
 use upstream::peer_tls::TlsOrder;
 
+use crate::settings::peer_tls::without_port;
 use crate::settings::proxy_pass::PassSettings;
 
 /// The order for connections to `host`; `None`: its location has no TLS.
@@ -18,7 +19,7 @@ pub(super) fn of(request: &Request, passing: &PassSettings, host: &Bytes) -> Opt
     let ssl = &passing.groups.ssl;
     let name = match (tls.needs_name(), &ssl.proxy_ssl_name) {
         (false, _) => Bytes::new(),
-        (true, Some(template)) => request.evaluate(template),
+        (true, Some(line)) => request.evaluate(&line.value),
         (true, None) => host.clone(),
     };
     let certificate = match (&ssl.proxy_ssl_certificate, &ssl.proxy_ssl_certificate_key) {
@@ -44,35 +45,4 @@ fn names(request: &Request, templates: [&Template; 2]) -> Option<Arc<(String, St
     let [certificate, key] = templates.map(|template| request.evaluate(template));
     let name = |text: &Bytes| httpcore::tls::full_name(prefix, &String::from_utf8_lossy(text));
     (!certificate.is_empty()).then(|| Arc::new((name(&certificate), name(&key))))
-}
-
-/// `$proxy_host` and `$http_host` may have a port.
-fn without_port(name: &[u8]) -> &[u8] {
-    let skipped = match name.first() {
-        Some(b'[') => memchr::memchr(b']', name).unwrap_or(0),
-        _ => 0,
-    };
-    match memchr::memchr(b':', &name[skipped..]) {
-        Some(at) => &name[..skipped + at],
-        None => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_left_out() {
-        for (name, expected) in [
-            ("a:8", "a"),
-            ("a", "a"),
-            ("[::1]:8", "[::1]"),
-            ("[::1]", "[::1]"),
-            ("[a:8", "[a"),
-            ("", ""),
-        ] {
-            assert_eq!(without_port(name.as_bytes()), expected.as_bytes(), "{name}");
-        }
-    }
 }

@@ -12,5 +12,6 @@ mod watch;
 pub use cache::CertificateCache;
 pub(crate) use compression::COMPRESSORS;
 pub use files_read::{Contents, FilesRead};
+pub use rustls::sign::CertifiedKey;
 pub use slot::{CERTIFICATES_MAX, Certificates, Pair};
 pub use watch::{Outcome, Stamp, StampOf, Watched};

@@ -33,6 +33,12 @@ impl Default for PeerSessions {
     }
 }
 
+/// Whether a server can be told this name. The library sends names of hosts alone (RFC 6066, 3); an address is never sent.
+#[must_use]
+pub fn can_be_sent(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 /// A client's handshake, at one of its states.
 pub enum Connecting {
     /// Bytes of the server are needed.

@@ -13,7 +13,7 @@ mod server;
 pub use crate::failure::{Cause, Failure, Level};
 pub use client::{
     ClientNeedsInput, Connected, Connecting, PeerSessions, SESSION_NAMES_MAX, ServerFault,
-    verify_server,
+    can_be_sent, verify_server,
 };
 pub use facts::Facts;
 pub use machine::HANDSHAKE_BYTES_MAX;

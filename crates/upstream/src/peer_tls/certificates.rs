@@ -2,16 +2,21 @@
 //!
 //! Invariant: a loop opens no file, and a file is read whole or not at all.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use disk::pool::{Lane, Overflow};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 use runtime::Loop;
-use tls::certificates::{CertificateCache, Contents, FilesRead, Pair, Stamp};
+use tls::certificates::{CertificateCache, CertifiedKey, Contents, FilesRead, Pair, Stamp};
+use tls::configure::Client;
 use tls::keys::{self, Password};
 
 /// Maximum size in bytes of a file with a certificate or key that is read for a request.
 const FILE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of pairs whose handshakes' values are kept.
+const MADE_MAX: usize = 1024;
 
 /// Where certificates come from that are named by variables.
 pub struct RequestCertificates {
@@ -19,7 +24,15 @@ pub struct RequestCertificates {
     pub cache: CertificateCache,
     /// `proxy_ssl_password_file`.
     pub passwords: Vec<Password>,
+    /// What handshakes with pairs of the cache use.
+    made: Mutex<HashMap<Arc<Names>, Made>>,
 }
+
+/// The names of a certificate and its key.
+type Names = (String, String);
+
+/// A pair, and what handshakes with it use.
+type Made = (Weak<CertifiedKey>, Arc<Client>);
 
 /// Why there is no certificate.
 #[derive(Debug)]
@@ -29,10 +42,44 @@ pub(super) enum NoCertificate {
 }
 
 impl RequestCertificates {
+    /// With a cache, and the passwords of keys.
+    #[must_use]
+    pub fn new(cache: CertificateCache, passwords: Vec<Password>) -> Self {
+        Self {
+            cache,
+            passwords,
+            made: Mutex::default(),
+        }
+    }
+
+    /// What a handshake with a pair uses: the same value as before for a pair of the cache, since sessions of servers are
+    /// taken up only with the one that they came from.
+    pub(super) fn client(
+        &self,
+        names: &Arc<Names>,
+        pair: &Pair,
+        configured: &Client,
+    ) -> Arc<Client> {
+        let mut all = self.made.lock();
+        if let Some((of, client)) = all.get(names)
+            && of.ptr_eq(&Arc::downgrade(pair))
+        {
+            return Arc::clone(client);
+        }
+        let client = Arc::new(configured.with_certificate(pair));
+        // Those whose pairs the cache has dropped go.
+        all.retain(|_, (of, _)| of.strong_count() > 0);
+        if all.len() < MADE_MAX {
+            let made = (Arc::downgrade(pair), Arc::clone(&client));
+            all.insert(Arc::clone(names), made);
+        }
+        client
+    }
+
     /// The pair with these names.
     pub(super) async fn pair(
         self: &Arc<Self>,
-        names: &Arc<(String, String)>,
+        names: &Arc<Names>,
         loop_: &Loop,
     ) -> Result<Pair, NoCertificate> {
         let now = Instant::now();

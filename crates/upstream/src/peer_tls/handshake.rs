@@ -104,7 +104,10 @@ async fn run(
     let client = client(order, loop_).await?;
     let now_ms = wire::loop_clock::monotonic_ms();
     let sessions = order.tls.sessions.as_ref();
-    let sessions = sessions.map(|sessions| sessions.of(peer, now_ms));
+    let sessions = sessions.map(|sessions| {
+        let key = (peer.clone(), order.certificate.clone());
+        sessions.of(key, now_ms)
+    });
     let first = HelloStep {
         client,
         sessions,
@@ -139,7 +142,7 @@ async fn client(order: &TlsOrder, loop_: &Rc<Loop>) -> Result<Arc<Client>, TlsEr
         NoCertificate::Faulty(error) => TlsError::Certificate(error),
         NoCertificate::Overflow(overflow) => TlsError::Overflow(overflow),
     })?;
-    Ok(Arc::new(configured.with_certificate(&pair)))
+    Ok(certificates.client(names, &pair, configured))
 }
 
 /// What a handshake begins with.
