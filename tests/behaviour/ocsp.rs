@@ -65,7 +65,8 @@ fn clients_are_accepted_by_what_the_responder_says() {
     let responder = Responder::start(Says::Good);
     let http = format!(
         "add_header X-Verify $ssl_client_verify always;
-         server {{ listen 127.0.0.1:%PORT% ssl; {CLIENTS} ssl_ocsp leaf; return 200 a; }}"
+         ssl_ocsp_responder http://none.example/;
+         server {{ listen 127.0.0.1:%PORT% ssl; {CLIENTS} ssl_ocsp leaf; ssl_ocsp_responder \"\"; return 200 a; }}"
     );
     let server = Server::start_on(site(&responder), "", &http);
     let port = server.site().port(0);
@@ -297,7 +298,12 @@ fn responses_are_fetched_and_stapled() {
     server.reload(&STAPLING.replace("200 a", "200 b"));
     assert_eq!(stapled(&server), first);
     assert_eq!(responder.origin.received().len(), 1);
-    for line in ["", "ssl_stapling_verify on;"] {
+    for line in [
+        "",
+        "ssl_stapling_verify on;",
+        // Empty names take back those of the level above.
+        "ssl_stapling_file \"\"; ssl_stapling_responder \"\";",
+    ] {
         responder.says(Some(Says::GoodByDelegate));
         let site = stapling_site(&responder);
         let http = STAPLING.replace("ssl_stapling on;", &format!("ssl_stapling on; {line}"));

@@ -196,35 +196,6 @@ fn a_request_for_a_server_that_judges_clients_comes_by_its_own_name() {
     assert_eq!(status("b.example", "B.example:443"), 200);
 }
 
-#[test]
-fn sessions_are_taken_up_also_after_a_reload() {
-    for (cache, tickets) in [
-        ("shared:one:1m", "off"),
-        ("none", "on"),
-        ("shared:two:1m", "on"),
-        // A command has the last word.
-        ("none", "off; ssl_conf_command Options SessionTicket"),
-    ] {
-        let (site, ..) = site();
-        let http = format!(
-            "ssl_session_cache {cache}; ssl_session_tickets {tickets};
-             server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} return 200 $ssl_session_reused; }}"
-        );
-        let server = Server::start_on(site, "", &http);
-        let client = TlsClient::new(None);
-        let reused = || {
-            let seen = client.get(server.site().port(0), "a.example", "/");
-            seen.unwrap().reply.text()
-        };
-        assert_eq!(reused(), ".", "{cache} {tickets}");
-        assert_eq!(reused(), "r", "{cache} {tickets}");
-        if !is_nginx() || cache != "none" {
-            server.reload(&http);
-            assert_eq!(reused(), "r", "{cache} {tickets} after a reload");
-        }
-    }
-}
-
 /// Work that a client asks for without sending anything ends its connection, and so does what is no record; both are
 /// counted and logged.
 #[test]

@@ -3,6 +3,7 @@
 
 use super::tls::{CERTIFICATE, site};
 use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
 use blackbox::tls::{Certificate, TlsClient};
 use blackbox::{Server, is_nginx};
@@ -30,18 +31,59 @@ fn an_address_with_one_server_has_one_set_of_rules_whatever_the_names() {
     let (site, ..) = site();
     let c = Certificate::of("c.example");
     c.write(&site, "c");
-    let http = "server { listen 127.0.0.1:%PORT% ssl; server_name a.example; ssl_certificate a.crt; ssl_certificate_key a.key;
-        ssl_verify_client on; ssl_client_certificate c.crt; ssl_crl \"\"; return 200 $ssl_client_verify; }";
-    let server = Server::start_on(site, "", http);
+    let of = |port: u8, name: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:%PORT{port}% ssl; server_name {name}; {CERTIFICATE}
+                ssl_verify_client on; ssl_client_certificate c.crt; ssl_crl \"\"; return 200 $ssl_client_verify; }}"
+        )
+    };
+    let names = ["a.example", r"~\.example$", r"~^(.+)\.example$"];
+    let http = (1..).zip(names).map(|(port, name)| of(port, name));
+    let server = Server::start_on(site, "", &http.collect::<String>());
     let client = TlsClient::new(Some(&c));
-    let port = server.site().port(0);
-    let seen = client
-        .get_of(port, "a.example", "other.example", "/")
-        .unwrap();
-    assert_eq!(
-        (seen.reply.status, seen.reply.text().as_str()),
-        (200, "SUCCESS")
+    // Groups of a regex are looked up, and so is the host of a request.
+    for (port, status) in [(1, 200), (2, 200), (3, 421)] {
+        let port = server.site().port(port);
+        let seen = client.get_of(port, "a.example", "b.example", "/").unwrap();
+        assert_eq!(seen.reply.status, status, "{port}");
+    }
+}
+
+#[test]
+fn a_connection_ends_behind_a_request_for_a_server_with_other_rules() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; server_name a.example; {CERTIFICATE} return 200 a; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name b.example; {CERTIFICATE}
+            ssl_verify_client on; ssl_client_certificate a.crt; return 200 b; }}"
     );
+    let server = Server::start_on(site, "", &http);
+    let client = TlsClient::new(None);
+    let mut stream = client.connect(server.site().port(0), "a.example").unwrap();
+    let ask = "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut seen = String::new();
+    stream.read_to_string(&mut seen).unwrap();
+    assert!(seen.starts_with("HTTP/1.1 421 "), "{seen}");
+    assert!(seen.contains("\r\nConnection: close\r\n"), "{seen}");
+}
+
+#[test]
+fn a_handshake_is_told_of_in_the_log_of_the_server_that_it_names() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl default_server; {CERTIFICATE} error_log logs/default.log crit; return 200 a; }}
+         server {{ listen 127.0.0.1:%PORT% ssl; server_name b.example; error_log logs/b.log;
+            ssl_certificate none/$ssl_server_name.crt; ssl_certificate_key a.key; return 200 b; }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    let port = server.site().port(0);
+    assert!(TlsClient::new(None).get(port, "b.example", "/").is_err());
+    let log = blackbox::until("a line in b.log", Duration::from_secs(10), || {
+        let log = server.read("logs/b.log");
+        (!log.is_empty()).then_some(log)
+    });
+    assert!(log.contains("cannot load certificate"), "{log}");
 }
 
 /// nginx closes such a connection, or has closed it.

@@ -98,12 +98,11 @@ impl ServerNames {
         !self.regexes.is_empty()
     }
 
-    /// Whether all names are this server's, and none is a regular expression.
+    /// Whether the last regex has groups.
     #[must_use]
-    pub fn are_all_of(&self, server: ServerId) -> bool {
-        let wildcards = self.leading.values().chain(self.trailing.values());
-        let mut servers = self.exact.values().flatten().chain(wildcards);
-        self.regexes.is_empty() && servers.all(|one| *one == server)
+    pub fn end_with_groups(&self) -> bool {
+        let last = self.regexes.last();
+        last.is_some_and(|(regex, _)| regex.has_captures())
     }
 
     /// The server of `host` (lower-cased, without port and trailing dot), if a name matches.
@@ -422,7 +421,6 @@ mod tests {
         assert!(!names.add(&ServerName::Exact((*b"b.org").into()), 3));
         assert_eq!(server_of(&names, "b.org"), None);
         assert_eq!(server_of(&names, "x.b.org"), Some(1));
-        assert!(names.are_all_of(1));
     }
 
     fn plain(location: LocationId) -> Prefix {

@@ -301,9 +301,14 @@ impl Client {
 
     /// Logs a line about the connection, outside any request, to the error logs of its server.
     pub fn log(&self, generation: &Generation, level: Level, text: &str) {
-        let Some(logs) = self.error_logs(generation) else {
-            return;
-        };
+        if let Some(server) = self.default_server(generation) {
+            self.log_of((generation, server), level, text);
+        }
+    }
+
+    /// As [`Client::log`], to the error logs of a server that a handshake of TLS has chosen and not finished with.
+    pub fn log_of(&self, of: (&Generation, ServerId), level: Level, text: &str) {
+        let logs = error_logs(of);
         if !logs.wants(level) {
             return;
         }
@@ -320,22 +325,16 @@ impl Client {
 
     /// Logs that the client has closed its connection between two requests: as in nginx, a line without a context.
     pub fn log_kept_closed(&self, generation: &Generation) {
-        let Some(logs) = self.error_logs(generation) else {
+        let Some(server) = self.default_server(generation) else {
             return;
         };
+        let logs = error_logs((generation, server));
         let (feed, number) = (&self.loop_.feed, Some(self.number));
         feed.error(logs, Level::Info, number, |out| {
             out.extend_from_slice(b"client ");
             self.append_remote_addr(out);
             out.extend_from_slice(b" closed keepalive connection");
         });
-    }
-
-    /// The error logs of the connection's server.
-    fn error_logs<'a>(&self, generation: &'a Generation) -> Option<&'a ErrorLogs> {
-        let settings = &generation.settings;
-        let server = settings.server(self.default_server(generation)?);
-        Some(settings.location(server.location).error_logs())
     }
 
     /// Logs a line with the client's address in its context, if a log takes that level.
@@ -362,6 +361,14 @@ impl Client {
                 context.append(out);
             });
     }
+}
+
+/// The error logs of a server.
+fn error_logs((generation, server): (&Generation, ServerId)) -> &ErrorLogs {
+    let settings = &generation.settings;
+    settings
+        .location(settings.server(server).location)
+        .error_logs()
 }
 
 /// The server of the name that a client asked for in its handshake.

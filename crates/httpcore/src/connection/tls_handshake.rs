@@ -76,20 +76,21 @@ pub fn count_fault(client: &Client, stream: &wire::Stream) {
 
 /// Runs the handshake; `false`: the connection is over. A request in clear is left to be read.
 pub async fn run(link: &mut Link, client: &Client) -> bool {
-    let Link { wire, place } = link;
+    let Link { wire, place, .. } = link;
     let generation = client.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;
     };
     let settings = &generation.settings;
-    let server = settings.listens.entries()[entry].default;
-    let timeout = settings.server(server).settings.client_header_timeout;
+    let default = settings.listens.entries()[entry].default;
+    let timeout = settings.server(default).settings.client_header_timeout;
     let counters = client.loop_.figures.of::<HandshakeCounters>();
     let mut endpoint = Endpoint {
         wire,
         client,
         settings,
         entry,
+        server: default,
         generation: &generation,
         until_ms: client.accepted_ms + timeout.duration().as_millis() as u64,
     };
@@ -105,7 +106,7 @@ pub async fn run(link: &mut Link, client: &Client) -> bool {
         }
         Err(fault) => {
             counters.count(fault.outcome());
-            fault.tell(client, &generation);
+            fault.tell(client, (&generation, endpoint.server));
             false
         }
     }
@@ -143,7 +144,7 @@ impl Fault {
         }
     }
 
-    fn tell(&self, client: &Client, generation: &Generation) {
+    fn tell(&self, client: &Client, of: (&Generation, ServerId)) {
         let (level, text) = match self {
             Self::Challenged => return,
             Self::Silent => (Level::Info, "client closed connection".to_owned()),
@@ -162,7 +163,7 @@ impl Fault {
             }
             Self::Overflow(overflow) => (Level::Error, overflow.to_string()),
         };
-        client.log(generation, level, &format!("{text} while SSL handshaking"));
+        client.log_of(of, level, &format!("{text} while SSL handshaking"));
     }
 }
 
@@ -212,6 +213,8 @@ struct Endpoint<'a> {
     settings: &'a Settings,
     /// The entry of the listening table.
     entry: usize,
+    /// The server that the client asks for; until then, and for other names, the default one.
+    server: ServerId,
     generation: &'a Rc<Generation>,
     /// When the time for the handshake is over, in the loop's milliseconds.
     until_ms: u64,
@@ -233,13 +236,13 @@ impl Endpoint<'_> {
             // Boxed: few handshakes are of this kind.
             return Err(Box::pin(self.show_challenge(accepted, challenge)).await);
         }
-        let (server, offer) = self.choose(&accepted);
+        let offer = self.choose(&accepted);
         let Some(handshakes) = offer.handshakes else {
             return Err(self.refuse(accepted, offer.rejects).await);
         };
         let mut certificates = None;
         if let Some(named) = &offer.named {
-            let to_server = (self.generation, server);
+            let to_server = (self.generation, self.server);
             let read = named::certificates(self.client, to_server, accepted.hello(), named);
             // Boxed: few servers have such names.
             let wheel = &self.client.loop_.wire.wheel;
@@ -256,18 +259,13 @@ impl Endpoint<'_> {
         let mut verdict = judgement.verdict;
         if let Some(statuses) = statuses {
             // Boxed: few servers ask.
-            let (client, generation) = (self.client, self.generation);
-            let asked = client_status::ask(
-                client,
-                generation,
-                self.until_ms,
-                &statuses,
-                &judgement.chain,
-            );
+            let of = (&**self.generation, self.server);
+            let (until_ms, chain) = (self.until_ms, &judgement.chain);
+            let asked = client_status::ask(self.client, of, until_ms, &statuses, chain);
             let asked = Box::pin(asked).await?;
             verdict = asked.map_or(verdict, Verdict::Failed);
         }
-        Ok(self.finish(*complete, (verdict, offer.rules), server))
+        Ok(self.finish(*complete, (verdict, offer.rules)))
     }
 
     /// Time that is left; none is none, since a timer of 0 ms expires.
@@ -309,27 +307,26 @@ impl Endpoint<'_> {
         }
     }
 
-    /// The server of the name that the client asks for, else the default one; and the TLS that it shows, which is the
-    /// default server's where it has no certificate.
-    fn choose(&self, accepted: &Accepted) -> (ServerId, Offer) {
+    /// Goes on with the server of the name that the client asks for, if there is one: the TLS that it shows, which is
+    /// the default server's where it has no certificate.
+    fn choose(&mut self, accepted: &Accepted) -> Offer {
         let name = accepted.hello().server_name.as_deref();
-        let default = self.settings.listens.entries()[self.entry].default;
         let named = self.settings.server_of_name(self.entry, name);
-        let server = named.unwrap_or(default);
+        self.server = named.unwrap_or(self.server);
+        let server = self.server;
         let own = self.settings.server(server).tls.as_deref();
         let rejects = own.is_some_and(|tls| tls.rejects);
         let tls = tls_of(self.settings, self.entry, server);
         let of_address = self.settings.listens.entries()[self.entry].protocols;
         let has_http2 = of_address.has_http2 || self.settings.server(server).http2.http2;
         let handshakes = tls.and_then(|tls| tls.offering(has_http2));
-        let offer = Offer {
+        Offer {
             handshakes: handshakes.filter(|_| !rejects),
             named: tls.and_then(|tls| tls.named.clone()),
             statuses: tls.and_then(|tls| tls.statuses.clone()),
             rules: tls.map(Rules::of).unwrap_or_default(),
             rejects,
-        };
-        (server, offer)
+        }
     }
 
     async fn refuse(&mut self, accepted: Accepted, rejects: bool) -> Fault {
@@ -412,12 +409,7 @@ impl Endpoint<'_> {
     }
 
     /// Puts TLS on the socket.
-    fn finish(
-        &mut self,
-        complete: Complete,
-        (verdict, rules): (Verdict, Rules),
-        server: ServerId,
-    ) -> Outcome {
+    fn finish(&mut self, complete: Complete, (verdict, rules): (Verdict, Rules)) -> Outcome {
         let outcome = match complete.facts.is_resumed {
             true => Outcome::Resumed,
             false => Outcome::Full,
@@ -432,8 +424,9 @@ impl Endpoint<'_> {
             hello: complete.hello,
             verdict: Cell::new(verdict),
             judged: Cell::new((self.generation.number, rules)),
-            server: Cell::new((self.generation.number, server)),
+            server: Cell::new((self.generation.number, self.server)),
             is_early: Cell::new(is_early),
+            kept: complete.kept,
         });
         outcome
     }

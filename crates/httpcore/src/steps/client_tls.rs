@@ -36,6 +36,8 @@ pub fn refused(request: &mut Request) -> Option<u16> {
                 "client attempted to request the server name different from the one that was negotiated",
             );
             leave(request);
+            // As in nginx; over HTTP/2 its stream ends.
+            request.transport.close_after_response();
             Some(MISDIRECTED)
         }
     }
@@ -50,8 +52,10 @@ fn leave(request: &mut Request) {
     }
 }
 
+/// What a client's certificate is worth at a server. As in nginx a client that is refused may show another one next time:
+/// its session is not taken up.
 fn judge(request: &Request, client: &ClientTls, server: &ServerTls) -> Option<u16> {
-    match client.verdict.get() {
+    let (status, sentence) = match client.verdict.get() {
         Verdict::Failed(reason)
             if server.verify != VerifyClient::OptionalNoCa || !reason.is_optional() =>
         {
@@ -60,15 +64,17 @@ fn judge(request: &Request, client: &ClientTls, server: &ServerTls) -> Option<u1
                 true => format!("{what} {reason}"),
                 false => format!("{what} ({}:{reason})", reason.number()),
             };
-            tell(request, &sentence);
-            Some(495)
+            (495, sentence)
         }
         Verdict::None if server.verify == VerifyClient::On => {
-            tell(request, "client sent no required SSL certificate");
-            Some(496)
+            let sentence = "client sent no required SSL certificate";
+            (496, sentence.to_owned())
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    tell(request, &sentence);
+    client.kept.forget();
+    Some(status)
 }
 
 /// Whether the handshake was for a server with another name than the request's.
@@ -80,8 +86,9 @@ fn is_misdirected(request: &Request, client: &ClientTls) -> bool {
     let Some(entry) = request.client.entry(&request.generation) else {
         return false;
     };
-    // As in nginx: an address with one server has one set of rules, whatever the names.
-    if settings.names[entry].are_all_of(settings.listens.entries()[entry].default) {
+    // As in nginx: an address with one server has one set of rules, whatever the names; groups of a regex are looked up.
+    let is_alone = settings.listens.entries()[entry].servers.len() == 1;
+    if is_alone && !settings.names[entry].end_with_groups() {
         return false;
     }
     let is_known = settings.server_of_name(entry, Some(asked)).is_some();

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use tls::handshake::Facts;
 use tls::hello::Hello;
+use tls::sessions::KeptSessions;
 use tls::verify::Verdict;
 
 use super::ServerTls;
@@ -48,4 +49,6 @@ pub struct ClientTls {
     /// Whether the current request, or what was read last over HTTP/2, came before the handshake was over
     /// (`$ssl_early_data`).
     pub is_early: Cell<bool>,
+    /// Its sessions, which are forgotten where a request is refused because of the client's certificate.
+    pub kept: KeptSessions,
 }

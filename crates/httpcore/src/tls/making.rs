@@ -29,7 +29,7 @@ use super::acme::AcmeSlot;
 use super::directives::{Ocsp, TlsSettings, VerifyClient};
 use super::files::{full_name, shown_name};
 use super::named_certificates::{CertificateLine, NamedCertificates};
-use super::server_tls::{ServerTls, WatchedPair};
+use super::server_tls::{Resumption, ServerTls, WatchedPair};
 pub use kept::status_cache;
 
 /// What sessions are made in: those of another protocol's servers are not taken up.
@@ -92,15 +92,21 @@ impl<'a> Making<'a> {
             rejects: settings.ssl_reject_handshake,
             verify: settings.ssl_verify_client.value,
             statuses: None,
+            resumption: None,
             watched: Vec::new(),
             acme,
         };
         if settings.ssl_certificate.is_empty() {
             let is_any = made.rejects || made.verify != VerifyClient::Off || made.acme.is_some();
-            return Ok(is_any.then_some(made));
+            let resumption = is_any.then(|| sound(self.resumption(settings), scope));
+            return Ok(resumption.map(|resumption| ServerTls {
+                resumption: resumption.filter(|_| kept::is_named(settings)),
+                ..made
+            }));
         }
         let named = self.named(settings, made.acme.as_ref())?;
-        let Some(options) = self.options(settings, named.as_ref(), has_http2, scope)? else {
+        let made_of = self.options(settings, named.as_ref(), has_http2, scope)?;
+        let Some((options, resumption)) = made_of else {
             return Ok(Some(made));
         };
         let server = Server::new(options).map_err(|error| at(settings, &error))?;
@@ -113,18 +119,19 @@ impl<'a> Making<'a> {
             handshakes: Some(Arc::new(server)),
             watched,
             named: named.map(Arc::new),
+            resumption: Some(resumption).filter(|_| kept::is_named(settings)),
             ..made
         }))
     }
 
-    /// The values that a server's handshakes are made of; `None`: a file cannot be used.
+    /// The values that a server's handshakes are made of, and what sessions are kept by; `None`: a file cannot be used.
     fn options(
         &mut self,
         settings: &TlsSettings,
         named: Option<&NamedCertificates>,
         has_http2: bool,
         scope: &mut Scope,
-    ) -> Result<Option<ServerOptions>, Error> {
+    ) -> Result<Option<(ServerOptions, Resumption)>, Error> {
         let commands = self.commands(settings)?;
         let protocols = self.protocols(settings, scope)?;
         let pairs = match named {
@@ -135,14 +142,12 @@ impl<'a> Making<'a> {
         check_ocsp(settings)?;
         let checked = self.check_parameters(settings);
         let checked = sound(checked, scope);
-        let (sessions, zone) = kept::sessions(settings);
         let has_tickets = commands.has_session_tickets;
         let has_tickets = has_tickets.unwrap_or(settings.ssl_session_tickets);
-        let tickets = self.tickets(settings, zone.as_ref());
-        let tickets = sound(tickets, scope).map(|made| has_tickets.then_some(made));
+        let resumption = sound(self.resumption(settings), scope);
         let response = sound(self.response(settings)?, scope);
-        let (Some(pairs), Some(judging), Some(()), Some(tickets), Some(response)) =
-            (pairs, judging, checked, tickets, response)
+        let (Some(pairs), Some(judging), Some(()), Some(resumption), Some(response)) =
+            (pairs, judging, checked, resumption, response)
         else {
             return Ok(None);
         };
@@ -150,7 +155,7 @@ impl<'a> Making<'a> {
         let schemes = commands.signature_schemes.clone().unwrap_or_default();
         let certificates = Certificates::with_schemes(pairs, schemes);
         let text = |value: &Placed<Bytes>| String::from_utf8_lossy(&value.value).into_owned();
-        Ok(Some(ServerOptions {
+        let options = ServerOptions {
             protocols,
             ciphers: text(&settings.ssl_ciphers),
             prefers_server: settings.ssl_prefer_server_ciphers,
@@ -158,15 +163,16 @@ impl<'a> Making<'a> {
             commands,
             certificates: Arc::new(stapled(certificates, response)),
             client: judging.client,
-            sessions,
-            tickets,
+            sessions: resumption.sessions.clone(),
+            tickets: has_tickets.then(|| Arc::clone(&resumption.tickets)),
             timeout: settings.ssl_session_timeout.duration(),
             context,
             alpn: alpn(has_http2),
             compresses_certificates: settings.ssl_certificate_compression.value,
             has_early_data: settings.ssl_early_data,
             sizes: sizes(settings),
-        }))
+        };
+        Ok(Some((options, resumption)))
     }
 
     fn name(&self, name: &[u8]) -> String {
@@ -361,7 +367,7 @@ impl<'a> Making<'a> {
         line: Option<&Placed<PathText>>,
         read: impl Fn(&str, ReadFile<'_>) -> Result<T, tls::Error>,
     ) -> Result<T, Error> {
-        let Some(line) = line.filter(|line| is_named(line)) else {
+        let Some(line) = line.filter(|line| line.value.is_named()) else {
             return Ok(T::default());
         };
         let value = read(&self.name(&line.value.0), self.file);
@@ -372,9 +378,9 @@ impl<'a> Making<'a> {
     fn judging(&self, settings: &TlsSettings, scope: &mut Scope) -> Result<Option<Judging>, Error> {
         let mode = settings.ssl_verify_client.value;
         let told = settings.ssl_client_certificate.as_ref();
-        let told = told.filter(|line| is_named(line));
+        let told = told.filter(|line| line.value.is_named());
         let trusted = settings.ssl_trusted_certificate.as_ref();
-        let trusted = trusted.filter(|line| is_named(line));
+        let trusted = trusted.filter(|line| line.value.is_named());
         let needs_any = matches!(mode, VerifyClient::On | VerifyClient::Optional);
         if needs_any && told.is_none() && trusted.is_none() {
             return Err(settings.ssl_verify_client.error(
@@ -403,7 +409,7 @@ impl<'a> Making<'a> {
         }
         let depth = usize::try_from(settings.ssl_verify_depth.0).unwrap_or(usize::MAX);
         let list = settings.ssl_crl.as_ref();
-        let list = list.filter(|line| is_named(line));
+        let list = list.filter(|line| line.value.is_named());
         let list = list.and_then(|line| (self.file)(&self.name(&line.value.0)).ok());
         let mut parts = vec![mode.name().as_bytes().to_vec(), depth.to_be_bytes().into()];
         parts.extend(told.iter().chain(&trusted).map(|der| der.to_vec()));
@@ -541,9 +547,4 @@ fn placed(sentence: String, place: Option<&TextPlace>) -> Error {
         Some(place) => Error::at(sentence, place),
         None => Error::without_place(sentence),
     }
-}
-
-/// Whether a directive names a file: as in nginx an empty name is none, which takes back that of the level above.
-fn is_named(line: &Placed<PathText>) -> bool {
-    !line.value.0.is_empty()
 }

@@ -19,4 +19,4 @@ pub use directives::TlsSettings;
 pub use files::full_name;
 pub use making::Making;
 pub use named_certificates::{CertificateLine, NamedCertificates};
-pub use server_tls::{ServerTls, WatchedPair};
+pub use server_tls::{Resumption, ServerTls, WatchedPair};

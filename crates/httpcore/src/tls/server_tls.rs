@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tls::configure;
 use tls::ocsp::AsksStatus;
+use tls::sessions::{Sessions, Tickets};
 
 use super::acme::AcmeSlot;
 use super::directives::VerifyClient;
@@ -27,10 +28,22 @@ pub struct ServerTls {
     pub verify: VerifyClient,
     /// What tells the status of clients' certificates (`ssl_ocsp`).
     pub statuses: Option<Arc<dyn AsksStatus>>,
+    /// Its cache of sessions and its tickets' keys, if its lines name one of them: those of all servers of an address
+    /// whose default server it is, but for the ones that name their own.
+    pub resumption: Option<Resumption>,
     /// Its certificates that are taken when they change (`ssl_certificate_watch`).
     pub watched: Vec<Arc<WatchedPair>>,
     /// The place of its certificate by ACME: the value of `$acme_certificate`.
     pub acme: Option<Arc<AcmeSlot>>,
+}
+
+/// Where sessions are kept, and what tickets are sealed with.
+#[derive(Clone, Debug)]
+pub struct Resumption {
+    /// The cache; `None`: there is none.
+    pub sessions: Option<Arc<Sessions>>,
+    /// The keys; those of a server without tickets are for others at its addresses.
+    pub tickets: Arc<Tickets>,
 }
 
 /// A certificate and its key, by the full names of their files, or as text (`data:`).

@@ -15,6 +15,7 @@ use httpcore::tls::{ClientTls, Rules};
 use logs::wall_clock::Moment;
 use tls::handshake::Facts;
 use tls::hello::Hello;
+use tls::sessions::KeptSessions;
 use tls::verify::Verdict;
 use tls::x509::certificate::Certificate;
 use tls::x509::time;
@@ -50,6 +51,7 @@ pub(super) fn begin(
         judged: Cell::new((generation, Rules::default())),
         server: Cell::new((generation, server.unwrap_or(default))),
         is_early: Cell::new(false),
+        kept: KeptSessions::default(),
     });
 }
 

@@ -115,6 +115,10 @@ rows! {
     Lines, "TLS is 1.2 and 1.3,":
         "ssl_protocols" "ssl_ciphers" "ssl_dhparam" "ssl_ecdh_curve" "ssl_conf_command" "ssl_prefer_server_ciphers"
         "listen=ssl";
+    Lines, "Names in handshakes are names of hosts.":
+        "proxy_ssl_server_name" "grpc_ssl_server_name" "uwsgi_ssl_server_name" "listen=ssl";
+    Lines, "Each server's own lines about TLS count,":
+        "ssl_early_data" "ssl_ecdh_curve" "ssl_session_timeout" "ssl_session_cache" "ssl_session_ticket_key";
     Lines, "Keys and certificates are read by the master,": "ssl_certificate" "ssl_certificate_key";
     Lines, "Random keys for tickets outlive a reload,":
         "ssl_session_cache" "ssl_session_tickets" "ssl_session_ticket_key";

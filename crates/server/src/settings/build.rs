@@ -38,7 +38,7 @@ use super::certificate_status::Around;
 use super::content_source;
 use super::locations::{Block, Growing, Level, Outer, Raw};
 use super::order::Order;
-use super::scopes;
+use super::{scopes, sessions};
 use super::tables::{HttpData, LocationSettings, ServerGroups, all_of_mut};
 use crate::settings::locations;
 use crate::settings::tables;
@@ -389,6 +389,7 @@ fn finish_http(
     if !scope.has_faults() {
         check_certificates(&unfinished.settings)?;
     }
+    sessions::share(&mut unfinished.settings);
     enter_names(&mut unfinished.settings, scope);
     Ok(())
 }

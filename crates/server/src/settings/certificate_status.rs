@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use config::{Error, Placed, Scope, Template};
 use httpcore::tls::directives::Ocsp;
 use httpcore::tls::{Making, ServerTls, TlsSettings, making};
@@ -61,7 +62,7 @@ fn ask_for_clients(
         Ocsp::Leaf => false,
     };
     let cache = making::status_cache(settings);
-    let responder = match &settings.ssl_ocsp_responder {
+    let responder = match named(settings.ssl_ocsp_responder.as_ref()) {
         None => None,
         Some(line) => {
             let read = Responder::parse(&String::from_utf8_lossy(&line.value));
@@ -79,6 +80,11 @@ fn ask_for_clients(
     Ok(())
 }
 
+/// The address that a directive names: as in nginx an empty one is none, which takes back that of the level above.
+fn named(line: Option<&Placed<Bytes>>) -> Option<&Placed<Bytes>> {
+    line.filter(|line| !line.value.is_empty())
+}
+
 /// Has a server's certificates stapled with responses that are fetched.
 fn staple(
     tls: &ServerTls,
@@ -94,8 +100,9 @@ fn staple(
         around.scope.warn(settings.ssl_stapling.error(sentence));
         return;
     }
-    let handshakes = tls.handshakes.as_ref();
-    let Some(handshakes) = handshakes.filter(|_| settings.ssl_stapling_file.is_none()) else {
+    let file = settings.ssl_stapling_file.as_ref();
+    let has_file = file.is_some_and(|line| line.value.is_named());
+    let Some(handshakes) = tls.handshakes.as_ref().filter(|_| !has_file) else {
         return;
     };
     let trusted = around.making.trusted(settings);
@@ -140,7 +147,7 @@ fn order(
     let others = pair.cert[1..].iter().chain(trusted).cloned();
     let issuer = Trust::new(others, Vec::new(), CHAIN_MAX).issuer_of(&certificate, &[]);
     let issuer = issuer.ok_or_else(no_issuer)?;
-    let asked = settings.ssl_stapling_responder.as_ref();
+    let asked = named(settings.ssl_stapling_responder.as_ref());
     let asked = asked.map(|line| String::from_utf8_lossy(&line.value).into_owned());
     let url = asked.as_deref().or(certificate.ocsp_url());
     let url = url.ok_or("no OCSP responder URL in the certificate")?;

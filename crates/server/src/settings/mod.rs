@@ -12,5 +12,6 @@ pub(crate) mod locations;
 pub mod named_files;
 mod order;
 pub(crate) mod scopes;
+mod sessions;
 pub(crate) mod tables;
 pub(crate) mod told;

@@ -97,6 +97,8 @@ pub struct Server {
     pub(crate) sizes: Sizes,
     pub(crate) certificates: Arc<Certificates>,
     trust: Option<Arc<Trust>>,
+    /// In which sessions are taken up again.
+    context: Context,
     left_out: Vec<String>,
 }
 
@@ -139,6 +141,7 @@ impl Server {
             sizes: options.sizes,
             certificates: options.certificates,
             trust: options.client.map(|client| client.trust),
+            context: options.context,
             left_out: choice.left_out,
         })
     }
@@ -146,17 +149,38 @@ impl Server {
     /// The same with other protocols above TLS: those of another address.
     #[must_use]
     pub fn with_alpn(&self, alpn: &[Vec<u8>]) -> Self {
-        let with = |config: &Arc<ServerConfig>| {
+        self.with(|config| config.alpn_protocols = alpn.to_vec())
+    }
+
+    /// The same with the cache, if there is one, and the tickets' keys of another server. It takes up no session of that
+    /// one, and has tickets only if it had them.
+    #[must_use]
+    pub fn resuming_by(&self, sessions: Option<&Arc<Sessions>>, tickets: &Arc<Tickets>) -> Self {
+        let context = self.context;
+        self.with(|config| {
+            if let Some(sessions) = sessions.cloned() {
+                config.session_storage = Arc::new(cache::InContext { sessions, context });
+            }
+            if config.ticketer.enabled() {
+                let tickets = Arc::clone(tickets);
+                config.ticketer = Arc::new(tickets::InContext { tickets, context });
+            }
+        })
+    }
+
+    fn with(&self, change: impl Fn(&mut ServerConfig)) -> Self {
+        let changed = |config: &Arc<ServerConfig>| {
             let mut config = ServerConfig::clone(config);
-            config.alpn_protocols = alpn.to_vec();
+            change(&mut config);
             Arc::new(config)
         };
         Self {
-            config: with(&self.config),
-            chacha_first: self.chacha_first.as_ref().map(with),
+            config: changed(&self.config),
+            chacha_first: self.chacha_first.as_ref().map(changed),
             sizes: self.sizes,
             certificates: Arc::clone(&self.certificates),
             trust: self.trust.clone(),
+            context: self.context,
             left_out: self.left_out.clone(),
         }
     }

@@ -6,6 +6,8 @@ use crate::failure::{Cause, Failure};
 use crate::handshake::facts::Facts;
 use crate::handshake::machine::{Machine, Progress};
 use crate::hello::{self, BUFFER_BYTES_MAX, Hello};
+use crate::sessions::KeptSessions;
+use crate::sessions::cache::noting_sessions;
 use crate::traffic::Traffic;
 use crate::verify::signature::noting_scheme;
 use aws_lc_rs::digest;
@@ -63,6 +65,8 @@ struct Negotiating {
     asks_client: bool,
     session_id: Vec<u8>,
     client_scheme: Option<u16>,
+    /// Where the client is asked for a certificate.
+    kept: KeptSessions,
 }
 
 /// Knows what the client offers. What it offered can be taken out and kept.
@@ -84,6 +88,8 @@ pub struct Complete {
     /// What the client sent before the handshake was over and was not taken then, at most
     /// [`EARLY_DATA_BYTES_MAX`](crate::configure::EARLY_DATA_BYTES_MAX): `$ssl_early_data` is 1 for a request in it.
     pub early: Vec<u8>,
+    /// Its sessions in a cache, where the client is asked for a certificate: to be forgotten if it is refused.
+    pub kept: KeptSessions,
 }
 
 impl Default for NeedsInput {
@@ -233,6 +239,7 @@ impl Accepted {
             asks_client: server.trust().is_some(),
             session_id: Vec::new(),
             client_scheme: None,
+            kept: KeptSessions::default(),
         };
         Box::new(negotiating).step(outgoing)
     }
@@ -255,7 +262,11 @@ impl Accepted {
 impl Negotiating {
     fn step(mut self: Box<Self>, outgoing: &mut Vec<u8>) -> Result<Handshake, Failure> {
         let begin = outgoing.len();
-        let (progress, scheme) = noting_scheme(|| self.machine.step(outgoing));
+        let machine = &mut self.machine;
+        let (progress, scheme) = noting_scheme(|| match self.asks_client {
+            true => noting_sessions(&mut self.kept, || machine.step(outgoing)),
+            false => machine.step(outgoing),
+        });
         let progress = progress?;
         self.client_scheme = self.client_scheme.or(scheme);
         if self.session_id.is_empty() {
@@ -287,6 +298,7 @@ impl Negotiating {
             hello: self.hello,
             rest: ended.rest,
             early: ended.early,
+            kept: self.kept,
         })))
     }
 

@@ -7,6 +7,7 @@ use crate::sessions::Context;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustls::server::StoresServerSessions;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +20,15 @@ pub const SESSION_BYTES_MAX: usize = 32 * 1024;
 /// Places in the queue that may be out of date before it is swept.
 const STALE_MAX: usize = 1024;
 
+/// Maximum of sessions of one connection that are noted.
+pub const NOTED_MAX: usize = 16;
+
 type Key = Box<[u8]>;
+
+thread_local! {
+    /// Sessions that the step of a handshake under way has stored or taken up; `None`: the step notes none.
+    static NOTED: RefCell<Option<KeptSessions>> = const { RefCell::new(None) };
+}
 
 /// A cache of sessions.
 #[derive(Debug)]
@@ -173,6 +182,27 @@ impl Table {
     }
 }
 
+/// Sessions in a cache that one connection has brought about, or was taken up by.
+#[derive(Debug, Default)]
+pub struct KeptSessions(Vec<(Arc<Sessions>, Key)>);
+
+impl KeptSessions {
+    /// Removes them, so that the client's next handshake is a full one.
+    pub fn forget(&self) {
+        for (sessions, key) in &self.0 {
+            sessions.table.lock().remove(key);
+        }
+    }
+}
+
+/// Does a step of a handshake, and notes the sessions of a cache that it stores or takes up.
+pub(crate) fn noting_sessions<T>(kept: &mut KeptSessions, step: impl FnOnce() -> T) -> T {
+    NOTED.set(Some(std::mem::take(kept)));
+    let result = step();
+    *kept = NOTED.take().unwrap_or_default();
+    result
+}
+
 /// A cache as one server sees it: sessions of its own context.
 #[derive(Debug)]
 pub(crate) struct InContext {
@@ -184,15 +214,29 @@ impl InContext {
     fn key(&self, id: &[u8]) -> Key {
         [&self.context[..], id].concat().into_boxed_slice()
     }
+
+    fn note(&self, key: &Key) {
+        NOTED.with_borrow_mut(|noted| {
+            if let Some(KeptSessions(noted)) = noted
+                && noted.len() < NOTED_MAX
+            {
+                noted.push((Arc::clone(&self.sessions), key.clone()));
+            }
+        });
+    }
 }
 
 impl StoresServerSessions for InContext {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        self.sessions.put(self.key(&id), value, Instant::now())
+        let key = self.key(&id);
+        self.note(&key);
+        self.sessions.put(key, value, Instant::now())
     }
 
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.sessions.get(&self.key(id), Instant::now())
+        let key = self.key(id);
+        self.note(&key);
+        self.sessions.get(&key, Instant::now())
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {

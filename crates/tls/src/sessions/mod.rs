@@ -5,7 +5,7 @@
 pub mod cache;
 pub mod tickets;
 
-pub use cache::Sessions;
+pub use cache::{KeptSessions, Sessions};
 pub use tickets::Tickets;
 
 use aws_lc_rs::digest;

@@ -62,7 +62,9 @@ pub async fn judge_again(request: &mut Request) -> Result<(), Failure> {
         if let Some(statuses) = statuses.filter(|_| judged == Verdict::Success) {
             let limit = settings.server(server).settings.client_header_timeout;
             let until_ms = loop_clock::monotonic_ms() + limit.duration().as_millis() as u64;
-            let asked = client_status::ask(&client, &generation, until_ms, statuses, &chain).await;
+            let asked =
+                client_status::ask(&client, (&generation, server), until_ms, statuses, &chain)
+                    .await;
             let asked = asked.map_err(|_| Failure::new(503))?;
             verdict = asked.map_or(verdict, Verdict::Failed);
         }

@@ -18,6 +18,7 @@ use wire::loop_clock;
 use super::Fault;
 use crate::client::Client;
 use crate::http_loop::generation::Generation;
+use crate::route::ServerId;
 
 /// Asks for the status of a chain's certificates, one after the other; why it is not accepted, if it is not. The last
 /// one is trusted by the configuration.
@@ -26,7 +27,7 @@ use crate::http_loop::generation::Generation;
 /// `until_ms`, in the loop's milliseconds, is over.
 pub(super) async fn ask(
     client: &Client,
-    generation: &Generation,
+    of: (&Generation, ServerId),
     until_ms: u64,
     statuses: &Arc<dyn AsksStatus>,
     chain: &[CertificateDer<'static>],
@@ -50,7 +51,7 @@ pub(super) async fn ask(
             Ok(Status::Revoked) => return Ok(Some(Reason::StatusRevoked)),
             Ok(Status::Unknown) => return Ok(Some(Reason::StatusUnknown)),
             Err(line) => {
-                client.log(generation, Level::Error, &line);
+                client.log_of(of, Level::Error, &line);
                 return Ok(Some(Reason::StatusRequest));
             }
         }

@@ -15,6 +15,7 @@ use runtime::cpu_pool;
 use tls::certificates::{Certificates, Contents, FilesRead, Pair, Stamp};
 use tls::handshake::Facts;
 use tls::hello::Hello;
+use tls::sessions::KeptSessions;
 use tls::verify::Verdict;
 
 use crate::client::Client;
@@ -51,7 +52,7 @@ pub(super) async fn certificates(
             Ok(pair) => pairs.push(pair),
             Err(sentence) => {
                 let text = format!("{sentence} while SSL handshaking");
-                client.log(generation, Level::Error, &text);
+                client.log_of((generation, server), Level::Error, &text);
                 return None;
             }
         }
@@ -76,6 +77,7 @@ fn stand_in(
         judged: Cell::new((generation.number, Rules::default())),
         server: Cell::new((generation.number, server)),
         is_early: Cell::new(false),
+        kept: KeptSessions::default(),
     });
     let generation = Rc::clone(generation);
     let head = RequestHead::boxed();

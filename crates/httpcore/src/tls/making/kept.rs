@@ -8,6 +8,7 @@ use tls::sessions::{Sessions, Tickets};
 
 use super::{Making, placed};
 use crate::tls::directives::TlsSettings;
+use crate::tls::server_tls::Resumption;
 use crate::tls::values::{OcspCache, OwnCache, SharedZone};
 use crate::tls::zones;
 
@@ -21,8 +22,16 @@ pub fn status_cache(settings: &TlsSettings) -> Option<Arc<StatusCache>> {
     Some(zones::statuses(zone))
 }
 
+/// Whether a server's lines name a cache, be it none, or keys. `none` is what no line says, too.
+pub(super) fn is_named(settings: &TlsSettings) -> bool {
+    let cache = &settings.ssl_session_cache;
+    let own = cache.own.as_ref();
+    let has_own = own.is_some_and(|own| !matches!(own, OwnCache::None));
+    has_own || cache.shared.is_some() || !settings.ssl_session_ticket_key.is_empty()
+}
+
 /// The sessions that are kept, and the zone that they are kept in.
-pub(super) fn sessions(settings: &TlsSettings) -> (Option<Arc<Sessions>>, Option<SharedZone>) {
+fn sessions(settings: &TlsSettings) -> (Option<Arc<Sessions>>, Option<SharedZone>) {
     let cache = &settings.ssl_session_cache;
     let timeout = settings.ssl_session_timeout.duration();
     let sessions = match (cache.own, &cache.shared) {
@@ -38,7 +47,14 @@ pub(super) fn sessions(settings: &TlsSettings) -> (Option<Arc<Sessions>>, Option
 }
 
 impl Making<'_> {
-    pub(super) fn tickets(
+    /// Where a server's sessions are kept, and its keys, also where it has no tickets.
+    pub(super) fn resumption(&self, settings: &TlsSettings) -> Result<Resumption, Error> {
+        let (sessions, zone) = sessions(settings);
+        let tickets = self.tickets(settings, zone.as_ref())?;
+        Ok(Resumption { sessions, tickets })
+    }
+
+    fn tickets(
         &self,
         settings: &TlsSettings,
         zone: Option<&SharedZone>,
