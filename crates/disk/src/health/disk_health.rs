@@ -1,7 +1,9 @@
 //! [`DiskHealth`]: the counters of one disk, which the threads of pools write, and its state, which anyone reads.
 
 use super::fault::{Fault, Faults};
-use super::machine::{DiskState, HealthMachine, Sample, TICK, Transition, Trouble, WriteState};
+use super::machine::{
+    DiskState, HealthMachine, ProbeEnd, Sample, TICK, Transition, Trouble, WriteState,
+};
 use super::probe::Prober;
 use crate::metrics::call_times::CallWatch;
 use crate::metrics::counters::Operation;
@@ -9,9 +11,10 @@ use crate::metrics::{Histogram, Times};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -94,6 +97,8 @@ pub struct DiskHealth {
     ticker: Mutex<Ticker>,
     history: Mutex<VecDeque<HealthChange>>,
     prober: Prober,
+    /// See [`DiskHealth::probe_error`]; 0: none.
+    probe_error: AtomicI32,
     fault: Arc<Faults>,
 }
 
@@ -111,6 +116,8 @@ struct Ticker {
     slow_reads: u64,
     read_steps: u64,
     write_steps: u64,
+    /// The end of the last probe.
+    probed: Option<ProbeEnd>,
 }
 
 impl DiskHealth {
@@ -148,9 +155,11 @@ impl DiskHealth {
                 slow_reads: 0,
                 read_steps: 0,
                 write_steps: 0,
+                probed: None,
             }),
             history: Mutex::default(),
             prober: Prober::default(),
+            probe_error: AtomicI32::new(0),
             fault: Faults::of(directory),
         })
     }
@@ -262,6 +271,7 @@ impl DiskHealth {
             return None;
         }
         sample.probe = self.prober.ended();
+        self.note_probe(&mut ticker, sample.probe);
         let transition = ticker.machine.tick(&sample);
         let (usual, slow) = (ticker.machine.usual(), ticker.machine.slow());
         let wants_probe = ticker.machine.wants_probe();
@@ -273,6 +283,24 @@ impl DiskHealth {
                 .begin(&self.directory, self.device.get(), &self.fault);
         }
         Some(self.change(transition?))
+    }
+
+    /// The error of the latest probe, where the one before had another end; once.
+    pub fn probe_error(&self) -> Option<io::Error> {
+        let raw = self.probe_error.swap(0, Relaxed);
+        (raw != 0).then(|| io::Error::from_raw_os_error(raw))
+    }
+
+    fn note_probe(&self, ticker: &mut Ticker, end: Option<ProbeEnd>) {
+        if end.is_none() || end == ticker.probed {
+            return;
+        }
+        ticker.probed = end;
+        let error = match end {
+            Some(ProbeEnd::Failed(errno)) => errno.raw_os_error(),
+            _ => 0,
+        };
+        self.probe_error.store(error, Relaxed);
     }
 
     fn change(&self, transition: Transition) -> HealthChange {

@@ -167,6 +167,18 @@ pub(crate) enum ProbeEnd {
     Failed(Errno),
     /// It takes too long.
     Hangs,
+    /// This process could not ask: it, or the system, had no descriptor or no memory left.
+    NotAsked,
+}
+
+impl ProbeEnd {
+    /// That of a probe with this error.
+    pub(super) fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::NotAsked,
+            _ => Self::Failed(errno),
+        }
+    }
 }
 
 /// What happened on a disk in one tick.
@@ -459,6 +471,10 @@ impl HealthMachine {
                 writing == WriteState::Allowed && self.writes_stand < WRITE_STALL
             }
             ProbeEnd::Failed(_) | ProbeEnd::Hangs => false,
+            ProbeEnd::NotAsked => {
+                self.until_probe = self.pause;
+                return None;
+            }
         };
         if !is_good {
             self.good = 0;

@@ -36,6 +36,8 @@ pub(super) struct Prober {
 struct Shared {
     /// Probes that hang.
     hung: AtomicU64,
+    /// The file system (stat(2), st_dev) on which probes have found their folder; 0: none yet.
+    file_system: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -86,9 +88,9 @@ impl Prober {
         );
         let device = device.map(Arc::clone);
         let run = move || {
-            let end = match run(&path, device.as_deref(), &faults) {
+            let end = match run(&path, device.as_deref(), &faults, &shared.file_system) {
                 Ok(writing) => ProbeEnd::Read(writing),
-                Err(errno) => ProbeEnd::Failed(errno),
+                Err(errno) => ProbeEnd::of(errno),
             };
             let mut stage = own.0.lock();
             if matches!(*stage, Stage::Hung) {
@@ -127,7 +129,12 @@ impl Prober {
 }
 
 /// Reads, and says whether it could write. **Waits.**
-fn run(path: &Path, device: Option<&OwnedFd>, faults: &Faults) -> Result<WriteState, Errno> {
+fn run(
+    path: &Path,
+    device: Option<&OwnedFd>,
+    faults: &Faults,
+    file_system: &AtomicU64,
+) -> Result<WriteState, Errno> {
     faults.wait();
     let written = match faults.get() {
         // Every read fails.
@@ -135,8 +142,7 @@ fn run(path: &Path, device: Option<&OwnedFd>, faults: &Faults) -> Result<WriteSt
         Fault::ReadOnly => Err(Errno::ROFS),
         Fault::Full => Err(Errno::NOSPC),
         _ => {
-            let written =
-                open(path, OFlags::RDWR | OFlags::CREATE).and_then(|file| write(&file, 0));
+            let written = open_to_write(path, file_system).and_then(|file| write(&file, 0));
             written.and_then(|()| device.map_or(Ok(()), |device| write(device, PROBED_AT)))
         }
     };
@@ -155,6 +161,22 @@ fn run(path: &Path, device: Option<&OwnedFd>, faults: &Faults) -> Result<WriteSt
         Err(errno) => Err(errno),
         Ok(()) => Ok(writing),
     }
+}
+
+/// Opens the file, and makes it where it is missing. In a directory that was emptied its folder is made, too; but on no
+/// file system other than before: the directory of a disk that was unmounted is empty as well.
+fn open_to_write(path: &Path, file_system: &AtomicU64) -> Result<OwnedFd, Errno> {
+    let folder = path.parent().ok_or(Errno::NOENT)?;
+    let directory = folder.parent().ok_or(Errno::NOENT)?;
+    #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+    match rustix::fs::stat(folder) {
+        Ok(stat) => file_system.store(stat.st_dev, Relaxed),
+        Err(Errno::NOENT) if rustix::fs::stat(directory)?.st_dev == file_system.load(Relaxed) => {
+            rustix::fs::mkdir(folder, Mode::RWXU)?;
+        }
+        Err(errno) => return Err(errno),
+    }
+    open(path, OFlags::RDWR | OFlags::CREATE)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
@@ -185,4 +207,27 @@ fn read(file: &OwnedFd, offset: u64) -> Result<(), Errno> {
     let (mut buffer, at) = buffer();
     #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
     rustix::io::pread(file, &mut buffer[at..at + BYTES], offset).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_made_anew_on_the_same_file_system_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".freewheel/probe");
+        let folder = path.parent().unwrap();
+        let faults = Faults::of(directory.path());
+        let known = AtomicU64::new(0);
+        let run = || run(&path, None, &faults, &known);
+        assert_eq!(run(), Err(Errno::NOENT));
+        std::fs::create_dir(folder).unwrap();
+        assert_eq!(run(), Ok(WriteState::Allowed));
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(run(), Ok(WriteState::Allowed));
+        std::fs::remove_dir_all(folder).unwrap();
+        known.fetch_add(1, Relaxed);
+        assert_eq!(run(), Err(Errno::NOENT));
+    }
 }

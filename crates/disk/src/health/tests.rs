@@ -97,6 +97,45 @@ fn reads_that_make_no_progress_put_a_disk_out_and_it_comes_back_after_probes() {
 }
 
 #[test]
+fn what_this_process_lacks_is_no_answer_of_the_disk() {
+    let mut machine = HealthMachine::default();
+    until_change(&mut machine, &stuck(), MINUTE).unwrap();
+    let good = ProbeEnd::Read(WriteState::Allowed);
+    for end in [good, ProbeEnd::of(Errno::MFILE), good] {
+        while !machine.wants_probe() {
+            machine.tick(&sample());
+        }
+        let probe = Some(end);
+        assert_eq!(machine.tick(&Sample { probe, ..sample() }), None);
+    }
+    // The third good one, and the pause before it is not longer.
+    let (probes, change) = probed(&mut machine, good, MINUTE).unwrap();
+    assert_eq!((probes, change.state), (1, DiskState::Well));
+    assert_eq!(ProbeEnd::of(Errno::IO), ProbeEnd::Failed(Errno::IO));
+}
+
+#[test]
+fn the_error_of_probes_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let health = DiskHealth::new(&directory.path().join("missing"));
+    let own = Pool::new("told", 1, 100).for_disk(&health);
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    let job = move || {
+        let _ = wait.recv();
+    };
+    own.spawn(Lane::Read, job).unwrap();
+    health.watch();
+    let mut told = Vec::new();
+    while health.counts().probes < 3 {
+        health.tick();
+        told.extend(health.probe_error().map(|error| error.kind()));
+        std::thread::sleep(TICK);
+    }
+    assert_eq!(told, [std::io::ErrorKind::NotFound]);
+    drop(send);
+}
+
+#[test]
 fn a_disk_whose_old_reads_still_hang_does_not_come_back() {
     let mut machine = HealthMachine::default();
     until_change(&mut machine, &stuck(), MINUTE).unwrap();
@@ -242,7 +281,10 @@ fn the_threads_of_a_disk_that_is_out_hang() {
     let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
     for lane in [Lane::Read, Lane::Read, Lane::Write] {
         let wait = std::sync::Arc::clone(&wait);
-        own.spawn(lane, move || drop(wait.lock().recv())).unwrap();
+        own.spawn(lane, move || {
+            let _ = wait.lock().recv();
+        })
+        .unwrap();
     }
     assert_eq!(health.hanging(), 0, "they may come further");
     while !health.is_out() {

@@ -32,6 +32,14 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
             }
             was = change.state;
         }
+        if let Some(error) = cache.disk.probe_error() {
+            let directory = cache.zone.directory.escape_ascii();
+            let error = wire::errno(&error);
+            error_log(
+                Level::Warn,
+                format_args!("cache \"{directory}\": a probe of its disk failed ({error})"),
+            );
+        }
         // Threads that hang are missing to others.
         match cache.disk.hanging() {
             0 => loan.give_back(),
