@@ -46,8 +46,12 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
         listener,
         number,
     } = accepted;
-    let Ok(stream) = Stream::from_accepted(socket, peer.is_some()) else {
-        return Box::pin(async {});
+    let stream = match Stream::from_accepted(socket, peer.is_some()) {
+        Ok(stream) => stream,
+        Err(error) => {
+            loop_.tell_unwatched(&error);
+            return Box::pin(async {});
+        }
     };
     // As nginx: only behind a wildcard does the kernel know more than the listener.
     let local = match listener.address.is_wildcard() {

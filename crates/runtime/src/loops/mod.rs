@@ -38,6 +38,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 use disk::Disk;
+use logs::process_log::{Level, error_log};
 use logs::wall_clock::Clock;
 use logs::{Feed, Logs, Sleep};
 use wire::{KernelTimer, Wheel};
@@ -187,6 +188,8 @@ pub struct Loop {
     errands: Cell<u32>,
     /// The second in which it was last logged that idle connections are closed to make room.
     reuse_told: Cell<Option<u64>>,
+    /// The same for connections that cannot be watched.
+    unwatched_told: Cell<Option<u64>>,
     handle: Arc<LoopHandle>,
     /// All loops that accept, for spreading; empty with a single loop.
     handles: RefCell<Rc<[Arc<LoopHandle>]>>,
@@ -237,6 +240,7 @@ impl Loop {
             stage: Stage::Serving.into(),
             errands: Cell::new(0),
             reuse_told: Cell::new(None),
+            unwatched_told: Cell::new(None),
             handle,
             handles: RefCell::new(Vec::new().into()),
             random: RefCell::new(Random {
@@ -249,6 +253,18 @@ impl Loop {
         drop(spawn(Kind::Sweep, sweep(Rc::downgrade(&loop_))));
         drop(spawn(Kind::Log, Rc::clone(&loop_.feed).run()));
         loop_
+    }
+
+    /// Logs that the kernel does not watch a new connection (fs.epoll.max_user_watches), at most once per second.
+    pub fn tell_unwatched(&self, error: &io::Error) {
+        let second = wire::loop_clock::monotonic_ms() / 1000;
+        if self.unwatched_told.replace(Some(second)) != Some(second) {
+            let text = wire::errno(error);
+            error_log(
+                Level::Alert,
+                format_args!("epoll_ctl() failed ({text}), a new connection is closed"),
+            );
+        }
     }
 
     /// A loop on this thread that belongs to no worker, to evaluate a request without serving it (`--explain-url`).

@@ -387,3 +387,33 @@ fn a_configuration_that_is_refused_leaves_nothing_behind() {
     });
     ask(&mut client).expect("the loop goes on");
 }
+
+#[test]
+fn connections_that_the_kernel_does_not_watch_are_told_of_once_a_second() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&told);
+    logs::process_log::set_sink(Box::new(move |_, text| {
+        lines.lock().unwrap().push(text.to_string());
+    }));
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_io().build_local(Default::default()).unwrap();
+    runtime.block_on(async {
+        let loop_ = Loop::alone(&shared()).unwrap();
+        // A regular file is refused.
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let flags = rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&file, flags).unwrap();
+        let error = wire::Stream::from_accepted(file.into(), true).unwrap_err();
+        for second in [5, 5, 5, 6] {
+            wire::loop_clock::remember(second * 1_000_000_000);
+            loop_.tell_unwatched(&error);
+        }
+    });
+    let told = told.lock().unwrap();
+    let line = "epoll_ctl() failed (1: Operation not permitted), a new connection is closed";
+    assert_eq!(
+        told.iter().filter(|told| *told == line).count(),
+        2,
+        "{told:?}"
+    );
+}
