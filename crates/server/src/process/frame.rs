@@ -119,10 +119,10 @@ impl Channel {
         }
     }
 
-    /// Receives one message; `None` when the other end is gone.
+    /// Receives one message; `None` when the other end is gone, be it in the middle of one.
     ///
     /// # Errors
-    /// That of recvmsg(2); a message that is too long, or ends in the middle.
+    /// That of recvmsg(2); a message that is too long.
     pub(crate) fn receive(&self) -> io::Result<Option<Frame>> {
         let mut frame = Frame {
             kind: 0,
@@ -130,16 +130,13 @@ impl Channel {
             descriptors: Vec::new(),
             lacks_descriptors: false,
         };
-        let mut is_begun = false;
         loop {
-            let Some((kind, is_last)) = self.receive_packet(&mut frame)? else {
-                return if is_begun {
-                    Err(io::ErrorKind::UnexpectedEof.into())
-                } else {
-                    Ok(None)
-                };
+            let (kind, is_last) = match self.receive_packet(&mut frame) {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok(None),
+                Err(error) if is_gone(&error) => return Ok(None),
+                Err(error) => return Err(error),
             };
-            is_begun = true;
             frame.kind = kind;
             if frame.body.len() > MESSAGE_MAX || frame.descriptors.len() > MESSAGE_DESCRIPTORS_MAX {
                 return Err(io::Error::other(
@@ -183,6 +180,14 @@ impl Channel {
         frame.body.extend_from_slice(&packet[2..received.bytes]);
         Ok(Some((packet[0], packet[1] == LAST)))
     }
+}
+
+/// Whether a call failed because the other end is gone: also with messages there that it had not read (unix(7),
+/// ECONNRESET).
+#[must_use]
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 impl AsFd for Channel {
@@ -268,6 +273,20 @@ mod tests {
         let empty = b.receive().unwrap().unwrap();
         assert_eq!((empty.kind, empty.body.len()), (8, 0));
         sender.join().unwrap();
+        assert!(b.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn an_end_that_goes_is_no_error_whatever_it_has_left() {
+        let (a, b) = Channel::pair().unwrap();
+        // The first packet of several alone.
+        a.send_packet(&[7, 0], b"begun", &[]).unwrap();
+        drop(a);
+        assert!(b.receive().unwrap().is_none());
+        assert!(is_gone(&b.send(1, &[], &[]).unwrap_err()));
+        let (a, b) = Channel::pair().unwrap();
+        b.send(1, b"never read", &[]).unwrap();
+        drop(a);
         assert!(b.receive().unwrap().is_none());
     }
 

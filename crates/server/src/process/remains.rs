@@ -1,5 +1,6 @@
-//! Workers that have ended but for threads that wait for a disk. The kernel ends such a thread when its call returns, and
-//! only then reports the end of the process: with a disk that hangs, never.
+//! Workers that have ended but for threads that wait for a disk, and those that ended before they knew what to serve. The
+//! kernel ends a thread that waits when its call returns, and only then reports the end of the process: with a disk that
+//! hangs, never.
 //!
 //! Not here: the start of another worker ([`super::supervise`]). Invariant: each child is waited for as long as the master
 //! runs.
@@ -22,7 +23,8 @@ const LEFT_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Remains {
     looked: Instant,
-    left: Vec<Child>,
+    /// With the words for each.
+    left: Vec<(&'static str, Child)>,
 }
 
 impl Remains {
@@ -49,15 +51,24 @@ impl Remains {
 
     /// Keeps what is left of a worker until the kernel has ended that, too.
     pub(super) fn keep(&mut self, child: Child) {
-        self.left.push(child);
+        self.left.push(("the rest of worker process", child));
+    }
+
+    /// Ends a process that could not be told what to serve (it may have ended before), and waits for its end where fewer
+    /// than [`LEFT_MAX`] are waited for.
+    pub(super) fn kill(&mut self, mut child: Child) {
+        let _ = child.kill();
+        if self.left.len() < LEFT_MAX {
+            self.left.push(("worker process", child));
+        }
     }
 
     pub(super) fn reap(&mut self) {
-        self.left.retain_mut(|child| {
+        self.left.retain_mut(|(name, child)| {
             let Ok(Some(status)) = child.try_wait() else {
                 return true;
             };
-            note_end("the rest of worker process", child.id(), status);
+            note_end(name, child.id(), status);
             false
         });
     }

@@ -3,6 +3,7 @@
 //! Not here: configurations and reloads ([`super::master`]). Invariant: as long as the master is to serve, a worker
 //! serves the last good bundle on the master's sockets, or one is about to be started.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -61,12 +62,13 @@ impl Master {
     pub(super) fn start_with(&mut self, bundle: &Bundle) -> bool {
         let env = &self.candidate(bundle.generation).kept.main.processes.env;
         let started = spawn::worker(env).and_then(|(child, channel)| {
-            if let Some(known) = self.acme.whole() {
-                channel.send(word::ACME, &known, &[])?;
+            match self.tell_first(&channel, bundle) {
+                Ok(()) => Ok((child, channel)),
+                Err(error) => {
+                    self.remains.kill(child);
+                    Err(error)
+                }
             }
-            let (body, descriptors) = bundle.pack();
-            channel.send(word::CONFIGURE, &body, &descriptors)?;
-            Ok((child, channel))
         });
         match started {
             Ok((child, channel)) => {
@@ -96,6 +98,15 @@ impl Master {
                 false
             }
         }
+    }
+
+    /// Tells a new worker what it needs to serve this bundle.
+    fn tell_first(&self, channel: &Channel, bundle: &Bundle) -> io::Result<()> {
+        if let Some(known) = self.acme.whole() {
+            channel.send(word::ACME, &known, &[])?;
+        }
+        let (body, descriptors) = bundle.pack();
+        channel.send(word::CONFIGURE, &body, &descriptors)
     }
 
     /// A worker that was not told to finish; `None` for all others, which have no say any more.

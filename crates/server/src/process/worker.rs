@@ -14,20 +14,18 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use disk::Disk;
+use logs::Logs;
 use logs::process_log::{Level, error_log};
-use logs::{ErrorLogs, Logs, Target};
 use nix::sys::signal::Signal;
 use runtime::Shared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::of_call;
+use wire::{errno, of_call};
 
+use super::build::{self, BuiltBundle, BuiltSettings, LARGE_BYTES};
 use super::bundle::Bundle;
 use super::deadline::Deadline;
-use super::directives::Main;
-use super::frame::{Channel, Frame, Writer};
-use super::load::Loaded;
+use super::frame::{Channel, Frame, Writer, is_gone};
 use super::log_files::Wanted;
 use super::plan::plan;
 use super::pools::{define_new_pools, define_pools};
@@ -43,10 +41,8 @@ use crate::process::load;
 use crate::process::pools;
 use httpcore::connection::panic_guard;
 use httpcore::handler::Modules;
-use httpcore::settings::Settings;
 use proxy::caching::caches::registry::Registry;
 use proxy::settings::bind::needs_right;
-use upstream::Upstreams;
 
 /// Exit code of a worker that could not start, as nginx's.
 pub(crate) const FATAL: u8 = 2;
@@ -126,32 +122,8 @@ fn start(modules: Modules) -> Result<ExitCode, String> {
     }))
 }
 
-/// Size in bytes of configuration texts from which on the memory freed after building and dropping their settings (some
-/// fifty times as much) is given back to the kernel. Meanwhile a loop that allocates waits for its arena's lock, for a
-/// few milliseconds (measured with 20 000 connections).
-const LARGE_BYTES: usize = 128 << 10;
-
 const BELL_FLAGS: rustix::event::EventfdFlags =
     rustix::event::EventfdFlags::NONBLOCK.union(rustix::event::EventfdFlags::CLOEXEC);
-
-/// A bundle whose settings a helper thread has built.
-struct BuiltBundle {
-    bundle: Bundle,
-    outcome: Result<BuiltSettings, String>,
-}
-
-/// Settings whose places in the configuration have their logs.
-struct BuiltSettings {
-    main: Main,
-    settings: Arc<Settings>,
-    /// Whether a line needs the right to send from foreign addresses.
-    needs_right: bool,
-    wanted: Wanted,
-    /// The logs of the process.
-    main_logs: ErrorLogs,
-    /// Files that have no other holder yet.
-    held: Vec<Target>,
-}
 
 struct Worker {
     channel: Channel,
@@ -202,13 +174,14 @@ impl Worker {
             if let WorkerEvent::Goes = next {
                 next = self.obey_master()?;
             }
-            while let Ok(built) = results.try_recv() {
-                self.take_over(built)?;
-            }
             match next {
                 WorkerEvent::Goes => {}
+                // Nothing is taken over any more: the master may have gone.
                 WorkerEvent::Quits { has_heir } => return Ok(self.leave(has_heir)),
                 WorkerEvent::Ends => return Ok(self.end()),
+            }
+            while let Ok(built) = results.try_recv() {
+                self.take_over(built)?;
             }
         }
     }
@@ -279,8 +252,9 @@ impl Worker {
         match frame.kind {
             word::CONFIGURE => {
                 let bundle = Bundle::unpack(&frame.body, frame.descriptors);
-                self.begin(bundle.ok_or("the master's bundle cannot be read")?)?;
-                self.beyond = self.beyond.take().or(beyond);
+                if self.begin(bundle.ok_or("the master's bundle cannot be read")?)? {
+                    self.beyond = self.beyond.take().or(beyond);
+                }
             }
             word::QUIT => {
                 let has_heir = frame.body == [1];
@@ -289,8 +263,7 @@ impl Worker {
             word::ACME => {
                 let answer = super::acme::take(&frame);
                 let answer = answer.ok_or("the master's certificates cannot be read")?;
-                let sent = self.channel.send(word::TAKEN, &answer, &[]);
-                sent.map_err(|error| of_call("sendmsg()")(error).to_string())?;
+                self.answer(word::TAKEN, &answer)?;
             }
             word::REOPEN => {
                 self.reopen(frame);
@@ -346,17 +319,32 @@ impl Worker {
         }
         let generation = Bundle::generation_of(&frame.body).filter(|_| !self.has_rights);
         let generation = generation.ok_or(NO_DESCRIPTORS)?;
-        let mut body = Writer::default();
-        body.number(generation);
-        body.bytes(format!("the configuration is not taken: {NO_DESCRIPTORS}").as_bytes());
-        let sent = self.channel.send(word::REFUSED, &body.0, &[]);
-        sent.map_err(|error| of_call("sendmsg()")(error).to_string())
+        let sentence = format!("the configuration is not taken: {NO_DESCRIPTORS}");
+        self.refuse(generation, &sentence)
     }
 
-    /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting.
-    fn begin(&mut self, bundle: Bundle) -> Result<(), String> {
+    /// Tells the master why a bundle is not served.
+    fn refuse(&self, generation: u64, sentence: &str) -> Result<(), String> {
+        let mut body = Writer::default();
+        body.number(generation);
+        body.bytes(sentence.as_bytes());
+        self.answer(word::REFUSED, &body.0)
+    }
+
+    /// Answers the master. One that has gone is noticed where it is listened to.
+    fn answer(&self, kind: u8, body: &[u8]) -> Result<(), String> {
+        match self.channel.send(kind, body, &[]) {
+            Err(error) if !is_gone(&error) => Err(of_call("sendmsg()")(error).to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins to build a bundle's settings, on a helper thread: names and files may keep it waiting. False: it could not
+    /// begin, which the master knows.
+    fn begin(&mut self, bundle: Bundle) -> Result<bool, String> {
         self.is_daemon = bundle.is_daemon;
-        if std::mem::take(&mut self.has_rights) {
+        let is_first = std::mem::take(&mut self.has_rights);
+        if is_first {
             let alarms = Alarms::set();
             score::lower();
             let (disk, keeps_raw) = prepare(&bundle, &self.logs, self.modules)?;
@@ -371,41 +359,27 @@ impl Worker {
             watch::begin(&shared.ledger, alarms);
             self.server = Some(HttpServer::new(shared));
         }
-        let is_large = bundle.texts.bytes() >= LARGE_BYTES;
-        self.was_large |= is_large;
-        let (built, bell) = (self.built.clone(), Arc::clone(&self.bell));
-        let (logs, disk, modules) = (self.logs.clone(), self.disk.clone(), self.modules);
-        let former = self.server.as_ref().and_then(HttpServer::settings);
-        let helper = thread::Builder::new()
-            .name("settings".to_owned())
-            .spawn(move || {
-                let origin = bundle.origin();
-                let loaded = load::load(
-                    &origin,
-                    &bundle.circumstances,
-                    &mut bundle.texts.clone(),
-                    modules,
-                );
-                let outcome = loaded
-                    .map_err(|refused| refused.sentence())
-                    .and_then(|loaded| equip(loaded, &bundle, &logs));
-                if let (Ok(equipped), Some(former)) = (&outcome, former) {
-                    equipped.settings.made::<Upstreams>().follow(former.made());
-                }
-                let roots = outcome
-                    .as_ref()
-                    .map_or_else(|_| Vec::new(), |of| of.settings.roots());
-                let _ = built.send(BuiltBundle { bundle, outcome });
-                let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
-                // Memory that only building needed, by far the most of it, is not kept for the next time.
-                if is_large {
-                    sys::trim_heap();
-                }
-                tell_proofs(&roots, disk.as_deref());
-            });
-        helper
-            .map(drop)
-            .map_err(|error| format!("a helper thread cannot be started ({error})"))
+        self.was_large |= bundle.texts.bytes() >= LARGE_BYTES;
+        let generation = bundle.generation;
+        let begun = build::begin(
+            bundle,
+            build::Around {
+                former: self.server.as_ref().and_then(HttpServer::settings),
+                logs: self.logs.clone(),
+                disk: self.disk.clone(),
+                modules: self.modules,
+            },
+            build::Done {
+                built: self.built.clone(),
+                bell: Arc::clone(&self.bell),
+            },
+        );
+        let Err(error) = begun else { return Ok(true) };
+        let sentence = format!("a helper thread cannot be started ({})", errno(&error));
+        match is_first {
+            true => Err(sentence),
+            false => self.refuse(generation, &sentence).map(|()| false),
+        }
     }
 
     fn take_over(&mut self, built: BuiltBundle) -> Result<(), String> {
@@ -450,16 +424,14 @@ impl Worker {
                 Ok(())
             },
         );
-        let mut body = Writer::default();
-        body.number(bundle.generation);
-        let sent = match outcome {
-            Ok(()) => self.channel.send(word::SERVED, &body.0, &[]),
-            Err(sentence) => {
-                body.bytes(sentence.as_bytes());
-                self.channel.send(word::REFUSED, &body.0, &[])
+        match outcome {
+            Ok(()) => {
+                let mut body = Writer::default();
+                body.number(bundle.generation);
+                self.answer(word::SERVED, &body.0)
             }
-        };
-        sent.map_err(|error| of_call("sendmsg()")(error).to_string())
+            Err(sentence) => self.refuse(bundle.generation, &sentence),
+        }
     }
 
     /// Finishes the requests in flight, then ends.
@@ -545,48 +517,6 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
     let disk = Disk::new(prepared);
     super::hold::watch(&disk);
     Ok((disk, keeps_raw))
-}
-
-/// Gives every place of the configuration its logs. May resolve names: on the helper thread.
-fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, String> {
-    let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
-    let wanted = wanted.map_err(|error| error.to_string())?;
-    let held = super::log_files::make_known(bundle, &wanted, logs)?;
-    let main_logs = super::log_files::threaded(&wanted, logs)?;
-    loaded
-        .settings
-        .equip(logs, &main_logs)
-        .map_err(|error| error.to_string())?;
-    Ok(BuiltSettings {
-        needs_right: needs_right(&loaded.tree.directives),
-        main: loaded.main,
-        settings: loaded.settings,
-        wanted,
-        main_logs,
-        held,
-    })
-}
-
-/// Logs what the kernel refuses, and how the residency of files is proven below each root of the configuration. Waits for disks: on the helper
-/// thread.
-fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
-    if let Some(disk) = disk {
-        for refusal in disk::refusals() {
-            error_log(Level::Notice, format_args!("{refusal}"));
-        }
-        if let Some(line) = disk.lack_of_copies() {
-            error_log(Level::Notice, format_args!("{line}"));
-        }
-    }
-    for (root, disk) in roots.iter().zip(std::iter::repeat(disk).flatten()) {
-        let probe = disk.probe(httpcore::settings::root::directory(root));
-        let level = if probe.is_forbidden {
-            Level::Warn
-        } else {
-            Level::Notice
-        };
-        error_log(level, format_args!("root {probe}"));
-    }
 }
 
 /// Logs every panic in one line: of a connection at the connection, which ends alone, of all others here.
