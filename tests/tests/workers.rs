@@ -333,3 +333,13 @@ fn one_process_that_refuses_a_configuration_leaves_no_file_of_its_sockets() {
     assert!(server.site().path("socket").exists());
     server.forget_log();
 }
+
+#[test]
+fn a_worker_that_gets_usr1_has_the_logs_opened_again() {
+    let daemon = Daemon::start();
+    let (worker, log) = (daemon.worker(), daemon.site.path("logs/error.log"));
+    std::fs::rename(&log, daemon.site.path("logs/error.log.1")).unwrap();
+    kill(worker, Signal::SIGUSR1).unwrap();
+    daemon.until("the new file", || log.exists());
+    daemon.settle();
+}

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -84,7 +85,8 @@ pub(super) struct File {
 
 #[derive(Debug)]
 pub(super) enum Descriptor {
-    Own(OwnedFd),
+    /// A file; who opened it may hold it, too.
+    Own(Arc<OwnedFd>),
     Stderr(io::Stderr),
 }
 
@@ -200,7 +202,7 @@ impl File {
     pub(super) fn reopen(
         &mut self,
         path: &Path,
-        descriptor: OwnedFd,
+        descriptor: Arc<OwnedFd>,
         buffer: Option<Option<Buffer>>,
     ) -> Result<(), Complaint> {
         let mut written = self.write_gathered(path);

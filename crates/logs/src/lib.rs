@@ -93,12 +93,17 @@ impl Logs {
 
     /// Makes a log file known, open for appending. A path that is known already goes on with the new descriptor, as after a reload,
     /// and with the new buffer.
-    pub fn file(&self, path: &Path, descriptor: OwnedFd, buffer: Option<Buffer>) -> Target {
+    pub fn file(
+        &self,
+        path: &Path,
+        descriptor: impl Into<Arc<OwnedFd>>,
+        buffer: Option<Buffer>,
+    ) -> Target {
         match self.find(path) {
             Some(target) => {
                 self.ring.order(Order::Reopen {
                     target: Arc::clone(&target),
-                    descriptor,
+                    descriptor: descriptor.into(),
                     buffer: Some(buffer),
                 });
                 target
@@ -132,13 +137,13 @@ impl Logs {
     }
 
     /// Replaces the descriptor of a log file (USR1): lines fed before go to the old one. `false`: no log has this path.
-    pub fn reopen(&self, path: &Path, descriptor: OwnedFd) -> bool {
+    pub fn reopen(&self, path: &Path, descriptor: impl Into<Arc<OwnedFd>>) -> bool {
         let Some(target) = self.find(path) else {
             return false;
         };
         self.ring.order(Order::Reopen {
             target,
-            descriptor,
+            descriptor: descriptor.into(),
             buffer: None,
         });
         true

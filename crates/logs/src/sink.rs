@@ -47,7 +47,7 @@ pub(super) enum Order {
     /// Write the gathered lines to the old descriptor, then continue with this one.
     Reopen {
         target: Target,
-        descriptor: OwnedFd,
+        descriptor: Arc<OwnedFd>,
         buffer: Option<Option<Buffer>>,
     },
     /// Write what has gathered, and from now on all lines at once: the configuration in force does not name this log, and only
@@ -62,8 +62,12 @@ pub(super) enum Order {
 impl Sink {
     /// A file that is open for appending.
     #[must_use]
-    pub fn file(path: &Path, descriptor: OwnedFd, buffer: Option<Buffer>) -> Target {
-        Self::with_file(Some(path), Descriptor::Own(descriptor), buffer)
+    pub fn file(
+        path: &Path,
+        descriptor: impl Into<Arc<OwnedFd>>,
+        buffer: Option<Buffer>,
+    ) -> Target {
+        Self::with_file(Some(path), Descriptor::Own(descriptor.into()), buffer)
     }
 
     /// Standard error.
@@ -201,7 +205,7 @@ impl Sink {
     /// Exchanges the descriptor; the gathered lines go to the old one.
     pub(super) fn reopen(
         &self,
-        descriptor: OwnedFd,
+        descriptor: Arc<OwnedFd>,
         buffer: Option<Option<Buffer>>,
     ) -> Result<(), Complaint> {
         let Kind::File { path, file } = &self.kind else {

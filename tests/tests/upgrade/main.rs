@@ -153,6 +153,7 @@ fn one_upgrade_at_a_time() {
         let log = daemon.log();
         let lines = log.lines().filter(|line| line.contains("(SIGUSR2)"));
         lines.filter(|line| line.ends_with(", ignoring")).count() == 2
+            && log.matches("the changing binary signal is ignored").count() == 2
     });
     kill(new, Signal::SIGTERM).unwrap();
     until("the old name", || daemon.number("nginx.pid") == Some(old));

@@ -457,7 +457,7 @@ fn a_log_that_nobody_names_any_more_is_written_and_closed() {
     });
     let target = fixture
         .logs
-        .file(&fixture.path("pipe"), writer.into(), buffer);
+        .file(&fixture.path("pipe"), OwnedFd::from(writer), buffer);
     fixture.on_loop(async |feed| feed.line(&target, text("last line\n")));
     drop(target);
     let other = fixture.file("other", None);

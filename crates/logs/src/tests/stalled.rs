@@ -9,7 +9,7 @@ fn stalled_log(fixture: &Fixture) -> (Target, std::io::PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
     let target = fixture
         .logs
-        .file(&fixture.path("pipe"), writer.into(), None);
+        .file(&fixture.path("pipe"), OwnedFd::from(writer), None);
     (target, reader)
 }
 
@@ -55,11 +55,11 @@ fn a_stalled_pipe_goes_on_where_it_was_with_a_new_descriptor() {
     let path = fixture.path("pipe");
     let target = fixture
         .logs
-        .file(&path, writer.try_clone().unwrap().into(), None);
+        .file(&path, OwnedFd::from(writer.try_clone().unwrap()), None);
     let lines: String = (0..150).map(|number| format!("{number:0>999}\n")).collect();
     fixture.on_loop(async |feed| feed.line(&target, text(&lines)));
     fixture.drain();
-    assert!(fixture.logs.reopen(&path, writer.into()));
+    assert!(fixture.logs.reopen(&path, OwnedFd::from(writer)));
     let mut read = vec![0; lines.len()];
     reader.read_exact(&mut read).unwrap();
     assert!(read == lines.as_bytes());

@@ -107,7 +107,7 @@ fn build(bundle: Bundle, around: Around, done: &Done) {
 fn equip(loaded: Loaded, bundle: &Bundle, logs: &Logs) -> Result<BuiltSettings, String> {
     let wanted = Wanted::all(&loaded, &bundle.prefix, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let held = log_files::make_known(bundle, &wanted, logs)?;
+    let held = log_files::make_known(bundle, &wanted, logs);
     let main_logs = log_files::threaded(&wanted, logs)?;
     loaded
         .settings

@@ -6,6 +6,8 @@
 //! Not here: the format of lines, logs with variables in their names. Invariant: a path is opened once, however many
 //! lines name it.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use config::{Directive, Error, Problem, Scope, Tree, Value};
 use logs::directives::{Destination, ErrorLine};
 use logs::getaddrinfo::Hosts;
@@ -20,7 +23,6 @@ use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
 use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
 use rustix::fs::{FileType, Mode, OFlags};
-use wire::errno;
 
 use super::bundle::Bundle;
 use super::frame::{Reader, Writer};
@@ -28,8 +30,8 @@ use super::load::Loaded;
 use super::trust::Refusal;
 use crate::process::trust;
 
-/// Maximum number of log files that one configuration may name.
-pub(crate) const FILES_MAX: usize = 10_000;
+/// Maximum number of log files that one configuration may name: half of what Linux lets a process have open (fs.nr_open).
+pub(crate) const FILES_MAX: usize = 500_000;
 /// Maximum time that an ending worker waits for its log lines to be written: a log may be on a dead disk.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -39,34 +41,35 @@ pub(crate) type Opened = Vec<(PathBuf, Arc<OwnedFd>)>;
 /// The logs of a configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
-    /// The lines `error_log` outside of every block.
+    /// The error logs of the process, with full paths: the lines `error_log` outside of every block; where none of them is
+    /// a file or stderr, also the log of `-e`, as in nginx.
     pub main: Vec<ErrorLine>,
-    /// The log of `-e`, used when no line names one; `None` is stderr.
-    pub default: Option<PathBuf>,
     /// Every file once, with its buffer.
     pub files: Vec<(PathBuf, Option<Buffer>)>,
-    /// The base directory of relative paths.
-    pub prefix: PathBuf,
+    /// The index of each path in `files`.
+    by_path: HashMap<PathBuf, usize>,
+    /// Whether an `error_log` is stderr, in whatever block.
+    has_stderr: bool,
     /// The addresses of syslog servers' names.
     pub hosts: Hosts,
 }
 
 impl Wanted {
-    /// The log of `-e` alone.
+    /// The log of `-e` alone; none if that is stderr.
     #[must_use]
-    pub(crate) fn first(default: Option<&Path>) -> Self {
-        let files = default
+    pub(crate) fn first(default: Option<&Path>, level: Level) -> Self {
+        let mut wanted = Self::default();
+        if default.is_some() {
+            wanted.main.push(default_line(default, level));
+        }
+        wanted.files = default
             .map(|path| (path.to_owned(), None))
             .into_iter()
             .collect();
-        Self {
-            default: default.map(Path::to_owned),
-            files,
-            ..Self::default()
-        }
+        wanted
     }
 
-    /// Reads the lines `error_log` outside of every block.
+    /// Reads the lines `error_log` outside of every block. `default`: the log of `-e`; `None` is stderr.
     ///
     /// # Errors
     /// A wrong line, at its place.
@@ -78,8 +81,7 @@ impl Wanted {
     ) -> Result<Self, Error> {
         let mut wanted = Self {
             hosts: hosts.clone(),
-            default: default.map(Path::to_owned),
-            prefix: prefix.to_owned(),
+            has_stderr: has_stderr(&tree.directives),
             ..Self::default()
         };
         let mut scope = Scope::new();
@@ -89,23 +91,37 @@ impl Wanted {
             .filter(|line| line.name == "error_log")
         {
             let parsed = ErrorLine::parse(&line.args, &mut scope).map_err(|p| line.error(&p))?;
-            if let Destination::File(path) = &parsed.destination {
-                wanted.add(wanted.full(path), None);
+            let destination = match parsed.destination {
+                Destination::File(path) => {
+                    Destination::File(bytes(&prefix.join(OsStr::from_bytes(&path))))
+                }
+                other => other,
+            };
+            wanted.main.push(ErrorLine {
+                destination,
+                ..parsed
+            });
+        }
+        let is_file = |line: &ErrorLine| {
+            matches!(line.destination, Destination::File(_) | Destination::Stderr)
+        };
+        if !wanted.main.iter().any(is_file) {
+            wanted.main.push(default_line(default, Level::Error));
+        }
+        let main = std::mem::take(&mut wanted.main);
+        for line in &main {
+            if let Destination::File(path) = &line.destination {
+                wanted.add(path_of(path).to_owned(), None)?;
             }
-            wanted.main.push(parsed);
         }
-        if wanted.main.is_empty()
-            && let Some(path) = default
-        {
-            wanted.add(path.to_owned(), None);
-        }
+        wanted.main = main;
         Ok(wanted)
     }
 
     /// The same, and the files of all logs below `http`.
     ///
     /// # Errors
-    /// A wrong line, at its place.
+    /// A wrong line, at its place; more than [`FILES_MAX`] files.
     pub(crate) fn all(
         loaded: &Loaded,
         prefix: &Path,
@@ -113,22 +129,22 @@ impl Wanted {
     ) -> Result<Self, Error> {
         let mut wanted = Self::main(&loaded.tree, prefix, &loaded.circumstances.hosts, default)?;
         for (path, buffer) in loaded.settings.log_files()?.files() {
-            wanted.add(path.clone(), *buffer);
+            wanted.add(path.clone(), *buffer)?;
         }
         Ok(wanted)
     }
 
-    fn full(&self, path: &[u8]) -> PathBuf {
-        self.prefix.join(std::ffi::OsStr::from_bytes(path))
-    }
-
-    fn add(&mut self, path: PathBuf, buffer: Option<Buffer>) {
-        let known = self.files.iter().position(|(known, _)| *known == path);
-        match known {
-            Some(at) => self.files[at].1 = self.files[at].1.or(buffer),
-            None if self.files.len() < FILES_MAX => self.files.push((path, buffer)),
-            None => {}
+    fn add(&mut self, path: PathBuf, buffer: Option<Buffer>) -> Result<(), Error> {
+        if let Some(&at) = self.by_path.get(&path) {
+            self.files[at].1 = self.files[at].1.or(buffer);
+        } else if self.files.len() < FILES_MAX {
+            self.by_path.insert(path.clone(), self.files.len());
+            self.files.push((path, buffer));
+        } else {
+            let sentence = format!("too many log files, there may be {FILES_MAX}");
+            return Err(Error::without_place(sentence));
         }
+        Ok(())
     }
 
     /// Opens all files.
@@ -147,12 +163,12 @@ impl Wanted {
     /// nginx.
     #[must_use]
     pub(crate) fn reopen(&self, before: &Opened) -> Opened {
+        let before: HashMap<_, _> = before.iter().map(|(path, file)| (path, file)).collect();
         let again = |path: &PathBuf| match open_or_tell(path) {
             Ok(file) => Some(Arc::new(file)),
             Err(sentence) => {
                 error_log(Level::Emerg, format_args!("{sentence}"));
-                let known = before.iter().find(|(known, _)| known == path);
-                known.map(|(_, file)| Arc::clone(file))
+                before.get(path).map(|file| Arc::clone(file))
             }
         };
         let files = self.files.iter();
@@ -161,52 +177,63 @@ impl Wanted {
             .collect()
     }
 
-    /// The log that gets the stderr output of a process in the background: the first file of `error_log`, as in nginx.
-    /// `None`: stderr is a log itself, or no log is a file.
+    /// The log that gets the stderr output of a process in the background: of the files of `error_log` the first one with
+    /// the lowest level, as in nginx. `None`: stderr is a log itself, of any place of the configuration.
     #[must_use]
     pub(crate) fn of_stderr(&self) -> Option<PathBuf> {
-        let to = || self.main.iter().map(|line| &line.destination);
-        if to().any(|to| matches!(to, Destination::Stderr)) {
-            return None;
-        }
-        match self.main.is_empty() {
-            true => self.default.clone(),
-            false => to().find_map(|to| match to {
-                Destination::File(path) => Some(self.full(path)),
-                _ => None,
-            }),
-        }
+        let files = self.main.iter().filter_map(|line| match &line.destination {
+            Destination::File(path) => Some((line.level, path)),
+            _ => None,
+        });
+        let file = files.rev().max_by_key(|(level, _)| *level);
+        file.filter(|_| !self.has_stderr)
+            .map(|(_, path)| path_of(path).to_owned())
     }
 
     /// The logs of the process: in the master written at once.
     fn direct(&self, opened: &Opened) -> ErrorLogs {
         let file = |path: &Path| {
             let (_, file) = opened.iter().find(|(known, _)| known == path)?;
-            Some(Sink::file(path, file.try_clone().ok()?, None))
+            Some(Sink::file(path, Arc::clone(file), None))
         };
         let target = |line: &ErrorLine| match &line.destination {
             Destination::Stderr => Some(Sink::stderr()),
-            Destination::File(path) => file(&self.full(path)),
+            Destination::File(path) => file(path_of(path)),
             Destination::Syslog(peer) => {
                 let mut peer = peer.clone();
                 peer.resolve(&self.hosts).ok().map(|()| Sink::syslog(&peer))
             }
             Destination::Named(_) => None,
         };
-        let mut logs: Vec<_> = self
-            .main
-            .iter()
-            .filter_map(|line| Some((line.level, target(line)?, line.form)))
-            .collect();
-        if self.main.is_empty() {
-            let default = self
-                .default
-                .as_deref()
-                .map_or_else(|| Some(Sink::stderr()), file);
-            logs.extend(default.map(|target| (Level::Error, target, LineForm::Text)));
-        }
-        ErrorLogs::with_forms(logs)
+        let logs = self.main.iter();
+        let logs = logs.filter_map(|line| Some((line.level, target(line)?, line.form)));
+        ErrorLogs::with_forms(logs.collect())
     }
+}
+
+/// The log of `-e` as a line of the configuration; `None` is stderr.
+fn default_line(default: Option<&Path>, level: Level) -> ErrorLine {
+    ErrorLine {
+        destination: default.map_or(Destination::Stderr, |path| Destination::File(bytes(path))),
+        level,
+        form: LineForm::Text,
+    }
+}
+
+fn bytes(path: &Path) -> Bytes {
+    Bytes::copy_from_slice(path.as_os_str().as_bytes())
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// Whether a line `error_log` here or in a block is stderr.
+fn has_stderr(lines: &[Directive]) -> bool {
+    lines.iter().any(|line| {
+        let is_it = line.name == "error_log" && line.args.first().is_some_and(|to| *to == "stderr");
+        is_it || has_stderr(line.children())
+    })
 }
 
 fn open_or_tell(path: &Path) -> Result<OwnedFd, String> {
@@ -254,28 +281,11 @@ pub(crate) fn use_them(wanted: &Wanted, opened: &Opened) {
     }));
 }
 
-/// Sends lines to the log of `-e`, before there is a configuration.
-pub(crate) fn use_first(wanted: &Wanted, opened: &Opened) {
-    let logs = if wanted.default.is_some() {
-        wanted.direct(opened)
-    } else {
-        ErrorLogs::default()
-    };
-    set_sink(Box::new(move |level, text| {
-        logs.write_now(level, |out| {
-            let _ = io::Write::write_fmt(out, text);
-        });
-    }));
-}
-
 /// Sends the master's lines to these logs, and warnings and worse to stderr too, unless a log is stderr already.
 pub(crate) fn use_both(wanted: &Wanted, opened: &Opened) {
     let logs = wanted.direct(opened);
     let is_stderr = |line: &ErrorLine| matches!(line.destination, Destination::Stderr);
-    let is_logged_to_stderr = match wanted.main.is_empty() {
-        true => wanted.default.is_none(),
-        false => wanted.main.iter().any(is_stderr),
-    };
+    let is_logged_to_stderr = wanted.main.iter().any(is_stderr);
     set_sink(Box::new(move |level, text| {
         if level <= Level::Warn && !is_logged_to_stderr {
             eprintln!("nginx: [{}] {text}", level.name());
@@ -304,30 +314,14 @@ pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Err
     Ok(())
 }
 
-/// In the worker: makes the files of a bundle known, so that settings can be built on them. The builder holds the
+/// In the worker: makes the wanted files of a bundle known, so that settings can be built on them. The builder holds the
 /// result until it is done: the log thread closes files without a holder.
-///
-/// # Errors
-/// No descriptor is left.
-pub(crate) fn make_known(
-    bundle: &Bundle,
-    wanted: &Wanted,
-    logs: &Logs,
-) -> Result<Vec<Target>, String> {
-    let mut known = Vec::with_capacity(bundle.logs.len());
-    for (path, file) in &bundle.logs {
-        let buffer = wanted
-            .files
-            .iter()
-            .find(|(known, _)| known == path)
-            .and_then(|(_, buffer)| *buffer);
-        let file = file.try_clone().map_err(|error| {
-            let error = errno(&error);
-            format!("log \"{}\" cannot be written ({error})", path.display())
-        })?;
-        known.push(logs.file(path, file, buffer));
-    }
-    Ok(known)
+pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
+    let known = bundle.logs.iter().filter_map(|(path, file)| {
+        let (_, buffer) = wanted.files[*wanted.by_path.get(path)?];
+        Some(logs.file(path, Arc::clone(file), buffer))
+    });
+    known.collect()
 }
 
 /// In the worker: the logs of the process, written by the log thread. Their files must be known.
@@ -335,18 +329,9 @@ pub(crate) fn make_known(
 /// # Errors
 /// A file that was not opened, a syslog server whose name is not found.
 pub(crate) fn threaded(wanted: &Wanted, logs: &Logs) -> Result<ErrorLogs, String> {
-    let files = logs::LogFiles::new(&wanted.prefix, &wanted.hosts);
-    let default = match &wanted.default {
-        Some(path) => logs.find(path),
-        None => Some(logs.stderr()),
-    };
-    let default = ErrorLogs::new(
-        default
-            .map(|target| (Level::Error, target))
-            .into_iter()
-            .collect(),
-    );
-    logs::build_error_logs(&wanted.main, &default, &files, logs)
+    let files = logs::LogFiles::new(Path::new(""), &wanted.hosts);
+    let none = ErrorLogs::default();
+    logs::build_error_logs(&wanted.main, &none, &files, logs)
         .map_err(|problem| problem.sentence_for("error_log"))
 }
 
@@ -382,7 +367,7 @@ pub(crate) fn reopen(body: &[u8], descriptors: Vec<OwnedFd>, logs: &Logs, stderr
     let mut from = Reader(body);
     for file in descriptors {
         let Some(path) = from.bytes() else { break };
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let path = Path::new(OsStr::from_bytes(path));
         if Some(path) == stderr {
             let _ = rustix::stdio::dup2_stderr(&file);
         }
@@ -438,12 +423,44 @@ mod tests {
             Some("/p/a".into())
         );
         assert_eq!(of("error_log a; error_log stderr; events { }"), None);
-        assert_eq!(of("error_log syslog:server=127.0.0.1; events { }"), None);
+        assert_eq!(
+            of("error_log a error; error_log b info; events { }"),
+            Some("/p/b".into())
+        );
+        assert_eq!(
+            of("error_log a; events { } http { server { error_log stderr; } }"),
+            None
+        );
+        assert_eq!(
+            of("error_log syslog:server=127.0.0.1; events { }"),
+            Some("/p/e".into())
+        );
         assert_eq!(of("events { }"), Some("/p/e".into()));
     }
 
     #[test]
-    fn without_a_log_the_one_of_the_command_line_is_used() {
-        assert_eq!(main("events { }").files, [(PathBuf::from("/p/e"), None)]);
+    fn without_a_file_the_log_of_the_command_line_is_used() {
+        let syslog = "error_log syslog:server=127.0.0.1 warn;";
+        for (lines, files) in [
+            ("", &["/p/e"][..]),
+            (syslog, &["/p/e"]),
+            ("error_log stderr;", &[]),
+            ("error_log a;", &["/p/a"]),
+        ] {
+            let wanted = main(&format!("{lines} events {{ }}"));
+            let named = wanted.files.iter().map(|(path, _)| path.to_str().unwrap());
+            assert_eq!(named.collect::<Vec<_>>(), files, "{lines}");
+        }
+        let levels = main(&format!("{syslog} events {{ }}")).main;
+        let levels: Vec<_> = levels.iter().map(|line| line.level).collect();
+        assert_eq!(levels, [Level::Warn, Level::Error]);
+    }
+
+    #[test]
+    fn a_log_file_too_many_is_an_error() {
+        let mut wanted = Wanted::default();
+        let mut add = |number: usize| wanted.add(format!("/{number}").into(), None);
+        (0..FILES_MAX).for_each(|number| add(number).unwrap());
+        assert!(add(0).is_ok() && add(FILES_MAX).is_err());
     }
 }

@@ -30,7 +30,7 @@ use super::signals::{Signals, note};
 use super::sockets::Sockets;
 use super::start::{Options, help};
 use super::supervise::{Stage, TERM_PATIENCE, Worker, pid_of};
-use super::upgrade::{Predecessor, StartCommand};
+use super::upgrade::{Predecessor, StartCommand, UPGRADE_UNDER_WAY};
 use super::word;
 use super::{notify, title};
 use crate::process::log_files;
@@ -277,12 +277,14 @@ impl Master {
             }
             Signal::SIGUSR1 => {
                 note(received, "reopening logs");
-                self.reopen_logs();
-                self.is_reopen_wanted = self.is_bundle_on_its_way();
+                self.rotate_logs();
             }
             Signal::SIGUSR2 => {
                 let (action, is_wanted) = self.wants_upgrade();
                 note(received, action);
+                if self.has_other_program() {
+                    error_log(Level::Crit, format_args!("{UPGRADE_UNDER_WAY}"));
+                }
                 self.is_upgrade_wanted |= is_wanted;
             }
             Signal::SIGWINCH if self.takes_winch(received) => {
@@ -365,6 +367,7 @@ impl Master {
             word::SERVED => self.served(process, generation),
             word::LEAVING => self.leaves(process),
             word::TAKEN => self.acme_taken(process, generation),
+            word::ROTATED => self.rotate_logs(),
             word::REFUSED => {
                 let reason = String::from_utf8_lossy(from.bytes().unwrap_or_default()).into_owned();
                 self.refused(process, &reason);
@@ -519,6 +522,11 @@ impl Master {
                 .remove_files_of_others(&pending.sockets);
             notify::ready();
         }
+    }
+
+    fn rotate_logs(&mut self) {
+        self.reopen_logs();
+        self.is_reopen_wanted = self.is_bundle_on_its_way();
     }
 
     fn reopen_logs(&mut self) {

@@ -125,7 +125,7 @@ fn apply(
 ) -> Result<(), String> {
     let Shared { logs, disk, .. } = shared;
     let bundle = candidate.bundle(&master.options, begun_ns);
-    let _held = super::log_files::make_known(&bundle, &candidate.logs.0, logs)?;
+    let _held = super::log_files::make_known(&bundle, &candidate.logs.0, logs);
     let settings = candidate.kept.settings.as_ref();
     let settings = settings.ok_or("there is nothing to serve")?;
     let main_logs = super::log_files::threaded(&candidate.logs.0, logs)?;
@@ -183,9 +183,7 @@ fn reopen(master: &mut Master, logs: &Logs) {
     let (wanted, before) = &master.current.logs;
     let opened = wanted.reopen(before);
     for (path, file) in &opened {
-        if let Ok(file) = file.try_clone() {
-            logs.reopen(path, file);
-        }
+        logs.reopen(path, Arc::clone(file));
     }
     logs.forget_named();
     master.current.logs.1 = opened;

@@ -75,16 +75,17 @@ impl Options {
         self.instead.as_ref()?.listening.clone()
     }
 
-    /// Opens the log of `-e`, for lines before the configuration names a log. Reads the time zone for them.
-    fn open_first_log(&self) {
+    /// Opens the log of `-e`, for lines of this level and worse before the configuration names a log. Reads the time zone
+    /// for them.
+    fn open_first_log(&self, level: Level) {
         logs::wall_clock::refresh_zone();
-        let wanted = Wanted::first(self.error_log.as_deref());
+        let wanted = Wanted::first(self.error_log.as_deref(), level);
         match wanted.open() {
-            Ok(opened) => log_files::use_first(&wanted, &opened),
+            Ok(opened) => log_files::use_them(&wanted, &opened),
             Err(sentence) => {
                 eprintln!("nginx: [alert] could not open error log file: {sentence}");
                 help(obstacles::about_sentence(&sentence));
-                log_files::use_first(&wanted, &Opened::new());
+                log_files::use_them(&wanted, &Opened::new());
             }
         }
     }
@@ -213,7 +214,7 @@ pub(super) fn help(hint: Option<String>) {
 #[must_use]
 pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
     let root = options.origin.root.display();
-    options.open_first_log();
+    options.open_first_log(Level::Error);
     let outcome = options.load(Purpose::Test).and_then(|loaded| {
         if !options.is_quiet {
             eprintln!("nginx: the configuration file {root} syntax is ok");
@@ -254,10 +255,11 @@ pub(crate) fn test(options: &Options, is_dumped: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// `-s`: sends a signal to the master whose number is in the pid file.
+/// `-s`: sends a signal to the master whose number is in the pid file. Opens no log of the configuration, as nginx: a new one
+/// would get the umask of whoever sends the signal, and not the master's.
 #[must_use]
 pub(crate) fn send_signal(options: &Options, name: &str) -> ExitCode {
-    options.open_first_log();
+    options.open_first_log(Level::Notice);
     let Ok(loaded) = options.load(Purpose::Signal) else {
         return ExitCode::FAILURE;
     };
@@ -267,10 +269,7 @@ pub(crate) fn send_signal(options: &Options, name: &str) -> ExitCode {
         "reopen" => Signal::SIGUSR1,
         _ => Signal::SIGHUP,
     };
-    if let Ok((wanted, opened)) = options.open_logs(&loaded) {
-        log_files::use_them(&wanted, &opened);
-        error_log(Level::Notice, format_args!("signal process started"));
-    }
+    error_log(Level::Notice, format_args!("signal process started"));
     let path = loaded.main.processes.pid.resolve(&options.origin.prefix);
     let number = match pid::read(&path) {
         Ok(number) => number,
@@ -308,7 +307,7 @@ pub(crate) fn serve(options: Options) -> ExitCode {
 fn start(options: Options) -> Result<ExitCode, Told> {
     let mut inherited = Inherited::take();
     let is_upgrade = inherited.is_upgrade();
-    options.open_first_log();
+    options.open_first_log(Level::Error);
     let loaded = options.load(Purpose::Start)?;
     options.tell(&useless_user(&loaded));
     let account = options.account(&loaded)?;
@@ -399,18 +398,15 @@ fn log_warnings(loaded: &Loaded) {
 
 /// nginx's warning about a `user` that this process cannot become.
 fn useless_user(loaded: &Loaded) -> Vec<config::Error> {
-    let line = loaded
+    let lines = loaded
         .tree
         .directives
         .iter()
-        .find(|line| line.name == "user");
+        .filter(|line| line.name == "user");
     let sentence = "the \"user\" directive makes sense only if the master process runs with super-user privileges, \
                     ignored";
     let warning = |line: &config::Directive| line.warning(&config::Problem::new(sentence));
-    line.filter(|_| !is_root())
-        .map(warning)
-        .into_iter()
-        .collect()
+    lines.filter(|_| !is_root()).map(warning).collect()
 }
 
 /// On which side of the fork a process is.

@@ -37,6 +37,9 @@ const VARIABLE: &str = "NGINX";
 /// How long connections to sockets that no other process has are still accepted after new ones go elsewhere: the time
 /// that a handshake under way may take.
 const LAST_CONNECTIONS: Duration = Duration::from_secs(1);
+/// The log's second line, as in nginx, about a USR2 that comes while two programs run.
+pub(super) const UPGRADE_UNDER_WAY: &str = "the changing binary signal is ignored: you should shutdown or terminate \
+     before either old or new binary's process";
 
 /// The sockets that the program before this one has given to this one.
 #[derive(Debug, Default)]
@@ -223,6 +226,11 @@ impl Master {
         before.is_some_and(Predecessor::is_there)
     }
 
+    /// Whether a program before this one or after it runs, too.
+    pub(super) fn has_other_program(&self) -> bool {
+        self.successor.is_some() || self.has_predecessor()
+    }
+
     /// USR2: the text for the log, and whether the program is to be started again.
     pub(super) fn wants_upgrade(&self) -> (&'static str, bool) {
         let is_serving = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
@@ -232,7 +240,7 @@ impl Master {
                 false,
             );
         }
-        if self.successor.is_some() || self.has_predecessor() || !is_serving {
+        if self.has_other_program() || !is_serving {
             return ("ignoring", false);
         }
         ("changing binary", self.pid_file.is_some())

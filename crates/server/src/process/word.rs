@@ -16,3 +16,5 @@ pub(crate) const REFUSED: u8 = 18;
 pub(crate) const TAKEN: u8 = 19;
 /// Worker: a signal has told it to finish.
 pub(crate) const LEAVING: u8 = 20;
+/// Worker: a signal has told it that log files were renamed.
+pub(crate) const ROTATED: u8 = 21;

@@ -30,7 +30,7 @@ use super::log_files::Wanted;
 use super::plan::plan;
 use super::pools::{define_new_pools, define_pools};
 use super::privileges::{self, Beyond};
-use super::signals::{Signals, note};
+use super::signals::{ReceivedSignal, Signals, note};
 use super::title;
 use super::word;
 use crate::http_server::HttpServer;
@@ -221,11 +221,18 @@ impl Worker {
                     note(received, "shutting down");
                     return quits();
                 }
-                Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => note(received, "ignoring"),
+                Signal::SIGUSR1 => self.ask_for_logs(received),
+                Signal::SIGHUP | Signal::SIGUSR2 => note(received, "ignoring"),
                 _ => {}
             }
         }
         WorkerEvent::Goes
+    }
+
+    /// USR1: the master opens the logs again, which this process's user may not be able to.
+    fn ask_for_logs(&self, received: ReceivedSignal) {
+        note(received, "reopening logs");
+        let _ = self.channel.send(word::ROTATED, &[], &[]);
     }
 
     fn obey_master(&mut self) -> Result<WorkerEvent, String> {
@@ -454,9 +461,13 @@ impl Worker {
                 break;
             }
             while let Some(received) = self.signals.take() {
-                if matches!(received.signal, Signal::SIGTERM | Signal::SIGINT) {
-                    note(received, "exiting");
-                    return self.end();
+                match received.signal {
+                    Signal::SIGTERM | Signal::SIGINT => {
+                        note(received, "exiting");
+                        return self.end();
+                    }
+                    Signal::SIGUSR1 => self.ask_for_logs(received),
+                    _ => {}
                 }
             }
             has_master = has_master && self.obey_last_orders();
@@ -500,7 +511,7 @@ fn prepare(bundle: &Bundle, logs: &Logs, modules: Modules) -> Result<(Arc<Disk>,
     let hosts = &bundle.circumstances.hosts;
     let wanted = Wanted::main(&tree, &bundle.prefix, hosts, bundle.error_log.as_deref());
     let wanted = wanted.map_err(|error| error.to_string())?;
-    let _held = super::log_files::make_known(bundle, &wanted, logs)?;
+    let _held = super::log_files::make_known(bundle, &wanted, logs);
     super::log_files::use_thread(super::log_files::threaded(&wanted, logs)?, logs);
     privileges::set_limits(&main);
     crate::memory::heaps::bound();
