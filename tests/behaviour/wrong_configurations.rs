@@ -197,6 +197,7 @@ const WHOLE: &str = r#"
     worker_shutdown_timeout x;\nevents {}\n => "worker_shutdown_timeout" directive invalid value => 1
     events { worker_connections x; }\n => invalid number "x" => 1
     events { worker_connections 1; worker_connections 2; }\n => "worker_connections" directive is duplicate => 1
+    events { worker_connections 1; }\nhttp { server { listen 127.0.0.1:%PORT%; } }\n => 1 worker_connections are not enough for 1 listening sockets => 0
     events { use kqueue; }\n => invalid event type "kqueue" => 1
     events { use nosuch; }\n => invalid event type "nosuch" => 1
     events {}\nevents {}\n => "events" directive is duplicate => 2

@@ -14,7 +14,8 @@ use httpcore::handler::Modules;
 #[must_use]
 pub(super) fn of(flags: &Flags, modules: Modules) -> Options {
     let prefix = match &flags.prefix {
-        Some(prefix) if prefix.ends_with(b"/") => path(prefix),
+        // As in nginx, an empty one is the current directory.
+        Some(prefix) if prefix.is_empty() || prefix.ends_with(b"/") => path(prefix),
         Some(prefix) => path(&[prefix, &b"/"[..]].concat()),
         None => Path::new(PREFIX).join(""),
     };
@@ -23,7 +24,7 @@ pub(super) fn of(flags: &Flags, modules: Modules) -> Options {
         .as_deref()
         .map_or_else(|| PathBuf::from(CONFIGURATION), path);
     let error_log = match flags.error_log.as_deref() {
-        Some(b"stderr") => None,
+        Some(b"stderr" | b"") => None,
         Some(name) => Some(prefix.join(path(name))),
         None if ERROR_LOG == "stderr" => None,
         None => Some(prefix.join(ERROR_LOG)),
@@ -44,4 +45,22 @@ pub(super) fn of(flags: &Flags, modules: Modules) -> Options {
 
 fn path(bytes: &[u8]) -> PathBuf {
     Path::new(std::ffi::OsStr::new("")).join(OsString::from_vec(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_values_are_read_as_nginx_reads_them() {
+        let flags = Flags {
+            prefix: Some(Vec::new()),
+            error_log: Some(Vec::new()),
+            configuration: Some(b"conf/x.conf".to_vec()),
+            ..Flags::default()
+        };
+        let options = of(&flags, Modules::default());
+        assert_eq!(options.origin.root, Path::new("conf/x.conf"));
+        assert_eq!(options.error_log, None);
+    }
 }

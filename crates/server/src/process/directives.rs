@@ -9,7 +9,9 @@ use config::{
     Tree, Value, Word,
 };
 
+use super::affinity::Affinity;
 use super::pools::{Declared, ThreadPool};
+use super::privileges::is_root;
 use crate::memory::directives::MemoryBudget;
 
 config::directives! {
@@ -49,7 +51,7 @@ config::directives! {
         /// Sets the limit of the size of core files (RLIMIT_CORE) of the worker process.
         worker_rlimit_core: Option<Offset> = none, [MAIN] 1;
         /// Sets how long a worker that shuts down gracefully (QUIT, or a reload that needs a new worker) may take; then
-        /// the remaining connections are closed.
+        /// the remaining connections are closed. `0` means no limit, as by default.
         worker_shutdown_timeout: Option<Msec> = none, [MAIN] 1;
         /// Sets the working directory of the worker process, where core files are written.
         working_directory: Option<PathText> = none, [MAIN] 1;
@@ -99,7 +101,8 @@ config::directives! {
     /// How the event loops take connections.
     pub struct Events in Events {
         /// Sets how many connections one event loop may hold. When they run out, idle keep-alive connections are
-        /// closed, the longest idle first; if there are none, new connections are refused.
+        /// closed, the longest idle first; if there are none, new connections are refused. A number that is not above that of
+        /// the listening sockets is an error, as in nginx.
         worker_connections: Connections = "512", [EVENTS] 1;
         /// Sets the event notification method. It is always epoll.
         use_ as "use": Option<Method> = none, [EVENTS] 1;
@@ -188,6 +191,15 @@ impl Value for User {
         let group = args.get(1).map(|word| word.display().into_owned());
         Ok(Self { name, group })
     }
+
+    /// Of a process that cannot change its user nginx only warns, however often the line is repeated.
+    fn set(slot: &mut Option<Self>, args: &[Word], scope: &mut Scope) -> Result<(), Problem> {
+        if slot.is_some() && is_root() {
+            return Err(Problem::duplicate());
+        }
+        *slot = Some(Self::parse(args, scope)?);
+        Ok(())
+    }
 }
 
 /// `worker_processes`.
@@ -230,82 +242,6 @@ impl Value for Loops {
             None => Err(Problem::directive("invalid value").at(0)),
         }
     }
-}
-
-/// CPUs that a mask can name.
-pub(crate) const CPUS_MAX: usize = 1024;
-
-/// `worker_cpu_affinity`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Affinity {
-    /// One CPU per loop, of these; empty: of all.
-    Auto(Vec<usize>),
-    /// The CPUs of each loop.
-    Masks(Vec<Vec<usize>>),
-}
-
-impl Affinity {
-    /// The CPUs of each of `loops` loops, on a machine with so many cores.
-    #[must_use]
-    pub fn cpus(&self, loops: usize, cores: usize) -> Vec<Vec<usize>> {
-        match self {
-            Self::Masks(masks) => masks.clone(),
-            Self::Auto(of) => {
-                let of: Vec<usize> = if of.is_empty() {
-                    (0..cores).collect()
-                } else {
-                    of.clone()
-                };
-                (0..loops).map(|index| vec![of[index % of.len()]]).collect()
-            }
-        }
-    }
-}
-
-impl Value for Affinity {
-    const SYNTAX: &'static str = "cpumask … | auto [cpumask]";
-
-    fn parse(args: &[Word], _scope: &mut Scope) -> Result<Self, Problem> {
-        if args[0] != "auto" {
-            return args
-                .iter()
-                .enumerate()
-                .map(|(index, word)| mask(word, index))
-                .collect::<Result<_, _>>()
-                .map(Self::Masks);
-        }
-        match args.len() {
-            1 => Ok(Self::Auto(Vec::new())),
-            2 => mask(&args[1], 1).map(Self::Auto),
-            _ => Err(Problem::argument_count("worker_cpu_affinity")),
-        }
-    }
-}
-
-fn mask(word: &Word, index: usize) -> Result<Vec<usize>, Problem> {
-    if word.bytes().len() > CPUS_MAX {
-        let sentence = format!("\"worker_cpu_affinity\" supports up to {CPUS_MAX} CPUs only");
-        return Err(Problem::new(sentence).at(index));
-    }
-    let mut cpus = Vec::new();
-    for (cpu, bit) in word
-        .bytes()
-        .iter()
-        .rev()
-        .filter(|&&byte| byte != b' ')
-        .enumerate()
-    {
-        match bit {
-            b'0' => {}
-            b'1' => cpus.push(cpu),
-            _ => {
-                let bit = char::from(*bit);
-                let sentence = format!("invalid character \"{bit}\" in \"worker_cpu_affinity\"");
-                return Err(Problem::new(sentence).at(index));
-            }
-        }
-    }
-    Ok(cpus)
 }
 
 /// `worker_priority`.
@@ -577,6 +513,8 @@ mod tests {
             refused("daemon on; daemon off;"),
             "\"daemon\" directive is duplicate"
         );
+        // Without root's rights the line is only warned of, however often.
+        assert_eq!(read("user a; user b; events { }").is_err(), is_root());
         assert_eq!(
             read("daemon on;").unwrap_err(),
             "no \"events\" section in configuration"

@@ -194,7 +194,19 @@ pub(crate) fn build(
         pools: pools.map(|pool| pool.name.clone().into()).collect(),
     };
     let settings = build::build(tree, scope, &surroundings)?;
+    check_connections(&main, settings.listens.sockets().count())?;
     Ok((main, settings))
+}
+
+/// As nginx: each loop could have a connection for each listening socket, and one more.
+fn check_connections(main: &Main, listening: usize) -> Result<(), Error> {
+    let connections = main.events.worker_connections.0;
+    if usize::try_from(connections).is_ok_and(|connections| connections <= listening) {
+        return Err(Error::without_place(format!(
+            "{connections} worker_connections are not enough for {listening} listening sockets"
+        )));
+    }
+    Ok(())
 }
 
 /// Reads only the settings of the processes.

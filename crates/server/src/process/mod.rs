@@ -5,7 +5,7 @@
 //! * `worker`: takes `bundle`s from the master over a socket pair (`frame`, `word`) and runs the loops.
 //!   `build` makes the settings of one, `plan` has the loops' orders, `deadline` ends what it still serves when it may
 //!   leave no later.
-//! * [`load`], [`source`], `directives`, `pools`: from texts to what the processes need.
+//! * [`load`], [`source`], `directives`, `affinity`, `pools`: from texts to what the processes need.
 //! * `acme`: the threads that get certificates, and what workers are told of them.
 //! * `sockets`, `log_files`, `pid`, `privileges`, `signals`, `title`, `notify`, `certificate_watch`: one thing each.
 //!
@@ -13,6 +13,7 @@
 //! thread but those that get certificates by ACME; the worker learns everything from the master and opens no configuration itself.
 
 mod acme;
+mod affinity;
 mod build;
 pub(crate) mod bundle;
 pub(crate) mod certificate_watch;
