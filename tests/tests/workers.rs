@@ -312,7 +312,7 @@ fn a_restarted_worker_that_refuses_is_followed_by_another() {
     daemon.wait_for("start worker process ", 4);
     daemon.wait_for("Too many open files", 2);
     let log = daemon.log();
-    assert!(!log.contains("cannot be started"), "{log}");
+    assert!(!log.contains("worker process cannot be started"), "{log}");
 }
 
 #[test]
