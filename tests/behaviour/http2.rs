@@ -126,6 +126,16 @@ fn a_first_byte_that_is_the_preface_s_decides_nothing() {
     assert_eq!(connection.reply().text(), " HTTP/1.1 1");
 }
 
+/// RFC 9113 §3.4; a request line with a version stays one of HTTP/1.
+#[test]
+fn a_first_line_of_neither_protocol_ends_the_connection() {
+    let server = Server::start(BASE);
+    assert_eq!(server.raw(b"INVALID CONNECTION PREFACE\r\n\r\n"), "");
+    server.wait_for("client sent neither a request", "the line about it");
+    let text = server.raw(b"GET / HTTP/x.y\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+}
+
 #[test]
 fn without_the_directive_the_preface_is_no_request() {
     let server = Server::start("server { listen 127.0.0.1:%PORT%; location / { } }");

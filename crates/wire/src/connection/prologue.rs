@@ -60,6 +60,12 @@ impl Connection {
         Some(said)
     }
 
+    /// The first line of what was received and not taken, without its LF; `None` before it is whole.
+    pub fn first_line(&self) -> Option<&[u8]> {
+        let end = memchr::memchr(b'\n', &self.input.unread)?;
+        Some(&self.input.unread[..end])
+    }
+
     /// Puts back what a prologue turned out to be: the first bytes of a request.
     pub fn put_back(&mut self, mut bytes: Vec<u8>) {
         bytes.append(&mut self.input.unread);

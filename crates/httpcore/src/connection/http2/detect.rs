@@ -11,6 +11,8 @@ use crate::client::Client;
 use crate::connection::http1;
 use crate::transport::http1::Link;
 
+const INVALID_PREFACE: &str = "client sent neither a request of HTTP/1 nor the preface of HTTP/2";
+
 /// A connection, by the protocol that its client speaks.
 pub enum Spoken {
     /// HTTP/1.
@@ -46,12 +48,16 @@ pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
         return Spoken::Nothing(link);
     }
     let begins = {
-        let Link { wire, place } = &mut *link;
+        let Link { wire, place, .. } = &mut *link;
         let reading = pin!(wire.begins_with(PREFACE, timeout(client)));
         place.wait_for(Waiting::Head, reading).await
     };
     match begins {
         Some(Ok(true)) => Spoken::Http2(link),
+        Some(Ok(false)) if link.wire.first_line().is_some_and(is_of_neither) => {
+            client.log(&client.generation(), Level::Info, INVALID_PREFACE);
+            Spoken::Nothing(link)
+        }
         // What has come is judged as the beginning of a request.
         Some(Ok(false) | Err(_)) if link.wire.has_unread() => Spoken::Http1(link),
         Some(Ok(false) | Err(_)) => Spoken::Nothing(link),
@@ -60,6 +66,15 @@ pub async fn detect(mut link: Box<Link>, client: &Client) -> Spoken {
             Spoken::Nothing(link)
         }
     }
+}
+
+/// Whether a first line begins neither protocol: three words and more, and no version of HTTP among them. It is taken
+/// for a broken preface: the connection ends without GOAWAY (RFC 9113 §3.4). A request of HTTP/0.9 has two words.
+fn is_of_neither(line: &[u8]) -> bool {
+    let words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    words.count() > 2 && memchr::memmem::find(line, b"HTTP/").is_none()
 }
 
 /// `client_header_timeout` of the default server.
