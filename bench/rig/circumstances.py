@@ -32,7 +32,13 @@ def machine():
                 model = line.split(":", 1)[1].strip()
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return "%s, %d cores, %.0f GiB, Linux %s" % (model, len(os.sched_getaffinity(0)), memory, platform.release())
+    return "%s, %d cores, %.0f GiB, Linux %s, %s" % (model, len(os.sched_getaffinity(0)), memory, platform.release(), congestion_control())
+
+
+def congestion_control():
+    """Of new connections: bbr sends by timers, which a virtual machine pays for where a server writes much at a time."""
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as f:
+        return f.read().strip()
 
 
 def disk(path):
