@@ -1,5 +1,8 @@
 //! Kept connections, pipelining, bodies that nobody reads.
 
+use std::io::Write as _;
+use std::time::Duration;
+
 use blackbox::Server;
 
 const ECHO: &str = "server { listen 127.0.0.1:%PORT%; location / { return 200 $uri; } }";
@@ -178,7 +181,6 @@ fn who_has_seen_a_connection_end_is_alone_on_whatever_loop_he_asks() {
         "GET / HTTP/1.0\r\n\r\n",
         "GET /refused HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         "GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-        "not HTTP\r\n\r\n",
     ] {
         for _ in 0..200 {
             // Up to the end of the connection, as that of the page is.
@@ -306,6 +308,28 @@ fn connections_that_only_linger_make_place_for_those_that_ask() {
     }
     server.wait_for(REUSING, "the line about it");
     drop(lingering);
+}
+
+/// What a client sends behind its last answer does not take the answers before it away: it is read, and not reset.
+#[test]
+fn the_close_behind_pipelined_requests_and_malformed_heads_lingers() {
+    let server = Server::start(
+        "lingering_timeout 60s; server { listen 127.0.0.1:%PORT%; keepalive_requests 3; location / { return 200 x; } }",
+    );
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for asks in [
+        &ask.repeat(3),
+        "POST /a b HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA b: c\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\nbegun",
+    ] {
+        let mut client = server.connect();
+        assert!(!client.send(asks).rest().is_empty());
+        for _ in 0..10 {
+            client.stream().write_all(b"more").expect("it is taken");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 /// As nginx: a reset between two requests is not told.

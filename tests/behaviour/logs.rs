@@ -252,7 +252,8 @@ fn a_client_that_resets_is_told_with_the_number_of_the_error() {
             .expect("a response comes");
     };
     leave_behind("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /midway HT");
-    let told = "recv() failed (104: Connection reset by peer) while reading client ";
+    let told =
+        "recv() failed (104: Connection reset by peer) while reading client request line, client: ";
     server.wait_for(told, "a request midway");
     leave_behind("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     let sending = " while sending response to client";

@@ -114,6 +114,37 @@ fn a_body_that_passes_comes_piece_by_piece() {
 }
 
 #[test]
+fn an_invitation_counts_as_sent_and_not_as_a_part_of_the_body() {
+    let server = Server::start(
+        "log_format sent '$bytes_sent $body_bytes_sent';
+         server { listen 127.0.0.1:%PORT%; access_log logs/sent.log sent;
+             location / { client_max_body_size 1m; return 200 x; } }",
+    );
+    let invited = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut connection = server.connect();
+    connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na");
+    assert_eq!(connection.reply().text(), "x");
+    connection
+        .send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n");
+    assert_eq!(connection.read(invited.len()), invited);
+    connection.send("a");
+    assert_eq!(connection.reply().text(), "x");
+    let begun = std::time::Instant::now();
+    let mut log = String::new();
+    while log.lines().count() < 2 {
+        assert!(begun.elapsed() < blackbox::PATIENCE, "{log}");
+        log = server.read("logs/sent.log");
+    }
+    let numbers = |line: &str| -> Vec<usize> {
+        let words = line.split(' ');
+        words.map(|word| word.parse().expect("a number")).collect()
+    };
+    let lines: Vec<_> = log.lines().map(numbers).collect();
+    assert_eq!(lines[1][0], lines[0][0] + invited.len());
+    assert_eq!((lines[0][1], lines[1][1]), (1, 1));
+}
+
+#[test]
 fn an_early_answer_ends_the_connection_of_a_body_that_passes() {
     let Some(server) = echoing("") else { return };
     let mut connection = server.connect();

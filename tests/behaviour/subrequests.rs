@@ -53,6 +53,28 @@ fn a_subrequest_says_who_may_pass() {
     server.forget_log();
 }
 
+/// As in nginx the lines of a sub-request, and of its servers, are in the log of the client's request.
+#[test]
+fn the_errors_of_a_subrequest_are_told_in_the_log_of_the_request_that_made_it() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+             location /app { error_log %DIR%/logs/app.log; auth_request /auth; try_files /none =410; }
+             location = /auth { internal; error_log %DIR%/logs/auth.log crit; proxy_pass http://127.0.0.1:1; } }",
+    );
+    assert_eq!(status(&server, "/app"), 500);
+    let begun = std::time::Instant::now();
+    let mut log = String::new();
+    while !log.contains("auth request unexpected status: 502") {
+        assert!(begun.elapsed() < PATIENCE, "{log}");
+        log = server.read("logs/app.log");
+    }
+    let told = log.lines().any(|line| {
+        line.contains("connect() failed (111") && line.contains("subrequest: \"/auth\"")
+    });
+    assert!(told, "{log}");
+    assert_eq!(server.read("logs/auth.log"), "");
+}
+
 #[test]
 fn bodies_and_connections_survive_an_auth_request() {
     let server = Server::start(

@@ -379,13 +379,7 @@ impl Connection {
         let (status, why) = match &error {
             Error::Timeout => (408, error.to_string()),
             Error::Closed => (400, error.to_string()),
-            Error::Io(cause) => (
-                400,
-                format!(
-                    "{} while reading client request",
-                    call_failed("recv", cause)
-                ),
-            ),
+            Error::Io(cause) => (400, call_failed("recv", cause).to_string()),
             _ => return error,
         };
         let begun = std::mem::take(&mut self.input.unread);

@@ -8,7 +8,7 @@ use crate::Response;
 use crate::outcome::Start;
 use crate::request::Request;
 use crate::responder::Responder;
-use crate::transport::BodyStop;
+use crate::transport::{BodyStop, Transport};
 use crate::variables::Values;
 
 use super::{post_action, zones};
@@ -94,6 +94,7 @@ pub(super) async fn judge<R: Responder>(
     request: &mut Request,
     response: Box<Response>,
 ) -> Option<Box<Response>> {
+    give_body_up(request);
     let mut outcome = Ok(None);
     for _ in 0..READS_AHEAD_MAX {
         outcome = request.transport.try_read_body();
@@ -109,7 +110,10 @@ pub(super) async fn judge<R: Responder>(
         out.extend_from_slice(fault.to_string().as_bytes());
     });
     request.transport.close_after_response();
-    if response.status >= 400 {
+    // As in nginx, which makes these redirects before it looks at the body; that of `return` it makes behind it.
+    let is_redirect = matches!(response.status, 301 | 302 | 303 | 307 | 308)
+        && request.returned.get() != Some(response.status);
+    if response.status >= 400 || is_redirect {
         return Some(response);
     }
     R::respond(request, Start::Refused(400)).await
@@ -127,11 +131,19 @@ async fn discard(request: &mut Request) -> After {
         closing.lingering_time.duration(),
         closing.lingering_timeout.duration(),
     );
+    give_body_up(request);
     match request.transport.discard_body(total, between).await {
         Ok(()) => After::Keep,
         Err(BodyStop::Failed(wire::Error::Timeout)) => After::TimedOut,
         Err(BodyStop::Failed(_)) => After::Close,
         Err(BodyStop::GaveWay) => After::TimedOut,
+    }
+}
+
+/// What is read of the body from here on is no part of the request's length, as in nginx. Over HTTP/2 all that arrives is.
+fn give_body_up(request: &mut Request) {
+    if let Transport::Http1(http1) = &mut request.transport {
+        http1.give_body_up();
     }
 }
 

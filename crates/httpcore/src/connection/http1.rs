@@ -100,7 +100,7 @@ fn close(client: &Client, seat: Seat, link: Option<Box<Link>>) {
 
 /// Waits for the first byte of a request; `false`: the connection is over.
 pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Duration>) -> bool {
-    let Link { wire, place } = link;
+    let Link { wire, place, .. } = link;
     if wire.has_unread() {
         turn::go_on().await;
         current_request::another();
@@ -166,7 +166,8 @@ fn exchange<'a, R: Responder>(
     async move {
         let open = link.as_mut()?;
         let mut counted = Counted::begin(&client.loop_);
-        let is_pipelined = open.wire.has_unread();
+        let is_pipelined = client.requests.get() > 0 && open.wire.has_unread();
+        open.is_pipelined |= is_pipelined;
         let (head, server, start) = read(open, &client, &generation).await.ok()?;
         client.requests.set(client.requests.get() + 1);
         counted.answer();
@@ -211,6 +212,7 @@ async fn leave(
     let http1 = request.transport.into_http1()?;
     let is_body_over = http1.is_body_over();
     let link = back.insert(http1.into_link());
+    let is_pipelined = link.is_pipelined;
     let wire = &mut link.wire;
     match after {
         After::Keep => {
@@ -228,6 +230,7 @@ async fn leave(
                 Lingering::On => {
                     after == After::Linger
                         || !is_body_over
+                        || is_pipelined
                         || wire.has_unread()
                         || wire.may_have_more()
                 }
@@ -308,7 +311,7 @@ pub async fn read(
         _ => timeout,
     };
     let outcome = {
-        let Link { wire, place } = link;
+        let Link { wire, place, .. } = link;
         let reading = pin!(wire.read_head(&first.limits, timeout, &mut choose));
         place.wait_for(Waiting::Head, reading).await
     };

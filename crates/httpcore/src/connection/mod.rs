@@ -61,6 +61,7 @@ pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accept
     let link = Box::new(Link {
         wire: wire::Connection::new(stream, &loop_.wire),
         place: loop_.idle.place(),
+        is_pipelined: false,
     });
     let client = Rc::new(Client::new(loop_, http, number, peer, local, listener));
     // An idle connection is this block and what it holds: no value is in it twice.

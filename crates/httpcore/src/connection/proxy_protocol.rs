@@ -27,7 +27,7 @@ pub fn is_due(client: &Client) -> bool {
 
 /// Reads the header; `false`: the connection is over.
 pub async fn read(link: &mut Link, client: &Client) -> bool {
-    let Link { wire, place } = link;
+    let Link { wire, place, .. } = link;
     let generation = client.generation();
     let Some(entry) = client.entry(&generation) else {
         return false;

@@ -83,7 +83,7 @@ async fn send_whole(
     send: impl AsyncFnOnce(&mut Request) -> Result<(), Stop>,
 ) -> After {
     if send::must_invite(request)
-        && let Err(error) = Box::pin(request.transport.invite(delivery.timeout)).await
+        && let Err(error) = Box::pin(request.invite(delivery.timeout)).await
     {
         return stopped(request, error.into());
     }

@@ -16,7 +16,7 @@ impl Request {
         (self.depth_of_subrequests() > 0).then_some(&self.uri)
     }
 
-    /// Writes a line to the error logs of the location.
+    /// Writes a line to the error logs of the location; a sub-request to those of the client's request.
     pub fn log(&self, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
         let action = self.is_logging.get().then_some("logging request");
         self.log_while(action, level, text);
@@ -50,7 +50,7 @@ impl Request {
     }
 
     fn log_while(&self, action: Option<&str>, level: Level, text: &dyn Fn(&mut Vec<u8>)) {
-        let logs = self.location().error_logs();
+        let logs = self.settings().location(self.logged_at()).error_logs();
         if !logs.wants(level) {
             return;
         }

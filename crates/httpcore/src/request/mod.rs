@@ -14,6 +14,7 @@ pub mod whole;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use config::VariableIndex;
@@ -93,8 +94,10 @@ pub struct Captures {
 pub struct Sent {
     /// Bytes of head and body on the wire.
     pub bytes: u64,
-    /// Of these, the head.
+    /// Of these, the head, with what came before it.
     pub head_bytes: u64,
+    /// Of these, `100 Continue`.
+    invitation_bytes: u64,
 }
 
 /// One request.
@@ -143,7 +146,7 @@ pub struct Request {
     /// Status that replaces the response's own, whatever made the response.
     pub error_status: Option<u16>,
     /// The redirect that `return` last answered it with: `$status` where an error page replaced the response and its
-    /// status.
+    /// status, and the redirect that a malformed body replaces.
     pub returned: Cell<Option<u16>>,
     /// `$limit_rate` in bytes per second, when it was set.
     pub limit_rate: Cell<Option<u64>>,
@@ -300,7 +303,7 @@ impl Request {
         poll_timing::now_ns().saturating_sub(self.moment) / 1_000_000
     }
 
-    /// Its length on the wire: the head, and what was read of the body.
+    /// Its length on the wire: the head, and what was read of the body for it.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.head_length + self.transport.body_bytes()
@@ -454,12 +457,30 @@ impl Request {
     pub fn count(&self, before: u64, head_bytes: u64) {
         let mut sent = self.sent.get();
         let taken = self.transport.sent() - before;
-        if sent.bytes == 0 && taken > 0 && self.settings().wants_first_byte {
+        let is_first = sent.bytes == sent.invitation_bytes;
+        if is_first && taken > 0 && self.settings().wants_first_byte {
             self.first_byte.set(poll_timing::now_ns());
         }
         sent.bytes += taken;
         sent.head_bytes += head_bytes.min(taken);
         self.sent.set(sent);
+    }
+
+    /// Answers `Expect: 100-continue`, unless that was done, and counts what is sent as a part of the head.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn invite(&mut self, timeout: Duration) -> Result<(), wire::Error> {
+        let before = self.transport.sent();
+        let invited = self.transport.invite(timeout).await;
+        let taken = self.transport.sent() - before;
+        let mut sent = self.sent.get();
+        sent.bytes += taken;
+        sent.head_bytes += taken;
+        // They are not the first ones of the response.
+        sent.invitation_bytes += taken;
+        self.sent.set(sent);
+        invited
     }
 
     /// Counts bytes of the body that the disk layer sent.

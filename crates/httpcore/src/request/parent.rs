@@ -11,6 +11,7 @@ use super::body::{Arriving, RequestBody};
 use super::whole::{Inclusion, Whole};
 use super::{Request, UriOrigin};
 use crate::Response;
+use crate::route::LocationId;
 
 /// State that a sub-request has of its ancestors.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Parent {
     depth: u32,
     /// The method of the client's request, for `$request_method`.
     method_text: Bytes,
+    /// The location whose error logs have its lines: as in nginx that of the client's request, when it was made.
+    logged_at: LocationId,
     /// The response that it is a part of, where its body is shown.
     inclusion: Option<Inclusion>,
 }
@@ -47,6 +50,7 @@ impl Request {
         child.parent = Some(Box::new(Parent {
             depth: self.depth_of_subrequests() + 1,
             method_text: Bytes::copy_from_slice(self.main_method_text()),
+            logged_at: self.logged_at(),
             inclusion: None,
         }));
         self.share_family_states(&mut child);
@@ -114,6 +118,15 @@ impl Request {
         twin.add_uri_to_alias = self.add_uri_to_alias;
         twin.captures = self.captures.clone();
         twin
+    }
+
+    /// The location whose error logs have its lines.
+    #[must_use]
+    pub fn logged_at(&self) -> LocationId {
+        match &self.parent {
+            Some(parent) => parent.logged_at,
+            None => self.location,
+        }
     }
 
     /// Whether it is a sub-request, which has no connection.

@@ -216,7 +216,8 @@ async fn prepare(request: &mut Request) -> Result<(), Outcome> {
     if !request.head.expects_continue() {
         return Ok(());
     }
-    let invited = request.transport.invite(timeout).await;
+    // Boxed: few clients wait for it.
+    let invited = Box::pin(request.invite(timeout)).await;
     invited.map_err(|error| failed(request, error))
 }
 

@@ -99,7 +99,11 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
                 headers: failure.headers,
                 ..Failure::redirect(status, target)
             };
-            Cover::Answer(built_in(request, away))
+            // As in nginx, whatever the redirect's status.
+            Cover::Answer(match refreshed(request, &away) {
+                Some(page) => page,
+                None => built_in(request, away),
+            })
         }
     }
 }
@@ -116,19 +120,16 @@ pub fn split_args(target: &Bytes) -> (Bytes, Bytes) {
 fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
     let generation = Rc::clone(&request.generation);
     let settings = &generation.settings.location(request.location).settings;
-    let browser = || Browser::of(request.head.get(HeaderId::UserAgent).unwrap_or_default());
-    if settings.error_pages.msie_refresh
-        && matches!(failure.status, 301 | 302)
-        && browser().is_msie()
-        && let Some(location) = &failure.location
+    if matches!(failure.status, 301 | 302)
+        && let Some(page) = refreshed(request, &failure)
     {
-        let page = Box::new(refresh(location));
-        // It is a page like any other.
-        request.error_status = None;
         return page;
     }
     let is_padded = settings.error_pages.msie_padding
-        && matches!(browser(), Browser::Msie | Browser::Msie6 | Browser::Chrome);
+        && matches!(
+            browser(request),
+            Browser::Msie | Browser::Msie6 | Browser::Chrome
+        );
     let page = error_text::page(failure.status, settings.identity.signature(), is_padded);
     let mut response = Response::boxed(error_text::on_the_wire(failure.status));
     if let Some(page) = page {
@@ -143,6 +144,22 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
         response.headers.push(header.name, header.value);
     }
     response
+}
+
+fn browser(request: &Request) -> Browser {
+    Browser::of(request.head.get(HeaderId::UserAgent).unwrap_or_default())
+}
+
+/// The page that stands in for a redirect, if its client gets one (`msie_refresh`).
+fn refreshed(request: &mut Request, failure: &Failure) -> Option<Box<Response>> {
+    let location = failure.location.as_ref()?;
+    let is_wanted = request.location().settings.error_pages.msie_refresh;
+    if !is_wanted || !browser(request).is_msie() {
+        return None;
+    }
+    // It is a page like any other.
+    request.error_status = None;
+    Some(Box::new(refresh(location)))
 }
 
 /// The page for MSIE that stands in for a redirect (`msie_refresh`).

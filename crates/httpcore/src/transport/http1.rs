@@ -30,6 +30,8 @@ pub struct Link {
     pub wire: wire::Connection,
     /// Its entry in the list of idle connections.
     pub place: IdleEntry,
+    /// Whether a request has come together with the one before it, so that more may be on their way.
+    pub is_pipelined: bool,
 }
 
 /// A connection that carries one request.
@@ -44,6 +46,8 @@ pub struct Http1 {
     is_persistent: bool,
     /// Whether the response is sent in chunks.
     is_chunked: bool,
+    /// Bytes of the body that were read when the rest of it was given up.
+    read_before: Option<u64>,
     /// What is done with the body while the client takes nothing of the response.
     meanwhile: Option<Box<Meanwhile>>,
 }
@@ -60,6 +64,7 @@ impl Http1 {
             is_invited: false,
             is_persistent: head.wants_keepalive(),
             is_chunked: false,
+            read_before: None,
             meanwhile: None,
         }
     }
@@ -93,7 +98,12 @@ impl Http1 {
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
-        self.body.used()
+        self.read_before.unwrap_or_else(|| self.body.used())
+    }
+
+    /// Counts no more bytes of the body: what is still read of it is read for the connection's sake alone.
+    pub fn give_body_up(&mut self) {
+        self.read_before = Some(self.body_bytes());
     }
 
     pub(super) fn limit_body(&mut self, limit: u64) {
@@ -112,7 +122,7 @@ impl Http1 {
         if let Some(error) = self.meanwhile.as_mut().and_then(|it| it.fault.take()) {
             return Err(BodyStop::Failed(error));
         }
-        let Link { wire, place } = &mut *self.link;
+        let Link { wire, place, .. } = &mut *self.link;
         let reading = pin!(wire.read_body_into(&mut self.body, timeout, out));
         stopped(place.wait_for(Waiting::Body, reading).await)
     }
@@ -127,7 +137,7 @@ impl Http1 {
         total: Duration,
         between: Duration,
     ) -> Result<(), BodyStop> {
-        let Link { wire, place } = &mut *self.link;
+        let Link { wire, place, .. } = &mut *self.link;
         let discarding = pin!(wire.discard_body(&mut self.body, total, between));
         stopped(place.wait_for(Waiting::Lingering, discarding).await)
     }

@@ -215,7 +215,7 @@ impl Transport {
         }
     }
 
-    /// Bytes of the body that were read, with their framing.
+    /// Bytes of the body that were read for the request, with their framing.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         on!(self, it => it.body_bytes(), none => 0)

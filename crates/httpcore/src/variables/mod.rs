@@ -269,10 +269,7 @@ pub fn to_assign(word: &Word, scope: &mut Scope) -> Result<VariableIndex, Proble
 }
 
 /// The name of a settable variable, and what may be done with it if it is built in.
-fn settable<'a>(
-    word: &'a Word,
-    scope: &Scope,
-) -> Result<(&'a str, Option<Assignable>), Problem> {
+fn settable<'a>(word: &'a Word, scope: &Scope) -> Result<(&'a str, Option<Assignable>), Problem> {
     let name = name_of(word).map_err(|problem| problem.at(0))?;
     match scope.built_in(name) {
         Some(Assignable::Never) => {

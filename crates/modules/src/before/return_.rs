@@ -78,9 +78,7 @@ pub(crate) fn answer(request: &mut Request, decided: &Return) -> Outcome {
 }
 
 fn redirect(request: &Request, status: u16, location: Bytes) -> Outcome {
-    if request.location().settings.error_pages.error_page.is_some() {
-        request.returned.set(Some(status));
-    }
+    request.returned.set(Some(status));
     Outcome::Failed(Failure::redirect(status, location))
 }
 

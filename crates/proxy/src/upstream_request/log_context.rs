@@ -32,6 +32,8 @@ pub struct LogContext {
     pub generation: Rc<Generation>,
     /// The location that passes it on.
     pub location: LocationId,
+    /// The location whose error logs have the lines.
+    logged_at: LocationId,
     server: ServerId,
     /// The request's head, and the positions of the parts that logs show.
     head: Bytes,
@@ -51,6 +53,7 @@ impl LogContext {
             client: Rc::clone(&request.client),
             generation: Rc::clone(&request.generation),
             location: request.location,
+            logged_at: request.logged_at(),
             server: request.server,
             head: head.bytes.clone(),
             line: head.line,
@@ -83,7 +86,7 @@ impl LogContext {
         answers.temporary_place(family.unwrap_or(Family::Proxy), &self.generation.settings)
     }
 
-    /// Writes `WHAT while ACTION, client: …, upstream: "UPSTREAM"` to the location's error logs.
+    /// Writes `WHAT while ACTION, client: …, upstream: "UPSTREAM"` to the error logs of the client's request.
     pub fn log(&self, level: Level, what: &str, action: &str, upstream: &[u8]) {
         let context = ErrorContext {
             action: Some(action.as_bytes()),
@@ -99,7 +102,7 @@ impl LogContext {
     }
 
     fn write(&self, level: Level, what: &str, context: ErrorContext<'_>) {
-        let logs = self.location().error_logs();
+        let logs = self.generation.settings.location(self.logged_at).error_logs();
         if !logs.wants(level) {
             return;
         }

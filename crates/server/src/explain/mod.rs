@@ -230,6 +230,7 @@ async fn told(
     let mut link = Box::new(Link {
         wire: wire::Connection::new(wire::Stream::from(stream), &loop_.wire),
         place: loop_.idle.place(),
+        is_pipelined: false,
     });
     let generation = http.generation();
     let listener = Arc::new(Listener {

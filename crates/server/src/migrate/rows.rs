@@ -29,6 +29,7 @@ rows! {
     Every, "A file system that was served can be unmounted once it is idle":;
     Every, "Reads and writes wait in two lanes.":;
     Lines, "`open_file_cache`": "open_file_cache";
+    Lines, "`autoindex` and `random_index` stay below an `alias` that has no slash at its end.": "autoindex" "random_index";
     Lines, "WebDAV (`dav_methods`) never leaves its root, and never destroys what it should move.": "dav_methods";
     Lines, "A PUT without a body creates an empty file.": "dav_methods=PUT";
     Lines, "`mp4` serves parts within one chunk.": "mp4";
@@ -63,7 +64,7 @@ rows! {
     Every, "`client_body_buffer_size` is 16k by default":;
     Lines, "Logs show what was done.":
         "$sent_http_connection" "$sent_http_keep_alive" "$request_completion" "$sent_http_location"
-        "$request_uri@log_format";
+        "$request_uri@log_format" "$tcpinfo_";
     Lines, "`$content_length` of a chunked body that was not read": "$content_length";
     Lines, "A request counts for `limit_conn` until it is answered.": "limit_conn";
     Lines, "`limit_rate` applies to the body,": "limit_rate";

@@ -80,7 +80,6 @@ pub struct RequestParser {
 struct RequestStop {
     status: u16,
     why: String,
-    must_linger: bool,
 }
 
 impl RequestStop {
@@ -88,7 +87,6 @@ impl RequestStop {
         RequestStop {
             status,
             why: why.into(),
-            must_linger: false,
         }
     }
 }
@@ -114,9 +112,9 @@ impl RequestParser {
         }
     }
 
-    /// Whether the request line has not begun yet.
+    /// Whether nothing has come yet, not even an empty line.
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.has_line && self.scanned == self.at
+        !self.has_line && self.scanned == 0
     }
 
     /// Turns the received part of an incomplete head into a refusal for the log; no response is sent.
@@ -256,13 +254,10 @@ impl RequestParser {
         const SHOWN_MAX: usize = 2048 - 300;
         // Of this line alone, and nothing that could end a line of the log.
         let shown = begun[..end.min(SHOWN_MAX)].escape_ascii();
-        RequestStop {
-            must_linger: true,
-            ..RequestStop::new(
-                494,
-                format!("client sent too long header line: \"{shown}...\""),
-            )
-        }
+        RequestStop::new(
+            494,
+            format!("client sent too long header line: \"{shown}...\""),
+        )
     }
 
     fn request_line(
@@ -373,10 +368,7 @@ impl RequestParser {
         }
         self.headers += 1;
         if self.headers > self.limits.max_headers {
-            return Err(RequestStop {
-                must_linger: true,
-                ..RequestStop::new(494, "client sent too many header lines")
-            });
+            return Err(RequestStop::new(494, "client sent too many header lines"));
         }
         let field = found.field;
         let is_first = head.known & field.id.bit() == 0;
@@ -500,7 +492,7 @@ impl RequestParser {
             status: stop.status,
             why: format!("{} while reading client request {part}", stop.why),
             head,
-            must_linger: stop.must_linger,
+            must_linger: !self.is_whole || self.at < bytes.len(),
             is_whole: self.is_whole,
             is_silent: false,
         }

@@ -67,7 +67,8 @@ pub(super) fn begin<R: Responder>(
                 named.log(&named.generation(), Level::Alert, &text);
             }
         };
-        debug_assert!(size_of_val(&running) <= TASK_BYTES_MAX, "see there");
+        let bytes = size_of_val(&running);
+        debug_assert!(bytes <= TASK_BYTES_MAX, "a task has {bytes} bytes");
         running
     });
 }
