@@ -119,6 +119,29 @@ fn a_place_needs_a_port() {
     logged(&server, "no port in upstream \"127.0.0.1\"");
 }
 
+/// As in nginx: what a client chooses is no error of the server.
+#[test]
+fn a_place_that_cannot_be_read_is_told_as_information() {
+    let server = server("tunnel_pass $host:$request_port$http_to;");
+    let mut client = server.connect();
+    client.send("CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTo: x\r\n\r\n");
+    assert_eq!(client.reply().status, 500);
+    logged(&server, "[info] ");
+    logged(&server, "invalid port in upstream \"a:1x\"");
+}
+
+#[test]
+fn a_missing_socket_is_critical() {
+    let server = server("tunnel_pass unix:%DIR%/none.sock;");
+    assert_eq!(connect(&server, "a:1", "").reply().status, 502);
+    logged(&server, "[crit] ");
+    logged(
+        &server,
+        "none.sock failed (2: No such file or directory) while connecting to upstream",
+    );
+    logged(&server, "none.sock:\"");
+}
+
 #[test]
 fn the_next_server_is_tried() {
     let port = echo();

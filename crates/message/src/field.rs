@@ -105,6 +105,7 @@ header_ids! {
     Refresh "Refresh"
     Server "Server"
     SetCookie "Set-Cookie"
+    Status "Status"
     Te "TE"
     Trailer "Trailer"
     TransferEncoding "Transfer-Encoding"

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use disk::in_place;
-use message::Header;
 use runtime::timing::yield_turn;
 
 use crate::caching::cache_request::asks_as_get;
@@ -17,7 +16,7 @@ use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
 use crate::settings::proxy_pass::{PassSettings, groups};
 use crate::state::cache_state::CacheState;
-use crate::state::upstream_state::{self, UpstreamState};
+use crate::state::upstream_state;
 use crate::upstream_request::request::{self, UpstreamRequest};
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
@@ -44,19 +43,7 @@ pub async fn make(request: &mut Request) -> Outcome {
         Some(outcome) => outcome,
         None => in_place::boxed(|| pass_on(request)).await,
     };
-    bound(request, outcome)
-}
-
-/// A failure also carries the cookie of the server that was asked last (`sticky`).
-fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
-    if let Outcome::Failed(failure) = &mut outcome
-        && let Some(state) = request.states.get::<UpstreamState>()
-        && let Some(binding) = state.binding.take()
-        && let Some(cookie) = binding.cookie(request)
-    {
-        failure.headers.push(Header::new("Set-Cookie", cookie));
-    }
-    outcome
+    upstream_state::bound(request, outcome)
 }
 
 fn is_cached(request: &Request) -> bool {

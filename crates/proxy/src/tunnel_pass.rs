@@ -22,6 +22,7 @@ use httpcore::request::Request;
 use httpcore::request_body::{self, Leaving};
 use httpcore::{Failure, Response};
 use upstream::next_upstream::PeerFailure;
+use upstream::sticky::StickySession;
 use upstream::{Choice, Now, PeerOutcome, PeerTimes, Upstream, Upstreams, connect};
 
 use crate::response::upgrade::{SwitchedUpstream, TunnelTimeouts, TunnelUpstream};
@@ -147,10 +148,14 @@ pub async fn make(request: &mut Request, leading: &TunnelTarget) -> Outcome {
             request.tunnel = Some(Box::new(tunnel));
             let mut response = Response::new(200);
             response.body = Body::Tunnel;
+            let state = request.states.get::<UpstreamState>();
+            if let Some(cookie) = state.and_then(|state| state.take_bound(request)) {
+                response.headers.push("Set-Cookie", cookie);
+            }
             Outcome::Answer(Box::new(response))
         }
-        Ok(Err(status)) => Outcome::Failed(Failure::new(status)),
-        Err(outcome) => outcome,
+        Ok(Err(status)) => upstream_state::bound(request, Outcome::Failed(Failure::new(status))),
+        Err(outcome) => upstream_state::bound(request, outcome),
     }
 }
 
@@ -160,17 +165,19 @@ async fn servers(request: &Request, leading: &TunnelTarget) -> Result<Arc<Upstre
         TunnelTarget::Fixed(upstream) => return Ok(Arc::clone(upstream)),
         TunnelTarget::Made(template) => template,
     };
-    let refuse = |status: u16, why: &str| {
-        request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
+    let refuse = |level: Level, status: u16, why: &str| {
+        request.log(level, &|out| out.extend_from_slice(why.as_bytes()));
         Failure::new(status)
     };
-    let url = Url::of_place(&request.evaluate(template)).map_err(|why| refuse(500, &why))?;
+    // As in nginx no error: the client may have chosen it.
+    let url = Url::of_place(&request.evaluate(template));
+    let url = url.map_err(|why| refuse(Level::Info, 500, &why))?;
     let upstreams = request.settings().made::<Upstreams>();
     if let Host::Inet { name, port: None } = &url.host
         && upstreams.find(name, None).is_none()
     {
         let why = format!("no port in upstream \"{}\"", url.shown_place());
-        return Err(refuse(500, &why));
+        return Err(refuse(Level::Error, 500, &why));
     }
     let (upstream, unresolved) = resolve::upstream(upstreams, &url);
     let Some(name) = unresolved else {
@@ -178,7 +185,7 @@ async fn servers(request: &Request, leading: &TunnelTarget) -> Result<Arc<Upstre
     };
     let wheel = &request.client.loop_.wire.wheel;
     let found = name.resolve(request.location(), wheel).await;
-    found.map_err(|why| refuse(502, &why))
+    found.map_err(|why| refuse(Level::Error, 502, &why))
 }
 
 /// A tunnel that is being opened: owns what it needs, so that the request can be watched meanwhile.
@@ -187,6 +194,8 @@ struct TunnelOpening {
     state: Rc<UpstreamState>,
     upstream: Arc<Upstream>,
     choice: Choice,
+    /// The client's session (`sticky`).
+    session: Option<StickySession>,
     options: ConnectOptions,
     begun_ms: u64,
 }
@@ -207,6 +216,7 @@ impl TunnelOpening {
             state: request.states.share().unwrap_or_default(),
             upstream,
             choice,
+            session,
             options: ConnectOptions {
                 from: bind.and_then(|bind| bind.address(request)),
                 is_transparent: bind.is_some_and(|bind| bind.is_transparent),
@@ -226,6 +236,9 @@ impl TunnelOpening {
                 return Err(self.no_peer());
             };
             let (name, address) = (Arc::clone(&peer.name), peer.address.clone());
+            if let Some(session) = &self.session {
+                self.state.bind(&self.upstream, session, peer);
+            }
             self.state.tries.borrow_mut().begin(Arc::clone(&name));
             let begun_ms = wire::loop_clock::monotonic_ms();
             match self.connect(&address).await {
@@ -266,7 +279,12 @@ impl TunnelOpening {
 
     /// An attempt failed: logs, records and gives back. `Err`: no other server is tried.
     fn survive(&mut self, error: &ConnectError, name: &str, begun_ms: u64) -> Result<(), u16> {
-        self.log(Level::Error, &error.to_string(), name);
+        let (sentence, is_critical) = error.sentence(name);
+        let level = match is_critical {
+            true => Level::Crit,
+            false => Level::Error,
+        };
+        self.log(level, &sentence, name);
         let now = Now::read();
         let failure = PeerFailure::of_connect(error);
         let status = failure.map_or(500, PeerFailure::status);
@@ -306,8 +324,14 @@ impl TunnelOpening {
     }
 
     fn log(&self, level: Level, what: &str, name: &str) {
-        self.context.log(level, what, CONNECTING, name.as_bytes());
+        self.context.log(level, what, CONNECTING, &shown(name));
     }
+}
+
+/// A server, as the log names it: as in nginx a path ends with a colon.
+fn shown(name: &str) -> Vec<u8> {
+    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
+    [name.as_bytes(), end].concat()
 }
 
 /// The server side of a tunnel: dropping it gives the server back.
@@ -348,7 +372,7 @@ impl TunnelUpstream for OpenTunnel {
     }
 
     fn shown(&self) -> Vec<u8> {
-        self.name.as_bytes().to_vec()
+        shown(&self.name)
     }
 
     fn patience(&self) -> TunnelTimeouts {
@@ -372,6 +396,7 @@ impl TunnelUpstream for OpenTunnel {
 
 impl Drop for OpenTunnel {
     fn drop(&mut self) {
+        self.state.end();
         let now = Now::read();
         let times = PeerTimes {
             header_ms: Some(self.header_ms),

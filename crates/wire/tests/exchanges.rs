@@ -310,6 +310,32 @@ fn answers_that_do_not_come() {
     });
 }
 
+/// A server that sends its heads in drops, each of them within the time, does not prolong it.
+#[test]
+fn all_heads_of_an_answer_have_one_time_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        read_some(&mut stream, &mut Vec::new(), 1);
+        let interim = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX: ";
+        let mut sent = stream.write_all(interim);
+        while sent.is_ok() {
+            std::thread::sleep(SOON / 20);
+            sent = stream.write_all(b"x");
+        }
+    });
+    on_loop(async |owner| {
+        let mut exchange = get(to(address, &owner).await);
+        let interim = exchange.head(SOON).await;
+        assert!(matches!(interim, Ok(AnswerHead::Interim(_))));
+        let error = exchange.head(SOON).await.unwrap_err();
+        assert!(matches!(error, ExchangeError::Timeout), "{error}");
+    });
+    thread.join().unwrap();
+}
+
 #[test]
 fn an_answer_may_come_before_the_request_is_sent() {
     const LARGE: usize = 32 << 20;

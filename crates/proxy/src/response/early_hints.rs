@@ -1,7 +1,10 @@
 //! Early hints (103): interim responses that precede the final one, passed on where the location says so.
 
+use std::sync::Arc;
+
 use message::{Header, HeaderId, HopByHop, ResponseHead};
 
+use crate::response::response_head;
 use crate::settings::directives::Hints;
 use crate::settings::proxy_pass::PassSettings;
 use httpcore::request::Request;
@@ -9,19 +12,26 @@ use httpcore::request::Request;
 const EARLY_HINTS: u16 = 103;
 
 /// Passes a head on. A client that takes nothing is noticed later.
-pub async fn pass(request: &mut Request, head: &ResponseHead) {
+pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) {
     let location = request.location();
-    let is_wanted = head.status == EARLY_HINTS
-        && request.transport.takes_interim()
-        && location.own::<Hints>().early_hints.hold(request);
-    let Some(passing) = request
-        .location()
-        .made
-        .share::<PassSettings>()
-        .filter(|_| is_wanted)
-    else {
+    let Some(passing) = location.made.share::<PassSettings>() else {
         return;
     };
+    if head.status != EARLY_HINTS
+        || !request.transport.takes_interim()
+        || location.own::<Hints>().early_hints.is_empty()
+    {
+        return;
+    }
+    // The conditions may look at the hints.
+    let is_wanted = response_head::with_head(request, &passing, head, |request| {
+        let hints = request.location().own::<Hints>();
+        hints.early_hints.hold(request)
+    });
+    if !is_wanted {
+        return;
+    }
+    let location = request.location();
     let timeout = location.settings.sending.send_timeout.duration();
     let hop_by_hop = HopByHop::new(head.get_each(HeaderId::Connection));
     let passed_on = head.fields.iter().filter(|field| {

@@ -47,11 +47,7 @@ pub(crate) fn shape(
     upstream_state::of(request);
     let state = request.states.share::<UpstreamState>().unwrap_or_default();
     *state.head.borrow_mut() = Some(head);
-    let binding = state.binding.take();
-    let cookie = binding.as_ref().and_then(|binding| binding.cookie(request));
-    if let Some(binding) = binding {
-        binding.learn(request, &state);
-    }
+    let cookie = state.take_bound(request);
     // From here on `$upstream_http_…` has a value.
     let asked: &Request = request;
     let head = state.head.borrow();
@@ -80,13 +76,27 @@ pub(crate) fn shape(
     Outcome::Answer(response)
 }
 
-/// The response that a head becomes, without its body: for conditions that look at it before it is the request's.
-pub(crate) fn preview(
-    request: &Request,
-    passing: &PassSettings,
-    head: &ResponseHead,
-) -> Box<Response> {
+/// The response that a head becomes, without its body.
+fn preview(request: &Request, passing: &PassSettings, head: &ResponseHead) -> Box<Response> {
     copy(request, passing, head, Body::Empty, Origin::Fill, None)
+}
+
+/// Looks at a response's head before the response is the request's. Both have their values meanwhile: the variables of the
+/// server's response (`$upstream_http_…`), and those of the client's (`$sent_http_…`).
+pub(crate) fn with_head<R>(
+    request: &mut Request,
+    passing: &PassSettings,
+    head: &Arc<ResponseHead>,
+    look: impl FnOnce(&mut Request) -> R,
+) -> R {
+    let shown = preview(request, passing, head);
+    let state = upstream_state::of(request);
+    let before = state.head.replace(Some(Arc::clone(head)));
+    let response = request.response.replace(shown);
+    let seen = look(request);
+    request.response = response;
+    *upstream_state::of(request).head.borrow_mut() = before;
+    seen
 }
 
 /// Whether an error page, or content that is elsewhere, is to replace the response with this head.

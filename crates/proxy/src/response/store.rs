@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::response::accel;
 use crate::response::response_body::BodyStream;
+use crate::response::response_head;
 use crate::response::upstream_response::UpstreamBody;
 use crate::settings::proxy_pass::PassSettings;
 use crate::settings::store::{ProxyStore, StoreTo};
@@ -58,11 +59,12 @@ pub(crate) fn is_wanted(request: &Request, passing: &PassSettings, head: &Respon
 /// # Errors
 /// It is not stored: it has no path, or too many others are being stored.
 pub(crate) async fn body(
-    request: &Request,
-    head: &ResponseHead,
+    request: &mut Request,
+    passing: &PassSettings,
+    head: &Arc<ResponseHead>,
     body: UpstreamBody,
 ) -> Result<Body<Rc<OpenFile>>, UpstreamBody> {
-    let Some(saving) = StoredFile::of(request, head) else {
+    let Some(saving) = StoredFile::of(request, passing, head) else {
         return Err(body);
     };
     match body {
@@ -231,15 +233,18 @@ enum Stage {
 }
 
 impl StoredFile {
-    fn of(request: &Request, head: &ResponseHead) -> Option<StoredFile> {
-        let path = place(request)?;
+    fn of(
+        request: &mut Request,
+        passing: &PassSettings,
+        head: &Arc<ResponseHead>,
+    ) -> Option<StoredFile> {
+        let path = place(request, passing, head)?;
         let pool = files::pool(request).ok()?.clone();
         let loop_ = &request.client.loop_;
         let seat = loop_.take_seat()?;
-        let passing = request.location().made::<PassSettings>();
         let state = request.states.get::<UpstreamState>();
         let has_tls = state.is_some_and(|state| state.has_tls.get());
-        let scheme = passing.map_or("", |passing| passing.family.scheme(has_tls));
+        let scheme = passing.family.scheme(has_tls);
         let tries = state.map(|state| &state.tries);
         let address = tries.and_then(|tries| Some(Arc::clone(&tries.borrow_mut().last()?.address)));
         Some(StoredFile {
@@ -350,16 +355,17 @@ impl StoredFile {
 }
 
 /// The path for the response to the request; none: it is not stored.
-fn place(request: &Request) -> Option<Bytes> {
-    let settings = request.location().groups();
-    let path = match &settings.own::<ProxyStore>().proxy_store.value {
+fn place(request: &mut Request, passing: &PassSettings, head: &Arc<ResponseHead>) -> Option<Bytes> {
+    let path = match &passing.groups.store.proxy_store.value {
         StoreTo::Off => return None,
         StoreTo::Place => {
             let mut mapped = path::Mapped::default();
             path::map(request, &mut mapped).ok()?;
             Bytes::copy_from_slice(&mapped.path)
         }
-        StoreTo::File(template) => request.evaluate(template),
+        StoreTo::File(template) => {
+            response_head::with_head(request, passing, head, |request| request.evaluate(template))
+        }
     };
     if path.is_empty() || path.contains(&0) {
         return None;

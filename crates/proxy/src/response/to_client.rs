@@ -39,7 +39,7 @@ pub(crate) async fn respond(
         head = limit(request, head, stream);
     }
     if store::is_wanted(request, passing, &head) {
-        match Box::pin(store::body(request, &head, body)).await {
+        match Box::pin(store::body(request, passing, &head, body)).await {
             Ok(body) => return response_head::shape(request, passing, head, body, Origin::Server),
             Err(unstored) => body = unstored,
         }

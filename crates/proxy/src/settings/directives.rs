@@ -134,7 +134,8 @@ directives! {
         proxy_connect_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Limits the time between two writes to a server.
         proxy_send_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
-        /// Limits the time between two reads from a server.
+        /// Limits the time for the head of a response, from when the request has been sent, and then the time between two
+        /// reads of its body.
         proxy_read_timeout: Msec = "60s", [HTTP | SERVER | LOCATION] 1;
         /// Continues with a request whose client has closed the connection.
         proxy_ignore_client_abort: Flag = "off", [HTTP | SERVER | LOCATION] FLAG;

@@ -13,11 +13,12 @@ use message::{Header, HeaderId, ResponseHead};
 use crate::settings::header_set::SINGLE_LINES;
 use crate::settings::url::Url;
 use crate::state::cache_state::CacheState;
+use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::request::state::State;
-use upstream::Upstream;
 use upstream::attempts::Attempts;
 use upstream::sticky::{Lesson, StickySession};
+use upstream::{Peer, Upstream};
 
 /// A request's record of its upstream exchanges.
 #[derive(Debug, Default)]
@@ -168,7 +169,37 @@ pub(crate) fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>
     is_found
 }
 
+/// A failure also carries the cookie of the server that was asked last (`sticky`).
+pub(crate) fn bound(request: &Request, mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed(failure) = &mut outcome
+        && let Some(state) = request.states.get::<UpstreamState>()
+        && let Some(binding) = state.binding.take()
+        && let Some(cookie) = binding.cookie(request)
+    {
+        failure.headers.push(Header::new("Set-Cookie", cookie));
+    }
+    outcome
+}
+
 impl UpstreamState {
+    /// Binds a session to this peer, for now.
+    pub fn bind(&self, upstream: &Arc<Upstream>, session: &StickySession, peer: &Peer) {
+        *self.binding.borrow_mut() = Some(Box::new(StickyBinding {
+            upstream: Arc::clone(upstream),
+            session: session.clone(),
+            sid: Bytes::copy_from_slice(&peer.sid),
+            is_over: false,
+        }));
+    }
+
+    /// The cookie of the server that has answered (`sticky`); its session is remembered, now or at the end.
+    pub fn take_bound(&self, request: &Request) -> Option<Bytes> {
+        let binding = self.binding.take()?;
+        let cookie = binding.cookie(request);
+        binding.learn(request, self);
+        cookie
+    }
+
     /// The last response's body is not passed on: none of it counts, however much has arrived.
     pub fn forget_body(&self) {
         if let Some(one) = self.tries.borrow_mut().last() {

@@ -24,7 +24,7 @@ use upstream::{Asker, Peer, Upstream};
 use crate::settings::directives::HttpVersion;
 use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
-use crate::state::upstream_state::{self, StickyBinding, UpstreamState};
+use crate::state::upstream_state::{self, UpstreamState};
 use crate::upstream_request::destination::{Destination, destination, resolved};
 use crate::upstream_request::gateway_params;
 use crate::upstream_request::head::HeadWriter;
@@ -172,13 +172,9 @@ impl UpstreamRequest {
 
     /// Binds its session to this peer, for now.
     pub fn bind(&self, peer: &Peer) {
-        let Some(session) = &self.session else { return };
-        *self.state.binding.borrow_mut() = Some(Box::new(StickyBinding {
-            upstream: Arc::clone(&self.upstream),
-            session: session.clone(),
-            sid: Bytes::copy_from_slice(&peer.sid),
-            is_over: false,
-        }));
+        if let Some(session) = &self.session {
+            self.state.bind(&self.upstream, session, peer);
+        }
     }
 
     /// The encoded fields of a request over HTTP/2.

@@ -67,7 +67,8 @@ impl Exchange {
         }
     }
 
-    /// The next head; `timeout` applies between two reads (`proxy_read_timeout`). Sends the queue in the meantime.
+    /// The next head; sends the queue in the meantime. All heads of a response have `timeout` together, which begins when the
+    /// request has been sent (`proxy_read_timeout`).
     ///
     /// # Errors
     /// No head was received, or none that can be passed on.
@@ -95,7 +96,8 @@ impl Exchange {
         }
     }
 
-    /// The next piece of the body; `None` at its end. `timeout` as in [`Exchange::head`], which must have been called.
+    /// The next piece of the body; `None` at its end. `timeout` applies between two reads; [`Exchange::head`] must have been
+    /// called.
     ///
     /// # Errors
     /// The body ended early, or is not what its head said. All data before that has been returned.

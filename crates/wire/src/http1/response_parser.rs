@@ -256,16 +256,11 @@ fn gateway_status(bytes: &[u8], head: &mut ResponseHead) -> Result<(), ResponseS
         head.framing = ResponseFraming::UntilClose;
     }
     head.is_last = true;
-    // The first of several counts, as in nginx.
-    let mut is_first = true;
-    head.fields.retain(|field| {
-        let is_status = field.name.of(bytes).eq_ignore_ascii_case(b"Status");
-        !is_status || std::mem::replace(&mut is_first, false)
-    });
     if head.status == 0 {
         head.version = Version::HTTP_11;
+        // The first of several counts, as in nginx.
         let mut fields = head.fields.iter();
-        match fields.find(|field| field.name.of(bytes).eq_ignore_ascii_case(b"Status")) {
+        match fields.find(|field| field.id == HeaderId::Status) {
             Some(field) => {
                 let value = field.value.of(bytes);
                 let shown = || String::from_utf8_lossy(value);

@@ -101,7 +101,7 @@ async fn after_private(
     if !no_cache.is_empty()
         && let Some(head) = fill.head()
         && is_storable(cache_request, &head)
-        && !keeps_out(request, cache_request.passing, head)
+        && !keeps_out(request, cache_request.passing, &head)
     {
         return Fetched::Again;
     }

@@ -14,7 +14,6 @@ use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::FetchParams;
 use crate::response::response_head;
 use crate::settings::proxy_pass::PassSettings;
-use crate::state::upstream_state;
 use crate::upstream_request::request::UpstreamRequest;
 use httpcore::request::Request;
 
@@ -57,7 +56,7 @@ pub(super) fn storing(
 /// Answers the question for the request.
 pub(super) fn decide(request: &mut Request, passing: &PassSettings, question: StoreQuestion) {
     let StoreQuestion { head, may_store } = question;
-    let _ = may_store.send(!keeps_out(request, passing, head));
+    let _ = may_store.send(!keeps_out(request, passing, &head));
 }
 
 /// Answers it for a fetch behind the request, which gets another response meanwhile.
@@ -77,22 +76,15 @@ pub(super) fn answer_behind(
 }
 
 /// Whether a response with this head is kept out of the cache, for this request: by a module that asked for another one,
-/// or by `proxy_no_cache`. Like the variables of
-/// the upstream's response, those of the client's (`$sent_http_…`) are known to the conditions.
+/// or by `proxy_no_cache`.
 pub(super) fn keeps_out(
     request: &mut Request,
     passing: &PassSettings,
-    head: Arc<ResponseHead>,
+    head: &Arc<ResponseHead>,
 ) -> bool {
-    if request.refuses(&head) {
+    if request.refuses(head) {
         return true;
     }
-    let shown = response_head::preview(request, passing, &head);
-    let state = upstream_state::of(request);
-    let before = state.head.replace(Some(head));
-    let response = request.response.replace(shown);
-    let is_kept_out = passing.groups.caching.proxy_no_cache.hold(request);
-    request.response = response;
-    *upstream_state::of(request).head.borrow_mut() = before;
-    is_kept_out
+    let conditions = &passing.groups.caching.proxy_no_cache;
+    response_head::with_head(request, passing, head, |request| conditions.hold(request))
 }

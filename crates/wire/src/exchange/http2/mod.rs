@@ -39,7 +39,7 @@ struct Running {
     /// `None`: no stream could be opened.
     key: Option<StreamKey>,
     timer: Timer,
-    /// Whether the timer has been armed since anything came or was sent.
+    /// Whether the timer has been armed since anything was sent or, behind the head of the response, came.
     is_waiting: bool,
     /// The reads of the connection when the timer was armed.
     reads: u64,
@@ -269,15 +269,16 @@ impl Running {
         is_wanted: fn(&StreamState) -> bool,
     ) -> Poll<Result<(), ExchangeError>> {
         self.feed();
-        let found = self.stream.borrow_mut().look(is_wanted);
-        if found.has_progress {
+        let (found, is_before_head) = {
+            let stream = &mut *self.stream.borrow_mut();
+            (stream.look(is_wanted), stream.state == AnswerState::Head)
+        };
+        // As in nginx all heads of a response have one time together, interim ones and all.
+        if !is_before_head && (found.has_progress || found.outcome.is_some()) {
             self.stop_waiting();
         }
         match found.outcome {
-            Some(outcome) => {
-                self.stop_waiting();
-                Poll::Ready(outcome)
-            }
+            Some(outcome) => Poll::Ready(outcome),
             None => self.poll_wait(cx, timeout),
         }
     }

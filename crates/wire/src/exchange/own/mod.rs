@@ -59,7 +59,8 @@ pub struct OwnExchange {
     is_closed: bool,
     /// Whether the server takes no more of the request.
     has_stopped: bool,
-    /// Whether the timer has been armed since the last read.
+    /// Whether the timer has been armed: before the head of the response since the last write, behind it since the last
+    /// read.
     is_waiting: bool,
     sent: u64,
     received: u64,
@@ -198,7 +199,8 @@ impl OwnExchange {
         }
     }
 
-    /// The next head; `timeout` applies between two reads (`proxy_read_timeout`). Sends the queue in the meantime.
+    /// The next head; sends the queue in the meantime. All heads of a response have `timeout` together, which begins when the
+    /// request has been sent (`proxy_read_timeout`; as in nginx, a server that sends a head in drops does not prolong it).
     ///
     /// # Errors
     /// No head was received, or none that can be passed on.
@@ -219,9 +221,7 @@ impl OwnExchange {
             Poll::Ready(outcome) => Poll::Ready(outcome.map(Some)),
             // If only this turn is over, more may have been received than was examined.
             Poll::Pending if self.is_all_written() && !turn::is_over() => {
-                if std::mem::take(&mut self.is_waiting) {
-                    self.timer.disarm();
-                }
+                self.stop_waiting();
                 Poll::Ready(Ok(None))
             }
             Poll::Pending => Poll::Pending,
@@ -242,6 +242,9 @@ impl OwnExchange {
             let (used, found) = outcome?;
             self.unread.drain(..used);
             if let Some(head) = found {
+                if self.reader.has_head() {
+                    self.stop_waiting();
+                }
                 return Poll::Ready(Ok(head));
             }
         }
@@ -310,7 +313,8 @@ impl OwnExchange {
         self.unread.extend_from_slice(&scratch[came]);
     }
 
-    /// The next piece of the body; `None` at its end. `timeout` as in [`OwnExchange::head`], which must have been called.
+    /// The next piece of the body; `None` at its end. `timeout` applies between two reads; [`OwnExchange::head`] must have
+    /// been called.
     ///
     /// # Errors
     /// The body ended early, or is not what its head said. All data before that has been returned.
@@ -436,13 +440,17 @@ impl OwnExchange {
         mut read: impl FnMut(&mut OwnExchange) -> io::Result<T>,
     ) -> Poll<Result<T, ExchangeError>> {
         loop {
+            let sent = self.sent;
             if self.write_queue().is_err() {
                 self.stop_sending(); // the answer, or the lack of one, says what is wrong
             }
+            if self.sent != sent {
+                self.stop_waiting();
+            }
             match read(self) {
                 Ok(found) => {
-                    if std::mem::take(&mut self.is_waiting) {
-                        self.timer.disarm();
+                    if self.reader.has_head() {
+                        self.stop_waiting();
                     }
                     return Poll::Ready(Ok(found));
                 }
@@ -464,6 +472,12 @@ impl OwnExchange {
             }
             ready!(self.timer.poll_expired(cx));
             return Poll::Ready(Err(ExchangeError::Timeout));
+        }
+    }
+
+    fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.timer.disarm();
         }
     }
 
