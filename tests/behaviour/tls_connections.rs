@@ -72,6 +72,52 @@ fn early_data_over_http2_is_that_of_the_requests_in_it() {
     }
 }
 
+/// The client's Finished comes with its next request, or never.
+#[test]
+fn a_request_in_early_data_is_answered_before_the_handshake_is_over() {
+    let (site, ..) = site();
+    let http = format!(
+        "server {{ listen 127.0.0.1:%PORT% ssl; {CERTIFICATE} ssl_early_data on;
+             location / {{ return 200 \"early=$ssl_early_data;\"; }}
+             location /large {{ root html; }} }}"
+    );
+    let server = Server::start_on(site, "", &http);
+    server.file("large", "x".repeat(100_000) + "end;");
+    let port = server.site().port(0);
+    let ask = |path: &str, lines: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let client = TlsClient::new(None).with_early_data();
+    for (path, begin, expected) in [("/", "early=", "1"), ("/large", "xxx", "end")] {
+        let mut first = client.connect(port, "a.example").unwrap();
+        first.write_all(ask("/", "").as_bytes()).unwrap();
+        assert_eq!(between(&mut first, "early=", ';'), "");
+        for lines in ["", "Connection: close\r\n"] {
+            let mut stream = client.connect(port, "a.example").unwrap();
+            let mut early = stream.conn.early_data().expect("a session");
+            early.write_all(ask(path, lines).as_bytes()).unwrap();
+            stream.conn.write_tls(&mut stream.sock).unwrap();
+            // Nothing is written from here on.
+            let mut seen = String::new();
+            while !seen.contains(&format!("{expected};")) {
+                let count = stream.conn.read_tls(&mut stream.sock).unwrap();
+                assert!(count > 0, "{seen}");
+                let state = stream.conn.process_new_packets().unwrap();
+                let mut piece = vec![0; state.plaintext_bytes_to_read()];
+                stream.conn.reader().read_exact(&mut piece).unwrap();
+                seen += &String::from_utf8_lossy(&piece);
+            }
+            assert!(seen.contains(begin), "{seen}");
+            if lines.is_empty() {
+                stream.write_all(ask("/", "").as_bytes()).unwrap();
+                assert_eq!(between(&mut stream, "early=", ';'), "", "it is over");
+            } else {
+                // The end comes with close_notify, and no reset meets the Finished.
+                stream.flush().unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+            }
+        }
+    }
+}
+
 /// Sends a request and close_notify at once.
 fn ask_and_end(stream: &mut Stream, path: &str) {
     let Stream { conn, sock } = stream;

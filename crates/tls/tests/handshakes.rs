@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tls::certificates::Certificates;
-use tls::configure::{Server, ServerOptions};
+use tls::configure::{ClientVerification, Server, ServerOptions};
 use tls::handshake::{Cause, Handshake, Level, NeedsInput};
 use tls::sessions::{Sessions, Tickets};
 use tls::suites::Protocols;
@@ -352,22 +352,28 @@ fn early_data_comes_once() {
     let (state, outgoing) = step(&flight);
     give(&mut second, &outgoing).unwrap();
     assert!(second.is_early_data_accepted());
-    let Handshake::NeedsInput(mut needs) = state else {
+    let Handshake::NeedsInput(needs) = state else {
         panic!("not waiting");
     };
-    assert_eq!(needs.take_early(), b"early");
+    let Ok(mut complete) = needs.answer_early() else {
+        panic!("no early data");
+    };
+    assert_eq!(
+        (&complete.early[..], &complete.rest[..]),
+        (&b"early"[..], &b""[..])
+    );
+    assert!(complete.traffic.is_early() && complete.facts.is_resumed);
     let (mut early_answer, body) = (Vec::new(), vec![b'x'; 40_000]);
-    needs.seal_early(&body, &mut early_answer).unwrap();
+    complete
+        .traffic
+        .seal(&[b"", &body], &mut early_answer)
+        .unwrap();
     assert_eq!(receive(&mut second, &early_answer), body);
     second.writer().write_all(b"late").unwrap();
-    needs.receive(&take(&mut second));
-    let mut outgoing = Vec::new();
-    let Ok(Handshake::Complete(mut complete)) = needs.step(&mut outgoing) else {
-        panic!("not complete");
-    };
-    give(&mut second, &outgoing).unwrap();
-    assert_eq!(complete.early, b"");
-    assert_eq!(open(&mut complete, b"").unwrap().0, b"late");
+    let (plain, replies, is_closed) = open(&mut complete, &take(&mut second)).unwrap();
+    assert_eq!((&plain[..], is_closed), (&b"late"[..], false));
+    assert!(!complete.traffic.is_early());
+    give(&mut second, &replies).unwrap();
     let mut answer = Vec::new();
     complete.traffic.seal(&[b"answer"], &mut answer).unwrap();
     assert_eq!(receive(&mut second, &answer), b"answer");
@@ -375,6 +381,45 @@ fn early_data_comes_once() {
     replayed.truncate(flight.len());
     let (state, _) = step(&replayed);
     assert!(matches!(state, Handshake::NeedsInput(_)));
+}
+
+#[test]
+fn early_data_waits_where_the_client_is_asked_for_a_certificate() {
+    let server = Server::new(ServerOptions {
+        sessions: Some(Arc::new(Sessions::new(1 << 20, Duration::from_secs(60)))),
+        has_early_data: true,
+        client: Some(ClientVerification {
+            trust: Arc::default(),
+            authorities: Vec::new(),
+        }),
+        ..options(&ECDSA)
+    })
+    .unwrap();
+    let mut config = client_config(TLS13, None);
+    config.enable_early_data = true;
+    let mut first = client(config.clone(), "example.org");
+    handshake(&server, &mut first, 9999).unwrap();
+    let mut second = client(config, "example.org");
+    second.early_data().unwrap().write_all(b"early").unwrap();
+    let (mut needs, mut outgoing) = (NeedsInput::default(), Vec::new());
+    needs.receive(&take(&mut second));
+    let Ok(Handshake::Accepted(accepted)) = needs.step(&mut outgoing) else {
+        panic!("not accepted");
+    };
+    let state = accepted.choose(&server, None, &mut outgoing).unwrap();
+    let Handshake::NeedsInput(needs) = state else {
+        panic!("not waiting");
+    };
+    let Err(mut needs) = needs.answer_early() else {
+        panic!("its certificate has not been judged");
+    };
+    give(&mut second, &outgoing).unwrap();
+    needs.receive(&take(&mut second));
+    let Ok(Handshake::Complete(complete)) = needs.step(&mut Vec::new()) else {
+        panic!("not complete");
+    };
+    assert_eq!(complete.early, b"early");
+    assert!(!complete.traffic.is_early());
 }
 
 #[test]

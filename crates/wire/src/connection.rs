@@ -107,9 +107,10 @@ impl Connection {
         !self.input.unread.is_empty()
     }
 
-    /// Whether the socket may have unread bytes. Consults the loop's last events, not the kernel.
+    /// Whether the socket may have unread bytes, or the client's Finished is still to come. Consults the loop's last
+    /// events, not the kernel.
     pub fn may_have_more(&self) -> bool {
-        self.stream.may_be_readable()
+        self.stream.may_be_readable() || self.stream.is_early()
     }
 
     /// Waits for the first byte of a request. `Closed` and `Timeout` are not errors to report here.

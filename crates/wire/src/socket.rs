@@ -214,6 +214,13 @@ impl Socket {
         on_socket!(self, socket => socket.try_io(Interest::READABLE, || Ok(()))).is_ok()
     }
 
+    /// Whether a read finds something (or the end, or an error). Asks the kernel only if the loop's last events say that
+    /// something came.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_empty = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.may_be_readable() && !self.try_peek(&mut [0]).is_err_and(|error| is_empty(&error))
+    }
+
     /// Ready when a write may take something. Wakes only the task that called last.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(turn::poll_not_over(cx));

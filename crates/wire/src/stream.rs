@@ -129,15 +129,20 @@ impl Stream {
         }
     }
 
-    /// Reads the bytes available of the socket without consuming them, as they came; 0 is the end. Where TLS has opened
-    /// some already, their number counts, and not what they are.
-    ///
-    /// # Errors
-    /// As [`Stream::try_read`].
-    pub(crate) fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Whether a read finds something (or the end, or an error). Asks the kernel only if the loop's last events say that
+    /// something came. TLS opens a little ahead for that: its own messages, session tickets for example, are nothing to read.
+    pub(crate) fn has_unread(&self) -> bool {
         match &self.tls {
-            Some(tls) if tls.has_plain() => Ok(buffer.len()),
-            _ => self.socket.try_peek(buffer),
+            Some(tls) => tls.has_unread(&self.socket),
+            None => self.socket.has_unread(),
+        }
+    }
+
+    /// As [`Stream::has_unread`], without a question to the kernel where there is no TLS: it may be wrong.
+    pub(crate) fn may_have_unread(&self) -> bool {
+        match &self.tls {
+            Some(tls) => tls.has_unread(&self.socket),
+            None => self.socket.may_be_readable(),
         }
     }
 
@@ -146,9 +151,9 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.is_cut_off())
     }
 
-    /// Whether the next read begins with bytes that came before the handshake of TLS was over.
-    pub fn has_early(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.has_early())
+    /// Whether the handshake of TLS is not over: the client's Finished is on its way behind early data.
+    pub fn is_early(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_early().get())
     }
 
     /// What of the peer's ended the connection, where records of TLS did.
@@ -159,10 +164,11 @@ impl Stream {
     /// Ready when a read may find something (or the end). Wakes only the task that called last.
     #[inline]
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.tls.as_ref().is_some_and(|tls| tls.has_plain()) {
-            return crate::turn::poll_not_over(cx).map(Ok);
+        match &self.tls {
+            Some(tls) if tls.has_plain() => crate::turn::poll_not_over(cx).map(Ok),
+            Some(tls) if tls.is_early().get() => tls.poll_behind_early(&self.socket, cx),
+            _ => self.socket.poll_readable(cx),
         }
-        self.socket.poll_readable(cx)
     }
 
     /// Whether a read may find something (or the end). Consults the loop's last events, not the kernel, and registers

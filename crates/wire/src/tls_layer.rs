@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use disk::memory::level::level;
@@ -15,6 +16,7 @@ use tls::traffic::{SEALED_BYTES_MAX, Traffic};
 
 use crate::loop_clock;
 use crate::socket::Socket;
+use crate::turn;
 
 /// Maximum number of bytes that are sealed at once, for a peer that takes them.
 const BATCH_MAX: usize = 256 * 1024;
@@ -29,6 +31,10 @@ const AHEAD_MAX: usize = 16 * 1024;
 /// Bytes of a connection beside its buffers: the state below, two keys, and what the next keys are made of
 /// (`bench/tls`).
 const CONNECTION_BYTES: usize = 2 << 10;
+/// Maximum number of reads that find only messages of TLS itself before [`TlsLayer::has_unread`] takes them for content.
+const OWN_MESSAGES_MAX: usize = 4;
+/// Bytes of the handshake of a connection whose early data is answered.
+const EARLY_BYTES: usize = 16 << 10;
 /// Time without a write, in milliseconds, after which records begin small again.
 const REST_MS: u64 = 1000;
 
@@ -81,6 +87,8 @@ fn batch_max() -> usize {
 /// TLS on a socket.
 pub struct TlsLayer {
     state: RefCell<State>,
+    /// Whether the client's Finished has not come.
+    is_early: Rc<Cell<bool>>,
 }
 
 impl std::fmt::Debug for TlsLayer {
@@ -95,8 +103,8 @@ struct State {
     incomplete: Vec<u8>,
     /// Opened bytes that no read had room for.
     plain: Vec<u8>,
-    /// Number of bytes at the front of `plain` that came before the handshake was over.
-    early: usize,
+    /// Whether the client's Finished has not come.
+    is_early: Rc<Cell<bool>>,
     unsent: Unsent,
     /// Maximum number of bytes to seal next.
     batch: usize,
@@ -146,12 +154,14 @@ impl TlsLayer {
     /// TLS with these keys; `rest` are sealed bytes that have been received already, `early` opened ones.
     #[must_use]
     pub fn new(traffic: Traffic, rest: Vec<u8>, early: Vec<u8>) -> Self {
+        let is_early = Rc::new(Cell::new(traffic.is_early()));
         Self {
+            is_early: Rc::clone(&is_early),
             state: RefCell::new(State {
                 traffic,
                 incomplete: rest,
-                early: early.len(),
                 plain: early,
+                is_early,
                 unsent: Unsent::default(),
                 batch: BATCH_MIN,
                 written_ms: 0,
@@ -171,9 +181,34 @@ impl TlsLayer {
         !state.plain.is_empty() || state.is_closed || has_record(&state.incomplete)
     }
 
-    /// Whether the next read begins with bytes that came before the handshake was over.
-    pub(crate) fn has_early(&self) -> bool {
-        self.state.borrow().early > 0
+    /// Whether a read finds bytes, or the end: what has come is opened and kept for it, as far as it takes to know.
+    pub(crate) fn has_unread(&self, socket: &Socket) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        for _ in 0..OWN_MESSAGES_MAX {
+            if !state.plain.is_empty() || state.is_closed {
+                return true;
+            }
+            if !has_record(&state.incomplete) && !socket.has_unread() {
+                return false;
+            }
+            if !turn::may_go_on() {
+                return true; // a read would say that there is nothing
+            }
+            match state.read_ahead(socket) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    // The next read finds no more than that it is over.
+                    (state.is_closed, state.is_cut_off) = (true, true);
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Whether the client's Finished has not come, so that what it has sent may be played again; it changes with a read.
+    #[must_use]
+    pub fn is_early(&self) -> &Rc<Cell<bool>> {
+        &self.is_early
     }
 
     /// Whether the peer's end came without close_notify.
@@ -200,6 +235,24 @@ impl TlsLayer {
         outcome
     }
 
+    /// Ready when opened bytes are there, or the end. The client's Finished, which is still to come, is none.
+    pub(crate) fn poll_behind_early(
+        &self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let state = &mut *self.state.borrow_mut();
+            if !has_record(&state.incomplete) {
+                ready!(socket.poll_readable(cx))?;
+            }
+            match state.read_ahead(socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+
     /// Ready when the peer has said that nothing follows, or is gone. What comes before is opened and kept for the next
     /// reads, up to [`AHEAD_MAX`].
     pub(crate) fn poll_closed(&self, socket: &Socket, cx: &mut Context<'_>) -> Poll<()> {
@@ -214,13 +267,7 @@ impl TlsLayer {
             if !has_record(&state.incomplete) && ready!(socket.poll_event(cx)).is_err() {
                 return Poll::Ready(());
             }
-            let outcome = INCOMING.with_borrow_mut(|(scratch, _)| {
-                let count = state.read(socket, scratch)?;
-                state.plain.extend_from_slice(&scratch[..count]);
-                Ok::<_, io::Error>(())
-            });
-            state.count();
-            match outcome {
+            match state.read_ahead(socket) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     return Poll::Ready(());
                 }
@@ -262,14 +309,24 @@ impl State {
     fn count(&mut self) {
         let buffers =
             self.incomplete.capacity() + self.plain.capacity() + self.unsent.bytes.capacity();
-        self.charge.set(CONNECTION_BYTES + buffers);
+        let handshake = if self.is_early.get() { EARLY_BYTES } else { 0 };
+        self.charge.set(CONNECTION_BYTES + handshake + buffers);
+    }
+
+    /// Reads once, no more than it has to, for the reads that follow.
+    fn read_ahead(&mut self, socket: &Socket) -> io::Result<()> {
+        let outcome = INCOMING.with_borrow_mut(|(scratch, _)| {
+            let count = self.read(socket, &mut scratch[..2 * SEALED_BYTES_MAX])?;
+            self.plain.extend_from_slice(&scratch[..count]);
+            Ok(())
+        });
+        self.count();
+        outcome
     }
 
     fn read_into(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.plain.is_empty() {
-            let count = take_front(&mut self.plain, buffer);
-            self.early = self.early.saturating_sub(count);
-            return Ok(count);
+            return Ok(take_front(&mut self.plain, buffer));
         }
         if buffer.len() >= 2 * SEALED_BYTES_MAX {
             return self.read(socket, buffer);
@@ -325,6 +382,9 @@ impl State {
         let filled = begun + got;
         let mut replies = Vec::new();
         let opened = self.traffic.open(&mut buffer[..filled], &mut replies);
+        if self.is_early.get() {
+            self.is_early.set(self.traffic.is_early());
+        }
         self.reply(socket, &replies);
         let opened = opened.map_err(|failure| {
             self.fault = Some(failure.cause);

@@ -108,13 +108,7 @@ pub(super) async fn wait(link: &mut Link, client: &Client, keepalive: Option<Dur
     }
     let (idle, timeout): (Idle, Duration) = match keepalive {
         Some(_) if client.is_removed() => return false,
-        Some(timeout) => {
-            // What comes from here on comes behind the handshake.
-            if let Some(tls) = client.tls() {
-                tls.is_early.set(false);
-            }
-            (place.enter(Waiting::Kept), timeout)
-        }
+        Some(timeout) => (place.enter(Waiting::Kept), timeout),
         None => match first_timeout(client) {
             Some(timeout) => (place.enter(Waiting::New), timeout),
             None => return false,

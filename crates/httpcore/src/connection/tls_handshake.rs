@@ -368,10 +368,15 @@ impl Endpoint<'_> {
             move |outgoing: &mut Vec<u8>| accepted.choose(&handshakes, certificates, outgoing);
         let mut worked = self.work(trust.clone(), choose).await?;
         loop {
-            let mut waiting = match self.send_of(worked).await? {
+            let waiting = match self.send_of(worked).await? {
                 (Handshake::Complete(complete), judgement) => return Ok((complete, judgement)),
                 (Handshake::NeedsInput(waiting), _) => waiting,
                 (Handshake::Accepted(_), _) => return Err(wire::Error::Closed.into()),
+            };
+            // There is nothing to judge then: a client that is asked for a certificate waits.
+            let mut waiting = match waiting.answer_early() {
+                Ok(complete) => return Ok((complete, Judgement::default())),
+                Err(waiting) => waiting,
             };
             waiting.receive(&self.receive().await?);
             worked = match waiting.is_work() {
@@ -414,10 +419,11 @@ impl Endpoint<'_> {
             true => Outcome::Resumed,
             false => Outcome::Full,
         };
-        let is_early = !complete.early.is_empty();
+        let has_early = !complete.early.is_empty();
         let counters = self.client.loop_.figures.of::<HandshakeCounters>();
-        counters.connected(&complete.facts, is_early);
+        counters.connected(&complete.facts, has_early);
         let layer = TlsLayer::new(complete.traffic, complete.rest, complete.early);
+        let is_early = Rc::clone(layer.is_early());
         self.wire.stream.begin_tls(layer);
         self.client.set_tls(ClientTls {
             facts: complete.facts,
@@ -425,7 +431,7 @@ impl Endpoint<'_> {
             verdict: Cell::new(verdict),
             judged: Cell::new((self.generation.number, rules)),
             server: Cell::new((self.generation.number, self.server)),
-            is_early: Cell::new(is_early),
+            is_early,
             kept: complete.kept,
         });
         outcome

@@ -1,6 +1,7 @@
 //! What the handshake of a client's connection has brought.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use tls::handshake::Facts;
 use tls::hello::Hello;
@@ -46,9 +47,8 @@ pub struct ClientTls {
     /// The server of the name that the client asked for, else the default server; with the number of the configuration
     /// that it is of ([`crate::client::Client::default_server`]).
     pub server: Cell<(u64, ServerId)>,
-    /// Whether the current request, or what was read last over HTTP/2, came before the handshake was over
-    /// (`$ssl_early_data`).
-    pub is_early: Cell<bool>,
+    /// Whether the handshake is not over, since the client's Finished has not been read (`$ssl_early_data`).
+    pub is_early: Rc<Cell<bool>>,
     /// Its sessions, which are forgotten where a request is refused because of the client's certificate.
     pub kept: KeptSessions,
 }

@@ -112,8 +112,8 @@ directives! {
         /// it the signature may also be that of a trusted certificate.
         ssl_stapling_verify: Flag = "off", [HTTP | SERVER] FLAG;
         /// Takes requests that come before the handshake is over (TLS 1.3). Such a request cannot be played again here, as each
-        /// session is taken up once; `$ssl_early_data` marks it. It is answered once the client's Finished has come, so that no
-        /// round trip is saved (nginx answers at once).
+        /// session is taken up once; `$ssl_early_data` marks it. It is answered at once, unless the client is asked for a certificate
+        /// (`ssl_verify_client`).
         ssl_early_data: Flag = "off", [HTTP | SERVER] FLAG;
         /// Carries out a command of OpenSSL's configuration: `Ciphersuites`, `CipherString`, `Groups`, `Curves`, `MinProtocol`,
         /// `MaxProtocol`, `SignatureAlgorithms`, `NumTickets`, `Certificate`, `PrivateKey`, `Options`. Others are refused.

@@ -118,7 +118,7 @@ pub const VARIABLES: &[VariableEntry] = &[
     ),
     entry(
         "ssl_early_data",
-        "`1` for a request that came before the handshake was over.",
+        "`1` as long as the handshake is not over, for a request that came before.",
         |request, out| {
             text(
                 request,

@@ -4,6 +4,7 @@
 //! (`Settings::server_of_name`, and the default server's certificate where the named one has none).
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use config::Directive;
 use httpcore::client::Client;
@@ -50,7 +51,7 @@ pub(super) fn begin(
         verdict: Cell::new(Verdict::None),
         judged: Cell::new((generation, Rules::default())),
         server: Cell::new((generation, server.unwrap_or(default))),
-        is_early: Cell::new(false),
+        is_early: Rc::default(),
         kept: KeptSessions::default(),
     });
 }

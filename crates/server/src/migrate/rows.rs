@@ -126,7 +126,6 @@ rows! {
     Lines, "Name constraints of authorities also hold for a common name with a star":
         "ssl_verify_client" "proxy_ssl_verify" "grpc_ssl_verify" "uwsgi_ssl_verify";
     Lines, "Early data cannot be played again:": "ssl_early_data";
-    Lines, "A request in early data is answered once the handshake is over,": "ssl_early_data";
     Lines, "Records are small at first:": "ssl_certificate" "ssl_buffer_size";
     Lines, "Stapled responses are fetched before the first client asks,":
         "ssl_stapling" "ssl_stapling_verify" "ssl_stapling_responder";

@@ -106,7 +106,7 @@ impl ClientNeedsInput {
         let facts = Facts::of(self.machine.connection());
         let ended = self.machine.finish(self.sizes)?;
         Ok(Connecting::Complete(Box::new(Connected {
-            traffic: ended.traffic,
+            traffic: ended.traffic.into(),
             facts,
             rest: ended.rest,
         })))

@@ -5,7 +5,7 @@
 use crate::failure::{Cause, Failure};
 use crate::handshake::rustls_connection::{Connection, Event};
 use crate::traffic::record::{self, RecordKey};
-use crate::traffic::{Sizes, Traffic};
+use crate::traffic::{Established, Sizes};
 
 /// Maximum of bytes that are kept of a peer in a handshake: a chain of certificates, in records.
 pub const HANDSHAKE_BYTES_MAX: usize = 128 * 1024;
@@ -46,7 +46,7 @@ fn name_no_certificate(outgoing: &mut [u8]) {
 
 /// A finished handshake.
 pub(crate) struct Ended {
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: Established,
     /// Records that came behind the handshake, still sealed.
     pub(crate) rest: Vec<u8>,
     /// What a client sent before the handshake was over.
@@ -81,6 +81,20 @@ impl<C: Connection> Machine<C> {
         let sealed = self.connection.seal_early(plain, outgoing);
         sealed
             .ok_or_else(|| Failure::new("SSL_write_early_data() failed", Cause::Library, INTERNAL))
+    }
+
+    pub(crate) fn close_early(&mut self, outgoing: &mut Vec<u8>) {
+        self.connection.close_early(outgoing);
+    }
+
+    /// Whether the peer has sent something that nobody took.
+    pub(crate) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// What rustls has not been shown: the beginning of a record.
+    pub(crate) fn take_unshown(&mut self) -> Vec<u8> {
+        self.incoming.split_off(self.window)
     }
 
     pub(crate) fn connection(&self) -> &C {
@@ -162,7 +176,7 @@ impl<C: Connection> Machine<C> {
         let sealing = RecordKey::new(*number, secret, is_tls13).ok_or_else(broken)?;
         let (number, secret) = &secrets.rx;
         let opening = RecordKey::new(*number, secret, is_tls13).ok_or_else(broken)?;
-        let traffic = Traffic::new(sealing, opening, is_tls13.then_some(keys), sizes);
+        let traffic = Established::new(sealing, opening, is_tls13.then_some(keys), sizes);
         Ok(Ended {
             traffic,
             rest: self.incoming,

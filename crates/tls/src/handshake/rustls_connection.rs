@@ -13,6 +13,9 @@ use rustls::unbuffered::{
 };
 use rustls::{CommonState, ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
+/// Maximum size of a sealed alert in bytes.
+const ALERT_BYTES_MAX: usize = 64;
+
 /// What a call brought.
 pub(crate) enum Event {
     /// Something was done; there may be more.
@@ -42,6 +45,9 @@ pub(crate) trait Connection {
 
     /// Seals data of ours before the handshake is over; `None`: it may not be sent yet.
     fn seal_early(&mut self, plain: &[u8], outgoing: &mut Vec<u8>) -> Option<()>;
+
+    /// Says before the handshake is over that nothing of ours follows.
+    fn close_early(&mut self, outgoing: &mut Vec<u8>);
 
     /// What was negotiated.
     fn state(&self) -> &CommonState;
@@ -81,6 +87,16 @@ impl Connection for UnbufferedServerConnection {
         sealed.ok().map(drop)
     }
 
+    fn close_early(&mut self, outgoing: &mut Vec<u8>) {
+        let UnbufferedStatus { state, .. } = self.process_tls_records(&mut []);
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
+            let begin = outgoing.len();
+            outgoing.resize(begin + ALERT_BYTES_MAX, 0);
+            let sealed = traffic.queue_close_notify(&mut outgoing[begin..]);
+            outgoing.truncate(begin + sealed.unwrap_or_default());
+        }
+    }
+
     fn state(&self) -> &CommonState {
         self
     }
@@ -105,6 +121,8 @@ impl Connection for UnbufferedClientConnection {
     fn seal_early(&mut self, _: &[u8], _: &mut Vec<u8>) -> Option<()> {
         None
     }
+
+    fn close_early(&mut self, _: &mut Vec<u8>) {}
 
     fn state(&self) -> &CommonState {
         self

@@ -8,7 +8,7 @@ use crate::handshake::machine::{Machine, Progress};
 use crate::hello::{self, BUFFER_BYTES_MAX, Hello};
 use crate::sessions::KeptSessions;
 use crate::sessions::cache::noting_sessions;
-use crate::traffic::Traffic;
+use crate::traffic::{Established, Sizes, Traffic, Unfinished};
 use crate::verify::signature::noting_scheme;
 use aws_lc_rs::digest;
 use rustls::server::{ServerConfig, UnbufferedServerConnection};
@@ -60,7 +60,7 @@ struct Negotiating {
     machine: Machine<UnbufferedServerConnection>,
     hello: Hello,
     certificates: Arc<Certificates>,
-    sizes: crate::traffic::Sizes,
+    sizes: Sizes,
     /// Whether the client is asked for a certificate.
     asks_client: bool,
     session_id: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Accepted {
     incoming: Vec<u8>,
 }
 
-/// A finished handshake.
+/// A finished handshake, or one that is over but for the client's Finished ([`NeedsInput::answer_early`]).
 pub struct Complete {
     /// The connection's two directions.
     pub traffic: Traffic,
@@ -85,8 +85,8 @@ pub struct Complete {
     pub hello: Hello,
     /// Records that have come already, still sealed.
     pub rest: Vec<u8>,
-    /// What the client sent before the handshake was over and was not taken then, at most
-    /// [`EARLY_DATA_BYTES_MAX`](crate::configure::EARLY_DATA_BYTES_MAX): `$ssl_early_data` is 1 for a request in it.
+    /// What the client sent before the handshake was over, at most
+    /// [`EARLY_DATA_BYTES_MAX`](crate::configure::EARLY_DATA_BYTES_MAX).
     pub early: Vec<u8>,
     /// Its sessions in a cache, where the client is asked for a certificate: to be forgotten if it is refused.
     pub kept: KeptSessions,
@@ -117,28 +117,17 @@ impl NeedsInput {
         }
     }
 
-    /// What the client has sent before the handshake is over, and nobody has taken: a request in it may be answered at
-    /// once, by [`NeedsInput::seal_early`], and its `$ssl_early_data` is 1.
-    #[must_use]
-    pub fn take_early(&mut self) -> Vec<u8> {
-        match &mut self.0 {
-            Stage::Hello(_) => Vec::new(),
-            Stage::Negotiating(negotiating) => negotiating.machine.take_early(),
-        }
-    }
-
-    /// Seals an answer to early data, appended to `outgoing`.
+    /// Ends the wait where the client has sent early data, so that a request in it is answered at once: the client's
+    /// Finished is one of the records that [`Traffic`] opens. Not where the client is asked for a certificate.
     ///
     /// # Errors
-    /// The handshake has not come so far, or the library fails.
-    pub fn seal_early(&mut self, plain: &[u8], outgoing: &mut Vec<u8>) -> Result<(), Failure> {
-        match &mut self.0 {
-            Stage::Hello(_) => Err(Failure::new(
-                "SSL_write_early_data() failed",
-                Cause::Library,
-                INTERNAL,
-            )),
-            Stage::Negotiating(negotiating) => negotiating.machine.seal_early(plain, outgoing),
+    /// There is none, or it may not be answered; the handshake goes on.
+    pub fn answer_early(self) -> Result<Box<Complete>, Self> {
+        match self.0 {
+            Stage::Negotiating(negotiating) if negotiating.may_answer_early() => {
+                Ok(Box::new(negotiating.into_early()))
+            }
+            stage => Err(Self(stage)),
         }
     }
 
@@ -285,15 +274,41 @@ impl Negotiating {
         has_keys && !self.session_id.is_empty() && !self.asks_client
     }
 
-    fn finish(self) -> Result<Handshake, Failure> {
+    fn facts(&mut self) -> Facts {
         let mut facts = Facts::of(self.machine.connection());
         facts.server_name.clone_from(&self.hello.server_name);
         facts.signature_scheme = self.signature_scheme(&facts).map(u16::from);
         facts.client_signature_scheme = self.client_scheme;
-        facts.session_id = self.session_id;
+        facts.session_id = std::mem::take(&mut self.session_id);
+        facts
+    }
+
+    fn may_answer_early(&self) -> bool {
+        self.machine.has_early() && !self.asks_client
+    }
+
+    fn into_early(mut self) -> Complete {
+        let facts = self.facts();
+        let (early, rest) = (self.machine.take_early(), self.machine.take_unshown());
+        let unfinished = UnfinishedServer {
+            machine: Some(self.machine),
+            sizes: self.sizes,
+        };
+        Complete {
+            traffic: Traffic::early(Box::new(unfinished)),
+            facts,
+            hello: self.hello,
+            rest,
+            early,
+            kept: self.kept,
+        }
+    }
+
+    fn finish(mut self) -> Result<Handshake, Failure> {
+        let facts = self.facts();
         let ended = self.machine.finish(self.sizes)?;
         Ok(Handshake::Complete(Box::new(Complete {
-            traffic: ended.traffic,
+            traffic: ended.traffic.into(),
             facts,
             hello: self.hello,
             rest: ended.rest,
@@ -327,6 +342,47 @@ impl Negotiating {
         pair.key
             .choose_scheme(&offered)
             .map(|signer| signer.scheme())
+    }
+}
+
+/// What waits for the client's Finished while early data is answered.
+struct UnfinishedServer {
+    /// `None` behind the Finished.
+    machine: Option<Machine<UnbufferedServerConnection>>,
+    sizes: Sizes,
+}
+
+impl Unfinished for UnfinishedServer {
+    fn receive(
+        &mut self,
+        record: &[u8],
+        early: &mut Vec<u8>,
+        replies: &mut Vec<u8>,
+    ) -> Result<Option<Established>, Failure> {
+        let Some(machine) = &mut self.machine else {
+            return Ok(None);
+        };
+        machine.receive(record);
+        let progress = machine.step(replies)?;
+        early.append(&mut machine.take_early());
+        let over = match progress {
+            Progress::NeedsInput => None,
+            Progress::Complete => self.machine.take(),
+        };
+        let ended = over.map(|machine| machine.finish(self.sizes));
+        Ok(ended.transpose()?.map(|ended| ended.traffic))
+    }
+
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+        let broken = || Failure::new("SSL_write_early_data() failed", Cause::Library, INTERNAL);
+        let machine = self.machine.as_mut().ok_or_else(broken)?;
+        machine.seal_early(plain, out)
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if let Some(machine) = &mut self.machine {
+            machine.close_early(out);
+        }
     }
 }
 

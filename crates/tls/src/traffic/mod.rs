@@ -5,9 +5,12 @@
 //! Invariants: nothing is encrypted that was not given; an end without close_notify is told apart; work that a peer
 //! asks for without sending anything is bounded.
 
+mod early;
 pub(crate) mod record;
 mod sizes;
 
+pub use early::Traffic;
+pub(crate) use early::Unfinished;
 pub use record::{HEADER_BYTES, OVERHEAD_BYTES_MAX, PLAIN_BYTES_MAX, SEALED_BYTES_MAX};
 pub use sizes::{GROWN_BYTES, SMALL_BYTES, Sizes};
 
@@ -37,7 +40,7 @@ const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
 /// A connection's two directions after its handshake.
-pub struct Traffic {
+pub(crate) struct Established {
     sealing: RecordKey,
     opening: RecordKey,
     /// Only in TLS 1.3.
@@ -79,7 +82,7 @@ pub struct Opened {
     pub is_closed: bool,
 }
 
-impl Traffic {
+impl Established {
     pub(crate) fn new(
         sealing: RecordKey,
         opening: RecordKey,
@@ -104,7 +107,7 @@ impl Traffic {
     ///
     /// # Errors
     /// The connection is of no more use; the alert is in `replies`.
-    pub fn open(&mut self, buffer: &mut [u8], replies: &mut Vec<u8>) -> Result<Opened, Failure> {
+    pub(crate) fn open(&mut self, buffer: &mut [u8], replies: &mut Vec<u8>) -> Result<Opened, Failure> {
         let mut opened = Opened::default();
         while self.received == Closing::Open {
             let rest = &mut buffer[opened.consumed..];
@@ -255,11 +258,11 @@ impl Traffic {
     }
 
     /// Seals all of `parts`, one behind the other, into records appended to `out`; room for them is best reserved
-    /// ([`Traffic::sealed_bytes`]).
+    /// ([`Established::sealed_bytes`]).
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub fn seal(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn seal(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Failure> {
         if self.sent == Closing::Closed {
             return Err(Failure::new(
                 WRITE,
@@ -281,19 +284,18 @@ impl Traffic {
     }
 
     /// At most this many bytes come out for `plain` bytes.
-    #[must_use]
-    pub fn sealed_bytes(&self, plain: usize) -> usize {
+    pub(crate) fn sealed_bytes(&self, plain: usize) -> usize {
         let records = plain / self.sizes.smallest() + 1;
         plain + records * OVERHEAD_BYTES_MAX
     }
 
     /// Says that nothing was sent for a while: growing records begin small again.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.sizes.rest();
     }
 
     /// Says to the peer that nothing follows; once.
-    pub fn close(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         if self.sent == Closing::Open {
             self.send_alert(WARNING, CLOSE_NOTIFY, out);
             self.sent = Closing::Closed;
@@ -305,7 +307,7 @@ impl Traffic {
     ///
     /// # Errors
     /// The peer did not say it.
-    pub fn ended(&self) -> Result<(), Failure> {
+    pub(crate) fn ended(&self) -> Result<(), Failure> {
         match self.received {
             Closing::Closed => Ok(()),
             Closing::Open => Err(Failure::new(READ, Cause::Closed, failure::UNEXPECTED_EOF)),

@@ -237,7 +237,6 @@ impl<'a> Driver<'a> {
     /// Reads once, and takes in what came; returns the number of bytes.
     fn read_once<R: Responder>(&mut self, now_ms: u64) -> io::Result<usize> {
         let owner = Rc::clone(&self.connection.owner);
-        let is_early = self.connection.stream.has_early();
         let kept = std::mem::take(&mut self.unread);
         let outcome = owner.with_scratch(|scratch| {
             let max = scratch.len().min(self.read_max.max(kept.len() + 1));
@@ -246,9 +245,6 @@ impl<'a> Driver<'a> {
                 .connection
                 .stream
                 .try_read(&mut scratch[kept.len()..max])?;
-            if let Some(tls) = self.client.tls() {
-                tls.is_early.set(is_early);
-            }
             self.connection.with_session(|session| session.begin_read());
             self.take_events(&scratch[..kept.len() + count], now_ms);
             Ok(count)

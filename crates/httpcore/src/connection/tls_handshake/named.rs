@@ -76,7 +76,7 @@ fn stand_in(
         verdict: Cell::new(Verdict::None),
         judged: Cell::new((generation.number, Rules::default())),
         server: Cell::new((generation.number, server)),
-        is_early: Cell::new(false),
+        is_early: Rc::default(),
         kept: KeptSessions::default(),
     });
     let generation = Rc::clone(generation);

@@ -178,18 +178,19 @@ impl OwnExchange {
         let stream = &self.stream;
         loop {
             let ready = poll_fn(|cx| stream.poll_readable(cx)).await;
-            if ready.is_err() || !is_would_block(stream.try_peek(&mut [0])) {
+            if ready.is_err() || stream.has_unread() {
                 return;
             }
         }
     }
 
-    /// Waits until a part of the response can be read, for as long as [`OwnExchange::head`] would; reads nothing itself.
+    /// Waits until a part of the response can be read, for as long as [`OwnExchange::head`] would. Reads nothing itself, or, with
+    /// TLS, as little as shows that it is one: a session ticket is none.
     ///
     /// # Errors
     /// Nothing was received.
     pub async fn answer_comes(&mut self, timeout: Duration) -> Result<(), ExchangeError> {
-        let look = |exchange: &mut OwnExchange| match exchange.stream.may_be_readable() {
+        let look = |exchange: &mut OwnExchange| match exchange.stream.may_have_unread() {
             true => Ok(()),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
@@ -429,7 +430,7 @@ impl OwnExchange {
 
     /// Whether the socket is open, without unread bytes.
     fn is_silent(&self) -> bool {
-        !self.stream.may_be_readable() || is_would_block(self.stream.try_peek(&mut [0]))
+        !self.stream.has_unread()
     }
 
     /// Waits until `read` has a result, and sends the queue in the meantime.
@@ -569,8 +570,4 @@ impl OwnExchange {
             false => Ok(()),
         }
     }
-}
-
-fn is_would_block(outcome: io::Result<usize>) -> bool {
-    matches!(outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
