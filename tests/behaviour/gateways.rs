@@ -132,6 +132,19 @@ fn a_packet_has_modifiers() {
 }
 
 #[test]
+fn parameters_that_are_too_large_are_an_alert() {
+    let server = Server::start(
+        "large_client_header_buffers 4 64k;
+         server { listen 127.0.0.1:%PORT%; location / { uwsgi_param A $http_a; uwsgi_param B $http_a; uwsgi_pass 127.0.0.1:1; } }",
+    );
+    let line = format!("A: {}\r\n", "a".repeat(40_000));
+    assert_eq!(server.get_with("/", &line).status, 500);
+    server.wait_for("[alert] ", "the level");
+    server.wait_for("uwsgi request is too big: 1", "the reason");
+    server.forget_log();
+}
+
+#[test]
 fn answers_are_cached() {
     let locations =
         "location / { %F%_cache c; %F%_cache_key $uri; %F%_cache_valid 1m; %F%_pass %P%;

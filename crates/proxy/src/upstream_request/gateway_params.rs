@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use logs::Level;
 use message::{Framing, HeaderId, Method};
 use wire::fastcgi;
 use wire::gateway::{self, Unsendable};
@@ -34,6 +35,16 @@ pub enum ParamsError {
     /// The gateway's protocol cannot carry them.
     #[error(transparent)]
     Gateway(#[from] Unsendable),
+}
+
+impl ParamsError {
+    /// The level of its line: as in nginx parameters that are too large are an alert.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Records(_) | Self::Gateway(Unsendable::TooBig(..)) => Level::Alert,
+            Self::Gateway(Unsendable::Nul(_)) => Level::Error,
+        }
+    }
 }
 
 /// Receives each name with its value.

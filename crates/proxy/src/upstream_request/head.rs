@@ -129,7 +129,7 @@ impl HeadWriter<'_> {
     pub(crate) fn write_params(&self, params: &Params, out: &mut Vec<u8>) -> Result<(), Failure> {
         let outcome =
             gateway_params::write(params, self.request, self.variation, self.framing, out);
-        outcome.map_err(|fault| self.refuse(&fault.to_string()))
+        outcome.map_err(|fault| self.refuse_at(fault.level(), &fault.to_string()))
     }
 
     fn method(&self) -> Cow<'_, [u8]> {
@@ -182,7 +182,11 @@ impl HeadWriter<'_> {
     }
 
     fn refuse(&self, why: &str) -> Failure {
-        self.request.log(Level::Error, &|out| {
+        self.refuse_at(Level::Error, why)
+    }
+
+    fn refuse_at(&self, level: Level, why: &str) -> Failure {
+        self.request.log(level, &|out| {
             out.extend_from_slice(why.as_bytes());
         });
         Failure::new(500)
