@@ -114,7 +114,7 @@ impl PeerTlsMaking {
         let trust = self.trust(named, &mut files);
         let trust = match trust {
             // Where a directive is missing, the level is at fault, not a file.
-            Err(error) if named_file(&settings.proxy_ssl_trusted_certificate).is_none() => {
+            Err(error) if named_file(settings.proxy_ssl_trusted_certificate.as_ref()).is_none() => {
                 return Err(error);
             }
             trust => sound(trust, scope).flatten(),
@@ -265,12 +265,12 @@ impl PeerTlsMaking {
         if !settings.proxy_ssl_verify {
             return Ok(None);
         }
-        let Some(trusted) = named_file(&settings.proxy_ssl_trusted_certificate) else {
+        let Some(trusted) = named_file(settings.proxy_ssl_trusted_certificate.as_ref()) else {
             let sentence = "no proxy_ssl_trusted_certificate for proxy_ssl_verify";
             return Err(Error::without_place(family.renamed(sentence)));
         };
         let depth = settings.proxy_ssl_verify_depth.0;
-        let lists = named_file(&settings.proxy_ssl_crl);
+        let lists = named_file(settings.proxy_ssl_crl.as_ref());
         let file = self.noted(&trusted.value.0, files);
         let crl = lists.map(|lists| self.noted(&lists.value.0, files));
         let key = (file, crl, depth);
@@ -294,8 +294,8 @@ impl PeerTlsMaking {
 }
 
 /// The line of a directive that names a file.
-fn named_file(line: &Option<Placed<PathText>>) -> Option<&Placed<PathText>> {
-    line.as_ref().filter(|line| line.value.is_named())
+fn named_file(line: Option<&Placed<PathText>>) -> Option<&Placed<PathText>> {
+    line.filter(|line| line.value.is_named())
 }
 
 /// The value; its fault is noted, and the search for others goes on.
