@@ -10,8 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::acme::keys::KeyKind;
+use ::acme::{Identifier, Order};
 use blackbox::acme::{AcmeAuthority, Rules};
 use blackbox::tls::{Certificate, Seen, TlsClient};
+use blackbox::tls_origin::Authority;
 use blackbox::{Exposition, Server, Site};
 
 /// Maximum time for what takes a few requests.
@@ -226,6 +229,30 @@ fn forget_attempts(file: &std::path::Path) {
 }
 
 #[test]
+fn a_certificate_that_ends_is_renewed_without_a_note_on_the_disk() {
+    let site = Site::new();
+    let authority = authority(&site, |_| ());
+    let mut server = Server::start_on(site, "", &http(&authority, "", ""));
+    server.wait_for("certificate issued", "the first certificate");
+    let file = until("the file", || {
+        Some(certificate_file(&server)).filter(|file| file.exists())
+    });
+    assert!(server.quit().success());
+    let old = Certificate::between("example.test", (2019, 2020));
+    std::fs::write(&file, &old.certificate).unwrap();
+    std::fs::write(file.with_extension("key"), &old.key).unwrap();
+    forget_attempts(&file);
+    // In the place of the note: it cannot be written.
+    let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+    std::fs::create_dir(file.with_file_name(format!(".{name}.attempts"))).unwrap();
+    server.restart();
+    until("another certificate", || {
+        has(&shown(&server, "example.test").certificate, "www.example.test").then_some(())
+    });
+    assert_eq!(authority.ordered().len(), 2);
+}
+
+#[test]
 fn terms_that_are_not_agreed_to_are_told_with_their_place() {
     let site = Site::new();
     let authority = authority(&site, |rules| rules.has_terms = true);
@@ -284,6 +311,86 @@ fn other_certificates_that_are_there_already_are_shown_from_the_first_request_of
     let seen = TlsClient::new(None).get(port, "example.test", "/").unwrap();
     assert_eq!(seen.certificate, first);
     assert_eq!(authority.ordered().len(), 2);
+}
+
+/// So many servers `N.test`, and the text for `http` with them and one with the metrics, at the third port. For each there is a
+/// certificate, except for the last `missing`.
+fn many(site: &Site, authority: &AcmeAuthority, count: usize, missing: usize) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let signer = Authority::new("another authority");
+    let chain = signer.issue_for(&["any.test".to_owned()], &key, (-3600, 90 * 24 * 3600));
+    let state = site.path("state");
+    std::fs::create_dir(&state).unwrap();
+    let uri = authority.uri();
+    let mut text = format!(
+        "resolver 127.0.0.1:1;
+         acme_issuer main {{ uri {uri}; ssl_trusted_certificate ca.crt; state_path %DIR%/state; }}
+         ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key;
+         server {{ listen 127.0.0.1:%PORT%; }}
+         server {{ listen 127.0.0.1:%PORT2%; location / {{ metrics; }} }}"
+    );
+    for number in 0..count {
+        let name = format!("{number}.test");
+        text += &format!(
+            "server {{ listen 127.0.0.1:%PORT1% ssl; server_name {name}; acme_certificate main; return 200 a; }}\n"
+        );
+        let order = Order {
+            identifiers: vec![Identifier::Dns(name)],
+            key: KeyKind::default(),
+        };
+        if number < count - missing {
+            let file = |end: &str| state.join(format!("{}.{end}", order.id()));
+            std::fs::write(file("crt"), &chain).unwrap();
+            std::fs::write(file("key"), key.serialize_pem()).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn many_certificates_at_an_authority_that_says_nothing_of_renewal_stop_nobody() {
+    const COUNT: usize = 600;
+    let site = Site::new();
+    let authority = authority(&site, |_| ());
+    let text = many(&site, &authority, COUNT, 1);
+    let server = Server::start_on(site, "", &text);
+    // Missing ones come first: afterwards all questions are done.
+    shown(&server, &format!("{}.test", COUNT - 1));
+    let labels = "{issuer=\"main\",certificate=\"0.test\"}";
+    let next = format!("freewheel_acme_next_attempt_seconds{labels}");
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    until("the next question tomorrow", || {
+        figure(&server, &next).filter(|at| *at > now.as_secs_f64() + 3600.0)
+    });
+    assert_eq!(shown(&server, "7.test").reply.status, 200);
+    assert_eq!(authority.ordered().len(), 1);
+}
+
+#[test]
+fn a_new_certificate_does_not_wait_for_answers_about_renewal() {
+    let site = Site::new();
+    let authority = authority(&site, |rules| {
+        rules.renewal = Some((4_000_000_000, 4_000_000_001));
+        rules.is_silent_about_renewal = true;
+    });
+    let text = many(&site, &authority, 3, 1);
+    let server = Server::start_on(site, "", &text);
+    assert_eq!(shown(&server, "2.test").reply.status, 200);
+}
+
+#[test]
+fn an_issuer_that_is_gone_has_no_metrics() {
+    let site = Site::new();
+    let authority = authority(&site, |_| ());
+    let server = Server::start_on(site, "", &http(&authority, "", ""));
+    let orders = "freewheel_acme_orders_total{issuer=\"main\",certificate=\"www.example.test\"}";
+    until("the count", || {
+        figure(&server, orders).filter(|count| *count == 1.0)
+    });
+    server.reload("server { listen 127.0.0.1:%PORT2%; location / { metrics; } }");
+    until("no metrics", || {
+        figure(&server, orders).is_none().then_some(())
+    });
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct Rules {
     pub refuses_orders: Option<(&'static str, &'static str)>,
     /// Says when to renew: from, to, in seconds from 1970.
     pub renewal: Option<(i64, i64)>,
+    /// Never answers when it is asked when to renew.
+    pub is_silent_about_renewal: bool,
     /// Offers these profiles.
     pub profiles: Vec<&'static str>,
     /// Accounts have to agree to terms.
@@ -150,6 +152,10 @@ fn answer(state: &Mutex<State>, authority: &Authority, request: &Received) -> Tl
     let target = request.target().to_owned();
     if let Some(id) = target.strip_prefix("/ari/") {
         assert!(id.contains('.'), "{id}");
+        let is_silent = lock(state).rules.is_silent_about_renewal;
+        while is_silent {
+            std::thread::park();
+        }
         let renewal = lock(state)
             .rules
             .renewal

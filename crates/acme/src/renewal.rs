@@ -4,6 +4,7 @@
 //! time, in all processes with the same state directory; one line for each failure, with the authority's words; a certificate
 //! stays until its successor is there.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -23,10 +24,14 @@ use crate::store::{Attempts, Issued, Lock, Store};
 pub const ORDERS_MAX: usize = 10_000;
 /// Maximum time between two looks at the clock, which may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+/// Minimum time between two times that figures are told: each time tells those of all certificates.
+const FIGURES_APART_MIN: Duration = Duration::from_secs(1);
 /// Wait for another process that orders the same certificate.
 const LOCKED_WAIT: Duration = Duration::from_secs(5);
 /// Seconds by which a new certificate may begin later than now: more is a wrong clock.
 const LATER_SECONDS_MAX: i64 = 24 * 3600;
+/// Seconds before the end of a certificate from which on it is ordered even if the attempt cannot be noted on the disk.
+const ENDING_SECONDS: i64 = 7 * 24 * 3600;
 
 /// What is wanted, with the certificates that are there.
 type Wanted = Vec<(Order, Option<Issued>)>;
@@ -58,6 +63,8 @@ impl Renewal {
             sink,
             changes,
             jobs: Vec::new(),
+            told_at: None,
+            ask_from: None,
         };
         let name = "acme".to_owned();
         thread::Builder::new().name(name).spawn(move || {
@@ -88,6 +95,17 @@ impl Renewal {
         // Without a receiver the thread has ended: its process does, too.
         let _ = self.wanted.send(wanted);
     }
+}
+
+/// Something that is to be done for a certificate, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// There is none yet: to order it.
+    First,
+    /// To renew it.
+    Renewal,
+    /// To ask the authority when to renew it.
+    Question,
 }
 
 /// A certificate, and what is known of it.
@@ -158,6 +176,18 @@ impl Job {
             .map_or(order, |question| order.min(question))
     }
 
+    /// What has to be done now.
+    fn due(&self, now: Instant) -> Option<Task> {
+        match (self.until_order(now).is_zero(), &self.issued) {
+            (true, None) => Some(Task::First),
+            (true, Some(_)) => Some(Task::Renewal),
+            (false, _) => {
+                let left = self.until_question(now)?;
+                left.is_zero().then_some(Task::Question)
+            }
+        }
+    }
+
     fn figures(&self) -> Figures {
         let left = self.until_next(Instant::now()).as_secs();
         let left = i64::try_from(left).unwrap_or(i64::MAX);
@@ -182,15 +212,20 @@ struct Keeper {
     sink: Arc<dyn Sink>,
     changes: Receiver<Wanted>,
     jobs: Vec<Job>,
+    /// When figures were told last.
+    told_at: Option<Instant>,
+    /// Before this the authority is not asked when to renew: it has not answered.
+    ask_from: Option<Instant>,
 }
 
 impl Keeper {
     fn run(&mut self) {
         loop {
-            self.tell_figures();
+            let told_in = self.tell_figures();
             let now = Instant::now();
             let waits = self.jobs.iter().map(|job| job.until_next(now));
-            let wait = waits.min().unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
+            let wait = waits.chain(told_in).min().unwrap_or(LOOK_EVERY);
+            let wait = wait.min(LOOK_EVERY);
             match self.changes.recv_timeout(wait) {
                 Ok(wanted) => self.change(wanted, true),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -204,10 +239,10 @@ impl Keeper {
 
     /// Takes what is wanted now; what is known of a certificate stays.
     fn change(&mut self, wanted: Wanted, is_changed: bool) {
-        let mut old = std::mem::take(&mut self.jobs);
+        let old = std::mem::take(&mut self.jobs).into_iter();
+        let mut old: BTreeMap<Order, Job> = old.map(|job| (job.order.clone(), job)).collect();
         for (order, issued) in wanted.into_iter().take(ORDERS_MAX) {
-            let known = old.iter().position(|job| job.order == order);
-            let job = match known.map(|at| old.swap_remove(at)) {
+            let job = match old.remove(&order) {
                 None => Job::new(order, issued, &self.store, is_changed),
                 Some(mut job) => {
                     // The change may have mended it.
@@ -222,7 +257,7 @@ impl Keeper {
         }
     }
 
-    /// Does what is due; `false`: the thread has to end.
+    /// Does what is due, the most urgent first; `false`: the thread has to end.
     fn attend_to_all(&mut self) -> bool {
         let (issuer, store, sink) = (
             Arc::clone(&self.issuer),
@@ -230,17 +265,19 @@ impl Keeper {
             Arc::clone(&self.sink),
         );
         let mut client: Option<Client<'_>> = None;
-        let mut at = 0;
-        while at < self.jobs.len() {
-            match self.changes.try_recv() {
-                Ok(wanted) => {
-                    self.change(wanted, true);
-                    return true;
+        for task in [Task::First, Task::Renewal, Task::Question] {
+            for at in 0..self.jobs.len() {
+                match self.changes.try_recv() {
+                    Ok(wanted) => {
+                        self.change(wanted, true);
+                        return true;
+                    }
+                    Err(mpsc::TryRecvError::Disconnected) => return false,
+                    Err(mpsc::TryRecvError::Empty) => {}
                 }
-                Err(mpsc::TryRecvError::Disconnected) => return false,
-                Err(mpsc::TryRecvError::Empty) => {}
-            }
-            if self.jobs[at].until_next(Instant::now()).is_zero() {
+                if self.jobs[at].due(Instant::now()) != Some(task) {
+                    continue;
+                }
                 let opened = match client.take() {
                     Some(client) => Ok(client),
                     None => store
@@ -257,7 +294,6 @@ impl Keeper {
                 }
                 self.tell_figures();
             }
-            at += 1;
         }
         true
     }
@@ -265,7 +301,8 @@ impl Keeper {
     /// The authority cannot be asked: what else is due waits as long as this certificate.
     fn put_off(&mut self, failed: usize) {
         let (earliest, ask_at) = (self.jobs[failed].earliest, self.jobs[failed].ask_at);
-        for job in &mut self.jobs[failed + 1..] {
+        let now = Instant::now();
+        for job in self.jobs.iter_mut().filter(|job| job.due(now).is_some()) {
             job.earliest = job.earliest.max(earliest);
             job.ask_at = job.ask_at.max(job.ask_at.and(ask_at));
         }
@@ -295,15 +332,13 @@ impl Keeper {
             job.ask_at = Some(Instant::now() + ATTEMPTS_APART_MAX);
             return;
         };
+        if let Some(from) = self.ask_from.filter(|from| *from > Instant::now()) {
+            job.ask_at = Some(from);
+            return;
+        }
         let suggestion = match client.renewal_info(&id) {
             Ok(suggestion) => suggestion,
-            Err(error) => {
-                job.ask_at = Some(Instant::now() + schedule::ask_again(None));
-                job.failures += 1;
-                let text = format!("{error} while updating renewal info, {}", self.about(at));
-                self.sink.log(Level::Warn, &text);
-                return;
-            }
+            Err(error) => return self.question_failed(at, &error),
         };
         job.ask_at = Some(Instant::now() + suggestion.ask_again);
         let window = suggestion.window;
@@ -328,6 +363,19 @@ impl Keeper {
             self.about(at)
         );
         self.sink.log(Level::Notice, &text);
+    }
+
+    /// The authority does not say when to renew. Where that is not about this certificate alone, questions about others wait as
+    /// long: each could take its time, and orders would wait behind them.
+    fn question_failed(&mut self, at: usize, error: &Error) {
+        let again = Instant::now() + schedule::ask_again(None);
+        self.jobs[at].ask_at = Some(again);
+        self.jobs[at].failures += 1;
+        let text = format!("{error} while updating renewal info, {}", self.about(at));
+        self.sink.log(Level::Warn, &text);
+        if matches!(error, Error::Connection(_) | Error::RateLimited { .. }) {
+            self.ask_from = Some(again);
+        }
     }
 
     fn order(&mut self, at: usize, client: &mut Client<'_>) {
@@ -376,7 +424,12 @@ impl Keeper {
         let job = &mut self.jobs[at];
         job.orders += 1;
         job.attempts.last = unix_now();
-        self.store.write_attempts(&job.id, &job.attempts)?;
+        let noted = self.store.write_attempts(&job.id, &job.attempts);
+        let end = job.issued.as_ref().map(|issued| issued.not_after);
+        if end.is_none_or(|end| end.saturating_sub(ENDING_SECONDS) > job.attempts.last) {
+            // Without the note, starts in a row could order again and again.
+            noted?;
+        }
         let replaces = job
             .issued
             .as_ref()
@@ -477,9 +530,17 @@ impl Keeper {
         format!("acme issuer: \"{issuer}\", order: \"{id}\"")
     }
 
-    fn tell_figures(&self) {
+    /// Tells the figures, unless that was done a moment ago; then the time after which it may be done.
+    fn tell_figures(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let next = self.told_at.map(|told_at| told_at + FIGURES_APART_MIN);
+        if let Some(next) = next.filter(|next| *next > now) {
+            return Some(next - now);
+        }
+        self.told_at = Some(now);
         let all = self.jobs.iter().map(Job::figures).collect();
         self.sink.figures(&self.issuer.name, all);
+        None
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,10 @@ use crate::account::base64url;
 
 /// Maximum size of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Age from which on an unfinished file is nobody's: its process has ended amid writing it.
+const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+/// Maximum number of files of the directory that are looked at for that.
+const LOOKED_AT_MAX: usize = 100_000;
 const ACCOUNT_KEY: &str = "account.key";
 const ACCOUNT_URL: &str = "account.url";
 
@@ -99,6 +104,7 @@ pub struct Store {
     /// The account's key, where there is no directory.
     memory: Mutex<Option<Zeroizing<Vec<u8>>>>,
     has_account: AtomicBool,
+    is_swept: AtomicBool,
 }
 
 impl Store {
@@ -109,6 +115,7 @@ impl Store {
             path,
             memory: Mutex::default(),
             has_account: AtomicBool::new(false),
+            is_swept: AtomicBool::new(false),
         }
     }
 
@@ -124,7 +131,12 @@ impl Store {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 Err(failed("mkdir", path, &error))
             }
-            _ => Ok(()),
+            _ => {
+                if !self.is_swept.swap(true, Ordering::Relaxed) {
+                    sweep(path);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -256,8 +268,13 @@ impl Store {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let own = temporary(&format!("{name}.{}-{count}", std::process::id()));
-        self.write_to(&own, bytes)?;
-        self.rename(&own, name)
+        let written = self.write_to(&own, bytes);
+        let written = written.and_then(|()| self.rename(&own, name));
+        if let (Err(_), Some(path)) = (&written, self.path_of(&own)) {
+            // Each try has a name of its own.
+            let _ = fs::remove_file(path);
+        }
+        written
     }
 
     fn write_to(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
@@ -283,6 +300,34 @@ impl Store {
         };
         fs::rename(&from, &to).map_err(|error| failed("rename", &to, &error))
     }
+}
+
+/// Removes the unfinished files of [`Store::write`]. Those of certificates stay: one of them may be the only whole one.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten().take(LOOKED_AT_MAX) {
+        let is_old = || {
+            let changed = entry.metadata().and_then(|meta| meta.modified()).ok();
+            changed
+                .and_then(|changed| changed.elapsed().ok())
+                .is_some_and(|age| age >= UNFINISHED_AGE)
+        };
+        if is_unfinished(&entry.file_name().to_string_lossy()) && is_old() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a file's name ends as [`Store::write`] makes it: with a process and a count.
+fn is_unfinished(name: &str) -> bool {
+    let name = name
+        .strip_prefix('.')
+        .and_then(|name| name.strip_suffix(".new"));
+    let numbers = name.and_then(|name| name.rsplit_once('.')?.1.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, count)| is_number(process) && is_number(count))
 }
 
 fn temporary(name: &str) -> String {
@@ -354,6 +399,36 @@ mod tests {
         assert_eq!(store.attempts("a"), attempts);
         fs::write(root.path().join(".a.attempts"), "no JSON").unwrap();
         assert_eq!(store.attempts("a"), Attempts::default());
+    }
+
+    #[test]
+    fn unfinished_files_do_not_pile_up() {
+        let root = tempfile::tempdir().unwrap();
+        let store = || Store::new(Some(root.path().to_owned()));
+        // A directory in the place of the file: it cannot be renamed.
+        fs::create_dir(root.path().join(".a.attempts")).unwrap();
+        assert!(store().write_attempts("a", &Attempts::default()).is_err());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        let names = [
+            "..a-1.attempts.7-0.new",
+            ".account.key.71-12.new",
+            ".a-1.crt.new",
+            ".b-71.12-3.crt.new",
+            "a.7-0.new",
+            ".young.7-0.new",
+        ];
+        for name in names {
+            let file = File::create(root.path().join(name)).unwrap();
+            let age = match name.starts_with(".young") {
+                true => Duration::ZERO,
+                false => 2 * UNFINISHED_AGE,
+            };
+            file.set_modified(std::time::SystemTime::now() - age)
+                .unwrap();
+        }
+        store().open().unwrap();
+        let is_there = names.map(|name| root.path().join(name).exists());
+        assert_eq!(is_there, [false, false, true, true, true, true]);
     }
 
     #[test]

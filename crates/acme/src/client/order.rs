@@ -157,12 +157,13 @@ impl Client<'_> {
             let identifier = identifier
                 .ok_or_else(|| Error::Answer("an authorization of an unknown kind".to_owned()))?;
             let answer = Challenge::new(kind, &identifier, &offered.token, &thumbprint)?;
-            self.sink.answer(&answer).map_err(Error::Local)?;
+            // An answer that was not taken in time may be taken later: it is withdrawn as well.
             proofs.push(Proof {
                 authorization: url.clone(),
                 challenge: offered.url.clone(),
-                answer,
+                answer: answer.clone(),
             });
+            self.sink.answer(&answer).map_err(Error::Local)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! `acme`). Invariants: a worker knows a certificate before a configuration that shows it; a challenge is told of only when
 //! every serving worker answers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -27,12 +27,14 @@ use super::supervise::{Stage, Worker};
 use super::word;
 use crate::settings::acme::{Declared, metrics};
 
-/// Maximum time for workers to take a change.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time for workers to take a change. The master passes none on while it reads a configuration.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum number of changes that wait for the master; a thread with more waits.
 const CHANGES_MAX: usize = 1024;
 /// Maximum number of changes that are waited for at a time: each thread waits for one.
 const AWAITED_MAX: usize = 1024;
+/// The number of a message that workers do not answer: answers that nobody waits for would fill the channel.
+const UNANSWERED: u64 = 0;
 
 /// Something for workers.
 #[derive(Clone, Serialize, Deserialize)]
@@ -267,22 +269,27 @@ impl AcmeThreads {
         loaded
     }
 
-    /// Has threads for these issuers, and no others.
-    pub(super) fn set(&mut self, declared: &[Declared], is_single: bool) {
+    /// Has threads for these issuers, and no others. Returns what there is no more of.
+    fn set(&mut self, declared: &[Declared], is_single: bool) -> Vec<Change> {
         let is_wanted = |renewal: &Renewal| {
             let mut all = declared.iter().filter(|one| !one.orders.is_empty());
             all.any(|one| one.issuer.as_ref() == Some(renewal.issuer()))
         };
+        let known = self.renewals.iter().map(|known| &known.issuer().name);
+        let mut gone: BTreeSet<_> = known.chain(self.figures.keys()).cloned().collect();
         self.renewals.retain(is_wanted);
+        let mut names = BTreeSet::new();
         for one in declared {
-            let Some(issuer) = one.issuer.as_ref().filter(|_| !one.orders.is_empty()) else {
-                continue;
-            };
             let wanted = one.orders.iter().map(|order| {
-                let known = self.certificates.get(&(one.name.clone(), order.id()));
-                (order.clone(), known.cloned())
+                let name = (one.name.clone(), order.id());
+                let known = self.certificates.get(&name).cloned();
+                names.insert(name);
+                (order.clone(), known)
             });
             let wanted: Vec<_> = wanted.collect();
+            let Some(issuer) = one.issuer.as_ref().filter(|_| !wanted.is_empty()) else {
+                continue;
+            };
             if let Some(known) = self.renewals.iter().find(|known| known.issuer() == issuer) {
                 known.change(wanted);
                 continue;
@@ -299,11 +306,10 @@ impl AcmeThreads {
             }
         }
         self.is_begun = true;
-        let is_declared = |(issuer, order): &(String, String)| {
-            let mut all = declared.iter().filter(|one| one.name == *issuer);
-            all.any(|one| one.orders.iter().any(|known| known.id() == *order))
-        };
-        self.certificates.retain(|name, _| is_declared(name));
+        self.certificates.retain(|name, _| names.contains(name));
+        gone.retain(|name| !has(&self.renewals, name));
+        let none = |name| Change::Figures(name, Vec::new());
+        gone.into_iter().map(none).collect()
     }
 
     fn start(
@@ -360,9 +366,14 @@ impl AcmeThreads {
             Change::CertificateOver(name) => {
                 self.challenges.remove(&name);
             }
-            Change::Figures(issuer, figures) => {
-                self.figures.insert(issuer, figures);
-            }
+            Change::Figures(issuer, figures) => match figures.is_empty() {
+                true => {
+                    self.figures.remove(&issuer);
+                }
+                false => {
+                    self.figures.insert(issuer, figures);
+                }
+            },
         }
     }
 
@@ -393,7 +404,7 @@ impl AcmeThreads {
     /// The message for a new worker; `None`: there is nothing to tell.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         let all = self.all();
-        (!all.is_empty()).then(|| packed(0, &all))
+        (!all.is_empty()).then(|| packed(UNANSWERED, &all))
     }
 
     /// Shows all that is known in this process.
@@ -406,6 +417,28 @@ impl AcmeThreads {
     }
 }
 
+/// Whether there is a thread for an issuer of this name.
+fn has(renewals: &[Renewal], issuer: &str) -> bool {
+    renewals
+        .iter()
+        .any(|renewal| renewal.issuer().name == issuer)
+}
+
+/// Leaves out figures behind which newer ones of the same issuer come, or whose issuer has no thread any more.
+fn without_old_figures(changes: Vec<Sent>, is_known: impl Fn(&str) -> bool) -> Vec<Sent> {
+    let mut told = BTreeSet::new();
+    let mut kept: Vec<Sent> = changes
+        .into_iter()
+        .rev()
+        .filter(|(change, _)| match change {
+            Change::Figures(issuer, _) => is_known(issuer) && told.insert(issuer.clone()),
+            _ => true,
+        })
+        .collect();
+    kept.reverse();
+    kept
+}
+
 fn packed(number: u64, changes: &[Change]) -> Vec<u8> {
     let mut body = Writer::default();
     body.number(number);
@@ -414,11 +447,15 @@ fn packed(number: u64, changes: &[Change]) -> Vec<u8> {
     body.0
 }
 
-/// Takes a message of the master, in a worker; the answer to it.
-pub(super) fn take(frame: &Frame) -> Option<Vec<u8>> {
+/// Takes a message of the master, in a worker; the answer to it, where the master waits for one.
+///
+/// # Errors
+/// It is none of the master's.
+pub(super) fn take(frame: &Frame) -> Result<Option<Vec<u8>>, &'static str> {
+    let unreadable = "the master's certificates cannot be read";
     let mut from = Reader(&frame.body);
-    let number = from.number()?;
-    let changes: Vec<Change> = postcard::from_bytes(from.0).ok()?;
+    let number = from.number().ok_or(unreadable)?;
+    let changes: Vec<Change> = postcard::from_bytes(from.0).map_err(|_| unreadable)?;
     for change in changes {
         if let Err(sentence) = change.apply() {
             error_log(Level::Error, format_args!("{sentence}"));
@@ -426,7 +463,7 @@ pub(super) fn take(frame: &Frame) -> Option<Vec<u8>> {
     }
     let mut answer = Writer::default();
     answer.number(number);
-    Some(answer.0)
+    Ok((number != UNANSWERED).then_some(answer.0))
 }
 
 impl Master {
@@ -437,7 +474,18 @@ impl Master {
         if is_single {
             self.acme.show_here();
         }
-        self.acme.set(&self.current.kept.acme, is_single);
+        self.set_acme(is_single);
+    }
+
+    /// Has threads for what the current configuration declares.
+    pub(super) fn set_acme(&mut self, is_single: bool) {
+        for change in self.acme.set(&self.current.kept.acme, is_single) {
+            self.acme.note(&change);
+            self.tell_workers(&change, None);
+            if is_single {
+                let _ = change.apply();
+            }
+        }
     }
 
     /// Tells the serving worker of certificates that a configuration on its way shows and that are on the disk already.
@@ -465,15 +513,21 @@ impl Master {
         };
         let _ = rustix::io::read(bell, &mut [0; 8]);
         let changes: Vec<Sent> = queue.try_iter().take(CHANGES_MAX).collect();
-        for (change, done) in changes {
+        let renewals = &self.acme.renewals;
+        for (change, done) in without_old_figures(changes, |issuer| has(renewals, issuer)) {
             self.acme.note(&change);
             self.tell_workers(&change, done);
         }
     }
 
     fn tell_workers(&mut self, change: &Change, done: Option<Sender<()>>) {
-        self.acme.number += 1;
-        let number = self.acme.number;
+        let number = match done {
+            None => UNANSWERED,
+            Some(_) => {
+                self.acme.number += 1;
+                self.acme.number
+            }
+        };
         let body = packed(number, std::slice::from_ref(change));
         let mut told = Vec::new();
         let is_meant = |worker: &&Worker| worker.stage != Stage::Leaving;
@@ -518,5 +572,23 @@ impl Master {
             }
             is_open
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_figures_of_issuers_that_there_are_are_passed_on() {
+        let figures = |issuer: &str| (Change::Figures(issuer.to_owned(), Vec::new()), None);
+        let token = || (Change::TokenOver("t".to_owned()), None);
+        let all = vec![figures("a"), token(), figures("b"), figures("a"), token()];
+        let kept = without_old_figures(all, |issuer| issuer != "b");
+        let kinds = kept.iter().map(|(change, _)| match change {
+            Change::Figures(issuer, _) => issuer.as_str(),
+            _ => "token",
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), ["token", "a", "token"]);
     }
 }

@@ -392,7 +392,7 @@ impl Master {
             self.redirect_stderr();
             self.current.sockets.replace(&previous.sockets);
             self.current.sockets.settle();
-            self.acme.set(&self.current.kept.acme, false);
+            self.set_acme(false);
             self.write_pid_file();
             if was_starting {
                 self.dismiss_others(process, true);

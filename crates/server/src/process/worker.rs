@@ -268,9 +268,9 @@ impl Worker {
                 return Ok(WorkerEvent::Quits { has_heir });
             }
             word::ACME => {
-                let answer = super::acme::take(&frame);
-                let answer = answer.ok_or("the master's certificates cannot be read")?;
-                self.answer(word::TAKEN, &answer)?;
+                if let Some(answer) = super::acme::take(&frame)? {
+                    self.answer(word::TAKEN, &answer)?;
+                }
             }
             word::REOPEN => {
                 self.reopen(frame);
