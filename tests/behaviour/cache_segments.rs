@@ -1,12 +1,15 @@
 //! `proxy_cache_path … store=segments`, and `admission=second_hit`. Freewheel's own.
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cache::{cache, command, counting, hit, http};
-use blackbox::{Answer, Origin, PATIENCE, Refused, Server, is_nginx};
+use blackbox::{Answer, Origin, PATIENCE, Refused, Server, Site, is_nginx};
 
 /// The largest size of a cache directory in these tests: the least that there may be.
 const MAX_BYTES: u64 = 16 << 20;
@@ -254,6 +257,65 @@ fn a_directory_is_converted_while_its_server_runs_and_back() {
     }
     restart_with(&mut server, "store=files");
     expect_all(&server);
+}
+
+#[test]
+fn one_conversion_runs_at_a_time_keeps_no_order_out_and_ends_with_its_command() {
+    if is_nginx() {
+        return;
+    }
+    const CONVERSIONS: usize = 6;
+    let origin = origin();
+    let locations = "location / { %PASS%; }";
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let hold = site.path("hold");
+    let mut server = Server::start_on(site, "", &http(&origin, locations));
+    for path in ["/1", "/2000"] {
+        hit(&server, path);
+    }
+    server.quit();
+    let text = parameters(&origin, locations, "store=segments max_size=64m");
+    server.site().configure(&format!(
+        "daemon off; pid nginx.pid; error_log logs/error.log info; events {{}} http {{ {text} }}"
+    ));
+    server.restart();
+    hit(&server, "/1");
+    std::fs::write(&hold, "").expect("the directory is ours");
+    let socket = server.site().path("cache/.freewheel/control");
+    let order = |line: &str| {
+        let mut stream = UnixStream::connect(&socket).expect("it listens");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("it is a socket");
+        stream.write_all(line.as_bytes()).expect("it is read");
+        stream
+    };
+    let answer = |mut stream: &UnixStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let (sender, answers) = std::sync::mpsc::channel();
+    let orders: Vec<_> = (0..CONVERSIONS).map(|_| order("convert \n")).collect();
+    for stream in &orders {
+        let (stream, sender) = (stream.try_clone().expect("a descriptor"), sender.clone());
+        std::thread::spawn(move || sender.send(answer(&stream)));
+    }
+    for _ in 1..CONVERSIONS {
+        let told = answers.recv_timeout(PATIENCE).expect("a refusal");
+        assert_eq!(
+            told.expect("an answer"),
+            "failed its entries are being moved already\n"
+        );
+    }
+    let state = answer(&order("disk\n")).expect("an answer");
+    assert!(state.starts_with("disk "), "{state}");
+    for stream in &orders {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    std::fs::remove_file(&hold).expect("it is there");
+    server.wait_for("small entries, not all: the command has ended", "its end");
+    let (code, text) = run(&server, &["convert", "%DIR%/cache"]);
+    assert!(code == 0 && text.contains("0 entries were moved"), "{text}");
 }
 
 #[test]

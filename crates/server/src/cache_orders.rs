@@ -4,7 +4,7 @@
     reason = "for commands: no loop runs in their process"
 )]
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cache::JOURNAL_FOLDER;
-use proxy::caching::caches::control::{Answer, NAME, Order};
+use proxy::caching::caches::control::{Answer, NAME, Order, PROGRESS};
 
 /// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 4096;
@@ -46,7 +46,7 @@ pub(crate) fn connect(directory: &Path) -> std::io::Result<Option<UnixStream>> {
 /// Sends an order and takes the answer; None: it is none.
 ///
 /// # Errors
-/// The socket fails, or the answer takes longer than this.
+/// The socket fails, or there is neither an answer nor progress for so long.
 pub(crate) fn ask(
     mut stream: UnixStream,
     order: &Order,
@@ -54,9 +54,12 @@ pub(crate) fn ask(
 ) -> std::io::Result<Option<Answer>> {
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(order.line().as_bytes())?;
-    let mut line = String::new();
-    (&mut stream)
-        .take(ANSWER_BYTES_MAX)
-        .read_to_string(&mut line)?;
-    Ok(Answer::parse(&line))
+    let mut from = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        (&mut from).take(ANSWER_BYTES_MAX).read_line(&mut line)?;
+        if !line.starts_with(PROGRESS) {
+            return Ok(Answer::parse(&line));
+        }
+    }
 }

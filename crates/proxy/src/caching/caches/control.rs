@@ -1,14 +1,16 @@
 //! The control socket of a cache's directory, `.freewheel/control`: purges, checks, conversions and the disk's state that `freewheel
 //! cache` asks the owner of the directory for.
 //!
-//! A connection has one line, an order, and gets one line back. Whoever may enter the directory of the journal (the
+//! A connection has one line, an order, and gets one line back; a conversion, which may take hours, tells its progress meanwhile,
+//! and ends with its connection. Whoever may enter the directory of the journal (the
 //! worker's user, root) may order. Not here: how a purge is carried out (`purging`). Invariant: an order runs on the
 //! cache manager's thread; no loop sees it.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cache::store::{Checked, Conversion, StoreKind};
 use cache::{JOURNAL_FOLDER, Key, PurgeRule, Store};
@@ -17,7 +19,7 @@ use logs::Level;
 use logs::process_log::error_log;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::caching::caches::disk_report::DiskReport;
@@ -28,12 +30,16 @@ use crate::caching::purging;
 pub const NAME: &str = "control";
 /// Maximum length of an order, in bytes.
 pub const ORDER_BYTES_MAX: usize = 4096;
-/// Maximum of orders that one cache carries out at a time.
+/// What a line about progress begins with; more such lines or the answer follow.
+pub const PROGRESS: &str = "moved ";
+/// Maximum of orders that one cache carries out at a time, apart from one conversion.
 const ORDERS_MAX: usize = 4;
 /// Maximum time that a client gets to send its order, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum of the pause after each step of a conversion.
 const CONVERT_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// Interval at which a conversion tells its progress: a client waits for a word longer than that.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 /// Interval at which it is checked whether the cache is still in use.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -166,22 +172,25 @@ pub(super) async fn listen(local: Local, kept: Weak<Cache>, store: Store) {
         }
     };
     let places = Arc::new(Semaphore::new(ORDERS_MAX));
+    let ordered = Ordered {
+        local,
+        kept,
+        store,
+        converting: Arc::new(Semaphore::new(1)),
+    };
     loop {
         let place = timeout(TICK, Arc::clone(&places).acquire_owned()).await;
         let accepted = match place {
             Ok(Ok(place)) => Some((timeout(TICK, listener.accept()).await, place)),
             _ => None,
         };
-        let Some(cache) = kept.upgrade().filter(|cache| !cache.is_given_up()) else {
+        if ordered.cache().is_none() {
             return;
-        };
+        }
         match accepted {
             Some((Ok(Ok((stream, _))), place)) => {
-                let (local, store) = (local.clone(), store.clone());
-                tokio::task::spawn_local(async move {
-                    let _place = place;
-                    serve(&local, &cache, &store, stream).await;
-                });
+                let ordered = ordered.clone();
+                tokio::task::spawn_local(async move { ordered.serve(stream, place).await });
             }
             // Out of descriptors, perhaps.
             Some((Ok(Err(_)), _)) => sleep(TICK).await,
@@ -194,18 +203,134 @@ fn listener(fd: OwnedFd) -> Result<UnixListener, String> {
     UnixListener::from_std(fd.into()).map_err(|error| error.to_string())
 }
 
-/// Carries out the order of one connection.
-async fn serve(local: &Local, cache: &Arc<Cache>, store: &Store, mut stream: UnixStream) {
-    let line = timeout(PATIENCE, read_line(&mut stream)).await;
-    let Some(line) = line.ok().flatten() else {
-        return;
-    };
-    let answer = match Order::parse(&line) {
-        Some(order) => obey(local, cache, store, order).await,
-        None => Answer::Failed("no order that this version knows".to_owned()),
-    };
-    // A client that has left needs no answer.
-    let _ = timeout(PATIENCE, stream.write_all(answer.line().as_bytes())).await;
+/// What orders are about.
+#[derive(Clone)]
+struct Ordered {
+    local: Local,
+    kept: Weak<Cache>,
+    store: Store,
+    /// One place.
+    converting: Arc<Semaphore>,
+}
+
+impl Ordered {
+    /// The cache, as long as it is in use here.
+    fn cache(&self) -> Option<Arc<Cache>> {
+        self.kept.upgrade().filter(|cache| !cache.is_given_up())
+    }
+
+    /// Carries out the order of one connection.
+    async fn serve(&self, mut stream: UnixStream, place: OwnedSemaphorePermit) {
+        let line = timeout(PATIENCE, read_line(&mut stream)).await;
+        let Some(line) = line.ok().flatten() else {
+            return;
+        };
+        let order = Order::parse(&line);
+        // A conversion keeps no other order out.
+        let _place = (order != Some(Order::Convert)).then_some(place);
+        let done = match (order, self.cache()) {
+            (None, _) => Ok(Answer::Failed(
+                "no order that this version knows".to_owned(),
+            )),
+            (_, None) => return,
+            (Some(order), Some(cache)) => self.obey(cache, &order, &mut stream).await,
+        };
+        let answer = done.unwrap_or_else(|error| Answer::Failed(error.to_string()));
+        // A client that has left needs no answer.
+        let _ = timeout(PATIENCE, stream.write_all(answer.line().as_bytes())).await;
+    }
+
+    async fn obey(
+        &self,
+        cache: Arc<Cache>,
+        order: &Order,
+        stream: &mut UnixStream,
+    ) -> Result<Answer, cache::Error> {
+        let (local, store) = (&self.local, &self.store);
+        let done = match order {
+            Order::Purge(rule) => {
+                Answer::Purged(purging::carry_out(&cache, store, local, rule).await?)
+            }
+            Order::Check(key) => match store.check(local, key).await? {
+                Checked::Absent => Answer::Absent,
+                Checked::Whole => Answer::Whole,
+                Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
+            },
+            Order::Convert => {
+                drop(cache);
+                self.convert(stream).await?
+            }
+            Order::Disk => Answer::Disk(DiskReport::of(&cache.disk)),
+        };
+        if let Answer::Purged(_) | Answer::Dropped(_) = &done {
+            log_done(store, format_args!("{}", shown(order)));
+        }
+        Ok(done)
+    }
+
+    /// Moves small entries to where the store puts them, a few at a time, for as long as the cache is in use here and the
+    /// client waits.
+    async fn convert(&self, stream: &mut UnixStream) -> Result<Answer, cache::Error> {
+        let Ok(_place) = self.converting.try_acquire() else {
+            return Ok(Answer::Failed(
+                "its entries are being moved already".to_owned(),
+            ));
+        };
+        let mut conversion = Conversion::default();
+        let mut told = Instant::now();
+        let end = loop {
+            // Not held over the pause: a cache that a reload has taken out is closed then.
+            let Some(cache) = self.cache() else {
+                break Some("the cache is in use no more");
+            };
+            if has_left(stream) {
+                break Some("the command has ended");
+            }
+            if !conversion.step(&self.store, &self.local).await? {
+                break None;
+            }
+            let pause = cache.zone.manager.sleep.min(CONVERT_PAUSE_MAX);
+            drop(cache);
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                let line = format!("{PROGRESS}{}\n", conversion.moved);
+                let _ = timeout(PATIENCE, stream.write_all(line.as_bytes())).await;
+            }
+            sleep(pause).await;
+        };
+        let moved = conversion.moved;
+        log_done(
+            &self.store,
+            format_args!("moved {moved} small entries{}", Until(end)),
+        );
+        Ok(match end {
+            None => Answer::Converted(moved, self.store.settings().kind),
+            Some(why) => Answer::Failed(format!("{why}; {moved} entries were moved")),
+        })
+    }
+}
+
+/// Why something was not done to its end, behind what was done.
+struct Until(Option<&'static str>);
+
+impl std::fmt::Display for Until {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |why| write!(f, ", not all: {why}"))
+    }
+}
+
+/// Whether the client has closed its end.
+fn has_left(stream: &UnixStream) -> bool {
+    let read = stream.try_read(&mut [0]);
+    !matches!(read, Ok(1..)) && !read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+fn log_done(store: &Store, what: std::fmt::Arguments<'_>) {
+    let directory = store.settings().directory.escape_ascii();
+    error_log(
+        Level::Notice,
+        format_args!("cache \"{directory}\": \"freewheel cache\" {what}"),
+    );
 }
 
 async fn read_line(stream: &mut UnixStream) -> Option<String> {
@@ -216,42 +341,6 @@ async fn read_line(stream: &mut UnixStream) -> Option<String> {
         }
     }
     String::from_utf8(line).ok()
-}
-
-async fn obey(local: &Local, cache: &Arc<Cache>, store: &Store, order: Order) -> Answer {
-    let done = match &order {
-        Order::Purge(rule) => purging::carry_out(cache, store, local, rule)
-            .await
-            .map(Answer::Purged),
-        Order::Check(key) => store.check(local, key).await.map(|found| match found {
-            Checked::Absent => Answer::Absent,
-            Checked::Whole => Answer::Whole,
-            Checked::Dropped(fault) => Answer::Dropped(fault.to_string()),
-        }),
-        Order::Convert => {
-            let moved = convert(local, cache, store).await;
-            moved.map(|count| Answer::Converted(count, store.settings().kind))
-        }
-        Order::Disk => Ok(Answer::Disk(DiskReport::of(&cache.disk))),
-    };
-    let directory = cache.zone.directory.escape_ascii();
-    if let Ok(Answer::Purged(_) | Answer::Dropped(_) | Answer::Converted(..)) = &done {
-        let what = shown(&order);
-        error_log(
-            Level::Notice,
-            format_args!("cache \"{directory}\": \"freewheel cache\" {what}"),
-        );
-    }
-    done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
-}
-
-/// Moves small entries to where the store puts them, a few at a time, for as long as the cache is this process's.
-async fn convert(local: &Local, cache: &Cache, store: &Store) -> Result<u64, cache::Error> {
-    let mut conversion = Conversion::default();
-    while !cache.is_given_up() && conversion.step(store, local).await? {
-        sleep(cache.zone.manager.sleep.min(CONVERT_PAUSE_MAX)).await;
-    }
-    Ok(conversion.moved)
 }
 
 /// What was done, for the log.

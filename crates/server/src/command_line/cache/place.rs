@@ -29,7 +29,7 @@ use crate::command_line::{question, start_options};
 use crate::process::load::Loaded;
 use httpcore::handler::Modules;
 
-/// Maximum time that the server gets for an order; a check reads a whole entry.
+/// Maximum time that the server gets for an order, or for a word about its progress; a check reads a whole entry.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of a page of a segment.
 const PAGE_BYTES: usize = 4096;
