@@ -34,6 +34,8 @@ use super::supervise::note_end;
 const DEVICES_VARIABLE: &str = "FREEWHEEL_DEVICES";
 /// nginx's variable with the numbers of the sockets, each followed by a semicolon.
 const VARIABLE: &str = "NGINX";
+/// Maximum length of its value, in bytes: Linux takes 128 KiB for a variable (MAX_ARG_STRLEN, execve(2)), with its name.
+const VARIABLE_BYTES_MAX: usize = 120 << 10;
 /// How long connections to sockets that no other process has are still accepted after new ones go elsewhere: the time
 /// that a handshake under way may take.
 const LAST_CONNECTIONS: Duration = Duration::from_secs(1);
@@ -183,10 +185,6 @@ impl StartCommand {
     /// Starts the program with these sockets and devices. Only for a process with one thread: another one could start a process
     /// that inherits them, too.
     fn start(&self, sockets: &[&Arc<OwnedFd>], devices: &Devices) -> io::Result<Child> {
-        let listed = |all: &[&Arc<OwnedFd>]| -> String {
-            let numbers = all.iter().map(|fd| fd.as_raw_fd());
-            numbers.map(|number| format!("{number};")).collect()
-        };
         let devices: Vec<_> = devices.0.iter().map(|(_, device)| device).collect();
         let mut command = Command::new(&self.program);
         if let Some((name, rest)) = self.arguments.split_first() {
@@ -204,6 +202,26 @@ impl StartCommand {
         let started = mark(FdFlags::empty()).and_then(|()| command.spawn());
         mark(FdFlags::CLOEXEC)?;
         started
+    }
+}
+
+/// The value of a variable with sockets or devices.
+fn listed(all: &[&Arc<OwnedFd>]) -> String {
+    let numbers = all.iter().map(|fd| fd.as_raw_fd());
+    numbers.map(|number| format!("{number};")).collect()
+}
+
+/// The sockets that another program gets, of those of each address: all, or as many of each as its variable has room for. It
+/// binds the others of its loops itself, beside these.
+fn given<'a>(addresses: &[&'a [Arc<OwnedFd>]]) -> Vec<&'a Arc<OwnedFd>> {
+    let mut each = addresses.iter().map(|all| all.len()).max().unwrap_or(0);
+    loop {
+        let first = addresses.iter().flat_map(|all| all.iter().take(each));
+        let first: Vec<_> = first.collect();
+        if each <= 1 || listed(&first).len() <= VARIABLE_BYTES_MAX {
+            return first;
+        }
+        each /= 2;
     }
 }
 
@@ -260,7 +278,9 @@ impl Master {
             );
             return;
         }
-        let sockets: Vec<_> = self.current.sockets.all().collect();
+        let addresses = self.current.sockets.0.iter();
+        let addresses: Vec<_> = addresses.map(|bound| &bound.sockets[..]).collect();
+        let sockets = given(&addresses);
         match self.command.start(&sockets, &self.current.devices) {
             Ok(child) => {
                 let process = child.id();
@@ -408,6 +428,18 @@ mod tests {
             problem.unwrap(),
             "invalid socket number \"7\" in NGINX environment variable, ignoring"
         );
+    }
+
+    #[test]
+    fn of_very_many_sockets_some_of_each_address_are_given() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = Arc::new(OwnedFd::from(socket));
+        let of_loops = vec![Arc::clone(&socket); 128];
+        assert_eq!(given(&[&of_loops, &of_loops[..1]]).len(), 129);
+        let addresses = vec![&of_loops[..]; 1000];
+        let some = given(&addresses);
+        assert!(listed(&some).len() <= VARIABLE_BYTES_MAX);
+        assert!(some.len() >= 1000 && some.len().is_multiple_of(1000));
     }
 
     #[test]
