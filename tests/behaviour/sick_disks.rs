@@ -168,6 +168,65 @@ fn a_disk_that_hangs_is_out_and_comes_back() {
 }
 
 #[test]
+fn a_disk_that_hangs_takes_no_thread_for_writes_from_others_of_its_pool() {
+    if is_nginx() {
+        return;
+    }
+    let origin = origin();
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_DISK", "%DIR%/faults");
+    let faults = site.path("faults");
+    let http = format!(
+        "proxy_cache_path %DIR%/one levels=1:2 {} keys_zone=one:1m; add_header X-Cache $upstream_cache_status always; \
+         server {{ listen 127.0.0.1:%PORT%; \
+         location /one/ {{ proxy_cache one; proxy_pass http://{}; }} \
+         location /upload {{ client_body_buffer_size 1k; client_body_temp_path %DIR%/bodies; proxy_pass http://{}; }} }}",
+        store(),
+        origin.address(),
+        origin.address()
+    );
+    let mut server = Server::start_on(site, "thread_pool default threads=3;", &http);
+    for number in 0..KEYS {
+        assert_eq!(server.get(&format!("/one/{number}")).status, 200);
+    }
+    until("all are stored", PATIENCE, || {
+        (stored(&server.site().path("one")) == KEYS).then_some(())
+    });
+    server.restart();
+    server.wait_for("/one\": 12 entries known", "it is open");
+    evict(&server, &["one"]);
+    origin.take();
+    fault(&server, &faults, "one", "stall");
+    let ask = |path: String| {
+        let mut connection = server.connect();
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        connection
+    };
+    // Writes hang in all threads that they may have, then a read hangs in the last one.
+    let new: Vec<_> = (0..4)
+        .map(|number| ask(format!("/one/new{number}")))
+        .collect();
+    let mut asked = 0;
+    until("they hang", PATIENCE, || {
+        asked += origin.take().len();
+        (asked == new.len()).then_some(())
+    });
+    let cold: Vec<_> = (0..4).map(|number| ask(format!("/one/{number}"))).collect();
+    server.wait_for("/one\": its disk is out (it was well)", "it hangs");
+    let body = "x".repeat(100_000);
+    let mut upload = server.connect();
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    upload.send(head + &body);
+    assert_eq!(upload.reply().status, 200);
+    fault(&server, &faults, "one", "");
+    drop((new, cold));
+    server.wait_for("/one\": its disk is well (it was out)", "it comes back");
+    server.forget_log();
+}
+
+#[test]
 fn a_disk_that_fails_at_some_reads_is_failing_and_no_answer_fails() {
     if is_nginx() {
         return;

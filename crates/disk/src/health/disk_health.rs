@@ -408,6 +408,12 @@ pub(crate) struct JobTicket {
 }
 
 impl JobTicket {
+    /// Whether so many threads hang in jobs of its kind.
+    pub(crate) fn would_hang(&self, threads: usize) -> bool {
+        let health = &self.health;
+        health.hanging() >= threads && (self.is_write || health.is_out())
+    }
+
     /// Runs the job's work on a thread of a pool.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> R {
         /// Counts also a job that panics.

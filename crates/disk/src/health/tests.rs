@@ -6,7 +6,7 @@ use super::machine::{
     DiskState, FAILING_QUIET, HealthMachine, PROBES_GOOD, ProbeEnd, STALL_MIN, Sample, TICK,
     Transition, WriteState,
 };
-use crate::pool::{Lane, Overflow, Pool};
+use crate::pool::{Lane, Loan, Overflow, Pool};
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -293,4 +293,41 @@ fn the_threads_of_a_disk_that_is_out_hang() {
     }
     assert_eq!(health.hanging(), 3);
     drop(send);
+}
+
+#[test]
+fn threads_that_are_lent_are_not_for_what_waited_for_the_same_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let health = DiskHealth::new(directory.path());
+    let pool = Pool::new("aside", 2, 100);
+    let own = pool.for_disk(&health);
+    health.watch();
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
+    let (done, is_done) = std::sync::mpsc::channel();
+    for lane in [Lane::Write, Lane::Read, Lane::Read, Lane::Write, Lane::Read] {
+        let (wait, done) = (std::sync::Arc::clone(&wait), done.clone());
+        let job = move || {
+            let _ = wait.lock().recv();
+            done.send("its own").unwrap();
+        };
+        own.spawn(lane, job).unwrap();
+    }
+    while !health.is_out() {
+        health.tick();
+        std::thread::sleep(TICK);
+    }
+    let mut loan = Loan::default();
+    loan.set(&pool, health.hanging());
+    for lane in [Lane::Write, Lane::Read] {
+        let done = done.clone();
+        pool.spawn(lane, move || done.send("another's").unwrap())
+            .unwrap();
+        assert_eq!(is_done.recv(), Ok("another's"));
+    }
+    assert_eq!(health.hanging(), 2);
+    drop((send, done));
+    assert_eq!([is_done.recv(), is_done.recv()], [Ok("its own"); 2]);
+    loan.give_back();
+    assert_eq!(is_done.iter().count(), 3);
 }

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 pub(crate) trait RunJob: Send + Sync {
     fn run(&self, begun: Instant);
     fn queued(&self) -> Instant;
+    /// Whether so many threads hang in jobs as this one.
+    fn would_hang(&self, threads: usize) -> bool;
 }
 
 pub(crate) struct PoolJob<F, T> {
@@ -126,6 +128,11 @@ impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
             (Some(waker), None) => waker.wake(),
             (None, _) => {}
         }
+    }
+
+    fn would_hang(&self, threads: usize) -> bool {
+        let ticket = self.ticket.lock();
+        ticket.as_ref().is_some_and(|it| it.would_hang(threads))
     }
 
     fn queued(&self) -> Instant {

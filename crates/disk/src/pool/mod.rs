@@ -111,6 +111,8 @@ pub(crate) struct PoolShared {
     lent: Mutex<usize>,
     /// Threads beyond the bound: those, as far as they may be.
     spare: AtomicUsize,
+    /// Jobs that would hang in those, too, with their lanes: at most as many as may wait.
+    aside: Mutex<Vec<(Lane, Arc<dyn RunJob>)>>,
     gives_way: OnceLock<CpuJobs>,
     metrics: Arc<PoolMetrics>,
 }
@@ -182,6 +184,7 @@ impl Pool {
             started: AtomicUsize::new(0),
             lent: Mutex::new(0),
             spare: AtomicUsize::new(0),
+            aside: Mutex::default(),
             gives_way: OnceLock::new(),
             metrics,
         })));
@@ -440,6 +443,10 @@ impl PoolShared {
         let (mut finished, mut is_nicer) = (None, false);
         while let Some((lane, job, more)) = self.queue.next(finished) {
             self.start_if_needed(&more);
+            finished = Some(lane);
+            let Some(job) = self.set_aside(lane, job) else {
+                continue;
+            };
             if !is_nicer && let Some(&jobs) = self.gives_way.get() {
                 is_nicer = true;
                 become_nicer(jobs);
@@ -450,7 +457,6 @@ impl PoolShared {
             job.run(begun);
             drop(job);
             metrics.running.record_shared(nanos(begun.elapsed()));
-            finished = Some(lane);
             if self.is_beyond() {
                 self.queue.leave(lane);
                 return;
@@ -467,9 +473,29 @@ impl PoolShared {
         self.spare.store(spare, Relaxed);
         self.queue.set_spare(spare);
         drop(lent);
+        let aside = std::mem::take(&mut *self.aside.lock());
+        for (lane, job) in aside.into_iter().rev() {
+            self.queue.put_back(lane, job);
+        }
         if self.queue.has_work() {
             self.start_if_needed(&Pushed::NoneIdle);
         }
+    }
+
+    /// Sets a job aside, until the next change of a loan, where as many threads hang at its disk as the pool has of its
+    /// own: it waited for that disk before, and would take one that is lent for others.
+    fn set_aside(&self, lane: Lane, job: Arc<dyn RunJob>) -> Option<Arc<dyn RunJob>> {
+        if self.spare.load(Relaxed) == 0 || !job.would_hang(self.bounds.threads) {
+            return Some(job);
+        }
+        let mut aside = self.aside.lock();
+        // Without a loan nothing would bring it back.
+        let is_lent = self.spare.load(Relaxed) > 0;
+        if !is_lent || aside.len() >= self.bounds.max_queue.saturating_mul(2) {
+            return Some(job);
+        }
+        aside.push((lane, job));
+        None
     }
 
     /// Threads that it may have now.

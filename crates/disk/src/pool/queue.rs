@@ -186,6 +186,17 @@ impl<J> JobQueue<J> {
         }
     }
 
+    /// Takes a job back that was handed out and not run; it is the next of its lane.
+    pub(super) fn put_back(&self, lane: Lane, job: J) {
+        let mut state = self.state.lock();
+        state.lane(lane).push_front(job);
+        let wake = state.must_wake();
+        drop(state);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
     /// Has it count on so many workers beyond its bound.
     pub(super) fn set_spare(&self, spare: usize) {
         let mut state = self.state.lock();
