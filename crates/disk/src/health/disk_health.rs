@@ -487,3 +487,40 @@ impl CallWatch for JobWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{Lane, Pool};
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn where_writes_have_stalled_their_threads_hang_and_those_of_reads_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let health = DiskHealth::new(directory.path());
+        let own = Pool::new("stalled", 4, 100).for_disk(&health);
+        let (begin, begun) = channel();
+        let ends: Vec<_> = [Lane::Write, Lane::Write, Lane::Read]
+            .into_iter()
+            .map(|lane| {
+                let ((end, wait), begin) = (channel::<()>(), begin.clone());
+                let job = move || {
+                    begin.send(()).unwrap();
+                    let _ = wait.recv();
+                };
+                own.spawn(lane, job).unwrap();
+                begun.recv().unwrap();
+                end
+            })
+            .collect();
+        health.change(Transition {
+            state: DiskState::Well,
+            writing: WriteState::Stalled,
+            reason: String::new(),
+        });
+        assert_eq!(health.hanging(), 2);
+        let would_hang = |is_write| health.ticket(is_write).unwrap().would_hang(2);
+        assert!(would_hang(true) && !would_hang(false));
+        drop(ends);
+    }
+}
