@@ -311,6 +311,7 @@ fn answers_that_do_not_come() {
 }
 
 /// A server that sends its heads in drops, each of them within the time, does not prolong it.
+#[expect(clippy::disallowed_methods, reason = "the pause is the test's own")]
 #[test]
 fn all_heads_of_an_answer_have_one_time_together() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -210,6 +210,7 @@ fn read(file: &OwnedFd, offset: u64) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests {
     use super::*;
 

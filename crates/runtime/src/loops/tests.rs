@@ -1,5 +1,7 @@
 //! The loop threads from outside: a service that echoes bytes, clients over loopback.
 
+#![expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
