@@ -46,6 +46,20 @@ fn as_json() {
 }
 
 #[test]
+fn a_long_listing_is_whole() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; autoindex on; }");
+    let name = |number: usize| format!("{number:0>100}.txt");
+    for number in 0..1000 {
+        server.file(&format!("list/{}", name(number)), "1");
+    }
+    let text = server.get("/list/").text();
+    assert!((0..1000).all(|number| text.contains(&format!("href=\"{}\"", name(number)))));
+    assert!(text.ends_with("</body>\r\n</html>\r\n"), "its end");
+    let old = server.connect().send("GET /list/ HTTP/1.0\r\n\r\n").rest();
+    assert!(old.ends_with(text.as_bytes()), "without chunks");
+}
+
+#[test]
 fn head_has_no_chunks() {
     let server = Server::start("server { listen 127.0.0.1:%PORT%; autoindex on; }");
     server.file("list/b", "12345");

@@ -21,7 +21,7 @@ pub enum Holder {
     Fills,
     /// Bytes read ahead from upstream servers (`proxy_buffers` and the like).
     ProxyBuffers,
-    /// Buffers that stand in for `sendfile`, and those that are read into.
+    /// Buffers that stand in for `sendfile`, those that are read into, and large bodies that are made here.
     Buffers,
     /// Request bodies that have been read.
     RequestBodies,

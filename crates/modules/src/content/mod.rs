@@ -8,6 +8,7 @@ pub mod empty_gif;
 pub mod flv;
 pub mod gzip_static;
 pub mod index;
+mod large_body;
 pub mod mp4;
 pub mod random_index;
 pub mod static_files;

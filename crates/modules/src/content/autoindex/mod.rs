@@ -6,13 +6,14 @@ use bytes::Bytes;
 use config::{Flag, directives};
 use disk::{Errno, FileKind};
 use logs::Level;
-use message::{Method, uri};
+use message::{Body, Method, uri};
 
 use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::{Failure, Response};
 
+use super::large_body;
 use httpcore::files;
 use listing::{Entry, Html, Kind};
 
@@ -119,7 +120,14 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
         Format::Jsonp if is_call => ("application/javascript", ""),
         Format::Json | Format::Jsonp => ("application/json", ""),
     };
-    let mut response = Response::text(200, media_type, page);
+    let mut response = match page.len() <= large_body::PIECE {
+        true => Response::text(200, media_type, page),
+        false => {
+            let mut response = Response::text(200, media_type, Vec::new());
+            response.body = Body::chunks(large_body::in_pieces(page, &access.pool));
+            response
+        }
+    };
     response.charset = charset.into();
     // nginx sends the head before it reads the directory, so it never announces the length.
     response.content_length = None;

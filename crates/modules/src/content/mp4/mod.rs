@@ -14,9 +14,8 @@ mod tests;
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use config::{Flag, Size, directives};
-use disk::{OpenFile, Pool};
+use disk::OpenFile;
 use logs::Level;
 use message::response::Ranges;
 use message::{Body, Chunk, FileRange, uri};
@@ -28,14 +27,11 @@ use httpcore::request::Request;
 use httpcore::settings::Location;
 use httpcore::settings::given::Given;
 
-use super::static_files;
+use super::{large_body, static_files};
 pub use boxes::{CutRequest, Mp4File, TRACKS_MAX};
 pub use cut::CutMovie;
 pub use fault::Fault;
 use httpcore::files;
-
-/// Maximum number of bytes of a piece of the new head; the pieces are sent one by one.
-const PIECE: usize = 64 << 10;
 
 directives! {
     /// MP4 pseudo-streaming.
@@ -85,8 +81,7 @@ async fn answer(
         Some(CutMovie { head, data }) => {
             let len = data.end - data.start;
             let mut response = static_files::head_of(request, file, head.len() as u64 + len);
-            let pool = files::pool(request)?.clone();
-            let mut chunks = in_pieces(Bytes::from_owner(PooledHead { bytes: head, pool }));
+            let mut chunks = large_body::in_pieces(head, files::pool(request)?);
             chunks.push(Chunk::File(FileRange {
                 file: Rc::clone(file),
                 offset: data.start,
@@ -100,35 +95,6 @@ async fn answer(
         response.ranges = Ranges::Single;
     }
     Ok(response)
-}
-
-/// A new head. It is freed in the pool: for megabytes that takes the kernel milliseconds.
-struct PooledHead {
-    bytes: Vec<u8>,
-    pool: Pool,
-}
-
-impl AsRef<[u8]> for PooledHead {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for PooledHead {
-    fn drop(&mut self) {
-        if self.bytes.len() > PIECE {
-            self.pool.release(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-
-/// Cuts the head into pieces: a head of megabytes, sent at once, would hold the loop for as long.
-fn in_pieces(mut head: Bytes) -> Vec<Chunk<Rc<OpenFile>>> {
-    let mut pieces = Vec::with_capacity(head.len() / PIECE + 2);
-    while !head.is_empty() {
-        pieces.push(Chunk::Bytes(head.split_to(head.len().min(PIECE))));
-    }
-    pieces
 }
 
 /// The part that the arguments ask for; `None`: the whole file, unchanged.
