@@ -25,7 +25,9 @@ use super::figures::Http2Counters;
 /// HTTP/1 needs. A panic ends only this connection, with one line that names the client.
 pub fn start<R: Responder>(client: &Rc<Client>, seat: Seat, link: Link) {
     client.loop_.figures.of::<Http2Counters>().connections[0].add(1);
-    let Link { mut wire, place, .. } = link;
+    let Link {
+        mut wire, place, ..
+    } = link;
     let unread = wire.take_unread();
     let owner = Rc::clone(wire.owner());
     let (config, read_max) = begin(client);
