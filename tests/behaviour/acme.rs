@@ -247,7 +247,11 @@ fn a_certificate_that_ends_is_renewed_without_a_note_on_the_disk() {
     std::fs::create_dir(file.with_file_name(format!(".{name}.attempts"))).unwrap();
     server.restart();
     until("another certificate", || {
-        has(&shown(&server, "example.test").certificate, "www.example.test").then_some(())
+        has(
+            &shown(&server, "example.test").certificate,
+            "www.example.test",
+        )
+        .then_some(())
     });
     assert_eq!(authority.ordered().len(), 2);
 }

@@ -120,13 +120,10 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
         Format::Jsonp if is_call => ("application/javascript", ""),
         Format::Json | Format::Jsonp => ("application/json", ""),
     };
-    let mut response = match page.len() <= large_body::PIECE {
-        true => Response::text(200, media_type, page),
-        false => {
-            let mut response = Response::text(200, media_type, Vec::new());
-            response.body = Body::chunks(large_body::in_pieces(page, &access.pool));
-            response
-        }
+    let mut response = Response::text(200, media_type, Vec::new());
+    response.body = match page.len() <= large_body::PIECE {
+        true => Body::bytes(page),
+        false => Body::chunks(large_body::in_pieces(page, &access.pool)),
     };
     response.charset = charset.into();
     // nginx sends the head before it reads the directory, so it never announces the length.
