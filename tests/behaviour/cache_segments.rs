@@ -261,10 +261,10 @@ fn a_directory_is_converted_while_its_server_runs_and_back() {
 
 #[test]
 fn one_conversion_runs_at_a_time_keeps_no_order_out_and_ends_with_its_command() {
+    const CONVERSIONS: usize = 6;
     if is_nginx() {
         return;
     }
-    const CONVERSIONS: usize = 6;
     let origin = origin();
     let locations = "location / { %PASS%; }";
     let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");

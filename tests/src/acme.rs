@@ -153,8 +153,10 @@ fn answer(state: &Mutex<State>, authority: &Authority, request: &Received) -> Tl
     if let Some(id) = target.strip_prefix("/ari/") {
         assert!(id.contains('.'), "{id}");
         let is_silent = lock(state).rules.is_silent_about_renewal;
-        while is_silent {
-            std::thread::park();
+        if is_silent {
+            loop {
+                std::thread::park();
+            }
         }
         let renewal = lock(state)
             .rules
