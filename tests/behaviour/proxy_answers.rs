@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
+use blackbox::slow::narrow;
 use blackbox::{Answer, Origin, Server, is_nginx};
 
 fn server(origin: &Origin, locations: &str) -> Server {
@@ -302,6 +303,39 @@ fn early_hints_are_passed_on_where_wanted() {
     assert_eq!(client.reply().text(), "x");
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.reply().status, 200);
+}
+
+/// A client that takes only a part of them within `send_timeout` gets nothing behind that part. (nginx sends the rest
+/// with the response, without a limit for the time between.)
+#[test]
+fn nothing_follows_early_hints_that_are_cut_off() {
+    if is_nginx() {
+        return;
+    }
+    // More than the sockets on the way hold.
+    let hints = format!("Link: <{}>\r\n", "x".repeat(1000)).repeat(60);
+    let origin = Origin::start(move |_| {
+        Answer::raw(format!(
+            "HTTP/1.1 103 Early Hints\r\n{hints}\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
+        ))
+    });
+    let server = Server::start(&format!(
+        "proxy_cache_path cache keys_zone=c:1m;
+         server {{ listen 127.0.0.1:%PORT% sndbuf=4k; send_timeout 1s; early_hints 1;
+            proxy_buffer_size 128k; proxy_buffers 8 128k;
+            location / {{ proxy_pass http://{0}; }}
+            location /cached {{ proxy_cache c; proxy_pass http://{0}; }} }}",
+        origin.address()
+    ));
+    for path in ["/", "/cached"] {
+        server.forget_log();
+        let mut client = narrow(&server);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        server.wait_for("while sending early hints to client", path);
+        let taken = String::from_utf8(client.rest()).expect("text");
+        assert!(taken.starts_with("HTTP/1.1 103 "), "{path}: {taken}");
+        assert!(!taken.contains("200 OK"), "{path}: {taken}");
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::tls_origin::{Authority, Pem, TlsAnswer, TlsOrigin};
-use blackbox::{Received, Server, Site, is_nginx};
+use blackbox::{PATIENCE, Received, Server, Site, is_nginx, until};
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 
 /// A body that shows where it is cut or mixed up.
 fn bytes(count: usize) -> Vec<u8> {
@@ -467,4 +468,52 @@ fn wrong_configurations_are_refused() {
         let (status, text) = site.run(&["-t"]);
         assert_eq!(status.success(), !is_form, "{lines}: {text}");
     }
+}
+
+/// Leads to `port`, but for the first connection, which nothing answers. Gives its own port.
+fn first_is_lost(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let own = listener.local_addr().expect("it listens").port();
+    let copy = |from: &TcpStream, to: &TcpStream| {
+        let both = from
+            .try_clone()
+            .and_then(|from| Ok((from, to.try_clone()?)));
+        let (mut from, mut to) = both.expect("there are descriptors");
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    };
+    std::thread::spawn(move || {
+        let mut incoming = listener.incoming().flatten();
+        let _lost = incoming.next();
+        for client in incoming {
+            let server = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+            copy(&client, &server);
+            copy(&server, &client);
+        }
+    });
+    own
+}
+
+/// The time that a request waits for another one's connection is not taken from the handshake of its own.
+#[test]
+fn one_handshake_that_hangs_fails_no_other_one() {
+    const REQUESTS: usize = 6;
+    // It does not speak HTTP/2, which shows only behind its handshakes.
+    let origin = origin(|_| TlsAnswer::Close(Vec::new()));
+    let text = "upstream u { server 127.0.0.1:%P% max_fails=0; keepalive 8; }
+         server { listen 127.0.0.1:%PORT%; location / { proxy_pass https://u; proxy_http_version 2;
+            proxy_connect_timeout 900ms; proxy_next_upstream off; } }";
+    let port = first_is_lost(origin.port()).to_string();
+    let server = server(&origin, &[], &text.replace("%P%", &port));
+    let mut clients: Vec<_> = (0..REQUESTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let statuses = clients.iter_mut().map(|client| client.reply().status);
+    let timeouts = statuses.filter(|status| *status == 504).count();
+    assert_eq!(timeouts, 1);
+    let has_all = || (origin.handshakes().len() == REQUESTS - 1).then_some(());
+    until("all other handshakes", PATIENCE, has_all);
 }

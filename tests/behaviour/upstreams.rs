@@ -544,3 +544,34 @@ fn a_reload_keeps_idle_connections() {
     assert_eq!(server.get("/").status, 200);
     assert_eq!(origins[0].wait(2).last().unwrap().connection, 0);
 }
+
+/// A request that began before a reload keeps its connection by the limits that hold now.
+#[test]
+fn a_connection_that_ends_its_request_behind_a_reload_has_the_new_limits() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    let text = |keepalive: u32| {
+        format!(
+            "upstream u {{ server {address}; keepalive {keepalive}; keepalive_timeout 1h; }}
+             server {{ listen 127.0.0.1:%PORT%; location / {{ proxy_pass http://u; }}
+                location /now {{ return 200 {keepalive}; }} }}"
+        )
+    };
+    let server = Server::start_with("", &text(4));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (mut stream, _) = listener.accept().expect("it is asked");
+    let patience = stream.set_read_timeout(Some(blackbox::PATIENCE));
+    patience.expect("a time that is not 0");
+    assert!(stream.read(&mut [0; 4096]).expect("a request") > 0);
+    server.reload_file(&format!(
+        "daemon off; pid nginx.pid; error_log logs/error.log info; events {{}} http {{ {} }}",
+        text(0)
+    ));
+    let is_new = || (server.get("/now").text() == "0").then_some(());
+    blackbox::until("the new configuration", blackbox::PATIENCE, is_new);
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    stream.write_all(answer).expect("it is read");
+    assert_eq!(client.reply().text(), "x");
+    assert_eq!(stream.read(&mut [0; 1]).expect("its end"), 0);
+}

@@ -84,7 +84,7 @@ async fn answered(
             Ok(ExchangeStep::Interim(head)) => head,
             Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
         };
-        Box::pin(early_hints::pass(request, &head)).await;
+        Box::pin(early_hints::pass(request, &head)).await?;
     }
 }
 

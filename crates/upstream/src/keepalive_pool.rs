@@ -66,19 +66,19 @@ impl KeepalivePool {
         like: ConnectionKey,
         loop_: &Rc<Loop>,
     ) {
-        let limits = upstream.declared().kept;
-        if limits.count == 0 || loop_.is_leaving() {
+        if upstream.declared().kept.count == 0 || loop_.is_leaving() {
             return;
         }
         let mut all = self.kept.borrow_mut();
         let kept = match all.entry(upstream.id()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                // A request may outlive the configuration that it began with.
-                if !self.limits.borrow().contains_key(new.key()) {
-                    return;
+                // Not the limits of the request's configuration, which it may outlive.
+                let limits = self.limits.borrow().get(new.key()).copied();
+                match limits.filter(|limits| limits.count > 0) {
+                    Some(limits) => new.insert(IdleConnections::new(limits)),
+                    None => return,
                 }
-                new.insert(IdleConnections::new(limits))
             }
         };
         kept.put(connection, like, wire::loop_clock::monotonic_ms());

@@ -130,7 +130,8 @@ impl Stream {
     }
 
     /// Whether a read finds something (or the end, or an error). Asks the kernel only if the loop's last events say that
-    /// something came. TLS opens a little ahead for that: its own messages, session tickets for example, are nothing to read.
+    /// something came. TLS opens a little ahead for that: its own messages, session tickets for example, are nothing to
+    /// read.
     pub(crate) fn has_unread(&self) -> bool {
         match &self.tls {
             Some(tls) => tls.has_unread(&self.socket),

@@ -4,16 +4,24 @@
 #[path = "../../tls/tests/peer/mod.rs"]
 mod peer;
 
+mod common;
+
+use bytes::Bytes;
+use common::on_loop;
+use message::Framing;
 use peer::{TLS12, TLS13, Versions, client, client_config, handshake, self_signed, server};
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use rustls::ClientConnection;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::thread;
+use std::time::Duration;
+use wire::connect::{ConnectOptions, ConnectTo, connect};
+use wire::exchange::{AnswerHead, RequestKind};
 use wire::{Stream, TlsLayer};
 
 /// A stream of this runtime with TLS on it, and the client's end.
@@ -203,5 +211,63 @@ fn the_end_is_told_also_when_the_turn_is_over() {
         let mut tls = rustls::Stream::new(&mut client, &mut theirs);
         tls.read_to_end(&mut got).unwrap();
         assert_eq!(got, b"whole");
+    });
+}
+
+/// New keys, as a session ticket, are no answer and no reason not to keep a connection; records behind them are.
+#[test]
+fn a_message_of_tls_itself_is_no_answer() {
+    const LONG: Duration = Duration::from_secs(60);
+    on_loop(async |owner| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = ConnectTo::Inet(listener.local_addr().unwrap());
+        let options = ConnectOptions::default();
+        let connecting = connect(to, &options, LONG, &owner);
+        let mut connection = connecting.await.unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        let made = self_signed("example.org", &PKCS_ECDSA_P256_SHA256);
+        let mut peer = client(client_config(TLS13, None), "example.org");
+        let complete = handshake(&server(&made), &mut peer, 9999).unwrap();
+        connection.begin_tls(TlsLayer::new(
+            complete.traffic,
+            complete.rest,
+            complete.early,
+        ));
+        let head = Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n");
+        let mut exchange = connection.begin(head, Framing::None, RequestKind::Plain, 4096);
+        exchange.flush(LONG).await.unwrap();
+        peer.refresh_traffic_keys().unwrap();
+        while peer.wants_write() {
+            peer.write_tls(&mut theirs).unwrap();
+        }
+        {
+            let mut begins = pin!(exchange.answer_begins());
+            // Until the bytes have been read, and longer.
+            for _ in 0..5 {
+                assert!(!is_over(&mut begins).await);
+                owner.wheel.sleep(Duration::from_millis(1)).await;
+            }
+        }
+        {
+            let mut comes = pin!(async { exchange.answer_comes(LONG).await.unwrap() });
+            assert!(!is_over(&mut comes).await);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+            rustls::Stream::new(&mut peer, &mut theirs)
+                .write_all(answer)
+                .unwrap();
+            comes.await;
+        }
+        let head = exchange.head(LONG).await.unwrap();
+        assert!(matches!(head, AnswerHead::Final(head) if head.status == 200));
+        let body = exchange.piece(LONG).await.unwrap();
+        assert_eq!(body.as_deref(), Some(&b"ab"[..]));
+        assert_eq!(exchange.piece(LONG).await.unwrap(), None);
+        peer.refresh_traffic_keys().unwrap();
+        while peer.wants_write() {
+            peer.write_tls(&mut theirs).unwrap();
+        }
+        owner.wheel.sleep(Duration::from_millis(1)).await;
+        let kept = exchange.finish().unwrap();
+        assert!(kept.is_intact());
     });
 }

@@ -218,7 +218,11 @@ async fn prepare(request: &mut Request) -> Result<(), Outcome> {
     }
     // Boxed: few clients wait for it.
     let invited = Box::pin(request.invite(timeout)).await;
-    invited.map_err(|error| failed(request, error))
+    // Nothing may follow a part of it: no response, either.
+    invited.map_err(|error| match failed(request, error) {
+        Outcome::Failed(failure) => Outcome::Close(failure.status),
+        other => other,
+    })
 }
 
 /// Reads once from the client, behind the content of `out`; returns nothing only at the end.

@@ -176,12 +176,17 @@ impl Attempt {
         let upstream = &upstream_request.upstream;
         let loop_ = upstream_request.context.loop_();
         let pool = KeepalivePool::of(loop_);
+        let timeout = upstream_request.passing.groups.asking.proxy_connect_timeout;
+        let connect_ms = timeout.duration().as_millis() as u64;
         let mut opening = None;
         for _ in 0..OPENINGS_AWAITED_MAX {
             let framing = upstream_request.framing;
             if let Some(shared) = pool.take_shared(upstream, &self.like, framing) {
                 self.is_kept = true;
                 return Ok(shared);
+            }
+            if self.elapsed_ms() >= connect_ms {
+                break;
             }
             match pool.begin_shared(upstream, &self.like, loop_).await {
                 Turn::Again => {}
@@ -211,10 +216,14 @@ impl Attempt {
         let settings = &self.upstream_request.passing.groups.asking;
         let timeout = settings.proxy_read_timeout.duration();
         let reading = |error| AttemptError::Exchange(error, READING_HEAD);
-        let early = match self.rest {
+        let is_sending = {
+            let exchange = self.exchange.as_ref().expect(IS_SENT);
+            self.rest.is_some() || !exchange.has_room()
+        };
+        let early = match is_sending {
             // Boxed: it is rare.
-            Some(_) => Box::pin(self.head_while_sending()).await?,
-            None => None,
+            true => Box::pin(self.head_while_sending()).await?,
+            false => None,
         };
         let head = match early {
             Some(head) => head,
@@ -239,14 +248,16 @@ impl Attempt {
         let timeout = settings.proxy_send_timeout.duration();
         let reading = |error| AttemptError::Exchange(error, READING_HEAD);
         let exchange = self.exchange.as_mut().expect(IS_SENT);
-        while let Some(pieces) = &mut self.rest {
+        loop {
             if let Some(head) = exchange.head_or_room(timeout).await.map_err(reading)? {
                 return Ok(Some(head));
             }
             if !exchange.takes_more() {
                 self.rest = None;
-                break;
             }
+            let Some(pieces) = &mut self.rest else {
+                return Ok(None);
+            };
             let piece = match pieces.is_over() {
                 true => None,
                 false => tokio::select! {
@@ -271,7 +282,6 @@ impl Attempt {
             };
             queued.map_err(|fault| AttemptError::Exchange(fault.into(), SENDING))?;
         }
-        Ok(None)
     }
 
     /// A kept connection.
@@ -288,12 +298,15 @@ impl Attempt {
         let loop_ = upstream_request.context.loop_();
         let timeout = upstream_request.passing.groups.asking.proxy_connect_timeout;
         let timeout = timeout.duration();
+        // What the request waited before, for another one's connection, is not the server's.
+        let begun_ms = wire::loop_clock::monotonic_ms();
         let pool = loop_.disk.disk().default_pool();
         let (address, options) = (&self.like.address, &upstream_request.options);
         let connecting = connect::connect(address, options, timeout, &pool, loop_);
         let mut connection = connecting.await?;
         if let Some(order) = &self.like.tls {
-            let left = timeout.saturating_sub(Duration::from_millis(self.elapsed_ms()));
+            let taken_ms = wire::loop_clock::monotonic_ms().saturating_sub(begun_ms);
+            let left = timeout.saturating_sub(Duration::from_millis(taken_ms));
             let shaken = peer_tls::handshake(&mut connection, address, order, left, loop_);
             let ended = shaken.await;
             tls_metrics::count(loop_, &ended);

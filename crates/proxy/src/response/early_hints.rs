@@ -2,26 +2,33 @@
 
 use std::sync::Arc;
 
+use logs::Level;
 use message::{Header, HeaderId, HopByHop, ResponseHead};
 
 use crate::response::response_head;
 use crate::settings::directives::Hints;
 use crate::settings::proxy_pass::PassSettings;
+use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
 const EARLY_HINTS: u16 = 103;
+/// Logged status of a client that takes nothing.
+const TIMED_OUT: u16 = 408;
 
-/// Passes a head on. A client that takes nothing is noticed later.
-pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) {
+/// Passes a head on. A client that is gone is noticed later.
+///
+/// # Errors
+/// The client took nothing for `send_timeout`, which is logged. It may have a part of the head: nothing may follow.
+pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) -> Result<(), Outcome> {
     let location = request.location();
     let Some(passing) = location.made.share::<PassSettings>() else {
-        return;
+        return Ok(());
     };
     if head.status != EARLY_HINTS
         || !request.transport.takes_interim()
         || location.own::<Hints>().early_hints.is_empty()
     {
-        return;
+        return Ok(());
     }
     // The conditions may look at the hints.
     let is_wanted = response_head::with_head(request, &passing, head, |request| {
@@ -29,7 +36,7 @@ pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) {
         hints.early_hints.hold(request)
     });
     if !is_wanted {
-        return;
+        return Ok(());
     }
     let location = request.location();
     let timeout = location.settings.sending.send_timeout.duration();
@@ -44,7 +51,7 @@ pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) {
         .map(|field| Header::new(head.part(field.name), head.part(field.value)))
         .collect();
     if lines.is_empty() {
-        return;
+        return Ok(());
     }
     let before = request.transport.sent();
     let sent = request
@@ -52,7 +59,19 @@ pub async fn pass(request: &mut Request, head: &Arc<ResponseHead>) {
         .interim(timeout, EARLY_HINTS, &lines)
         .await;
     request.count(before, u64::MAX);
-    if sent.is_err() {
-        request.transport.close_after_response();
+    match sent {
+        Ok(()) => Ok(()),
+        Err(wire::Error::Timeout) => {
+            request.transport.close_after_response();
+            request.log(Level::Info, &|out| {
+                out.extend_from_slice(wire::Error::Timeout.to_string().as_bytes());
+                out.extend_from_slice(b" while sending early hints to client");
+            });
+            Err(Outcome::Close(TIMED_OUT))
+        }
+        Err(_) => {
+            request.transport.close_after_response();
+            Ok(())
+        }
     }
 }

@@ -260,7 +260,8 @@ fn early_hints_come_before_the_head() {
         let ParsedResponse::Complete(hints, _) = ResponseParser::new(4096).advance(hints) else {
             panic!("no head");
         };
-        early_hints::pass(&mut request, &hints).await;
+        let passed = early_hints::pass(&mut request, &hints).await;
+        assert!(passed.is_ok());
         assert!(client_of(&request).head.is_none());
         deliver(&mut request, response).await;
         let client = taken(request);

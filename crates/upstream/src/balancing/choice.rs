@@ -269,6 +269,9 @@ fn pick(
     if group.is_replaced() {
         return Err(Replaced);
     }
+    if is_backup && group.backup.is_none() {
+        return Ok(None); // a resolver's answer took the backup peers away, and the primary ones were passed over
+    }
     let states = &mut *guard;
     let index = pick_of(search, peers, states, tried, sid, now);
     if let Some(index) = index {

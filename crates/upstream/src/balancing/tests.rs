@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::group::Moved;
 use super::{
     Asker, BalancingMethod, Choice, LeastTime, Now, Peer, PeerGroup, PeerOutcome, PeerTimes,
     Standing,
@@ -290,6 +291,30 @@ fn a_choice_that_is_dropped_gives_its_peer_back() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_group_that_loses_its_backup_peers_gives_no_primary_one_in_their_place() {
+    let now = Now {
+        seconds: 5,
+        ms: 5000,
+    };
+    let with_backup = Arc::new(group("", "{0}, {1} backup"));
+    let mut choice = Choice::new(&with_backup, &Asker::default());
+    assert_eq!(choice.next(now).map(number_of), Some(0));
+    choice.give_back(PeerOutcome::Failed, PeerTimes::default(), now);
+    assert_eq!(choice.next(now).map(number_of), Some(1));
+    let moved = |backup| Moved {
+        primary: vec![Some(0)],
+        backup,
+    };
+    let mut elders = Vec::new();
+    let without = with_backup.replace(group("", "{0}"), moved(vec![None]), &mut elders);
+    choice.give_back(PeerOutcome::Failed, PeerTimes::default(), now);
+    assert_eq!(choice.next(now).map(number_of), None);
+    let last = without.replace(group("", "{0}"), moved(vec![]), &mut elders);
+    drop(choice);
+    assert_eq!(last.connections(), [0]);
 }
 
 /// Two peers, of which the second one takes so long for a head.

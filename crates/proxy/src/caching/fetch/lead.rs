@@ -22,6 +22,7 @@ use crate::response::{early_hints, to_client};
 use crate::settings::directives::Hints;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
+use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 
 /// Maximum of interim heads that wait to be passed on.
@@ -69,14 +70,17 @@ pub(super) async fn lead(
         receivers,
     );
     let head = match (&hints, &question) {
-        (None, None) => owner.head().await,
+        (None, None) => Ok(owner.head().await),
         // Boxed: few have either.
         _ => {
             let passing = cache_request.passing;
             in_place::boxed(|| head_meanwhile(request, passing, &owner, hints, question)).await
         }
     };
-    let Some(head) = head else {
+    let Some(head) = (match head {
+        Ok(head) => head,
+        Err(outcome) => return Fetched::Answer(outcome),
+    }) else {
         let ending = fill.ending().unwrap_or(Ending::Lost(502));
         return in_place::boxed(|| ended(request, cache_request, params, ending)).await;
     };
@@ -108,7 +112,7 @@ async fn head_meanwhile(
     owner: &Follower,
     mut hints: Option<mpsc::Receiver<Arc<ResponseHead>>>,
     mut question: Option<oneshot::Receiver<StoreQuestion>>,
-) -> Option<Arc<ResponseHead>> {
+) -> Result<Option<Arc<ResponseHead>>, Outcome> {
     loop {
         let hint = tokio::select! {
             biased;
@@ -117,15 +121,15 @@ async fn head_meanwhile(
                 continue;
             }
             Some(hint) = async { hints.as_mut()?.recv().await } => hint,
-            head = owner.head() => return head,
+            head = owner.head() => return Ok(head),
         };
         let mut passed = pin!(early_hints::pass(request, &hint));
         tokio::select! {
             biased;
-            () = &mut passed => {}
+            passed = &mut passed => passed,
             // A client that takes nothing holds up no fill: dropped, it is a no.
             Some(_) = asked(&mut question) => passed.await,
-        }
+        }?;
     }
 }
 

@@ -184,8 +184,8 @@ impl OwnExchange {
         }
     }
 
-    /// Waits until a part of the response can be read, for as long as [`OwnExchange::head`] would. Reads nothing itself, or, with
-    /// TLS, as little as shows that it is one: a session ticket is none.
+    /// Waits until a part of the response can be read, for as long as [`OwnExchange::head`] would. Reads nothing
+    /// itself, or, with TLS, as little as shows that it is one: a session ticket is none.
     ///
     /// # Errors
     /// Nothing was received.
