@@ -311,6 +311,7 @@ fn connections_that_only_linger_make_place_for_those_that_ask() {
 }
 
 /// What a client sends behind its last answer does not take the answers before it away: it is read, and not reset.
+#[expect(clippy::disallowed_methods, reason = "the pause is the client's")]
 #[test]
 fn the_close_behind_pipelined_requests_and_malformed_heads_lingers() {
     let server = Server::start(

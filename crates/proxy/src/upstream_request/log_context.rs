@@ -102,7 +102,11 @@ impl LogContext {
     }
 
     fn write(&self, level: Level, what: &str, context: ErrorContext<'_>) {
-        let logs = self.generation.settings.location(self.logged_at).error_logs();
+        let logs = self
+            .generation
+            .settings
+            .location(self.logged_at)
+            .error_logs();
         if !logs.wants(level) {
             return;
         }

@@ -107,7 +107,11 @@ impl Established {
     ///
     /// # Errors
     /// The connection is of no more use; the alert is in `replies`.
-    pub(crate) fn open(&mut self, buffer: &mut [u8], replies: &mut Vec<u8>) -> Result<Opened, Failure> {
+    pub(crate) fn open(
+        &mut self,
+        buffer: &mut [u8],
+        replies: &mut Vec<u8>,
+    ) -> Result<Opened, Failure> {
         let mut opened = Opened::default();
         while self.received == Closing::Open {
             let rest = &mut buffer[opened.consumed..];

@@ -123,7 +123,7 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     let mut response = Response::text(200, media_type, Vec::new());
     response.body = match page.len() <= large_body::PIECE {
         true => Body::bytes(page),
-        false => Body::chunks(large_body::in_pieces(page, &access.pool)),
+        false => Body::chunks(large_body::in_pieces(page, access.pool)),
     };
     response.charset = charset.into();
     // nginx sends the head before it reads the directory, so it never announces the length.
