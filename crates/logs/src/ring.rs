@@ -474,7 +474,7 @@ impl Feed {
         }
     }
 
-    /// Hands over the last lines of a loop that ends, which then drops this. Waits for room, at most [`FINISH_WAIT`]: a
+    /// Hands over the last lines of a loop that ends, which then drops this. Waits for room, at most a second: a
     /// log may hang for ever, and the ring takes what is left in any case.
     pub async fn finish(&self) {
         let handed_over = async {
