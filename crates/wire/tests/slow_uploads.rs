@@ -18,9 +18,9 @@ use common::on_loop;
 
 const LONG: Duration = Duration::from_secs(60);
 /// Less than the whole body takes, and far more than a part of it.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Time before each part is read.
-const PAUSE: Duration = Duration::from_millis(30);
+const PAUSE: Duration = Duration::from_millis(80);
 const PART: usize = 1 << 20;
 const PARTS: usize = 60;
 const HEAD: &str = "PUT / HTTP/1.1\r\nContent-Length: 62914560\r\n\r\n";
