@@ -240,6 +240,7 @@ impl Loader<'_> {
     }
 
     fn bound_includes(&mut self, path: &Path, by: Option<&Directive>) -> Result<(), Error> {
+        // By bytes: to compare paths part by part takes its time with a million of them.
         let name = path.as_os_str();
         let problem = if self.open.iter().any(|open| open.as_os_str() == name) {
             let hint = format!("it is being read already: {}", self.chain(path));

@@ -31,9 +31,38 @@ const PATH_BYTES_MAX: usize = 4095;
 pub struct LogFiles {
     prefix: PathBuf,
     hosts: Hosts,
+    files: FileSet,
+}
+
+/// Log files by their paths, each once, in the order first named, with its buffer.
+#[derive(Debug, Clone, Default)]
+pub struct FileSet {
     files: Vec<(PathBuf, Option<Buffer>)>,
     /// The index of each path in `files`.
     by_path: HashMap<PathBuf, usize>,
+}
+
+impl FileSet {
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[(PathBuf, Option<Buffer>)] {
+        &self.files
+    }
+
+    /// The buffer of a file; `None`: it is none of these.
+    #[must_use]
+    pub fn buffer(&self, path: &Path) -> Option<Option<Buffer>> {
+        self.by_path.get(path).map(|at| self.files[*at].1)
+    }
+
+    /// Adds a file, unless it is one of these; its buffer, to be set.
+    pub fn add(&mut self, path: PathBuf) -> &mut Option<Buffer> {
+        let at = *self.by_path.entry(path.clone()).or_insert_with(|| {
+            self.files.push((path, None));
+            self.files.len() - 1
+        });
+        &mut self.files[at].1
+    }
 }
 
 impl LogFiles {
@@ -43,8 +72,7 @@ impl LogFiles {
         Self {
             prefix: prefix.to_owned(),
             hosts: hosts.clone(),
-            files: Vec::new(),
-            by_path: HashMap::new(),
+            files: FileSet::default(),
         }
     }
 
@@ -95,17 +123,12 @@ impl LogFiles {
     /// [`Logs::file`].
     #[must_use]
     pub fn files(&self) -> &[(PathBuf, Option<Buffer>)] {
-        &self.files
+        self.files.all()
     }
 
     fn add(&mut self, path: &[u8], buffer: Option<Buffer>) -> Result<(), Conflict> {
         let path = self.full(path);
-        let Some(&at) = self.by_path.get(&path) else {
-            self.by_path.insert(path.clone(), self.files.len());
-            self.files.push((path, buffer));
-            return Ok(());
-        };
-        let (_, known) = &mut self.files[at];
+        let known = self.files.add(path);
         match (*known, buffer) {
             (Some(one), Some(other)) if one != other => return Err(Conflict),
             (one, other) => *known = one.or(other),

@@ -48,7 +48,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-pub use access::{AccessLogs, LogFiles, build_error_logs};
+pub use access::{AccessLogs, FileSet, LogFiles, build_error_logs};
 pub use error::{ErrorLogs, LineForm};
 pub use figures::Figures;
 pub use file::Buffer;

@@ -324,14 +324,9 @@ impl TunnelOpening {
     }
 
     fn log(&self, level: Level, what: &str, name: &str) {
-        self.context.log(level, what, CONNECTING, &shown(name));
+        self.context
+            .log(level, what, CONNECTING, &request::shown_name(name));
     }
-}
-
-/// A server, as the log names it: as in nginx a path ends with a colon.
-fn shown(name: &str) -> Vec<u8> {
-    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
-    [name.as_bytes(), end].concat()
 }
 
 /// The server side of a tunnel: dropping it gives the server back.
@@ -372,7 +367,7 @@ impl TunnelUpstream for OpenTunnel {
     }
 
     fn shown(&self) -> Vec<u8> {
-        shown(&self.name)
+        request::shown_name(&self.name)
     }
 
     fn patience(&self) -> TunnelTimeouts {

@@ -270,6 +270,25 @@ fn a_pool_for_a_disk_that_is_out_refuses_jobs_and_others_are_run() {
     assert_eq!(states, [DiskState::Out, DiskState::Well]);
 }
 
+/// Jobs that hang until the sender goes, and then do this.
+fn hang(
+    pool: &Pool,
+    lanes: &[Lane],
+    then: impl Fn() + Clone + Send + 'static,
+) -> std::sync::mpsc::Sender<()> {
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
+    for lane in lanes {
+        let (wait, then) = (std::sync::Arc::clone(&wait), then.clone());
+        let job = move || {
+            let _ = wait.lock().recv();
+            then();
+        };
+        pool.spawn(*lane, job).unwrap();
+    }
+    send
+}
+
 #[test]
 fn the_threads_of_a_disk_that_is_out_hang() {
     let directory = tempfile::tempdir().unwrap();
@@ -277,15 +296,7 @@ fn the_threads_of_a_disk_that_is_out_hang() {
     let pool = Pool::new("hanging", 4, 100);
     let own = pool.for_disk(&health);
     health.watch();
-    let (send, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
-    for lane in [Lane::Read, Lane::Read, Lane::Write] {
-        let wait = std::sync::Arc::clone(&wait);
-        own.spawn(lane, move || {
-            let _ = wait.lock().recv();
-        })
-        .unwrap();
-    }
+    let send = hang(&own, &[Lane::Read, Lane::Read, Lane::Write], || {});
     assert_eq!(health.hanging(), 0, "they may come further");
     while !health.is_out() {
         health.tick();
@@ -302,17 +313,10 @@ fn threads_that_are_lent_are_not_for_what_waited_for_the_same_disk() {
     let pool = Pool::new("aside", 2, 100);
     let own = pool.for_disk(&health);
     health.watch();
-    let (send, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Arc::new(parking_lot::Mutex::new(wait));
     let (done, is_done) = std::sync::mpsc::channel();
-    for lane in [Lane::Write, Lane::Read, Lane::Read, Lane::Write, Lane::Read] {
-        let (wait, done) = (std::sync::Arc::clone(&wait), done.clone());
-        let job = move || {
-            let _ = wait.lock().recv();
-            done.send("its own").unwrap();
-        };
-        own.spawn(lane, job).unwrap();
-    }
+    let lanes = [Lane::Write, Lane::Read, Lane::Read, Lane::Write, Lane::Read];
+    let own_done = done.clone();
+    let send = hang(&own, &lanes, move || own_done.send("its own").unwrap());
     while !health.is_out() {
         health.tick();
         std::thread::sleep(TICK);

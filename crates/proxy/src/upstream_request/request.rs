@@ -222,13 +222,17 @@ pub fn buffer(size: Option<config::Size>) -> u32 {
 
 /// `http://NAME/URI`: the URL in log lines.
 pub(crate) fn shown(name: &str, upstream_request: &UpstreamRequest) -> Vec<u8> {
-    // As nginx writes it: a path ends with a colon.
-    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
     let scheme = upstream_request
         .family
         .scheme(upstream_request.tls.is_some());
     let scheme = scheme.as_bytes();
-    [scheme, name.as_bytes(), end, upstream_request.uri()].concat()
+    [scheme, &shown_name(name), upstream_request.uri()].concat()
+}
+
+/// The name of a server as nginx writes it: a path ends with a colon.
+pub(crate) fn shown_name(name: &str) -> Vec<u8> {
+    let end: &[u8] = if name.starts_with("unix:") { b":" } else { b"" };
+    [name.as_bytes(), end].concat()
 }
 
 /// Makes the upstream request for a request, with its body read.

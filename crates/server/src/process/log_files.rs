@@ -21,7 +21,7 @@ use logs::directives::{Destination, ErrorLine};
 use logs::getaddrinfo::Hosts;
 use logs::process_log::{Level, error_log, set_sink};
 use logs::syslog::Peer;
-use logs::{Buffer, ErrorLogs, LineForm, Logs, Sink, Target};
+use logs::{Buffer, ErrorLogs, FileSet, LineForm, Logs, Sink, Target};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::bundle::Bundle;
@@ -44,10 +44,7 @@ pub(crate) struct Wanted {
     /// The error logs of the process, with full paths: the lines `error_log` outside of every block; where none of them is
     /// a file or stderr, also the log of `-e`, as in nginx.
     pub main: Vec<ErrorLine>,
-    /// Every file once, with its buffer.
-    pub files: Vec<(PathBuf, Option<Buffer>)>,
-    /// The index of each path in `files`.
-    by_path: HashMap<PathBuf, usize>,
+    files: FileSet,
     /// Whether an `error_log` is stderr, in whatever block.
     has_stderr: bool,
     /// The addresses of syslog servers' names.
@@ -59,13 +56,10 @@ impl Wanted {
     #[must_use]
     pub(crate) fn first(default: Option<&Path>, level: Level) -> Self {
         let mut wanted = Self::default();
-        if default.is_some() {
+        if let Some(path) = default {
             wanted.main.push(default_line(default, level));
+            wanted.files.add(path.to_owned());
         }
-        wanted.files = default
-            .map(|path| (path.to_owned(), None))
-            .into_iter()
-            .collect();
         wanted
     }
 
@@ -84,7 +78,7 @@ impl Wanted {
             has_stderr: has_stderr(&tree.directives),
             ..Self::default()
         };
-        let mut scope = Scope::new();
+        let (mut main, mut scope) = (Vec::new(), Scope::new());
         for line in tree
             .directives
             .iter()
@@ -97,7 +91,7 @@ impl Wanted {
                 }
                 other => other,
             };
-            wanted.main.push(ErrorLine {
+            main.push(ErrorLine {
                 destination,
                 ..parsed
             });
@@ -105,10 +99,9 @@ impl Wanted {
         let is_file = |line: &ErrorLine| {
             matches!(line.destination, Destination::File(_) | Destination::Stderr)
         };
-        if !wanted.main.iter().any(is_file) {
-            wanted.main.push(default_line(default, Level::Error));
+        if !main.iter().any(is_file) {
+            main.push(default_line(default, Level::Error));
         }
-        let main = std::mem::take(&mut wanted.main);
         for line in &main {
             if let Destination::File(path) = &line.destination {
                 wanted.add(path_of(path).to_owned(), None)?;
@@ -135,15 +128,12 @@ impl Wanted {
     }
 
     fn add(&mut self, path: PathBuf, buffer: Option<Buffer>) -> Result<(), Error> {
-        if let Some(&at) = self.by_path.get(&path) {
-            self.files[at].1 = self.files[at].1.or(buffer);
-        } else if self.files.len() < FILES_MAX {
-            self.by_path.insert(path.clone(), self.files.len());
-            self.files.push((path, buffer));
-        } else {
+        if self.files.all().len() >= FILES_MAX && self.files.buffer(&path).is_none() {
             let sentence = format!("too many log files, there may be {FILES_MAX}");
             return Err(Error::without_place(sentence));
         }
+        let known = self.files.add(path);
+        *known = known.or(buffer);
         Ok(())
     }
 
@@ -152,8 +142,8 @@ impl Wanted {
     /// # Errors
     /// nginx's sentence: `open() "X" failed (13: Permission denied)`.
     pub(crate) fn open(&self) -> Result<Opened, String> {
-        let mut opened = Opened::with_capacity(self.files.len());
-        for (path, _) in &self.files {
+        let mut opened = Opened::with_capacity(self.files.all().len());
+        for (path, _) in self.files.all() {
             opened.push((path.clone(), Arc::new(open_or_tell(path)?)));
         }
         Ok(opened)
@@ -171,7 +161,7 @@ impl Wanted {
                 before.get(path).map(|file| Arc::clone(file))
             }
         };
-        let files = self.files.iter();
+        let files = self.files.all().iter();
         files
             .filter_map(|(path, _)| Some((path.clone(), again(path)?)))
             .collect()
@@ -318,7 +308,7 @@ pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Err
 /// result until it is done: the log thread closes files without a holder.
 pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
     let known = bundle.logs.iter().filter_map(|(path, file)| {
-        let (_, buffer) = wanted.files[*wanted.by_path.get(path)?];
+        let buffer = wanted.files.buffer(path)?;
         Some(logs.file(path, Arc::clone(file), buffer))
     });
     known.collect()
@@ -349,7 +339,7 @@ pub(crate) fn use_thread(main: ErrorLogs, logs: &Logs) {
 /// The same for a configuration that is in force from now on. Logs that it does not name keep no lines back.
 pub(crate) fn settle(wanted: &Wanted, main: ErrorLogs, logs: &Logs) {
     use_thread(main, logs);
-    logs.keep_only(&wanted.files.iter().map(|(path, _)| &**path).collect());
+    logs.keep_only(&wanted.files.all().iter().map(|(path, _)| &**path).collect());
 }
 
 /// The message that brings the worker the reopened files.
@@ -411,7 +401,7 @@ mod tests {
     #[test]
     fn a_file_that_is_named_twice_is_opened_once() {
         let wanted = main("error_log a info; error_log a error; error_log stderr; events { }");
-        assert_eq!(wanted.files, [(PathBuf::from("/p/a"), None)]);
+        assert_eq!(wanted.files.all(), [(PathBuf::from("/p/a"), None)]);
         assert_eq!(wanted.main.len(), 3);
     }
 
@@ -448,7 +438,11 @@ mod tests {
             ("error_log a;", &["/p/a"]),
         ] {
             let wanted = main(&format!("{lines} events {{ }}"));
-            let named = wanted.files.iter().map(|(path, _)| path.to_str().unwrap());
+            let named = wanted
+                .files
+                .all()
+                .iter()
+                .map(|(path, _)| path.to_str().unwrap());
             assert_eq!(named.collect::<Vec<_>>(), files, "{lines}");
         }
         let levels = main(&format!("{syslog} events {{ }}")).main;

@@ -20,8 +20,8 @@ impl SegmentStore {
         self.has_lacked.store(true, Relaxed);
     }
 
-    /// Bytes that the segments give back at most, if files lack them and `max_size` alone holds them back; None: it does
-    /// not.
+    /// Bytes that the segments give back at most, if files lack them. `max_bytes`: `max_size`, where that alone holds
+    /// files back.
     pub(in crate::store) fn could_give(&self, max_bytes: Option<u64>) -> u64 {
         let set = &self.set;
         let share = |max| segments_share(max, set.bytes).map_or(0, |(_, bytes)| bytes);

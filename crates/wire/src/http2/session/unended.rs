@@ -23,7 +23,8 @@ impl Session {
     /// Notes that a stream is to be reset with this code, unless its end comes.
     pub(super) fn note_unended(&mut self, id: u32, code: ErrorCode) {
         if self.unended.len() == UNENDED_MAX {
-            self.age_unended();
+            let all = &mut self.unended;
+            all.iter_mut().for_each(|unended| unended.is_old = true);
             self.age_unended();
         }
         self.unended.push(Unended {
