@@ -32,9 +32,18 @@ fn connect(
     client: &Client,
     sessions: Option<&PeerSessions>,
 ) -> (Box<Complete>, Box<Connected>) {
+    connect_to("example.org", server, client, sessions)
+}
+
+fn connect_to(
+    name: &str,
+    server: &Server,
+    client: &Client,
+    sessions: Option<&PeerSessions>,
+) -> (Box<Complete>, Box<Connected>) {
     let mut to_server = Vec::new();
     let mut to_client = Vec::new();
-    let needs = ClientNeedsInput::new(client, "example.org", sessions).unwrap();
+    let needs = ClientNeedsInput::new(client, name, sessions).unwrap();
     let mut ours = needs.step(&mut to_server).unwrap();
     let mut theirs = Handshake::NeedsInput(NeedsInput::default());
     for _ in 0..20 {
@@ -101,6 +110,34 @@ fn both_sides_talk_and_take_up_sessions() {
             theirs.traffic.seal(&[b"answer"], &mut answer).unwrap();
             let opened = ours.traffic.open(&mut answer, &mut Vec::new()).unwrap();
             assert_eq!(&answer[..opened.plain], b"answer");
+        }
+    }
+}
+
+#[test]
+fn sessions_of_several_names_are_kept() {
+    let names = ["a.example.org", "b.example.org", "c.example.org"];
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let tickets = Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap()));
+        let server = Server::new(ServerOptions {
+            tickets,
+            ..options(&MADE)
+        })
+        .unwrap();
+        let client = Client::new(ClientOptions {
+            protocols: versions(version),
+            sends_name: true,
+            ..ClientOptions::default()
+        })
+        .unwrap();
+        let sessions = PeerSessions::default();
+        for is_resumed in [false, true] {
+            for name in names {
+                let (_, mut ours) = connect_to(name, &server, &client, Some(&sessions));
+                assert_eq!(ours.facts.is_resumed, is_resumed, "{version} {name}");
+                let mut tickets = std::mem::take(&mut ours.rest);
+                ours.traffic.open(&mut tickets, &mut Vec::new()).unwrap();
+            }
         }
     }
 }

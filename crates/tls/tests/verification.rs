@@ -232,6 +232,10 @@ fn a_leaf_that_is_an_authority_is_taken() {
 }
 
 fn list(authority: &Authority, revoked: &[u64], until: i32) -> RevocationList {
+    RevocationList::read(list_der(authority, revoked, (2025, until))).unwrap()
+}
+
+fn list_der(authority: &Authority, revoked: &[u64], (from, until): (i32, i32)) -> Vec<u8> {
     let revoked = revoked.iter().map(|serial| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: date_time_ymd(2025, 1, 1),
@@ -239,7 +243,7 @@ fn list(authority: &Authority, revoked: &[u64], until: i32) -> RevocationList {
         invalidity_date: None,
     });
     let params = CertificateRevocationListParams {
-        this_update: date_time_ymd(2025, 1, 1),
+        this_update: date_time_ymd(from, 1, 1),
         next_update: date_time_ymd(until, 6, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
@@ -247,7 +251,7 @@ fn list(authority: &Authority, revoked: &[u64], until: i32) -> RevocationList {
         key_identifier_method: KeyIdMethod::Sha256,
     };
     let list = params.signed_by(&authority.0).unwrap();
-    RevocationList::read(list.der().to_vec()).unwrap()
+    list.der().to_vec()
 }
 
 #[test]
@@ -287,7 +291,42 @@ fn lists_of_revocations() {
     let forged = vec![list(&impostor, &[], 2030)];
     assert_eq!(
         verdict(&with(forged), &[&good.der]),
+        "FAILED:unable to get certificate CRL"
+    );
+    let mut forged = list_der(&root, &[], (2025, 2030));
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    let forged = vec![RevocationList::read(forged).unwrap()];
+    assert_eq!(
+        verdict(&with(forged), &[&good.der]),
         "FAILED:CRL signature failure"
+    );
+}
+
+#[test]
+fn the_newest_lists_of_an_issuer_count() {
+    let root = Authority::new("root");
+    let leaf = |serial: u64| {
+        let mut params = params("leaf");
+        params.serial_number = Some(SerialNumber::from(serial));
+        root.issue(&params)
+    };
+    let read = |der: Vec<u8>| RevocationList::read(der).unwrap();
+    // The newest one stands last, as where a file is appended to.
+    let years = (2000..2026).map(|year| {
+        let revoked: &[u64] = if year == 2025 { &[300] } else { &[] };
+        read(list_der(&root, revoked, (year, 2030)))
+    });
+    // Before them those of other keys with the same name.
+    let others: Vec<_> = (0..20).map(|_| Authority::new("root")).collect();
+    let others = others
+        .iter()
+        .map(|other| read(list_der(other, &[200], (2025, 2030))));
+    let trust = Trust::new([root.der()], others.chain(years).collect(), 1);
+    assert_eq!(verdict(&trust, &[&leaf(200).der]), "SUCCESS");
+    assert_eq!(
+        verdict(&trust, &[&leaf(300).der]),
+        "FAILED:certificate revoked"
     );
 }
 
@@ -349,6 +388,55 @@ fn names_stay_within_their_constraints() {
         assert_eq!(named(name, Vec::new()), expected, "{name}");
     }
     assert_eq!(named("bank.com", vec![dns("example.org")]), "SUCCESS");
+}
+
+#[test]
+fn mail_addresses_in_subjects_are_constrained_too() {
+    let constrained = |constraints: NameConstraints| {
+        let mut params = params("narrow");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.name_constraints = Some(constraints);
+        let key = key(&PKCS_ECDSA_P256_SHA256);
+        Authority(CertifiedIssuer::self_signed(params, key).unwrap())
+    };
+    let of = |domain: &str| vec![GeneralSubtree::Rfc822Name(domain.to_owned())];
+    let permitted = constrained(NameConstraints {
+        permitted_subtrees: of("example.org"),
+        excluded_subtrees: Vec::new(),
+    });
+    let excluded = constrained(NameConstraints {
+        permitted_subtrees: Vec::new(),
+        excluded_subtrees: of("bank.com"),
+    });
+    let ia5 = |address: &str| DnValue::Ia5String(address.try_into().unwrap());
+    let (own, foreign) = ("a@example.org", "ceo@bank.com");
+    for (root, address, expected) in [
+        (&permitted, ia5(own), "SUCCESS"),
+        (
+            &permitted,
+            ia5(foreign),
+            "FAILED:permitted subtree violation",
+        ),
+        (&excluded, ia5(own), "SUCCESS"),
+        (&excluded, ia5(foreign), "FAILED:excluded subtree violation"),
+        (
+            &excluded,
+            DnValue::Utf8String(own.to_owned()),
+            "FAILED:unsupported or invalid name syntax",
+        ),
+    ] {
+        let mut params = CertificateParams::default();
+        let mail_address = DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]);
+        params
+            .distinguished_name
+            .push(mail_address, address.clone());
+        let leaf = root.issue(&params);
+        assert_eq!(
+            verdict(&trust(&[root], 1), &[&leaf.der]),
+            expected,
+            "{address:?}"
+        );
+    }
 }
 
 fn distinguished(value: DnValue) -> DistinguishedName {

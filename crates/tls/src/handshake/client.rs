@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Maximum of names that a peer's sessions are kept for.
 pub const SESSION_NAMES_MAX: usize = 4;
+/// Number of tickets that the library keeps of a name: its memory is told tickets, not names.
+const TICKETS_OF_NAME: usize = 8;
 const INTERNAL: (u32, &str) = (68, "internal error");
 
 /// Sessions of one peer, which connections to it take up again (`proxy_ssl_session_reuse`).
@@ -29,7 +31,9 @@ pub struct PeerSessions(Arc<dyn ClientSessionStore>);
 
 impl Default for PeerSessions {
     fn default() -> Self {
-        Self(Arc::new(ClientSessionMemoryCache::new(SESSION_NAMES_MAX)))
+        Self(Arc::new(ClientSessionMemoryCache::new(
+            SESSION_NAMES_MAX * TICKETS_OF_NAME,
+        )))
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) const COMPARISONS_MAX: usize = 65_536;
 const PERMITTED: u8 = der::constructed(0);
 const EXCLUDED: u8 = der::constructed(1);
 
-/// Checks a certificate's names against the constraints of an authority above it; those of the peer's own (`is_leaf`)
-/// with its common names, if it has no DNS names.
+/// Checks a certificate's names against the constraints of an authority above it, with the mail addresses in its
+/// subject; those of the peer's own (`is_leaf`) with its common names, if it has no DNS names.
 pub(crate) fn check(
     constraints: &[u8],
     certificate: &Certificate<'_>,
@@ -31,6 +31,9 @@ pub(crate) fn check(
     let mut names = certificate.names();
     if certificate.subject.len() > 2 {
         names.push(AlternativeName::Directory(certificate.subject));
+    }
+    for address in distinguished::mail_addresses(certificate.subject) {
+        names.push(AlternativeName::Email(address.ok_or(Reason::NameSyntax)?));
     }
     let has_hosts = names
         .iter()

@@ -23,6 +23,7 @@ use crate::x509::time::Seconds;
 use aws_lc_rs::digest;
 use hashbrown::HashMap;
 use rustls::pki_types::CertificateDer;
+use std::cmp::Reverse;
 
 /// What is known of a peer: `Display` is the value of `$ssl_client_verify`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl std::fmt::Display for Verdict {
 pub struct Trust {
     /// By the subject's name.
     certificates: HashMap<CanonicalName, Vec<CertificateDer<'static>>>,
-    /// By the issuer's name.
+    /// By the issuer's name, the newest first.
     revocations: HashMap<CanonicalName, Vec<RevocationList>>,
     /// How many certificates may stand between a peer's and a configured one (`ssl_verify_depth`).
     depth: usize,
@@ -92,6 +93,9 @@ impl Trust {
             add(2, list.der());
             let issuer = CanonicalName::of(list.issuer());
             trust.revocations.entry(issuer).or_default().push(list);
+        }
+        for lists in trust.revocations.values_mut() {
+            lists.sort_by_key(|list| Reverse(list.this_update));
         }
         trust.digest.copy_from_slice(digest.finish().as_ref());
         trust

@@ -7,7 +7,8 @@
 
 use crate::verify::Trust;
 use crate::verify::reason::Reason;
-use crate::verify::{constraints, revocation, signature};
+use crate::verify::revocation::{self, Judged};
+use crate::verify::{constraints, signature};
 use crate::x509::canonical::CanonicalName;
 use crate::x509::certificate::{
     Certificate, DIGITAL_SIGNATURE, KEY_AGREEMENT, KEY_CERT_SIGN, KEY_ENCIPHERMENT,
@@ -55,6 +56,10 @@ impl Verdict {
         self.0 = Some(reason);
     }
 
+    fn is_good(&self) -> bool {
+        self.0.is_none()
+    }
+
     fn end(self) -> Result<(), Reason> {
         self.0.map_or(Ok(()), Err)
     }
@@ -80,12 +85,19 @@ pub(crate) fn verify(
     for height in 0..path.certificates.len() {
         verdict.note(extensions(&path, height, purpose).end());
     }
+    let mut signed = Verdict::default();
+    signatures_and_times(&path, now, &mut signed);
     if trust.has_revocations() {
+        let judged = Judged {
+            chain: &path.certificates,
+            is_believed: verdict.is_good() && signed.is_good(),
+            now,
+        };
         for height in 0..path.certificates.len() {
-            verdict.note(revocation::check(trust, &path.certificates, height, now));
+            verdict.note(revocation::check(trust, &judged, height));
         }
     }
-    signatures_and_times(&path, now, &mut verdict);
+    verdict.note(signed.end());
     verdict.note(names(&path));
     verdict.end()
 }

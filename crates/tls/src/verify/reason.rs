@@ -51,6 +51,8 @@ pub enum Reason {
     Excluded,
     /// A constraint of a kind that is not known.
     ConstraintType,
+    /// A constrained name whose form is not known.
+    NameSyntax,
     /// No OCSP responder told a certificate's status (`ssl_ocsp`).
     StatusRequest,
     /// Revoked, says an OCSP responder.
@@ -88,6 +90,7 @@ impl Reason {
             Self::NotPermitted => (47, "permitted subtree violation"),
             Self::Excluded => (48, "excluded subtree violation"),
             Self::ConstraintType => (51, "unsupported name constraint type"),
+            Self::NameSyntax => (53, "unsupported or invalid name syntax"),
             Self::StatusRequest => (74, "certificate status request failed"),
             Self::StatusRevoked => (23, "certificate revoked"),
             Self::StatusUnknown => (75, "certificate status unknown"),

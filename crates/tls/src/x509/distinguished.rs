@@ -8,7 +8,9 @@ use crate::x509::der::{self, Reader};
 /// Maximum of attributes of a name that are printed.
 pub const ATTRIBUTES_MAX: usize = 128;
 
+const MAIL_ADDRESS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];
 const UTF8_STRING: u8 = 12;
+const IA5_STRING: u8 = 22;
 const UNIVERSAL_STRING: u8 = 28;
 const BMP_STRING: u8 = 30;
 /// Types of one byte a character: numeric, printable, T61, IA5, times, visible.
@@ -55,10 +57,7 @@ const X520: [(u8, &str); 36] = [
 ];
 /// Other attributes, by their whole OID.
 const OTHERS: [(&[u8], &str); 10] = [
-    (
-        &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1],
-        "emailAddress",
-    ),
+    (MAIL_ADDRESS, "emailAddress"),
     (
         &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 2],
         "unstructuredName",
@@ -165,6 +164,13 @@ pub fn common_names(name: &[u8]) -> Vec<&[u8]> {
         .filter(is_common_name)
         .map(|attribute| attribute.value.contents)
         .collect()
+}
+
+/// The values of `emailAddress` in a name; `None` for one that is no IA5String, as it has to be.
+pub(crate) fn mail_addresses(name: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let is_address = |attribute: &Attribute<'_>| attribute.oid == MAIL_ADDRESS;
+    let values = attributes(name).into_iter().filter(is_address);
+    values.map(|Attribute { value, .. }| (value.tag == IA5_STRING).then_some(value.contents))
 }
 
 /// Bytes as digits, `0A1B`.

@@ -25,8 +25,16 @@ pub struct RevocationList {
     revoked: Vec<(u32, u8)>,
     /// Whether it is for some certificates or some reasons only, or says more that is not understood.
     pub(crate) is_partial: bool,
-    /// The last key that was asked about, and whether the list is signed by it.
-    checked: Mutex<(Vec<u8>, bool)>,
+    /// The identifier of the key that signed it, where it says one.
+    authority_key: Option<Range<usize>>,
+    checked: Mutex<Checked>,
+}
+
+/// The last key that has signed a list, and the last one that was asked about and has not.
+#[derive(Debug, Default)]
+struct Checked {
+    signer: Vec<u8>,
+    other: Vec<u8>,
 }
 
 impl RevocationList {
@@ -60,9 +68,9 @@ impl RevocationList {
             Some((begin, u8::try_from(serial.len()).ok()?))
         });
         let revoked = revoked.collect::<Option<Vec<_>>>()?;
-        let is_partial = match fields.optional(der::constructed(0))? {
-            Some(extensions) => has_other_critical(extensions)?,
-            None => false,
+        let extensions = match fields.optional(der::constructed(0))? {
+            Some(extensions) => Extensions::read(extensions)?,
+            None => Extensions::default(),
         };
         let is_whole = fields.is_empty() && inner_algorithm == signature_algorithm;
         is_whole.then_some(())?;
@@ -74,7 +82,8 @@ impl RevocationList {
             this_update,
             next_update,
             revoked,
-            is_partial,
+            is_partial: extensions.has_other_critical,
+            authority_key: extensions.authority_key.map(range),
             checked: Mutex::default(),
             der,
         })
@@ -94,17 +103,25 @@ impl RevocationList {
         )
     }
 
-    /// Whether it is signed by a key, which is asked for once in a row.
+    /// The identifier of the key that signed it, where it says one.
+    pub(crate) fn authority_key(&self) -> Option<&[u8]> {
+        self.authority_key.clone().map(|range| &self.der[range])
+    }
+
+    /// Whether it is signed by a key. The key that has signed it is checked once, whatever keys are asked about between.
     pub(crate) fn is_signed_by(&self, key: &[u8], check: impl FnOnce() -> bool) -> bool {
-        let known = {
+        {
             let checked = self.checked.lock();
-            (checked.0 == key).then_some(checked.1)
-        };
-        if let Some(is_signed) = known {
-            return is_signed;
+            if checked.signer == key || checked.other == key {
+                return checked.signer == key;
+            }
         }
         let is_signed = check();
-        *self.checked.lock() = (key.to_vec(), is_signed);
+        let mut checked = self.checked.lock();
+        match is_signed {
+            true => checked.signer = key.to_vec(),
+            false => checked.other = key.to_vec(),
+        }
         is_signed
     }
 
@@ -143,18 +160,31 @@ fn revoked(entries: &[u8]) -> Option<Vec<&[u8]>> {
     Some(serials)
 }
 
-/// Whether a critical extension is there that narrows the list, or is not known.
-fn has_other_critical(contents: &[u8]) -> Option<bool> {
-    let mut list = Reader::new(der::only(contents, der::SEQUENCE)?);
-    let mut has_other = false;
-    while !list.is_empty() {
-        let mut one = list.enter(der::SEQUENCE)?;
-        let oid = one.expect(der::OID)?;
-        let is_critical = one
-            .optional(der::BOOLEAN)?
-            .is_some_and(|value| value != [0]);
-        one.expect(der::OCTET_STRING)?;
-        has_other |= is_critical && ![CRL_NUMBER, AUTHORITY_KEY].contains(&oid);
+/// What the extensions say.
+#[derive(Default)]
+struct Extensions<'a> {
+    /// Whether a critical one is there that narrows the list, or is not known.
+    has_other_critical: bool,
+    authority_key: Option<&'a [u8]>,
+}
+
+impl<'a> Extensions<'a> {
+    fn read(contents: &'a [u8]) -> Option<Self> {
+        let mut list = Reader::new(der::only(contents, der::SEQUENCE)?);
+        let mut read = Self::default();
+        while !list.is_empty() {
+            let mut one = list.enter(der::SEQUENCE)?;
+            let oid = one.expect(der::OID)?;
+            let is_critical = one
+                .optional(der::BOOLEAN)?
+                .is_some_and(|value| value != [0]);
+            let value = one.expect(der::OCTET_STRING)?;
+            read.has_other_critical |= is_critical && ![CRL_NUMBER, AUTHORITY_KEY].contains(&oid);
+            if oid == AUTHORITY_KEY {
+                let mut parts = Reader::new(der::only(value, der::SEQUENCE)?);
+                read.authority_key = parts.optional(der::context(0))?;
+            }
+        }
+        Some(read)
     }
-    Some(has_other)
 }
