@@ -188,6 +188,13 @@ impl Job {
         }
     }
 
+    /// How long a failed attempt may put off the next one.
+    fn failed_wait_max(&self) -> Duration {
+        self.issued.as_ref().map_or(Duration::MAX, |issued| {
+            schedule::failed_wait_max(issued.not_after, unix_now(), roll())
+        })
+    }
+
     fn figures(&self) -> Figures {
         let left = self.until_next(Instant::now()).as_secs();
         let left = i64::try_from(left).unwrap_or(i64::MAX);
@@ -287,7 +294,11 @@ impl Keeper {
                 match opened {
                     Ok(opened) => self.attend_to(at, client.insert(opened)),
                     Err(error) => {
-                        self.failed(at, &error, "updating certificate");
+                        match task {
+                            // No attempt of an order: the next one is one of the first.
+                            Task::Question => self.question_failed(at, &error),
+                            _ => self.failed(at, &error, "updating certificate"),
+                        }
                         self.put_off(at);
                         return true;
                     }
@@ -298,12 +309,15 @@ impl Keeper {
         true
     }
 
-    /// The authority cannot be asked: what else is due waits as long as this certificate.
+    /// The authority cannot be asked: what else is due waits as long as this certificate, unless it ends.
     fn put_off(&mut self, failed: usize) {
         let (earliest, ask_at) = (self.jobs[failed].earliest, self.jobs[failed].ask_at);
         let now = Instant::now();
         for job in self.jobs.iter_mut().filter(|job| job.due(now).is_some()) {
-            job.earliest = job.earliest.max(earliest);
+            let latest = now.checked_add(job.failed_wait_max());
+            job.earliest = job
+                .earliest
+                .max(latest.map_or(earliest, |at| earliest.min(at)));
             job.ask_at = job.ask_at.max(job.ask_at.and(ask_at));
         }
     }
@@ -498,6 +512,7 @@ impl Keeper {
         job.attempts.failures = job.attempts.failures.saturating_add(1);
         job.attempts.last = unix_now();
         let own = schedule::failed_wait(job.attempts.failures, error.is_lasting(), roll());
+        let own = own.min(job.failed_wait_max());
         let wait = match error {
             Error::RateLimited { wait, .. } => {
                 let wait = (*wait).min(ATTEMPTS_APART_MAX);
@@ -549,3 +564,7 @@ fn date(seconds: i64) -> String {
     let time = jiff::Timestamp::from_second(seconds);
     time.map_or_else(|_| seconds.to_string(), |time| time.to_string())
 }
+
+#[cfg(test)]
+#[path = "renewal_tests.rs"]
+mod tests;

@@ -66,6 +66,14 @@ pub fn failed_wait(failures: u32, is_lasting: bool, roll: f64) -> Duration {
     wait.min(ATTEMPTS_APART_MAX).mul_f64(0.9 + roll / 5.0)
 }
 
+/// Maximum wait behind a failed attempt to renew a certificate that ends at `end`: an eighth of the time until then, or since
+/// then. Spread by a tenth.
+#[must_use]
+pub fn failed_wait_max(end: i64, now: i64, roll: f64) -> Duration {
+    let eighth = Duration::from_secs(end.abs_diff(now) / 8);
+    eighth.max(FAILED_WAIT_FIRST).mul_f64(0.9 + roll / 5.0)
+}
+
 /// The wait behind a certificate that was due as soon as it came; `early` counts it.
 #[must_use]
 pub fn early_wait(early: u32) -> Duration {
@@ -141,6 +149,16 @@ mod tests {
             [1, 2, 9].map(|early| early_wait(early).as_secs()),
             [3600, 7200, 86_400]
         );
+    }
+
+    #[test]
+    fn waits_shrink_towards_the_end_of_a_certificate() {
+        let seconds = |left| failed_wait_max(1000 + left, 1000, 0.5).as_secs();
+        assert_eq!(
+            [12 * 3600, 3600, 480, 0, -480, -3600, -30 * DAY].map(seconds),
+            [5400, 450, 60, 60, 60, 450, 324_000]
+        );
+        assert!(failed_wait_max(i64::MAX, i64::MIN, 1.0) > ATTEMPTS_APART_MAX);
     }
 
     #[test]
