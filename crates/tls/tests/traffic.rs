@@ -171,6 +171,76 @@ fn keys_are_changed_when_a_client_asks() {
     }
 }
 
+/// What a client sends that asks for new keys so many times, with a byte of data behind each.
+fn key_updates(client: &mut ClientConnection, count: usize) -> Vec<u8> {
+    (0..count)
+        .flat_map(|_| {
+            client.refresh_traffic_keys().unwrap();
+            client.writer().write_all(b"x").unwrap();
+            take(client)
+        })
+        .collect()
+}
+
+#[test]
+fn one_answer_is_for_all_key_updates_that_come_before_it_is_sent() {
+    let (mut complete, mut client) = connected(TLS13, Sizes::default());
+    let bytes = key_updates(&mut client, 10);
+    let (data, replies, _) = open(&mut complete, &bytes).unwrap();
+    assert_eq!((data.len(), records(&replies).len()), (10, 1));
+    let bytes = key_updates(&mut client, 10);
+    complete.traffic.hold_answers();
+    let (data, none, _) = open(&mut complete, &bytes).unwrap();
+    assert_eq!((data.len(), none.len()), (10, 0));
+    let bytes = key_updates(&mut client, 1);
+    let (_, more, _) = open(&mut complete, &bytes).unwrap();
+    assert_eq!(records(&more).len(), 1);
+    let mut out = [replies, more].concat();
+    complete.traffic.seal(&[b"answer"], &mut out).unwrap();
+    give(&mut client, &out).unwrap();
+    assert_eq!(read(&mut client), b"answer");
+}
+
+#[test]
+fn key_updates_with_hardly_any_data_are_a_flood() {
+    let (mut complete, mut client) = connected(TLS13, Sizes::default());
+    let bytes = key_updates(&mut client, 40);
+    open(&mut complete, &bytes).unwrap();
+    assert_eq!(open(&mut complete, b"").unwrap_err().cause, Cause::Flood);
+}
+
+/// What came before the end of a connection is given out, however it ends, and can still be answered.
+#[test]
+fn what_comes_before_a_failure_is_given_out_first() {
+    for (versions, is_alert) in [(TLS12, false), (TLS13, false), (TLS12, true), (TLS13, true)] {
+        let (mut complete, mut client) = connected(versions, Sizes::default());
+        client.writer().write_all(b"question").unwrap();
+        let mut bytes = take(&mut client);
+        match is_alert {
+            false => bytes.extend_from_slice(b"no record at all"),
+            true => {
+                give(&mut client, b"no record at all").unwrap_err();
+                bytes.extend(take(&mut client));
+            }
+        }
+        let (question, replies, is_closed) = open(&mut complete, &bytes).unwrap();
+        assert_eq!((question.as_slice(), replies.len()), (&b"question"[..], 0));
+        assert!(!is_closed && complete.traffic.has_failure());
+        let mut out = Vec::new();
+        complete.traffic.seal(&[b"answer"], &mut out).unwrap();
+        let mut replies = Vec::new();
+        let failure = complete.traffic.open(&mut [], &mut replies).unwrap_err();
+        assert_eq!(replies.is_empty(), is_alert, "{failure}");
+        if !is_alert {
+            give(&mut client, &out).unwrap();
+            assert_eq!(read(&mut client), b"answer");
+            give(&mut client, &replies).unwrap_err();
+        }
+        assert!(complete.traffic.open(&mut [], &mut replies).is_err());
+        assert!(complete.traffic.seal(&[b"more"], &mut out).is_err());
+    }
+}
+
 #[test]
 fn key_updates_without_data_are_a_flood() {
     let (mut complete, mut client) = connected(TLS13, Sizes::default());

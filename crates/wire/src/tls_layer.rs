@@ -137,10 +137,15 @@ impl Unsent {
         self.bytes.is_empty()
     }
 
+    /// Whether the socket has taken all of them.
+    fn is_taken(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
     /// Plain bytes of the batch that are in the kernel and not yet told of: in proportion to the sealed ones.
     fn tell(&mut self, limit: usize) -> usize {
         let all = (self.before + self.bytes.len()).max(1);
-        let share = match self.taken == self.bytes.len() {
+        let share = match self.is_taken() {
             true => self.plain,
             false => self.plain * (self.before + self.taken) / all,
         };
@@ -178,7 +183,7 @@ impl TlsLayer {
     pub(crate) fn has_plain(&self) -> bool {
         let state = self.state.borrow();
         // What came behind a handshake may hold whole records.
-        !state.plain.is_empty() || state.is_closed || has_record(&state.incomplete)
+        !state.plain.is_empty() || state.is_closed || state.has_record()
     }
 
     /// Whether a read finds bytes, or the end: what has come is opened and kept for it, as far as it takes to know.
@@ -188,7 +193,7 @@ impl TlsLayer {
             if !state.plain.is_empty() || state.is_closed {
                 return true;
             }
-            if !has_record(&state.incomplete) && !socket.has_unread() {
+            if !state.has_record() && !socket.has_unread() {
                 return false;
             }
             if !turn::may_go_on() {
@@ -243,7 +248,7 @@ impl TlsLayer {
     ) -> Poll<io::Result<()>> {
         loop {
             let state = &mut *self.state.borrow_mut();
-            if !has_record(&state.incomplete) {
+            if !state.has_record() {
                 ready!(socket.poll_readable(cx))?;
             }
             match state.read_ahead(socket) {
@@ -264,9 +269,11 @@ impl TlsLayer {
             if state.plain.len() > AHEAD_MAX {
                 return Poll::Pending;
             }
-            if !has_record(&state.incomplete) && ready!(socket.poll_event(cx)).is_err() {
+            if !state.has_record() && ready!(socket.poll_event(cx)).is_err() {
                 return Poll::Ready(());
             }
+            // In a turn that is over, a read would find nothing, again and again.
+            ready!(turn::poll_go_on(cx));
             match state.read_ahead(socket) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     return Poll::Ready(());
@@ -313,6 +320,11 @@ impl State {
         self.charge.set(CONNECTION_BYTES + handshake + buffers);
     }
 
+    /// Whether a read finds something without the socket: a whole record, or that nothing more can be opened.
+    fn has_record(&self) -> bool {
+        has_record(&self.incomplete) || self.traffic.has_failure()
+    }
+
     /// Reads once, no more than it has to, for the reads that follow.
     fn read_ahead(&mut self, socket: &Socket) -> io::Result<()> {
         let outcome = INCOMING.with_borrow_mut(|(scratch, _)| {
@@ -345,7 +357,7 @@ impl State {
             let outcome = self.flush(socket);
             let told = self.unsent.tell(wanted);
             let is_over = self.unsent.told == self.unsent.plain;
-            if self.unsent.taken == self.unsent.bytes.len() && is_over {
+            if self.unsent.is_taken() && is_over {
                 self.unsent = Unsent::default();
             }
             if told > 0 {
@@ -368,7 +380,7 @@ impl State {
         buffer[..begun].copy_from_slice(&self.incomplete[..begun]);
         let mut rest = self.incomplete.split_off(begun);
         // Records that came with the handshake are opened before the socket is asked for more.
-        let got = match has_record(&buffer[..begun]) {
+        let got = match has_record(&buffer[..begun]) || self.traffic.has_failure() {
             true => 0,
             false => match socket.try_read(&mut buffer[begun..])? {
                 0 => {
@@ -381,6 +393,9 @@ impl State {
         };
         let filled = begun + got;
         let mut replies = Vec::new();
+        if !self.unsent.is_taken() {
+            self.traffic.hold_answers();
+        }
         let opened = self.traffic.open(&mut buffer[..filled], &mut replies);
         if self.is_early.get() {
             self.is_early.set(self.traffic.is_early());
@@ -408,7 +423,7 @@ impl State {
         self.unsent.bytes.extend_from_slice(replies);
         // What the socket does not take goes before the next write.
         let _ = self.flush(socket);
-        if self.unsent.plain == self.unsent.told && self.unsent.taken == self.unsent.bytes.len() {
+        if self.unsent.plain == self.unsent.told && self.unsent.is_taken() {
             self.unsent = Unsent::default();
         }
     }

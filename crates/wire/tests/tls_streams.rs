@@ -148,6 +148,46 @@ fn a_broken_record_ends_the_connection() {
     });
 }
 
+/// Whether what came before is read, looked at ahead, or waited for.
+#[test]
+fn what_came_before_a_broken_record_is_read_first() {
+    for looks_ahead in [false, true] {
+        run(async {
+            let (stream, mut client, mut theirs) = pair(TLS13);
+            client.writer().write_all(b"whole").unwrap();
+            let mut sent = Vec::new();
+            client.write_tls(&mut sent).unwrap();
+            sent.extend_from_slice(b"no record at all");
+            theirs.write_all(&sent).unwrap();
+            if looks_ahead {
+                stream.peer_closed().await;
+            }
+            let mut buffer = [0; 100];
+            let count = read_some(&stream, &mut buffer).await.unwrap();
+            assert_eq!(&buffer[..count], b"whole");
+            // Nothing more comes on the socket.
+            let failure = read_some(&stream, &mut buffer).await.unwrap_err();
+            assert_eq!(failure.kind(), ErrorKind::InvalidData);
+        });
+    }
+}
+
+#[test]
+fn a_peer_is_watched_in_a_turn_that_is_over() {
+    run(async {
+        let (stream, mut client, mut theirs) = pair(TLS13);
+        rustls::Stream::new(&mut client, &mut theirs)
+            .write_all(b"more")
+            .unwrap();
+        poll_fn(|cx| stream.poll_readable(cx)).await.unwrap();
+        wire::turn::begin(0);
+        wire::turn::spend(wire::turn::TURN_BYTES as usize);
+        // Without the budget of the runtime, which would end a loop.
+        let mut waiting = pin!(tokio::task::unconstrained(stream.peer_closed()));
+        assert!(!is_over(&mut waiting).await);
+    });
+}
+
 /// The end of the socket, whether it comes together with close_notify, behind it, or alone: close_notify itself ends
 /// only what is read.
 #[test]

@@ -55,11 +55,29 @@ impl Traffic {
     /// sent at once (a new key, an alert) is appended to `replies`. What stands behind `consumed` is still sealed.
     ///
     /// # Errors
-    /// The connection is of no more use; the alert is in `replies`.
+    /// The connection is of no more use; the alert is in `replies`. Contents that came before are given out first: see
+    /// [`Traffic::has_failure`].
     pub fn open(&mut self, buffer: &mut [u8], replies: &mut Vec<u8>) -> Result<Opened, Failure> {
         match &mut self.0 {
             Phase::Established(established) => established.open(buffer, replies),
             Phase::Early(_) => self.open_early(buffer, replies),
+        }
+    }
+
+    /// Whether [`Traffic::open`] has only a failure to give, for which nothing need come.
+    #[must_use]
+    pub fn has_failure(&self) -> bool {
+        match &self.0 {
+            Phase::Established(established) => established.has_failure(),
+            Phase::Early(_) => false,
+        }
+    }
+
+    /// Says that answers to what was opened are still unsent: what is opened next needs no other answer to key updates
+    /// (RFC 8446, 4.6.3).
+    pub fn hold_answers(&mut self) {
+        if let Phase::Established(established) = &mut self.0 {
+            established.hold_answers();
         }
     }
 

@@ -18,7 +18,7 @@ use crate::failure::{self, Cause, Failure};
 use record::{Broken, Content, RecordKey};
 use rustls::ConnectionTrafficSecrets;
 
-/// Maximum of records without contents, and of key updates, in a row.
+/// Maximum of records without contents, and of key updates, in a row; of key updates, also of what is opened at once.
 pub const EMPTY_RECORDS_MAX: u32 = 32;
 /// Maximum of warnings of a connection.
 pub const WARNINGS_MAX: u32 = 8;
@@ -49,9 +49,16 @@ pub(crate) struct Established {
     /// The beginning of a message whose end has not come.
     message: Vec<u8>,
     empty_records: u32,
+    /// Key updates of what is being opened.
+    updates: u32,
+    /// Whether the peer has not got the last answer to a key update: it answers all that come meanwhile.
+    has_answered: bool,
     warnings: u32,
     sent: Closing,
     received: Closing,
+    /// Why nothing is opened any more, and the alert that the peer is told: once all that came before has been given out.
+    failure: Option<Box<Failure>>,
+    alert: Option<u8>,
 }
 
 /// Whether a direction has ended.
@@ -96,9 +103,13 @@ impl Established {
             sizes,
             message: Vec::new(),
             empty_records: 0,
+            updates: 0,
+            has_answered: false,
             warnings: 0,
             sent: Closing::Open,
             received: Closing::Open,
+            failure: None,
+            alert: None,
         }
     }
 
@@ -106,46 +117,80 @@ impl Established {
     /// sent at once (a new key, an alert) is appended to `replies`. What stands behind `consumed` is still sealed.
     ///
     /// # Errors
-    /// The connection is of no more use; the alert is in `replies`.
+    /// The connection is of no more use; the alert is in `replies`. Contents that came before are given out first: until
+    /// then there is the failure to ask for ([`Established::has_failure`]).
     pub(crate) fn open(
         &mut self,
         buffer: &mut [u8],
         replies: &mut Vec<u8>,
     ) -> Result<Opened, Failure> {
+        if let Some(failure) = self.failure.clone() {
+            return Err(self.end(*failure, replies));
+        }
         let mut opened = Opened::default();
+        self.updates = 0;
+        let outcome = self.open_records(buffer, &mut opened, replies);
+        self.has_answered = false;
+        let Err(failure) = outcome else {
+            opened.is_closed = self.received == Closing::Closed;
+            return Ok(opened);
+        };
+        self.failure = Some(Box::new(failure.clone()));
+        match opened.plain {
+            0 => Err(self.end(failure, replies)),
+            _ => Ok(opened),
+        }
+    }
+
+    /// Whether [`Established::open`] has only a failure to give.
+    pub(crate) fn has_failure(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Says that answers to what was opened are still unsent: what is opened next needs no other answer to key updates
+    /// (RFC 8446, 4.6.3).
+    pub(crate) fn hold_answers(&mut self) {
+        self.has_answered = true;
+    }
+
+    fn open_records(
+        &mut self,
+        buffer: &mut [u8],
+        opened: &mut Opened,
+        replies: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
         while self.received == Closing::Open {
             let rest = &mut buffer[opened.consumed..];
-            let whole = record::whole(rest).map_err(|broken| self.broken(broken, replies))?;
+            let whole = record::whole(rest).map_err(|broken| self.broken(broken))?;
             let Some(length) = whole else {
                 break;
             };
             let record = &mut rest[..length];
             let result = self.opening.open(record);
-            let (content, plain) = result.map_err(|broken| self.broken(broken, replies))?;
+            let (content, plain) = result.map_err(|broken| self.broken(broken))?;
             let begin = opened.consumed;
             opened.consumed += length;
             let plain = begin + plain.start..begin + plain.end;
             if content == Content::Data {
-                self.count(plain.len(), replies)?;
+                self.count(plain.len())?;
                 buffer.copy_within(plain.clone(), opened.plain);
                 opened.plain += plain.len();
             } else {
                 self.other(content, &buffer[plain], replies)?;
             }
         }
-        opened.is_closed = self.received == Closing::Closed;
-        Ok(opened)
+        Ok(())
     }
 
     /// Counts records without contents.
-    fn count(&mut self, length: usize, replies: &mut Vec<u8>) -> Result<(), Failure> {
+    fn count(&mut self, length: usize) -> Result<(), Failure> {
         self.empty_records = if length > 0 {
             0
         } else {
             self.empty_records + 1
         };
         if self.empty_records > EMPTY_RECORDS_MAX {
-            return Err(self.fail(10, Cause::Flood, failure::EMPTY_RECORDS, replies));
+            return Err(self.fail(10, Cause::Flood, failure::EMPTY_RECORDS));
         }
         Ok(())
     }
@@ -157,26 +202,26 @@ impl Established {
         replies: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         match content {
-            Content::Alert => self.alert(plain, replies),
+            Content::Alert => self.alert(plain),
             Content::Handshake => self.messages(plain, replies),
-            Content::ChangeCipherSpec | Content::Data => Err(self.unexpected(replies)),
+            Content::ChangeCipherSpec | Content::Data => Err(self.unexpected()),
         }
     }
 
-    fn alert(&mut self, plain: &[u8], replies: &mut Vec<u8>) -> Result<(), Failure> {
+    fn alert(&mut self, plain: &[u8]) -> Result<(), Failure> {
         let &[level, alert] = plain else {
-            return Err(self.unexpected(replies));
+            return Err(self.unexpected());
         };
         match (level, alert) {
             (_, CLOSE_NOTIFY) => self.received = Closing::Closed,
             (WARNING, alert) if self.keys.is_none() || alert == USER_CANCELED => {
                 self.warnings += 1;
                 if self.warnings > WARNINGS_MAX {
-                    return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_ALERTS, replies));
+                    return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_ALERTS));
                 }
             }
             (_, alert) => {
-                self.sent = Closing::Closed;
+                self.received = Closing::Closed;
                 return Err(Failure::alert(READ, alert));
             }
         }
@@ -189,7 +234,7 @@ impl Established {
         while let &[kind, a, b, c, ref rest @ ..] = &self.message[..] {
             let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
             if length > MESSAGE_BYTES_MAX {
-                return Err(self.unexpected(replies));
+                return Err(self.unexpected());
             }
             let Some(body) = rest.get(..length) else {
                 break;
@@ -214,21 +259,21 @@ impl Established {
         let Some(keys) = &mut self.keys else {
             return match kind {
                 HELLO_REQUEST | CLIENT_HELLO => self.refuse_renegotiation(replies),
-                _ => Err(self.unexpected(replies)),
+                _ => Err(self.unexpected()),
             };
         };
         match (kind, body) {
-            (NEW_SESSION_TICKET, body) if keys.ticket(body) => self.count(0, replies),
+            (NEW_SESSION_TICKET, body) if keys.ticket(body) => self.count(0),
             // A key's last record holds nothing behind its update (RFC 8446, 5.1).
             (KEY_UPDATE, &[request @ 0..=1]) if is_last => self.update(request == 1, replies),
-            _ => Err(self.unexpected(replies)),
+            _ => Err(self.unexpected()),
         }
     }
 
     fn refuse_renegotiation(&mut self, replies: &mut Vec<u8>) -> Result<(), Failure> {
         self.warnings += 1;
         if self.warnings > WARNINGS_MAX {
-            return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_ALERTS, replies));
+            return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_ALERTS));
         }
         self.send_alert(WARNING, NO_RENEGOTIATION, replies);
         Ok(())
@@ -237,14 +282,16 @@ impl Established {
     /// Takes the peer's next key, and sends our own where it asks for that.
     fn update(&mut self, is_asked: bool, replies: &mut Vec<u8>) -> Result<(), Failure> {
         self.empty_records += 1;
-        if self.empty_records > EMPTY_RECORDS_MAX {
-            return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_KEY_UPDATES, replies));
+        self.updates += 1;
+        if self.empty_records.max(self.updates) > EMPTY_RECORDS_MAX {
+            return Err(self.fail(10, Cause::Flood, failure::TOO_MANY_KEY_UPDATES));
         }
         let next = self.keys.as_mut().and_then(|keys| keys.opening());
         let next = next.and_then(|(sequence, secrets)| RecordKey::new(sequence, &secrets, true));
-        self.opening = next.ok_or_else(|| self.unexpected(replies))?;
-        if is_asked && self.sent == Closing::Open {
+        self.opening = next.ok_or_else(|| self.unexpected())?;
+        if is_asked && self.sent == Closing::Open && !self.has_answered {
             self.change_key(replies)?;
+            self.has_answered = true;
         }
         Ok(())
     }
@@ -318,31 +365,34 @@ impl Established {
         }
     }
 
-    fn unexpected(&mut self, replies: &mut Vec<u8>) -> Failure {
-        self.fail(10, Cause::Malformed, failure::UNEXPECTED_MESSAGE, replies)
+    fn unexpected(&mut self) -> Failure {
+        self.fail(10, Cause::Malformed, failure::UNEXPECTED_MESSAGE)
     }
 
-    fn broken(&mut self, broken: Broken, replies: &mut Vec<u8>) -> Failure {
+    fn broken(&mut self, broken: Broken) -> Failure {
         let (alert, reason) = match broken {
             Broken::Tag | Broken::Exhausted => (20, failure::BAD_RECORD),
             Broken::Length => (22, failure::BAD_LENGTH),
             Broken::Type => (10, failure::BAD_TYPE),
         };
-        self.fail(alert, Cause::Malformed, reason, replies)
+        self.fail(alert, Cause::Malformed, reason)
     }
 
-    fn fail(
-        &mut self,
-        alert: u8,
-        cause: Cause,
-        reason: (u32, &'static str),
-        replies: &mut Vec<u8>,
-    ) -> Failure {
-        if self.sent == Closing::Open {
+    fn fail(&mut self, alert: u8, cause: Cause, reason: (u32, &'static str)) -> Failure {
+        self.alert = Some(alert);
+        self.received = Closing::Closed;
+        Failure::new(READ, cause, reason)
+    }
+
+    /// Gives a failure out: the peer is told of its own, and nothing else is sent.
+    fn end(&mut self, failure: Failure, replies: &mut Vec<u8>) -> Failure {
+        if let Some(alert) = self.alert.take()
+            && self.sent == Closing::Open
+        {
             self.send_alert(FATAL, alert, replies);
         }
         (self.sent, self.received) = (Closing::Closed, Closing::Closed);
-        Failure::new(READ, cause, reason)
+        failure
     }
 
     /// An alert that cannot be sealed is not sent: the connection ends all the same.
