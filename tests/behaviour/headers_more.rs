@@ -255,3 +255,18 @@ fn what_is_wrong_is_refused_and_what_has_no_effect_is_told() {
     assert!(status.success());
     assert_eq!(said.matches("directive is ignored").count(), 3, "{said}");
 }
+
+#[test]
+fn a_line_end_of_the_uri_ends_no_line() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+         location ~ ^/type/([^/]+)/ { more_set_headers \"Content-Type: $1\"; return 200 x; }
+         location ~ ^/charset/(?<named>[^/]+)/ { charset $named; default_type text/plain; return 200 x; }
+         location ~ ^/tag/([^/]+)/ { add_header ETag '\"$1\"'; return 200 x; } }",
+    );
+    for place in ["type", "charset", "tag"] {
+        let reply = server.get(&format!("/{place}/a%0d%0aX-Evil:1%0d%0a%0d%0aevil/"));
+        assert_eq!((reply.status, reply.text().as_str()), (200, "x"), "{place}");
+        assert_eq!(reply.header("x-evil"), None, "{place}");
+    }
+}

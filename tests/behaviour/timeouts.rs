@@ -161,6 +161,21 @@ fn a_body_that_does_not_come_ends_the_connection_behind_the_answer() {
 }
 
 #[test]
+fn a_body_whose_framing_does_not_end_is_not_read_for_longer_than_lingering_time() {
+    let server = Server::start(&format!(
+        "lingering_time {SHORT}; lingering_timeout 60s; server {{ listen 127.0.0.1:%PORT%; return 200 x; }}"
+    ));
+    let mut connection = server.connect();
+    connection.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;");
+    assert_eq!(connection.reply().text(), "x");
+    let begun = Instant::now();
+    while connection.stream().write_all(b"a").is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it is still read");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_lingering_close_takes_what_still_comes_and_another_does_not() {
     let server = Server::start(
         "lingering_timeout 60s; server { listen 127.0.0.1:%PORT%; lingering_close always; return 200 x; }

@@ -214,7 +214,7 @@ impl Connection {
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
-    /// Reads and discards the rest of a body, for at most `total`, with at most `between` from one piece to the next
+    /// Reads and discards the rest of a body, for at most `total`, with at most `between` from one read to the next
     /// (`lingering_time`, `lingering_timeout`).
     ///
     /// # Errors
@@ -227,12 +227,19 @@ impl Connection {
     ) -> Result<(), Error> {
         let until = loop_clock::monotonic_ms() + total.as_millis() as u64;
         while !decoder.is_end() {
+            turn::go_on().await;
+            // Also between two parts of a framing, which may have any number.
             let left = until.saturating_sub(loop_clock::monotonic_ms());
             if left == 0 {
                 return Err(Error::Timeout);
             }
-            self.next_piece(decoder, between.min(Duration::from_millis(left)), |_| {})
-                .await?;
+            let progress = self
+                .input
+                .try_next_piece(&self.stream, decoder, &mut |_| {})?;
+            if progress == ReadProgress::Nothing {
+                self.wait_readable(between.min(Duration::from_millis(left)))
+                    .await?;
+            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! Decides nothing itself: the caller passes connection, framing, date and server line. Invariant: a head holds each of
 //! Content-Length, Transfer-Encoding and Connection at most once, and no CR or LF within a line.
 
-use message::{Header, Response, date, status};
+use message::{ETag, Header, Response, date, status};
 
 /// The `Connection` header of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,10 @@ pub fn head<F>(out: &mut Vec<u8>, response: &Response<F>, context: &HeadContext<
     }
     if let Some(tag) = &response.etag {
         out.extend_from_slice(b"ETag: ");
-        tag.write(out);
+        match tag {
+            ETag::Text(value) => text(out, value),
+            ETag::File { .. } => tag.write(out),
+        }
         out.extend_from_slice(b"\r\n");
     }
     for header in &response.headers {
@@ -86,7 +89,7 @@ fn status_line<F>(out: &mut Vec<u8>, response: &Response<F>) {
     match (&response.status_line, response.status) {
         (Some(line), _) => {
             out.extend_from_slice(b"HTTP/1.1 ");
-            out.extend_from_slice(line);
+            text(out, line);
             out.extend_from_slice(b"\r\n");
         }
         (None, 200) => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
@@ -108,10 +111,10 @@ fn code_and_text(out: &mut Vec<u8>, status: u16) {
 fn entity_lines<F>(out: &mut Vec<u8>, response: &Response<F>) {
     if !response.content_type.is_empty() {
         out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(&response.content_type);
+        text(out, &response.content_type);
         if !response.charset.is_empty() {
             out.extend_from_slice(b"; charset=");
-            out.extend_from_slice(&response.charset);
+            text(out, &response.charset);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -211,8 +214,6 @@ pub fn last_chunk(out: &mut Vec<u8>, trailers: &[Header]) {
 
 #[cfg(test)]
 mod tests {
-    use message::ETag;
-
     use super::*;
 
     const DATE: [u8; 29] = *b"Thu, 01 Jan 1970 00:00:00 GMT";
@@ -268,6 +269,22 @@ mod tests {
         );
         response.last_modified = Some(0);
         assert!(!written(&response, ConnectionHeader::Upgrade, false).contains("Last-Modified"));
+    }
+
+    #[test]
+    fn no_value_ends_its_line() {
+        let value = "a\r\nX-B: c\n\n";
+        let mut response: Response<()> = Response::new(200);
+        response.content_type = value.into();
+        response.charset = value.into();
+        response.etag = Some(ETag::Text(value.into()));
+        response.location = Some(value.into());
+        response.content_encoding = Some(value.into());
+        response.status_line = Some(format!("200 {value}").into());
+        response.headers.push(value, value);
+        let head = written(&response, ConnectionHeader::Close, false);
+        assert_eq!(head.matches('\n').count(), 10, "{head}");
+        assert_eq!(head.matches("aX-B: c").count(), 8, "{head}");
     }
 
     #[test]
