@@ -44,6 +44,7 @@ mod http2;
 mod http2_ends;
 mod http2_floods;
 mod http2_smuggling;
+mod http2_windows;
 mod in_segments;
 mod json_logs;
 mod large;

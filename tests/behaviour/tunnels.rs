@@ -255,15 +255,23 @@ const SOCKET: [(&str, &str); 2] = [(":protocol", "websocket"), ("sec-websocket-v
 /// RFC 8441: what a browser does for wss:// where it has an HTTP/2 connection to the site.
 #[test]
 fn websocket_over_http2_is_an_upgrade_to_the_server() {
+    for preread in ["64k", "1", "0"] {
+        expect_websocket(preread);
+    }
+}
+
+/// `preread`: the room that a client has before anything is read.
+fn expect_websocket(preread: &str) {
     let (port, heads) = upgrading();
     let server = Server::start(&format!(
-        "server {{ listen 127.0.0.1:%PORT%; http2 on;
+        "server {{ listen 127.0.0.1:%PORT%; http2 on; http2_body_preread_size {preread};
          location / {{ return 200 \"$request_method $http_upgrade\"; }}
          location /chat {{ proxy_pass http://127.0.0.1:{port}; proxy_set_header Upgrade $http_upgrade;
              proxy_set_header Connection upgrade; }}
          location /plain {{ proxy_pass http://127.0.0.1:{port}; }} }}"
     ));
     let mut client = server.connect_http2();
+    assert!(client.read(), "its settings");
     let chat = client.begin("CONNECT", "/chat", &SOCKET, false);
     client.read_until(chat, 6);
     let begun = client.so_far(chat);

@@ -335,3 +335,46 @@ fn a_connection_that_is_left_ends_though_its_server_takes_nothing() {
         drop(server);
     });
 }
+
+/// Each time that there is room, another one has it first.
+#[test]
+fn an_upload_that_has_always_more_to_send_holds_up_no_other() {
+    const PIECES: usize = 4096;
+    const PIECE: usize = 128 << 10;
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        let mut upload = begin(&connection, Framing::Length((PIECES * PIECE) as u64));
+        let uploading = tokio::task::spawn_local(async move {
+            for _ in 0..PIECES {
+                upload.queue_piece(vec![b'x'; PIECE].into()).unwrap();
+                upload.flush(LONG).await.unwrap();
+            }
+        });
+        // Until the socket is full.
+        owner.wheel.sleep(SOON).await;
+        let mut small = begin(&connection, Framing::Length(10));
+        small.queue_piece(vec![b'y'; 10].into()).unwrap();
+        small.end_body(&[]).unwrap();
+        let small = tokio::task::spawn_local(async move { small.flush(LONG).await.map(drop) });
+        // How many bytes of the upload come before the end of the other one.
+        let reading = tokio::task::spawn_blocking(move || {
+            read_preface(&mut server);
+            let mut before = 0;
+            loop {
+                let mut head = [0; HEADER_LEN];
+                server.read_exact(&mut head).unwrap();
+                let header = FrameHeader::parse(&head);
+                server.read_exact(&mut vec![0; header.len]).unwrap();
+                match (header.kind.0, header.stream) {
+                    (0, 1) => before += header.len,
+                    (0, _) if header.len > 0 => return (before, server),
+                    _ => {}
+                }
+            }
+        });
+        let (before, _server) = reading.await.unwrap();
+        assert!(before < PIECES * PIECE / 2, "{before} bytes before it");
+        small.await.unwrap().unwrap();
+        uploading.abort();
+    });
+}

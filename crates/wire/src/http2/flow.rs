@@ -120,9 +120,11 @@ impl RecvWindow {
         self.target as u32
     }
 
-    /// Takes a change of our own SETTINGS_INITIAL_WINDOW_SIZE, once the peer has acknowledged it.
-    pub fn change(&mut self, by: i64) {
+    /// Takes a change of our own SETTINGS_INITIAL_WINDOW_SIZE, once the peer has acknowledged it; returns the increment to
+    /// announce.
+    pub fn change(&mut self, by: i64) -> Option<u32> {
         self.credit += by;
+        self.update()
     }
 
     fn update(&mut self) -> Option<u32> {

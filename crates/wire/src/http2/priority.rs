@@ -104,19 +104,22 @@ impl Scheduler {
     }
 
     /// The stream that sends next, of those that `may_send`: the most urgent; of these, the oldest that is not
-    /// incremental (`age` is its stream identifier); else the incremental ones in turn (RFC 9218, 10).
+    /// incremental (`age` is its stream identifier); else the incremental ones in turn (RFC 9218, 10). With `all_share` all
+    /// count as incremental.
     pub fn next(
         &mut self,
+        all_share: bool,
         may_send: impl Fn(usize) -> bool,
         age: impl Fn(usize) -> u32,
     ) -> Option<usize> {
+        let incremental = if all_share { !0 } else { self.incremental };
         for urgency in 0..URGENCIES {
             let ready = self.ready & self.urgencies[urgency];
-            let in_order = each(ready & !self.incremental).filter(|slot| may_send(*slot));
+            let in_order = each(ready & !incremental).filter(|slot| may_send(*slot));
             if let Some(oldest) = in_order.min_by_key(|slot| age(*slot)) {
                 return Some(oldest);
             }
-            let shared = ready & self.incremental;
+            let shared = ready & incremental;
             let before = bit(usize::from(self.turns[urgency])) - 1;
             let in_turn = each(shared & !before).chain(each(shared & before));
             if let Some(slot) = { in_turn }.find(|slot| may_send(*slot)) {
@@ -182,7 +185,7 @@ mod tests {
             scheduler.set_ready(slot, true);
         }
         let sent = |scheduler: &mut Scheduler, blocked: &[usize]| {
-            scheduler.next(|slot| !blocked.contains(&slot), age)
+            scheduler.next(false, |slot| !blocked.contains(&slot), age)
         };
         assert_eq!(sent(&mut scheduler, &[]), Some(4), "the most urgent");
         assert_eq!(sent(&mut scheduler, &[4]), Some(3), "the oldest");
@@ -207,7 +210,9 @@ mod tests {
             scheduler.open(slot, of(3, true));
             scheduler.set_ready(slot, true);
         }
-        let turns: Vec<_> = (0..3).map(|_| scheduler.next(|_| true, |_| 0)).collect();
+        let turns: Vec<_> = (0..3)
+            .map(|_| scheduler.next(false, |_| true, |_| 0))
+            .collect();
         assert_eq!(turns, [Some(0), Some(127), Some(0)]);
     }
 }

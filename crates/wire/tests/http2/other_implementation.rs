@@ -154,11 +154,17 @@ fn its_client_and_our_server() {
                 sender.send_data(Bytes::from(body), true).unwrap();
                 waiting.push((post, 1000 * (round + 1)));
             }
-            for (response, len) in waiting {
-                let response = response.await.unwrap();
-                assert_eq!(response.headers()["x-answer"], "yes");
-                let (body, has_trailers) = read(response.into_body()).await;
-                assert!(body == pattern(len) && has_trailers);
+            // All at once: they share the connection's window.
+            let reading = waiting.into_iter().map(|(response, len)| {
+                tokio::task::spawn_local(async move {
+                    let response = response.await.unwrap();
+                    assert_eq!(response.headers()["x-answer"], "yes");
+                    let (body, has_trailers) = read(response.into_body()).await;
+                    assert!(body == pattern(len) && has_trailers);
+                })
+            });
+            for one in reading.collect::<Vec<_>>() {
+                one.await.unwrap();
             }
         }
     });

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wire::http1::request_parser::HeadLimits;
 use wire::http2::hpack::encode;
-use wire::http2::session::OUTPUT_MAX;
-use wire::http2::{ErrorCode, SessionConfig};
+use wire::http2::session::{OUTPUT_MAX, PREFACE};
+use wire::http2::{ErrorCode, Session, SessionConfig};
 
 use super::peer::*;
 
@@ -167,6 +167,21 @@ fn room_is_given_when_data_is_taken() {
 }
 
 #[test]
+fn what_was_widened_before_the_acknowledgement_is_as_wide_behind_it() {
+    let mut peer = Peer::new(Session::server(SessionConfig {
+        stream_window: 0,
+        ..SessionConfig::default()
+    }));
+    peer.give(&[PREFACE.to_vec(), frame(4, 0, 0, b""), post(1)].concat());
+    peer.read();
+    let key = peer.key(1);
+    peer.session.widen(key, 10);
+    assert!(peer.read().is_empty(), "it has more");
+    peer.give(&frame(4, ACK, 0, b""));
+    assert_eq!(peer.read(), ["1 WINDOW_UPDATE 10"]);
+}
+
+#[test]
 fn a_small_window_holds_from_its_acknowledgement_on() {
     let config = SessionConfig {
         stream_window: 10,
@@ -227,6 +242,26 @@ fn answers_share_the_connection_by_priority() {
     assert_eq!(peer.session.live(), 0);
     peer.give(&frame(16, 0, 0, b"\0\0\0\x09u=0"));
     assert!(!peer.read().is_empty());
+}
+
+#[test]
+fn answers_share_in_turn_until_the_client_gives_a_priority() {
+    let mut peer = Peer::server();
+    for id in [1, 3] {
+        peer.give(&get(id));
+        let key = peer.answer_head(id);
+        peer.session.set_ready(key, true);
+    }
+    let order = |peer: &mut Peer| {
+        [(); 4].map(|()| {
+            let key = peer.session.next_sender().unwrap();
+            peer.session.data(key, &[0; 1000], false).unwrap();
+            key.id()
+        })
+    };
+    assert_eq!(order(&mut peer), [1, 3, 1, 3]);
+    peer.give(&frame(16, 0, 0, b"\0\0\0\x09u=5"));
+    assert_eq!(order(&mut peer), [1; 4]);
 }
 
 #[test]

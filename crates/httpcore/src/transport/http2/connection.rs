@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 
 use disk::memory::{Charge, Holder, MemoryLevel, charge, level::level};
 use runtime::IdleEntry;
-use wire::http2::flow::{GrowingWindow, INITIAL_WINDOW};
+use wire::http2::flow::{BODY_WINDOW, GrowingWindow, INITIAL_WINDOW};
 use wire::http2::priority::SLOTS_MAX;
 use wire::http2::session::StreamGone;
 use wire::http2::{ErrorCode, Session, SessionConfig, StreamKey};
@@ -17,6 +17,8 @@ use wire::{Stream, turn};
 
 /// Bytes of an idle connection: its tasks, the session, the driver (`bench/memory` over HTTP/2).
 const CONNECTION_BYTES: usize = 2 << 10;
+/// The window in bytes of a stream whose body is read while memory is scarce, where it had less.
+const SCARCE_WINDOW: u32 = 16 << 10;
 /// Capacity in bytes that the buffer of a body keeps for the next stream in its slot.
 const BODY_KEPT: usize = 4 << 10;
 
@@ -305,20 +307,32 @@ impl Http2Connection {
         Some(rest)
     }
 
-    /// Gives the client room for so many bytes of a body, unless memory is scarce.
-    pub(super) fn widen(&self, key: StreamKey, window: u32) {
-        if level() >= MemoryLevel::Windows {
-            return;
-        }
-        {
+    /// Gives the client the room of a body that is read, if it has less than for so many bytes; while memory is scarce no
+    /// more than a little. Returns whether it has it now.
+    pub(super) fn widen(&self, key: StreamKey, wanted: u64) -> bool {
+        let is_scarce = level() >= MemoryLevel::Windows;
+        let window = if is_scarce {
+            SCARCE_WINDOW
+        } else {
+            BODY_WINDOW
+        };
+        let is_wider = {
             let state = &mut *self.state.borrow_mut();
             let slot = state.slots.get_mut(key.slot());
-            if let Some(slot) = slot.filter(|slot| slot.key == Some(key)) {
+            let Some(slot) = slot.filter(|slot| slot.key == Some(key)) else {
+                return true;
+            };
+            let is_wider =
+                u64::from(state.session.window(key)) < wanted && state.session.widen(key, window);
+            if is_wider {
                 slot.window = GrowingWindow::of(window);
-                state.session.widen(key, window);
             }
+            is_wider
+        };
+        if is_wider {
+            self.wake_driver();
         }
-        self.wake_driver();
+        !is_scarce
     }
 
     /// Uses the session to send; returns the number of bytes that the output grew by.

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use disk::{Access, Local, OpenFile, Sink};
 use message::{Body, Framing, Header, RequestHead};
 use runtime::Waiting;
+use wire::http2::flow::INITIAL_WINDOW;
 use wire::http2::frame::PAYLOAD_MAX;
 use wire::http2::{ErrorCode, Session, StreamKey, head_writer};
 use wire::{Elapsed, Timer, loop_clock, turn};
@@ -426,6 +427,8 @@ impl Http2 {
 
     /// See [`super::Transport::tunnel`].
     pub(super) fn tunnel(&mut self, patience: Duration) -> ClientSide<'_> {
+        // It may have had no room before; what it needs more it gets as it is read.
+        self.connection.widen(self.key, u64::from(INITIAL_WINDOW));
         ClientSide {
             early: Vec::new(),
             owner: Rc::clone(&self.connection.owner),

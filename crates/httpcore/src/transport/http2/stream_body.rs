@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 
 use wire::http1::body_decoder::BodyFault;
 use wire::http2::StreamKey;
-use wire::http2::flow::BODY_WINDOW;
 
 use super::{Http2Connection, Rest};
 
@@ -108,13 +107,13 @@ impl StreamBody {
         Poll::Pending
     }
 
-    /// Gives the client more room for a body that is read now, unless it is short.
+    /// Gives the client more room for a body that is read now, unless all of it fits into what it has: that is
+    /// `http2_body_preread_size`, which may be nothing.
     fn widen(&self) {
-        let is_long = self
-            .length
-            .is_none_or(|length| length > u64::from(BODY_WINDOW) / 4);
-        if !self.is_wide.replace(true) && is_long {
-            self.connection.widen(self.key, BODY_WINDOW);
+        if self.is_wide.get() {
+            return;
         }
+        let length = self.length.unwrap_or(u64::MAX);
+        self.is_wide.set(self.connection.widen(self.key, length));
     }
 }

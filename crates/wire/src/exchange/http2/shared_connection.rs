@@ -59,6 +59,8 @@ pub(super) struct State {
     driver: Option<Waker>,
     /// Whether exchanges may wait for room to send.
     has_senders: bool,
+    /// The slot behind that of the exchange that had the room first when there was some last.
+    next_sender: usize,
     pub(super) is_closed: bool,
     pub(super) is_leaving: bool,
     requests: u64,
@@ -92,6 +94,7 @@ impl SharedConnection {
                 streams: Vec::new(),
                 driver: None,
                 has_senders: false,
+                next_sender: 0,
                 is_closed: false,
                 is_leaving: false,
                 requests: 0,
@@ -258,20 +261,30 @@ impl State {
         self.has_senders = true;
     }
 
-    /// Wakes the exchanges that wait for room to send and have it.
+    /// Wakes the exchanges that wait for room to send and have it. The first one may take all of it, and is another one each
+    /// time: an upload that has always more to send holds up no other.
     pub(super) fn wake_senders(&mut self) {
         if !std::mem::take(&mut self.has_senders) {
             return;
         }
-        for (key, stream) in self.streams.iter().flatten() {
+        let at = self.next_sender.min(self.streams.len());
+        let (before, behind) = self.streams.split_at(at);
+        let mut first = None;
+        for (key, stream) in behind.iter().chain(before).flatten() {
             let stream = &mut *stream.borrow_mut();
             if !stream.wants_room {
                 continue;
             }
             match self.session.sendable(*key) {
                 0 => self.has_senders = true,
-                _ => stream.wake(),
+                _ => {
+                    stream.wake();
+                    first.get_or_insert(key.slot());
+                }
             }
+        }
+        if let Some(slot) = first {
+            self.next_sender = slot + 1;
         }
     }
 

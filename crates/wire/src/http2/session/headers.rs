@@ -186,6 +186,7 @@ impl Session {
                 None
             }
         };
+        self.has_priorities |= asked.is_some();
         let priority = self.priority_ahead(id).or(asked).unwrap_or_default();
         let Some(key) = self.insert(stream, priority) else {
             return Ok(None);

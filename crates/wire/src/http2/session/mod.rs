@@ -245,6 +245,8 @@ pub struct Session {
     /// Whether the peer has sent a PING.
     has_pinged: bool,
     priorities_ahead: Vec<(u32, Priority)>,
+    /// Whether the client has given any stream a priority (RFC 9218); without, all share.
+    has_priorities: bool,
     /// Closed streams that are to be reset, unless their end comes.
     unended: Vec<Unended>,
     output: Output,
@@ -314,6 +316,7 @@ impl Session {
             peer_goaway: None,
             has_pinged: false,
             priorities_ahead: Vec::new(),
+            has_priorities: false,
             unended: Vec::new(),
             output,
         }

@@ -260,7 +260,11 @@ impl Session {
         }
         self.window_known = self.config.stream_window;
         for stream in self.streams.iter_mut() {
-            stream.recv.change(change);
+            // What was widened before the change is narrower than it is to be now.
+            let increment = stream.recv.change(change);
+            if let Some(increment) = increment.filter(|_| stream.remote != Side::Ended) {
+                frame::write_window_update(self.output.bytes(), stream.id, increment);
+            }
         }
         Ok(None)
     }
@@ -290,6 +294,7 @@ impl Session {
             return Err(Fault::Connection(Reason::StreamIdentifier));
         }
         let priority = Priority::parse(value);
+        self.has_priorities = true;
         if let Some(key) = self.streams.find(id) {
             if let Some(scheduler) = &mut self.scheduler {
                 scheduler.change(key.slot(), priority);

@@ -278,14 +278,21 @@ impl Session {
         self.release(bytes);
     }
 
-    /// Widens the window of a stream to `window` bytes, for an upload that is taken as fast as it comes.
-    pub fn widen(&mut self, key: StreamKey, window: u32) {
+    /// The window of a stream, in bytes, as far as it is read.
+    pub fn window(&mut self, key: StreamKey) -> u32 {
+        let stream = self.streams.get(key);
+        stream.map_or(0, |stream| stream.recv.target())
+    }
+
+    /// Widens the window of a stream to `window` bytes, for an upload that is taken as fast as it comes; returns whether it
+    /// was narrower.
+    pub fn widen(&mut self, key: StreamKey, window: u32) -> bool {
         let window = window.min(1 << 24);
         let Some(stream) = self.streams.get(key) else {
-            return;
+            return false;
         };
         if stream.remote == Side::Ended || window <= stream.recv.target() {
-            return;
+            return false;
         }
         let more = window - stream.recv.target();
         let increment = stream.recv.resize(window);
@@ -296,6 +303,7 @@ impl Session {
                 frame::write_window_update(self.output.bytes(), id, increment);
             }
         }
+        true
     }
 
     /// Drops the rest of what the peer sends on a stream.
@@ -330,7 +338,10 @@ impl Session {
                 .is_some_and(|stream| stream.local == Side::Body && stream.send.available() > 0)
         };
         let age = |slot| stream_at(slot).map_or(u32::MAX, |stream| stream.id);
-        let slot = self.scheduler.as_mut()?.next(may_send, age)?;
+        // The order of RFC 9218 lets the oldest response go before all others, for as long as it lasts: right for a page, and
+        // what its client says that it has. Of any other one's requests (a proxy's, gRPC's), none knows of the others.
+        let all_share = !self.has_priorities;
+        let slot = self.scheduler.as_mut()?.next(all_share, may_send, age)?;
         self.streams.key_at(slot)
     }
 
