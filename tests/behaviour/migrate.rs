@@ -5,6 +5,7 @@
     reason = "tests: no event loop, and a failure is a panic"
 )]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -232,46 +233,74 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
         "server { listen 127.0.0.1:%PORT1%; listen 127.0.0.1:%PORT2%; server_name a; } server {";
     site.configure(&SIMPLE.replacen("server {\n", ports, 1));
     let (_, report) = report(&site);
-    let copy = site.path("copy").display().to_string();
-    let lines = report["steps"]["trial"].as_array().unwrap();
-    let lines: Vec<_> = lines.iter().map(|line| line.as_str().unwrap()).collect();
-    let end = lines
-        .iter()
-        .position(|line| line.ends_with("{} +"))
-        .unwrap();
-    let script = lines[..=end]
-        .join("\n")
-        .replace("/tmp/freewheel-try", &copy)
-        // The copy of this test is inside of what is copied.
-        .replacen(
-            &format!(
-                "cp -RL {}",
-                site.path("").display().to_string().trim_end_matches('/')
-            ),
-            &format!("mkdir {copy}; cp {}", site.path("nginx.conf").display()),
-            1,
-        );
-    let done = Command::new("sh").args(["-ec", &script]).status().unwrap();
-    assert!(done.success(), "{script}");
-    let text = std::fs::read_to_string(format!("{copy}/nginx.conf")).unwrap();
-    for port in (0..3).map(|index| site.port(index)) {
-        let other = port.checked_add(10_000).unwrap_or(port - 10_000);
-        assert!(
-            text.contains(&format!("listen 127.0.0.1:{other};")),
-            "{text}"
-        );
-    }
-    let calls = lines[end..].join("\n");
+    let lines = trial(&report);
+    let copy = copied(&lines);
+    let text = std::fs::read_to_string(format!("{copy}/nginx/nginx.conf")).unwrap();
+    let before: Vec<_> = (0..3).map(|index| site.port(index)).collect();
+    let after: BTreeSet<u16> = text
+        .split("listen 127.0.0.1:")
+        .skip(1)
+        .map(|rest| rest.split(';').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(
+        after.len() == 3 && before.iter().all(|port| !after.contains(port)),
+        "{text}"
+    );
+    let calls = lines.join("\n");
     assert!(
         calls.contains("prefix=$(nginx -V 2>&1 | ")
             && calls.matches(".conf -p \"$prefix\"").count() == 3,
         "{calls}"
     );
-    assert!(text.contains(&format!("pid {copy}.pid;")), "{text}");
+    assert!(text.contains(&format!("pid {copy}/pid;")), "{text}");
     assert!(
-        text.contains(&format!("proxy_cache_path {copy}.cache0 keys_zone")),
+        text.contains(&format!("proxy_cache_path {copy}/cache0 keys_zone")),
         "{text}"
     );
+    std::fs::remove_dir_all(copy).unwrap();
+}
+
+/// The commands of the trial.
+fn trial(report: &Value) -> Vec<&str> {
+    let lines = report["steps"]["trial"].as_array().unwrap().iter();
+    lines.map(|line| line.as_str().unwrap()).collect()
+}
+
+/// Runs the commands that make the copy of a trial; returns its directory.
+fn copied(lines: &[&str]) -> String {
+    let end = lines.iter().position(|line| line.ends_with("{} +"));
+    let script = lines[..=end.unwrap()].join("\n") + "\necho \"$try\"";
+    let output = Command::new("sh").args(["-ec", &script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_second_trial_is_of_the_configuration_as_it_is_then() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    let below = site.path("it's here");
+    std::fs::create_dir(&below).unwrap();
+    let file = below.join("nginx.conf");
+    let copies = ["one", "two"].map(|text| {
+        let line = format!("add_header X {text};");
+        let servers =
+            format!("pid run/x.pid; events {{}} http {{ server {{ listen 80; {line} }} }}");
+        std::fs::write(&file, servers).unwrap();
+        let output = migrate(&below, &["--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let copy = copied(&trial(&report));
+        let text = std::fs::read_to_string(format!("{copy}/nginx/nginx.conf")).unwrap();
+        assert!(text.contains(&line), "{text}");
+        assert!(text.contains(&format!("pid {copy}/pid;")), "{text}");
+        copy
+    });
+    assert_ne!(copies[0], copies[1]);
+    for copy in copies {
+        std::fs::remove_dir_all(copy).unwrap();
+    }
 }
 
 /// Checks the width of a text; commands may be longer.
@@ -347,7 +376,7 @@ fn the_long_page_has_everything() {
     let output = migrate(&site.path("nginx.conf"), &["--steps"]);
     let steps = String::from_utf8(output.stdout).unwrap();
     assert!(
-        steps.starts_with("To try it beside nginx:\n  cp -RL "),
+        steps.starts_with("To try it beside nginx:\n  try=$(mktemp -d "),
         "{steps}"
     );
     assert!(text.ends_with(&steps), "{text}");

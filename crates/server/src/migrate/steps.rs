@@ -1,18 +1,23 @@
 //! How to try a configuration beside the nginx that serves it, how to switch, and how to go back: commands for a shell.
 //!
 //! Not here: the signals ([`crate::process`], docs/upgrading.md). Invariant: trying changes nothing of nginx's: other
-//! addresses, another pid file, other directories of caches.
+//! addresses, another pid file, other directories of caches. All of it is in a new directory that only its user can write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use config::{Directive, Tree};
 use serde::Serialize;
 
-/// The directory of the copy.
-const COPY: &str = "/tmp/freewheel-try";
-/// What is added to a port.
+/// The command that makes the directory of the trial. Workers of another user reach the files below it.
+const DIRECTORY: &str = "try=$(mktemp -d /tmp/freewheel-try.XXXXXX) && chmod 711 \"$try\" && \\";
+/// The command that removes it once the server has ended.
+const REMOVAL: &str =
+    "while kill -0 \"$(cat \"$try/pid\")\"; do sleep 1; done 2>/dev/null; rm -r \"$try\"";
+/// What is added to a port, at least.
 const ADDED: u16 = 10_000;
+/// The lowest port in the place of another.
+const PORT_MIN: u16 = 1024;
 /// The pid file of nginx where the configuration has none; `nginx -V` says what it is (`--pid-path`).
 const DEFAULT_PID: &str = "/run/nginx.pid";
 
@@ -81,35 +86,16 @@ impl Found {
     }
 
     fn trial(&self, root: &Path) -> Vec<String> {
-        let directory = root
-            .parent()
-            .unwrap_or(Path::new("/"))
-            .display()
-            .to_string();
+        let directory = root.parent().unwrap_or(Path::new("/"));
+        let directory = directory.display().to_string();
         let file = root.file_name().unwrap_or_default().to_string_lossy();
         let mut lines = vec![
-            format!("cp -RL {directory} {COPY}"),
-            format!("find {COPY} -type f -exec sed -E -i \\"),
+            DIRECTORY.to_owned(),
+            format!("cp -RL {} \"$try/nginx\" && \\", quoted(&directory)),
+            "find \"$try/nginx\" -type f -exec sed -E -i \\".to_owned(),
         ];
-        let mut edit = |edit: String| lines.push(format!("  -e '{edit}' \\"));
-        edit(format!("s#{directory}/#{COPY}/#g"));
-        // From the highest on, so that no port is changed twice.
-        for port in self.ports.iter().rev() {
-            let other = other(*port);
-            edit(format!(
-                "s#(listen[[:space:]]+([^;[:space:]]*:)?){port}([[:space:];])#\\1{other}\\3#g"
-            ));
-        }
-        if self.pid.is_some() {
-            edit(format!(
-                "s#^([[:space:]]*pid[[:space:]]+)[^;]*#\\1{COPY}.pid#"
-            ));
-        }
-        for (number, cache) in self.caches.iter().enumerate() {
-            edit(format!(
-                "s#(_cache_path[[:space:]]+)\"?{cache}\"?([[:space:]])#\\1{COPY}.cache{number}\\2#"
-            ));
-        }
+        let edits = self.edits(&directory).into_iter();
+        lines.extend(edits.map(|edit| format!("  -e {edit} \\")));
         lines.push("  {} +".to_owned());
         if !self.others.is_empty() {
             let all: Vec<_> = self.others.iter().cloned().collect();
@@ -122,8 +108,8 @@ impl Found {
             lines.push("# change by hand: a server without \"listen\" is at port 80".to_owned());
         }
         let pid = match self.pid {
-            Some(_) => String::new(),
-            None => format!(" -g 'pid {COPY}.pid;'"),
+            Some(_) => "",
+            None => " -g \"pid $try/pid;\"",
         };
         let prefix = match self.has_relative_path {
             true => " -p \"$prefix\"",
@@ -134,21 +120,92 @@ impl Found {
             lines.push(PREFIX.to_owned());
         }
         lines.push("# as root, like nginx; it appends to the same logs:".to_owned());
-        let named = format!("-c {COPY}/{file}{prefix}{pid}");
+        let named = format!("-c \"$try/nginx\"/{}{prefix}{pid}", quoted(&file));
         lines.push(format!("freewheel -t {named}"));
         lines.push(format!("freewheel {named}"));
         lines.extend(self.asking());
         lines.push(format!("freewheel -s quit {named}"));
+        lines.push(REMOVAL.to_owned());
         lines
     }
 
+    /// The edits of the copy, as words of a shell.
+    fn edits(&self, directory: &str) -> Vec<String> {
+        let mut edits = vec![edit(
+            &format!("s#{}/#", pattern(directory)),
+            "\"$try/nginx\"",
+            "/#g",
+        )];
+        for (port, other) in self.other_ports() {
+            let listen = "s#(listen[[:space:]]+([^;[:space:]]*:)?)";
+            let whole = format!("{listen}{port}([[:space:];])#\\1{other}\\3#g");
+            edits.push(format!("'{whole}'"));
+        }
+        if self.pid.is_some() {
+            let found = "s#((^|[;}])[[:space:]]*pid[[:space:]]+)[^;]*#\\1";
+            edits.push(edit(found, "\"$try\"", "/pid#"));
+        }
+        for (number, cache) in self.caches.iter().enumerate() {
+            let cache = pattern(cache);
+            let found = format!("s#(_cache_path[[:space:]]+)\"?{cache}\"?([[:space:]])#\\1");
+            edits.push(edit(&found, "\"$try\"", &format!("/cache{number}\\2#")));
+        }
+        edits
+    }
+
+    /// The port in the place of each: none of the configuration's, which nginx has, and each once. A port for which there
+    /// is none stays.
+    fn other_ports(&self) -> BTreeMap<u16, u16> {
+        let mut others = BTreeMap::new();
+        let mut taken = self.ports.clone();
+        for port in &self.ports {
+            let after = (0..=u16::MAX).map(|more| port.wrapping_add(ADDED).wrapping_add(more));
+            let mut free = after.filter(|other| *other >= PORT_MIN && !taken.contains(other));
+            if let Some(other) = free.next() {
+                taken.insert(other);
+                others.insert(*port, other);
+            }
+        }
+        others
+    }
+
     fn asking(&self) -> Option<String> {
-        let port = self.ports.iter().find(|port| **port != 443)?;
-        let other = other(*port);
+        let others = self.other_ports();
+        let (_, other) = others.iter().find(|(port, _)| **port != 443)?;
         Some(format!(
             "curl -i -H 'Host: example.org' http://127.0.0.1:{other}/"
         ))
     }
+}
+
+/// An edit as a word of a shell: texts as they are, around one that the shell expands.
+fn edit(before: &str, expanded: &str, after: &str) -> String {
+    format!("{}{expanded}'{after}'", in_quotes(before))
+}
+
+/// A text as a word of a shell, in quotes where it needs them.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    match text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => in_quotes(text),
+    }
+}
+
+fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A text as an extended regular expression of `sed`, between `#`.
+fn pattern(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if r".[\*^$+?(){}|#".contains(letter) {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
 }
 
 /// Whether a line has a path that starts at the prefix, which is another one here.
@@ -161,12 +218,6 @@ pub(super) fn is_relative(directive: &Directive) -> bool {
     let starts = ["/", "$", "syslog:", "memory:", "off", "on", "stderr"];
     let first = directive.args.first().map(|word| word.display());
     has_path && first.is_some_and(|path| !starts.iter().any(|start| path.starts_with(start)))
-}
-
-/// The port in the place of another.
-fn other(port: u16) -> u16 {
-    port.checked_add(ADDED)
-        .unwrap_or_else(|| port.saturating_sub(ADDED))
 }
 
 fn switch(root: &Path, pid: &str, has_relative_path: bool) -> Vec<String> {
@@ -200,4 +251,32 @@ fn back(pid: &str) -> Vec<String> {
             "kill -USR2 $(cat {pid}); sleep 1; kill -WINCH $(cat {pid}.oldbin); kill -QUIT $(cat {pid}.oldbin)"
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn others(ports: &[u16]) -> Vec<u16> {
+        let found = Found {
+            ports: ports.iter().copied().collect(),
+            ..Found::default()
+        };
+        found.other_ports().into_values().collect()
+    }
+
+    #[test]
+    fn no_port_of_the_trial_is_one_of_the_configuration() {
+        assert_eq!(others(&[80, 443]), [10_080, 10_443]);
+        assert_eq!(others(&[80, 10_080]), [10_081, 20_080]);
+        assert_eq!(others(&[50_000, 60_000]), [60_001, 4464]);
+        assert_eq!(others(&[55_600, 55_601]), [1024, 1025]);
+    }
+
+    #[test]
+    fn paths_are_words_of_the_shell_and_patterns_of_sed() {
+        assert_eq!(quoted("/etc/nginx"), "/etc/nginx");
+        assert_eq!(quoted("/it's here"), r"'/it'\''s here'");
+        assert_eq!(pattern("/a.b#c"), r"/a\.b\#c");
+    }
 }
