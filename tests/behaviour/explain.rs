@@ -481,3 +481,44 @@ fn the_certificate_of_a_url_is_told() {
         "{plain}"
     );
 }
+
+#[test]
+fn a_file_that_is_included_several_times_is_told_where_it_holds() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new();
+    site.configure(
+        "events { }
+http {
+    server {
+        listen 127.0.0.1:%PORT%;
+        server_name a;
+        add_header X-From a;
+        include %DIR%/app.conf;
+    }
+    server {
+        listen 127.0.0.1:%PORT%;
+        server_name b;
+        add_header X-From b;
+        include %DIR%/app.conf;
+        location /c { add_header X-Of c; include %DIR%/options.conf; }
+        location /d { add_header X-Of d; include %DIR%/options.conf; }
+    }
+}
+",
+    );
+    let app = "location / { return 200 text; }\n";
+    std::fs::write(site.path("app.conf"), app).expect("writes");
+    let options = "if ($args) { expires 1h; }\nif ($args) { return 200 text; }\n";
+    std::fs::write(site.path("options.conf"), options).expect("writes");
+    for (host, path, line) in [
+        ("a", "/x", "nginx.conf:6: add_header X-From a;"),
+        ("b", "/x", "nginx.conf:12: add_header X-From b;"),
+        ("b", "/c?x", "nginx.conf:14: add_header X-Of c;"),
+        ("b", "/d?x", "nginx.conf:15: add_header X-Of d;"),
+    ] {
+        let text = told(&site, host, path, &[]);
+        assert_told(&text, &[&format!("added to its head\n{line}")]);
+    }
+}

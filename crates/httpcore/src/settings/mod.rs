@@ -220,8 +220,10 @@ pub struct Location {
     pub exception: Option<Exception>,
     /// Whether it is `internal`.
     pub is_internal: bool,
-    /// The place of its block in the configuration's text.
+    /// The place of its block in the configuration's text, which another one may have that includes the same file.
     pub place: Option<config::TextPlace>,
+    /// The location around it; `None`: it stands for a server.
+    pub outer: Option<LocationId>,
     /// Its logs, once [`Settings::equip`] has been called.
     pub logs: OnceLock<Arc<(AccessLogs, ErrorLogs)>>,
     /// Whether its requests are passed on to another server (`proxy_pass` and its kin, `tunnel_pass`).

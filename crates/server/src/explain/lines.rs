@@ -5,12 +5,15 @@
 //! the outer ones wherever the tables say so.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use config::{Directive, DirectiveTable, Inherit, TextPlace, Tree, VariableIndex};
 
 use crate::process::load::Loaded;
 use crate::settings::tables;
 use httpcore::request::Request;
+use httpcore::route::LocationId;
+use httpcore::settings::Settings;
 
 /// Maximum depth of variables that are made of other variables.
 const MADE_OF_MAX: usize = 10;
@@ -38,18 +41,32 @@ impl<'a> Lines<'a> {
         u32::try_from(at).ok().map(VariableIndex)
     }
 
-    /// The blocks around the one that stands at `place`, it included, from the outside in.
-    pub fn around(&self, place: Option<&TextPlace>) -> Vec<&'a Directive> {
-        let mut chain = Vec::new();
-        if let Some(place) = place {
-            descend(&self.tree.directives, place, &mut chain);
+    /// The blocks around that of a location, it included, from the outside in.
+    pub fn around(&self, settings: &Settings, location: LocationId) -> Vec<&'a Directive> {
+        let outer = |id: &LocationId| settings.location(*id).outer;
+        let mut ids: Vec<_> = iter::successors(Some(location), outer).collect();
+        let Some(own) = ids.pop() else {
+            return Vec::new();
+        };
+        // Places alone do not tell one block from another: a file may be included in several.
+        let number = settings.servers.iter().position(|one| one.location == own);
+        let block = number.and_then(|number| self.servers().nth(number));
+        let Some((http, server)) = block else {
+            return Vec::new();
+        };
+        let mut chain = vec![http, server];
+        for id in ids.into_iter().rev() {
+            let level = chain.last().map_or(&[][..], |block| block.children());
+            if let Some(place) = &settings.location(id).place {
+                descend(level, place, &mut chain);
+            }
         }
         chain
     }
 
     /// The blocks around the request's location.
     pub fn chain(&self, request: &Request) -> Vec<&'a Directive> {
-        self.around(request.location().place.as_ref())
+        self.around(request.settings(), request.location)
     }
 
     /// The lines of these names that hold in the innermost block of `chain`.
@@ -88,6 +105,14 @@ impl<'a> Lines<'a> {
     pub fn of_each(&self, chain: &[&'a Directive], names: &[&str]) -> Vec<&'a Directive> {
         let each = names.iter().map(|name| self.of(chain, &[name]));
         each.flatten().collect()
+    }
+
+    /// The blocks of the servers, by their numbers, each with the block around it.
+    fn servers(&self) -> impl Iterator<Item = (&'a Directive, &'a Directive)> {
+        let blocks = self.tree.directives.iter();
+        let blocks = blocks.filter(|block| block.name == "http");
+        let all = blocks.flat_map(|http| http.children().iter().map(move |line| (http, line)));
+        all.filter(|(_, line)| line.name == "server")
     }
 
     /// The blocks and lines directly inside of `http`.

@@ -306,11 +306,7 @@ fn tell_server(request: &Request, server: ServerId, lines: &Lines<'_>, report: &
         return;
     };
     let entry = &settings.listens.entries()[entry];
-    let place = settings
-        .location(settings.server(server).location)
-        .place
-        .clone();
-    let chain = lines.around(place.as_ref());
+    let chain = lines.around(settings, settings.server(server).location);
     let own = chain.last().copied();
     let listens: Vec<_> = own
         .into_iter()

@@ -124,8 +124,8 @@ pub(super) fn tell(request: &Request, is_https: bool, lines: &Lines<'_>, report:
 
 /// The block of a server.
 fn block<'a>(settings: &Settings, server: ServerId, lines: &Lines<'a>) -> Option<&'a Directive> {
-    let location = settings.location(settings.server(server).location);
-    lines.around(location.place.as_ref()).last().copied()
+    let chain = lines.around(settings, settings.server(server).location);
+    chain.last().copied()
 }
 
 /// The names of a server's certificates, and when they end.

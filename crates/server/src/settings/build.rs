@@ -431,9 +431,10 @@ fn finish_server(
         name: Bytes::new(),
         is_internal: false,
         place: Some(block.directive.place()),
+        outer: None,
     };
     let itself = locations::add(level, &own, &mut all, scope)?;
-    let (inner, named) = locations::finish_all(block.locations, &own, &mut all, scope)?;
+    let (inner, named) = locations::finish_all(block.locations, (itself, &own), &mut all, scope)?;
     all.locations[itself as usize].inner = inner;
     settle_referers(&mut all.locations[itself as usize..], &finished)?;
     if let Some(tls) = &mut tls {

@@ -156,13 +156,13 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Merges the block with what is around it and adds it, and those inside, to `all`.
+    /// Merges the block with what is around it, the location `around`, and adds it, and those inside, to `all`.
     ///
     /// # Errors
     /// An invalid value, or two equal locations inside.
     pub(crate) fn finish(
         mut self,
-        outer: &Outer<'a>,
+        (around, outer): (LocationId, &Outer<'a>),
         all: &mut Growing<'_>,
         scope: &mut Scope,
     ) -> Result<LocationId, Error> {
@@ -187,13 +187,14 @@ impl<'a> Block<'a> {
             name: self.name,
             is_internal: self.is_internal,
             place: Some(self.directive.place()),
+            outer: Some(around),
         };
         let id = add(level, &own, all, scope)?;
         if let Some(passing) = all.locations[id as usize].made::<PassSettings>() {
             proxy_pass::hand_down_redirects(passing, &mut own.raw.proxy_rewrites);
         }
         self.scopes.finish((&self.kind, id), &own, all, scope)?;
-        let (inner, named) = finish_all(self.inner, &own, all, scope)?;
+        let (inner, named) = finish_all(self.inner, (id, &own), all, scope)?;
         debug_assert!(
             named.is_empty(),
             "named locations stand at the server alone"
@@ -225,6 +226,8 @@ pub(crate) struct Level<'a> {
     pub is_internal: bool,
     /// The block's directive.
     pub place: Option<config::TextPlace>,
+    /// The location around it.
+    pub outer: Option<LocationId>,
 }
 
 /// Adds a location without any inside it.
@@ -277,6 +280,7 @@ pub(crate) fn add(
         exception: None,
         is_internal: level.is_internal,
         place: level.place,
+        outer: level.outer,
         logs: OnceLock::new(),
         zone: None,
         stale_files: None,
@@ -317,13 +321,13 @@ fn policies(settings: &mut LocationSettings) -> FamilyDependent<'_> {
 /// The named locations of a server.
 pub(crate) type Named = Vec<(Bytes, LocationId)>;
 
-/// Finishes the locations of one level.
+/// Finishes the locations of one level, inside of the location `outer`.
 ///
 /// # Errors
 /// As [`Block::finish`].
 pub(crate) fn finish_all<'a>(
     blocks: Vec<Block<'a>>,
-    outer: &Outer<'a>,
+    outer: (LocationId, &Outer<'a>),
     all: &mut Growing<'_>,
     scope: &mut Scope,
 ) -> Result<(Locations, Named), Error> {

@@ -68,6 +68,7 @@ impl<'a> Block<'a> {
             name,
             is_internal: false,
             place: self.place,
+            outer: Some(around),
         };
         let id = locations::add(level, &own, all, scope)?;
         let location = &mut all.locations[id as usize];
