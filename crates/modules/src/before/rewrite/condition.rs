@@ -1,5 +1,8 @@
 //! The conditions of `if`. nginx-drop-in 42.
 
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt as _;
+
 use bytes::Bytes;
 use config::{Problem, Scope, Template, VariableIndex, VariableSet, Word};
 use disk::{Errno, FileKind, Meta};
@@ -199,12 +202,17 @@ fn one_comparison(problem: Problem, words: &[(Bytes, usize)]) -> Problem {
 }
 
 impl FileTest {
-    /// Tests the file.
+    /// The path's text, which is a value of the program as that of a `set` is.
+    pub fn text(&self) -> &Template {
+        &self.path
+    }
+
+    /// Tests the file at this path, which is the text's value.
     ///
     /// # Errors
     /// The pool cannot be asked.
-    pub async fn ask(&self, request: &Request) -> Result<bool, Failure> {
-        let path = self.path(request);
+    pub async fn ask(&self, request: &Request, path: &[u8]) -> Result<bool, Failure> {
+        let path = from_prefix(request, path);
         if path.is_empty() {
             return Ok(self.is_negated);
         }
@@ -230,18 +238,6 @@ impl FileTest {
         Ok(is_so != self.is_negated)
     }
 
-    /// The path; a relative one begins at the prefix. An empty one names no file, as in the kernel.
-    fn path(&self, request: &Request) -> Vec<u8> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let mut path = Vec::with_capacity(256);
-        request.evaluate_into(&self.path, &mut path);
-        if !path.is_empty() && !path.starts_with(b"/") {
-            let prefix = request.settings().prefix.as_os_str().as_bytes();
-            path.splice(..0, prefix.iter().copied());
-        }
-        path
-    }
-
     fn is_met_by(&self, meta: &Meta) -> bool {
         match self.asked {
             FileProperty::File => meta.kind == FileKind::File,
@@ -250,6 +246,15 @@ impl FileTest {
             FileProperty::Executes => meta.mode & OWNER_EXECUTES != 0,
         }
     }
+}
+
+/// The path; a relative one begins at the prefix. An empty one names no file, as in the kernel.
+fn from_prefix<'a>(request: &Request, path: &'a [u8]) -> Cow<'a, [u8]> {
+    if path.is_empty() || path.starts_with(b"/") {
+        return Cow::Borrowed(path);
+    }
+    let prefix = request.settings().prefix.as_os_str().as_bytes();
+    Cow::Owned([prefix, path].concat())
 }
 
 #[cfg(test)]

@@ -58,10 +58,13 @@ pub(crate) async fn run_waiting<O: Observe>(
         }
         let is_met = match machine.file_test() {
             None => false,
-            Some(test) => match test.ask(request).await {
-                Ok(is_met) => is_met,
-                Err(failure) => return ProgramEnd::Answered(Outcome::Failed(failure)),
-            },
+            Some(test) => {
+                let path = machine.value(request, test.text());
+                match test.ask(request, &path).await {
+                    Ok(is_met) => is_met,
+                    Err(failure) => return ProgramEnd::Answered(Outcome::Failed(failure)),
+                }
+            }
         };
         if let Some(ended) = machine.run_next(request, is_met, observer) {
             return ended;
