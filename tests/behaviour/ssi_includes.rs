@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use std::io::Read as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
@@ -214,6 +215,32 @@ fn many_answers_are_shown_in_order() {
     );
     let expected: String = (0..300).map(|n| format!("/p/{n};.")).collect();
     assert!(shown(&server, "/a.html") == expected);
+}
+
+#[test]
+fn the_limit_of_subrequests_at_once_is_that_of_all_pages() {
+    let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let (of_origin, pause) = (Arc::clone(&counts), Duration::from_millis(20));
+    let origin = Origin::start(move |request| {
+        let (now, most) = &*of_origin;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(pause);
+        now.fetch_sub(1, Ordering::SeqCst);
+        Answer::ok(request.target())
+    });
+    let page = "<!--#include virtual='/b.html' -->".repeat(64);
+    let server = pages(
+        &format!("location /p/ {{ proxy_pass http://{}; }}", origin.address()),
+        &[
+            ("a", &page),
+            ("b", "<!--#include virtual='/c.html' -->"),
+            ("c", "<!--#include virtual='/p/' -->"),
+        ],
+    );
+    assert_eq!(shown(&server, "/a.html"), "/p/".repeat(64));
+    // 64 in all run, of which each has two pages above it; and those of the one that is shown.
+    let most = counts.1.load(Ordering::SeqCst);
+    assert!(most <= 64 / 2, "{most}");
 }
 
 #[test]

@@ -135,7 +135,9 @@ fn walk(
         {
             left = rest;
         }
-        let start = left.iter().rposition(is_between).map_or(0, |at| at + 1);
+        // As in nginx, the first byte of a line separates nothing: what follows it is no address.
+        let between = left.iter().skip(1).rposition(is_between);
+        let start = between.map_or(0, |at| at + 2);
         let Some(address) = parse_ip_and_port(&left[start..]) else {
             return false;
         };
@@ -186,6 +188,7 @@ mod tests {
             "192.0.2.1:0",
             "a",
             "192.0.2.1, a",
+            ",192.0.2.1",
             "255.255.255.255",
         ] {
             assert_eq!(one(wrong), None, "{wrong}");
@@ -215,5 +218,6 @@ mod tests {
             Some("10.0.0.1")
         );
         assert_eq!(all(&["192.0.2.1, 10.0.0.1", ""]), None);
+        assert_eq!(all(&[",10.0.0.2, 10.0.0.1"]).as_deref(), Some("10.0.0.1"));
     }
 }

@@ -24,6 +24,8 @@ pub struct Whole {
     pub state: Table<STATES_MAX>,
     /// Whether the first of its page has been read, and the commands in it obeyed (`ssi`).
     pub is_read: Cell<bool>,
+    /// Whether the part that is being polled stands behind the one that is shown.
+    pub is_behind: Cell<bool>,
     /// Parts that are being requested.
     pub running: Cell<usize>,
     /// Parts that have been requested so far.

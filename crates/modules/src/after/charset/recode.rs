@@ -91,7 +91,8 @@ fn from_utf8(piece: Bytes, table: &ByteTable, begun: &mut Vec<u8>) -> Bytes {
     }
     let mut out = Vec::with_capacity(piece.len() + SEQUENCE_MAX);
     let mut rest = &piece[..];
-    if !begun.is_empty() {
+    // Terminates: each turn takes a byte of what has begun, or returns.
+    while !begun.is_empty() {
         let had = begun.len();
         let more = (SEQUENCE_MAX - had).min(rest.len());
         begun.extend_from_slice(&rest[..more]);
@@ -99,10 +100,14 @@ fn from_utf8(piece: Bytes, table: &ByteTable, begun: &mut Vec<u8>) -> Bytes {
         if matches!(decoded, Decoded::Incomplete) {
             return out.into();
         }
-        write(&decoded, table, &mut out);
-        // The character before it has ended, whatever it was.
+        match begun[0].is_ascii() {
+            true => out.push(begun[0]),
+            false => write(&decoded, table, &mut out),
+        }
         rest = &rest[used.saturating_sub(had)..];
-        begun.clear();
+        // Those behind a wrong sequence are looked at again.
+        begun.truncate(had);
+        begun.drain(..used.min(had));
     }
     while let Some(first) = rest.first() {
         if first.is_ascii() {
@@ -247,6 +252,19 @@ mod tests {
         // Incomplete at the end.
         assert_eq!(from(&[b"a\xd0"]), b"a");
         assert_eq!(from(&[b"a\xd0", b"xb"]), b"a?b");
+        // A wrong one on the border of two pieces takes no more than in one.
+        for text in [
+            &b"M\xf6bel"[..],
+            b"\xf0a\xd0\xb1xy",
+            b"\xf0\xd0a\xd0\xb1x",
+            b"\xf6\xf6ab\xf6abcd",
+        ] {
+            let whole = from(&[text]);
+            for size in 1..text.len() {
+                let pieces: Vec<&[u8]> = text.chunks(size).collect();
+                assert_eq!(from(&pieces), whole, "{size}: {text:?}");
+            }
+        }
     }
 
     #[test]

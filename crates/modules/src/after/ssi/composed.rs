@@ -204,15 +204,27 @@ impl Composed {
         }
     }
 
-    /// Polls every sub-request: the first one always, the others up to the maximum. Returns whether one made progress.
+    /// Polls every sub-request: the one that is shown always, the others up to the maximum. Returns whether one made
+    /// progress.
     fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let whole = Rc::clone(self.page.whole());
         let mut went_on = false;
+        self.each(|asked| went_on |= asked.go_on(&whole, cx));
+        went_on
+    }
+
+    /// Has every sub-request polled, and says of each whether it stands behind what is shown: only the first one of a
+    /// page that is shown itself does not.
+    fn each(&mut self, mut poll: impl FnMut(&mut IncludedAnswer)) {
+        let is_behind = &self.page.whole().is_behind;
+        let is_page_behind = is_behind.get();
         for (number, place) in self.places.iter_mut().enumerate() {
             if let Place::Asked(asked) = place {
-                went_on |= asked.go_on(number == 0, self.page.whole(), cx);
+                is_behind.set(is_page_behind || number > 0);
+                poll(asked);
             }
         }
-        went_on
+        is_behind.set(is_page_behind);
     }
 
     /// Takes the next output; `None`: it is not there yet, or there is no more.
@@ -249,11 +261,14 @@ impl Source<Rc<OpenFile>> for Composed {
             if is_first_read {
                 self.page.whole().is_read.set(true);
             }
+            let places = self.places.len();
             if self.is_begun()
                 && let Some(piece) = self.take()
             {
                 return Poll::Ready(Some(piece));
             }
+            // Another place is the one that is shown, and may begin.
+            let was_shown = self.places.len() < places;
             if self.is_over && self.places.is_empty() {
                 return Poll::Ready(None);
             }
@@ -264,7 +279,7 @@ impl Source<Rc<OpenFile>> for Composed {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if !went_on && !was_read {
+            if !went_on && !was_read && !was_shown {
                 return Poll::Pending;
             }
         }
@@ -274,14 +289,11 @@ impl Source<Rc<OpenFile>> for Composed {
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         self.inside.poll_ahead(cx);
         self.go_on(cx);
-        for place in &mut self.places {
-            if let Place::Asked(asked) = place
-                && asked.is_begun
-                && !asked.is_over
-            {
+        self.each(|asked| {
+            if asked.is_begun && !asked.is_over {
                 asked.body.poll_ahead(cx);
             }
-        }
+        });
     }
 
     fn takes_request(&self) -> bool {
@@ -317,13 +329,13 @@ impl IncludedAnswer {
         }
     }
 
-    fn go_on(&mut self, is_first: bool, whole: &Rc<Whole>, cx: &mut Context<'_>) -> bool {
+    fn go_on(&mut self, whole: &Rc<Whole>, cx: &mut Context<'_>) -> bool {
         if self.is_over {
             return false;
         }
         if !self.is_begun {
             let running = whole.running.get();
-            if running >= RUNNING_MAX && !is_first {
+            if running >= RUNNING_MAX && whole.is_behind.get() {
                 return false;
             }
             whole.running.set(running + 1);
