@@ -2,10 +2,11 @@
 //! of another version; where the origin has another version, the response ends.
 
 use crate::cache::cache;
-use crate::sick_disks::{evict, fault, metric};
+use crate::sick_disks::{evict, evict_below, fault, metric};
 use blackbox::{Answer, Connection, Origin, PATIENCE, Received, Server, Site, is_nginx, until};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Bytes of a large body: more than sockets hold.
 const LARGE: usize = 12 << 20;
@@ -360,4 +361,44 @@ fn where_the_origin_has_another_version_the_response_ends() {
         setup.server.wait_for(&named, "the file");
         setup.end();
     }
+}
+
+#[test]
+fn a_body_that_cannot_be_read_back_from_its_file_is_503() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD", "%DIR%/hold");
+    let (hold, bodies) = (site.path("hold"), site.path("bodies"));
+    let held = hold.clone();
+    // The body is in no memory when the second server is to get it, and its disk hangs.
+    let first = Origin::start(move |_| {
+        evict_below(&bodies);
+        std::fs::write(&held, "").expect("a site's directory can be written to");
+        std::thread::sleep(Duration::from_millis(100));
+        Answer::with("503 Service Unavailable", "", "")
+    });
+    let second = Origin::start(|_| Answer::ok("second"));
+    let http = format!(
+        "client_body_temp_path %DIR%/bodies; client_body_in_file_only clean; disk_timeout 300ms;
+         upstream app {{ server {}; server {}; }}
+         server {{ listen 127.0.0.1:%PORT%;
+             location / {{ proxy_pass http://app; proxy_next_upstream http_503 non_idempotent; }} }}",
+        first.address(),
+        second.address()
+    );
+    let server = Server::start_on(site, "", &http);
+    let mut client = server.connect();
+    let body = "x".repeat(4000);
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n{body}"
+    ));
+    let late = client.reply();
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("5")));
+    server.wait_for(
+        "the disk has not answered within 300ms while reading a request body from a temporary file",
+        "why",
+    );
+    std::fs::remove_file(hold).expect("it was made");
+    server.forget_log();
 }

@@ -78,10 +78,14 @@ fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
 
 /// Takes the files of these caches out of memory.
 pub fn evict(server: &Server, names: &[&str]) {
+    let each = names.iter().map(|name| server.site().path(name));
+    each.for_each(|path| evict_below(&path));
+}
+
+/// Takes all files below a directory out of memory.
+pub fn evict_below(directory: &Path) {
     let mut all = Vec::new();
-    for name in names {
-        files(&server.site().path(name), &mut all);
-    }
+    files(directory, &mut all);
     for path in all {
         let Ok(file) = File::open(path) else { continue };
         let _ = file.sync_all();

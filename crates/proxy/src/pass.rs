@@ -11,7 +11,7 @@ use runtime::timing::yield_turn;
 
 use crate::caching::cache_request::asks_as_get;
 use crate::caching::{lookup, purging};
-use crate::exchange::upstream_exchange::{ExchangeStep, UpstreamExchange};
+use crate::exchange::upstream_exchange::{ExchangeStep, NoAnswer, UpstreamExchange};
 use crate::response::upstream_response::UpstreamResponse;
 use crate::response::{early_hints, store, to_client};
 use crate::settings::proxy_pass::{PassSettings, groups};
@@ -20,6 +20,7 @@ use crate::state::upstream_state;
 use crate::upstream_request::request::{self, UpstreamRequest};
 use crate::upstream_request::variation::Variation;
 use httpcore::Failure;
+use httpcore::files;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::request_body::{self, Leaving};
@@ -82,9 +83,17 @@ async fn answered(
         let head = match step? {
             Ok(ExchangeStep::Answer(answer)) => return Ok(answer),
             Ok(ExchangeStep::Interim(head)) => head,
-            Err(none) => return Err(Outcome::Failed(Failure::new(none.status))),
+            Err(none) => return Err(Outcome::Failed(failure(none))),
         };
         Box::pin(early_hints::pass(request, &head)).await?;
+    }
+}
+
+fn failure(none: NoAnswer) -> Failure {
+    match (none.failure, none.status) {
+        // The disk with the request's body.
+        (None, 503) => files::late(),
+        (_, status) => Failure::new(status),
     }
 }
 

@@ -364,12 +364,7 @@ impl Reader {
         let access = files::reading(location, pool);
         let disk = &self.loop_.disk;
         let read = disk.read(&part.file, part.offset, part.len as usize, &access);
-        let read = tokio::select! {
-            biased;
-            read = read => read,
-            limit = DiskLimit::reached(self.limit.as_ref()) => Err(disk::Error::Late(limit)),
-        };
-        whole(read, &part)
+        whole(DiskLimit::within(self.limit.as_ref(), read).await, &part)
     }
 }
 

@@ -8,18 +8,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use disk::OpenFile;
 use logs::Level;
+use runtime::Loop;
 
 use crate::Failure;
 use crate::files::{log_error, overflowed};
 use crate::request::Request;
+use crate::settings::Location;
 use crate::transport::DiskLimit;
 
 /// The limit of one wait for a disk at the request's location.
 #[must_use]
 pub fn disk_limit(request: &Request) -> Option<DiskLimit> {
-    let limit = request.location().settings.files.disk_timeout.on()?;
+    disk_limit_at(request.location(), &request.client.loop_)
+}
+
+/// The same at this location.
+#[must_use]
+pub fn disk_limit_at(location: &Location, loop_: &Loop) -> Option<DiskLimit> {
+    let limit = location.settings.files.disk_timeout.on()?;
     Some(DiskLimit {
-        wheel: Rc::clone(&request.client.loop_.wire.wheel),
+        wheel: Rc::clone(&loop_.wire.wheel),
         after: limit.duration(),
         disk: None,
     })
@@ -65,6 +73,12 @@ async fn in_time<T>(
     }
 }
 
+/// The response where a disk is late.
+#[must_use]
+pub fn late() -> Failure {
+    Failure::new(503).with_header("Retry-After", Bytes::from_static(b"5"))
+}
+
 /// 503 where the disk cannot be waited for; it is logged. None: the error is another one.
 #[must_use]
 pub fn unavailable(request: &Request, error: &disk::Error, path: &[u8]) -> Option<Failure> {
@@ -72,7 +86,7 @@ pub fn unavailable(request: &Request, error: &disk::Error, path: &[u8]) -> Optio
         disk::Error::Overflow(overflow) => Some(overflowed(request, overflow)),
         disk::Error::Late(_) => {
             log_error(request, Level::Error, error, path);
-            Some(Failure::new(503).with_header("Retry-After", Bytes::from_static(b"5")))
+            Some(late())
         }
         _ => None,
     }

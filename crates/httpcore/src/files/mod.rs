@@ -6,7 +6,7 @@ mod disk_timeout;
 pub mod hot_files;
 pub mod path;
 
-pub use disk_timeout::{disk_limit, disk_limit_of, unavailable, within};
+pub use disk_timeout::{disk_limit, disk_limit_at, disk_limit_of, late, unavailable, within};
 
 use bytes::Bytes;
 use config::Template;

@@ -78,6 +78,7 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
             len: spool.len,
             disk: request.client.loop_.disk.clone(),
             pool: spool.pool,
+            limit: files::disk_limit(request),
         },
     ))
 }

@@ -33,6 +33,21 @@ impl DiskLimit {
         }
     }
 
+    /// Waits for the disk, within the limit.
+    ///
+    /// # Errors
+    /// Those of the wait; [`disk::Error::Late`].
+    pub async fn within<T>(
+        limit: Option<&Self>,
+        wait: impl Future<Output = Result<T, disk::Error>>,
+    ) -> Result<T, disk::Error> {
+        tokio::select! {
+            biased;
+            done = wait => done,
+            limit = Self::reached(limit) => Err(disk::Error::Late(limit)),
+        }
+    }
+
     /// Waits until the limit of a wait that begins now; for ever where there is none.
     pub async fn reached(limit: Option<&Self>) -> Duration {
         let Some(limit) = limit else {

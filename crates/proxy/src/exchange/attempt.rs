@@ -345,10 +345,10 @@ impl Attempt {
         self.end(None);
     }
 
-    pub(super) fn record_failure(&self, failure: Option<PeerFailure>) {
+    pub(super) fn record_failure(&self, status: u16) {
         let elapsed_ms = self.elapsed_ms();
         self.note(|one| {
-            one.status = failure.map_or(500, PeerFailure::status);
+            one.status = status;
             one.response_ms = Some(elapsed_ms);
         });
     }
@@ -456,6 +456,14 @@ impl AttemptError {
             AttemptError::Tls(error) => PeerFailure::of_tls(error),
             AttemptError::Exchange(error, _) => PeerFailure::of_exchange(error),
             AttemptError::Body(_) => None,
+        }
+    }
+
+    /// The status of a request that it ends.
+    pub(super) fn status(&self) -> u16 {
+        match self {
+            AttemptError::Body(error) => error.status(),
+            _ => self.failure().map_or(500, PeerFailure::status),
         }
     }
 }

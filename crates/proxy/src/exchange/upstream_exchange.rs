@@ -199,12 +199,12 @@ impl UpstreamExchange {
         let is_untouched = one.is_untouched();
         one.end(None);
         one.log(error);
-        one.record_failure(failure);
+        one.record_failure(error.status());
         let Some(failure) = failure else {
             let choice = self.choice.as_mut().expect(NOT_OVER);
             choice.give_back(PeerOutcome::Answered, PeerTimes::default(), Now::read());
             return Err(NoAnswer {
-                status: 500,
+                status: error.status(),
                 failure: None,
             });
         };

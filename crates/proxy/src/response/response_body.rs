@@ -28,6 +28,7 @@ use crate::upstream_request::request::{UpstreamRequest, shown};
 use httpcore::files;
 use httpcore::request::Request;
 use httpcore::request_body::Pieces;
+use httpcore::transport::DiskLimit;
 use upstream::ConnectionKey;
 use upstream::{Choice, KeepalivePool, Now, PeerOutcome, PeerTimes};
 
@@ -277,13 +278,24 @@ impl BodyStream {
 
     /// Reads ahead while its reader is busy with a piece.
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        if !self.is_buffered || (self.exchange.is_none() && self.ahead.is_none()) {
+        if !self.is_buffered {
+            return self.poll_upload(cx);
+        }
+        if self.exchange.is_none() && self.ahead.is_none() {
             return;
         }
         let ahead = self.ahead.take();
         let mut ahead = ahead.unwrap_or_else(|| Box::new(ReadAhead::of(&self.attempt)));
         ahead.poll(cx, self);
         self.ahead = Some(ahead);
+    }
+
+    /// Sends the rest of the request where nothing of the response may be read: its client may take none of it before it
+    /// has sent all.
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        if let (Some(exchange), Some(upload)) = (&mut self.exchange, &mut self.upload) {
+            upload.poll_aside(cx, exchange);
+        }
     }
 
     /// Waits for its reader to take a piece, and reads ahead meanwhile.
@@ -446,8 +458,9 @@ impl BodyAttempt {
         let access = files::reading(context.location(), &pool);
         let len = usize::try_from(range.len).unwrap_or(usize::MAX);
         let disk = &context.loop_().disk;
-        let read = disk.read(&range.file, range.offset, len, &access).await;
-        match read {
+        let read = disk.read(&range.file, range.offset, len, &access);
+        let limit = files::disk_limit_at(context.location(), context.loop_());
+        match DiskLimit::within(limit.as_ref(), read).await {
             Ok(bytes) if bytes.len() as u64 == range.len => Ok(bytes),
             Ok(_) => Err(BodyError::Truncated),
             Err(error) => Err(BodyError::Io(std::io::Error::other(error))),

@@ -8,6 +8,7 @@ use disk::{Access, READ_MAX};
 
 use super::RequestBody;
 use super::stored::InFile;
+use crate::transport::DiskLimit;
 
 /// The reason why a stored body cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,17 @@ pub enum PieceError {
     /// The file is shorter than it was.
     #[error("a temporary file with a request body was truncated")]
     Truncated,
+}
+
+impl PieceError {
+    /// The status of a request that it ends: 503 where the disk cannot be waited for.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Disk(disk::Error::Late(_) | disk::Error::Overflow(_)) => 503,
+            Self::Disk(_) | Self::Truncated => 500,
+        }
+    }
 }
 
 /// One reading of a body. Owns what it needs.
@@ -89,7 +101,8 @@ impl Pieces {
 async fn read(file: &InFile, at: u64) -> Result<Bytes, PieceError> {
     let len = (file.len - at).min(READ_MAX as u64) as usize;
     let access = Access::new(&file.pool);
-    let piece = file.disk.read(&file.open, at, len, &access).await?;
+    let read = file.disk.read(&file.open, at, len, &access);
+    let piece = DiskLimit::within(file.limit.as_ref(), read).await?;
     if piece.is_empty() {
         return Err(PieceError::Truncated);
     }

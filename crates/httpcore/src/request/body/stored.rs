@@ -1,11 +1,14 @@
 //! A complete body, in memory or in a file.
 
+use std::fmt;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use disk::memory::{Charge, Holder, charge};
 use disk::{Local, OpenFile, Pool, Temporary};
 use message::{Chunk, FileRange, Framing};
+
+use crate::transport::DiskLimit;
 
 /// A complete body.
 #[derive(Debug)]
@@ -17,13 +20,21 @@ pub struct Stored {
 }
 
 /// A body in a file.
-#[derive(Debug)]
 pub(crate) struct InFile {
     pub(crate) temporary: Temporary,
     pub(crate) open: Rc<OpenFile>,
     pub(crate) len: u64,
     pub(crate) disk: Local,
     pub(crate) pool: Pool,
+    /// Of each wait for its disk.
+    pub(crate) limit: Option<DiskLimit>,
+}
+
+impl fmt::Debug for InFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("InFile");
+        shown.field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 impl Stored {
