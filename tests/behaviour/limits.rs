@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use blackbox::{Connection, PATIENCE, Server};
+use blackbox::{Connection, PATIENCE, Server, is_nginx};
 
 /// A rate of which nothing comes back while a test runs.
 const SLOW: &str = "limit_req_zone $arg_key zone=slow:1m rate=1r/m;";
@@ -196,6 +196,26 @@ fn only_so_many_requests_are_answered_at_a_time() {
     }
     drop((second, third));
     server.forget_log();
+}
+
+#[test]
+fn a_request_counts_and_is_not_logged_until_it_is_answered() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(
+        "limit_conn_zone $arg_key zone=conn:1m; lingering_time 1h; lingering_timeout 1h;
+         server { listen 127.0.0.1:%PORT%; location / { limit_conn conn 1; try_files /none =204; } }",
+    );
+    let mut client = server.connect();
+    client.send("POST /?key=a HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
+    assert_eq!(client.reply().status, 204);
+    // Its body is still on the way.
+    assert!(server.access_log(1).contains("POST /?key=a"));
+    assert_eq!(status(&server, "/?key=a"), 204);
+    client.send("x".repeat(100));
+    client.send("GET /?key=a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.reply().status, 204);
 }
 
 #[test]

@@ -32,12 +32,9 @@ pub enum After {
     Reset,
 }
 
-/// Ends the work for an answered request: reads the rest of its body, runs what follows it, writes its log lines. Returns
+/// Ends the work for an answered request: runs what follows it, writes its log lines, reads the rest of its body. Returns
 /// what becomes of its connection.
 pub(super) async fn finish<R: Responder>(request: &mut Request, mut after: After) -> After {
-    if after == After::Keep && !request.transport.is_body_over() {
-        after = discard(request).await;
-    }
     if post_action::is_wanted(request) {
         Box::pin(post_action::run::<R>(request)).await;
     }
@@ -45,6 +42,10 @@ pub(super) async fn finish<R: Responder>(request: &mut Request, mut after: After
     current_request::behind(current_request::Phase::Logging);
     log(request).await;
     zones::count(request);
+    // The request does not last as long as its client sends what nothing reads.
+    if after == After::Keep && !request.transport.is_body_over() {
+        after = discard(request).await;
+    }
     current_request::end();
     if after != After::Keep {
         // A client that has left does not check the log on seeing the connection's end.
