@@ -29,6 +29,23 @@ fn formats_escape_and_conditions_decide() {
 }
 
 #[test]
+fn a_variable_has_its_value_of_the_moment() {
+    if is_nginx() {
+        return;
+    }
+    let server = Server::start(
+        "log_format body '$request_body';
+         server { listen 127.0.0.1:%PORT%; listen 127.0.0.1:%PORT2%; access_log logs/access.log body;
+            location / { if ($request_body ~ x) { return 403; } proxy_pass http://127.0.0.1:%PORT2%/got; }
+            location /got { return 204; } }",
+    );
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz");
+    assert_eq!(client.reply().status, 204);
+    assert!(server.access_log(2).contains("xyz\n"));
+}
+
+#[test]
 fn combined_is_the_default_and_refused_requests_are_logged() {
     let server = Server::start("server { listen 127.0.0.1:%PORT%; return 200 x; }");
     server.raw("GET /../x HTTP/1.0\r\n\r\n");

@@ -99,7 +99,8 @@ directives! {
         /// Sets the method of the upstream request.
         proxy_method: Option<Template> = none, [HTTP | SERVER | LOCATION] 1, syntax "method";
         /// Sets the HTTP version of upstream connections. Keep-alive connections require 1.1 or 2. With 2 a connection begins
-        /// with HTTP/2 at once (over TLS its name is offered), carries one request at a time, and has no upgrades.
+        /// with HTTP/2 at once (over TLS its name is offered), carries up to `keepalive_streams` requests at a time, and has no
+        /// upgrades.
         proxy_http_version: HttpVersion = "1.1", [HTTP | SERVER | LOCATION] 1;
         /// Sets a header field of the upstream request; with an empty value it is not sent. A level with lines of its
         /// own inherits none. `Host` is `$proxy_host` by default.

@@ -15,7 +15,7 @@ directives! {
         /// TLS), `unix:path` or the name of an `upstream`; may contain variables.
         ///
         /// The request's body is passed on as it arrives, also while the response is sent, and trailers follow the response.
-        /// A connection carries one request at a time; `keepalive` of the upstream keeps it for the next one.
+        /// A connection carries up to `keepalive_streams` requests at a time; `keepalive` of the upstream keeps it for later ones.
         grpc_pass: Option<Placed<Template>> = none, [LOCATION | LOCATION_IF] 1, inherit never, syntax "address";
         /// Sets a header field of the upstream request; with an empty value it is not sent. A level with lines of its
         /// own inherits none. `Host` sets `:authority`, by default the host and port of `grpc_pass`.

@@ -66,6 +66,8 @@ rows! {
         "$sent_http_connection" "$sent_http_keep_alive" "$request_completion" "$sent_http_location"
         "$request_uri@log_format" "$tcpinfo_";
     Lines, "`$content_length` of a chunked body that was not read": "$content_length";
+    Lines, "A variable is found each time it is used.":
+        "$remote_addr@set" "$remote_addr@if" "$request_body@set" "$request_body@if" "$request_body@map";
     Lines, "A request counts for `limit_conn` until it is answered.": "limit_conn";
     Lines, "`limit_rate` applies to the body,": "limit_rate";
     Lines, "Of two `if` that hold, the last one decides alone.": "if";
@@ -94,6 +96,7 @@ rows! {
     Lines, "Connections of HTTP/2 have limits:":
         "http2" "listen=http2" "http2_max_concurrent_streams" "http2_recv_buffer_size" "http2_chunk_size"
         "http2_body_preread_size";
+    Lines, "Over HTTP/2 `merge_slashes` is that of the server of `:authority`.": "merge_slashes=";
     Lines, "Floods over HTTP/2 end a connection.": "http2" "listen=http2";
     Lines, "CONNECT and WebSocket work over HTTP/2, too.": "http2" "listen=http2" "tunnel_pass";
     Lines, "Requests to servers over HTTP/2 share connections": "grpc_pass" "proxy_http_version=2";
