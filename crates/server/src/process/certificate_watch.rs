@@ -6,6 +6,7 @@
 //! old pair stays, and one line says so for each state of the files.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -127,20 +128,29 @@ impl Master {
 /// The files of a configuration with those that have changed in the place of the old ones; `None`: none has, or none
 /// can be used.
 fn changed(kept: &Kept) -> Option<Files> {
-    let old = kept.circumstances.files.all();
-    let mut files = old.clone();
-    for pair in &kept.watched {
+    let read = |name: &str| from_disk(name).map_err(|error| error.raw_os_error().unwrap_or(0));
+    changed_of(&kept.watched, kept.circumstances.files.all(), &read)
+}
+
+/// The same, with what reads a file. There may be tens of thousands: what a pair costs does not depend on their number.
+fn changed_of(
+    watched: &[Arc<WatchedPair>],
+    mut files: Files,
+    read: &dyn Fn(&str) -> Outcome,
+) -> Option<Files> {
+    let mut has_changed = false;
+    for pair in watched {
         let names = [&pair.certificate, &pair.key].map(|name| keys::path(name));
-        let mut next = files.clone();
-        for name in names.into_iter().flatten() {
-            let outcome = from_disk(name).map_err(|error| error.raw_os_error().unwrap_or(0));
-            next.insert(name.to_owned(), outcome);
-        }
-        if next == files {
+        let names = names.into_iter().flatten();
+        let next: Files = names.map(|name| (name.to_owned(), read(name))).collect();
+        if next.iter().all(|(name, now)| files.get(name) == Some(now)) {
             continue;
         }
-        match check(pair, &next) {
-            Ok(()) => files = next,
+        match check(pair, &next, &files) {
+            Ok(()) => {
+                files.extend(next);
+                has_changed = true;
+            }
             Err(error) => error_log(
                 Level::Error,
                 format_args!(
@@ -150,13 +160,17 @@ fn changed(kept: &Kept) -> Option<Files> {
             ),
         }
     }
-    (files != old).then_some(files)
+    has_changed.then_some(files)
 }
 
-/// Whether a certificate and its key can be used together.
-fn check(pair: &WatchedPair, files: &Files) -> Result<(), tls::Error> {
-    let files = NamedFiles::known(files.clone());
-    let read = files.reading();
+/// Whether a certificate and its key, of these files, can be used together; their passwords are in the others.
+fn check(pair: &WatchedPair, own: &Files, others: &Files) -> Result<(), tls::Error> {
+    let read = |name: &str| {
+        let known = own.get(name).or_else(|| others.get(name)).cloned();
+        let bytes = known.unwrap_or(Err(rustix::io::Errno::NOENT.raw_os_error()));
+        let bytes = bytes.map_err(io::Error::from_raw_os_error)?;
+        Ok(bytes.to_vec())
+    };
     let passwords = match &pair.passwords {
         Some(path) => keys::passwords::of_file(path, &read)?,
         None => Vec::new(),
@@ -179,4 +193,51 @@ fn stamps(watched: &[Arc<WatchedPair>]) -> Stamps {
         Some(Stamp::new(changed, meta.ino(), meta.len()))
     };
     names.map(|name| (name.clone(), stamp(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn made(name: &str) -> [Outcome; 2] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        [certificate.pem(), key.serialize_pem()].map(|text| Ok(text.into_bytes().into()))
+    }
+
+    #[test]
+    fn each_pair_is_judged_by_its_own_files() {
+        let watched = ["one", "two", "three"].map(|name| {
+            Arc::new(WatchedPair {
+                certificate: format!("/{name}.crt"),
+                key: format!("/{name}.key"),
+                passwords: Some("/passwords".to_owned()),
+            })
+        });
+        let mut old = Files::from([("/passwords".to_owned(), Ok(b"secret\n"[..].into()))]);
+        for pair in &watched {
+            let [certificate, key] = made("old.test");
+            old.insert(pair.certificate.clone(), certificate);
+            old.insert(pair.key.clone(), key);
+        }
+        let disk = RefCell::new(old.clone());
+        let asked = RefCell::new(Vec::new());
+        let read = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            disk.borrow()[name].clone()
+        };
+        assert_eq!(changed_of(&watched, old.clone(), &read), None);
+        assert_eq!(asked.take().len(), 6);
+        let [certificate, key] = made("new.test");
+        let mut expected = old.clone();
+        for (name, outcome) in [("/three.crt", certificate), ("/three.key", key)] {
+            expected.insert(name.to_owned(), outcome);
+        }
+        let [certificate, _] = made("unfit.test");
+        *disk.borrow_mut() = expected.clone();
+        disk.borrow_mut().insert("/one.crt".to_owned(), certificate);
+        assert_eq!(changed_of(&watched, old, &read), Some(expected));
+    }
 }
