@@ -517,3 +517,39 @@ fn one_handshake_that_hangs_fails_no_other_one() {
     let has_all = || (origin.handshakes().len() == REQUESTS - 1).then_some(());
     until("all other handshakes", PATIENCE, has_all);
 }
+
+/// A server is not at fault for what waits in this server's own pool.
+#[test]
+fn a_pool_that_has_much_to_do_is_no_fault_of_the_server() {
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
+    let origin = origin(|_| TlsAnswer::Close(b"HTTP/1.1 200 OK\r\n\r\nfound".to_vec()));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let silent = listener.local_addr().expect("it listens");
+    let text = format!(
+        "server {{ listen 127.0.0.1:%PORT%;
+            location / {{ proxy_connect_timeout 200ms; proxy_pass {}; }}
+            location /silent {{ proxy_read_timeout 600ms; proxy_pass http://{silent}; }} }}",
+        origin.url()
+    );
+    let server = Server::start_on(site, "worker_processes 1;", &text);
+    assert_eq!(server.get("/").text(), "found");
+    let hold = server.site().path("hold");
+    std::fs::write(&hold, "").expect("the directory is ours");
+    // Until the pools stand still, there is an answer.
+    let waiting = || {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let stream = client.stream();
+        let soon = Some(std::time::Duration::from_millis(100));
+        stream.set_read_timeout(soon).expect("a socket");
+        stream.peek(&mut [0]).is_err().then_some(client)
+    };
+    let mut waiting = until("the pools", PATIENCE, waiting);
+    // Longer than the server has.
+    assert_eq!(server.get("/silent").status, 504);
+    std::fs::remove_file(&hold).expect("it is there");
+    let patience = waiting.stream().set_read_timeout(Some(PATIENCE));
+    patience.expect("a socket");
+    assert_eq!(waiting.reply().text(), "found");
+    server.forget_log();
+}

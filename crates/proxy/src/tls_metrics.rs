@@ -41,7 +41,7 @@ pub(crate) fn count(loop_: &Loop, ended: &Result<HandshakeKind, TlsError>) {
         Err(TlsError::Server(_)) => Outcome::Untrusted,
         Err(TlsError::Handshake(_) | TlsError::Broken(_)) => Outcome::Failed,
         Err(TlsError::Timeout) => Outcome::TimedOut,
-        Err(TlsError::Certificate(_) | TlsError::Overflow(_)) => Outcome::Unable,
+        Err(TlsError::Certificate(_) | TlsError::Overflow(_) | TlsError::Late) => Outcome::Unable,
     };
     loop_.figures.of::<HandshakeCounters>().0[outcome as usize].add(1);
 }

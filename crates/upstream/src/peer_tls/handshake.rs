@@ -1,9 +1,10 @@
 //! The handshake on a new connection to a peer.
 //!
 //! A loop reads and writes; key exchange, signatures and certificates are worked on in the pool for handshakes.
-//! Invariants: a handshake has a time limit; what an unfinished one holds is bounded by the crate `tls`.
+//! Invariants: a handshake has a time limit, and time in the pool is not the peer's; what an unfinished one holds is bounded
+//! by the crate `tls`.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,11 +19,14 @@ use tls::configure::Client;
 use tls::handshake::{
     ClientNeedsInput, Connected, Connecting, PeerSessions, ServerFault, verify_server,
 };
-use wire::{Stream, TlsLayer, UpstreamConnection};
+use wire::loop_clock::monotonic_ms;
+use wire::{Stream, Timer, TlsLayer, UpstreamConnection};
 
 use super::TlsOrder;
 use super::certificates::NoCertificate;
 
+/// Maximum time that a handshake's steps take in the pool, with the time they wait for their turns.
+const POOL_TIME_MAX: Duration = Duration::from_secs(60);
 /// Number of bytes that are read at a time: most handshakes come in one piece.
 const READ_BYTES: usize = 8 * 1024;
 
@@ -47,13 +51,16 @@ pub enum TlsError {
     /// A pool's queue is full of jobs that nobody waits for any more.
     #[error(transparent)]
     Overflow(Overflow),
+    /// The pool for handshakes has so much to do that the steps took longer than a minute (`POOL_TIME_MAX`).
+    #[error("no time for a handshake within {} s", POOL_TIME_MAX.as_secs())]
+    Late,
 }
 
 impl TlsError {
     /// Whether the peer is at fault; else this server is, and no other peer would help.
     #[must_use]
     pub fn is_of_peer(&self) -> bool {
-        !matches!(self, Self::Certificate(_) | Self::Overflow(_))
+        !matches!(self, Self::Certificate(_) | Self::Overflow(_) | Self::Late)
     }
 }
 
@@ -72,7 +79,7 @@ pub enum HandshakeKind {
     Resumed,
 }
 
-/// Puts TLS on a connection that was just opened, in at most `timeout`.
+/// Puts TLS on a connection that was just opened. The peer has at most `timeout` for it.
 ///
 /// # Errors
 /// The connection is of no use.
@@ -83,10 +90,12 @@ pub async fn handshake(
     timeout: Duration,
     loop_: &Rc<Loop>,
 ) -> Result<HandshakeKind, TlsError> {
-    let mut timer = loop_.wire.wheel.timer();
-    let run = run(connection.stream(), peer, order, loop_);
-    let connected = timer.guard(timeout, run).await;
-    let connected = connected.unwrap_or(Err(TlsError::Timeout))?;
+    let clocks = Clocks {
+        timer: loop_.wire.wheel.timer(),
+        of_peer: timeout,
+        of_pool: POOL_TIME_MAX,
+    };
+    let connected = run(connection.stream(), peer, order, clocks, loop_).await?;
     let layer = TlsLayer::new(connected.traffic, connected.rest, Vec::new());
     connection.begin_tls(layer);
     Ok(match connected.facts.is_resumed {
@@ -95,14 +104,54 @@ pub async fn handshake(
     })
 }
 
+/// The time that is left.
+struct Clocks {
+    timer: Timer,
+    /// For sending and receiving.
+    of_peer: Duration,
+    /// For work.
+    of_pool: Duration,
+}
+
+impl Clocks {
+    /// What the peer lets happen.
+    async fn of_peer<T>(&mut self, future: impl Future<Output = T>) -> Result<T, TlsError> {
+        let done = spend(&mut self.timer, &mut self.of_peer, future).await;
+        done.ok_or(TlsError::Timeout)
+    }
+
+    /// What this server does.
+    async fn of_pool<T>(
+        &mut self,
+        future: impl Future<Output = Result<T, TlsError>>,
+    ) -> Result<T, TlsError> {
+        let done = spend(&mut self.timer, &mut self.of_pool, future).await;
+        done.unwrap_or(Err(TlsError::Late))
+    }
+}
+
+/// The output of a future, if the time that is left is enough for it.
+async fn spend<T>(
+    timer: &mut Timer,
+    left: &mut Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let begun_ms = monotonic_ms();
+    let output = timer.guard(*left, future).await.ok()?;
+    let taken_ms = monotonic_ms().saturating_sub(begun_ms);
+    *left = left.saturating_sub(Duration::from_millis(taken_ms));
+    Some(output)
+}
+
 async fn run(
     stream: &Stream,
     peer: &Address,
     order: &TlsOrder,
+    mut clocks: Clocks,
     loop_: &Rc<Loop>,
 ) -> Result<Box<Connected>, TlsError> {
-    let client = client(order, loop_).await?;
-    let now_ms = wire::loop_clock::monotonic_ms();
+    let client = clocks.of_pool(client(order, loop_)).await?;
+    let now_ms = monotonic_ms();
     let sessions = order.tls.sessions.as_ref();
     let sessions = sessions.map(|sessions| {
         let key = (peer.clone(), order.certificate.clone());
@@ -113,10 +162,11 @@ async fn run(
         sessions,
         name: Arc::clone(&order.name),
     };
-    let mut worked = work(order, loop_, move |outgoing| first.step(outgoing)).await?;
+    let step = work(order, loop_, move |outgoing| first.step(outgoing));
+    let mut worked = clocks.of_pool(step).await?;
     // Ends since a peer that makes no progress sends nothing, and what it sends is bounded by the crate `tls`.
     loop {
-        let sent = send(stream, &worked.outgoing).await;
+        let sent = clocks.of_peer(send(stream, &worked.outgoing)).await?;
         let mut waiting = match worked.outcome? {
             Connecting::Complete(connected) => {
                 sent?;
@@ -125,9 +175,10 @@ async fn run(
             Connecting::NeedsInput(waiting) => waiting,
         };
         // A server that refuses may have said why.
-        let received = receive(stream, &mut waiting).await;
+        let received = clocks.of_peer(receive(stream, &mut waiting)).await?;
         received.map_err(|error| sent.err().map_or(error, TlsError::Broken))?;
-        worked = work(order, loop_, move |outgoing| Ok(waiting.step(outgoing)?)).await?;
+        let step = work(order, loop_, move |outgoing| Ok(waiting.step(outgoing)?));
+        worked = clocks.of_pool(step).await?;
     }
 }
 
@@ -180,7 +231,7 @@ async fn work(
         });
         StepOutcome { outcome, outgoing }
     };
-    let worked = cpu_pool::run_handshake(Arc::clone(loop_.disk.disk()), work).await;
+    let worked = cpu_pool::run_peer_handshake(Arc::clone(loop_.disk.disk()), work).await;
     worked.map_err(TlsError::Overflow)
 }
 
