@@ -514,3 +514,45 @@ fn a_response_to_head_that_is_stored_as_such_takes_no_room_for_a_body() {
         (cache(&head) == "HIT").then_some(())
     });
 }
+
+#[test]
+fn a_request_whose_response_is_not_stored_leads_no_others() {
+    if is_nginx() {
+        return;
+    }
+    const OTHERS: usize = 5;
+    static MAY_COME: AtomicBool = AtomicBool::new(false);
+    let origin = Origin::start(|request| {
+        if request.header("X-Wait").is_some() {
+            wait_for(&MAY_COME);
+        }
+        Answer::with("200 OK", "Accept-Ranges: bytes\r\n", "body")
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;
+           proxy_cache_valid 1s; proxy_cache_max_range_offset 1; }",
+    );
+    server.get("/");
+    hit(&server, "/");
+    let asked = origin.received().len();
+    // So that it expires.
+    std::thread::sleep(Duration::from_millis(2_100));
+    let ask = |fields: &'static str| server.get_with("/", fields);
+    std::thread::scope(|scope| {
+        let far = scope.spawn(move || ask("X-Wait: 1\r\nRange: bytes=2-\r\n"));
+        origin.wait(asked + 1);
+        let others: Vec<_> = (0..OTHERS)
+            .map(|_| scope.spawn(move || ask("X-Wait: 1\r\n")))
+            .collect();
+        // One of them leads the others, whatever becomes of the first.
+        origin.wait(asked + 2);
+        std::thread::sleep(Duration::from_millis(50));
+        MAY_COME.store(true, SeqCst);
+        assert_eq!(far.join().expect("it is answered").text(), "body");
+        for other in others {
+            assert_eq!(other.join().expect("it is answered").text(), "body");
+        }
+    });
+    assert_eq!(origin.received().len(), asked + 2);
+}

@@ -1,6 +1,6 @@
 //! Purging: by key, by prefix, by tag.
 
-use super::cache::{cache, counting, hit, http, server};
+use super::cache::{cache, counting, hit, http, server, store, wait_until};
 use blackbox::{Answer, Origin, Server, is_nginx};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -101,4 +101,42 @@ fn a_purge_that_cannot_be_obeyed_now_is_not_passed_on() {
     // What is stored by the second one shows that it has the directory.
     hit(&second, "/b");
     assert_eq!(purge().status, 204);
+}
+
+#[test]
+fn an_instance_that_reads_the_cache_of_another_uses_nothing_while_that_one_purges() {
+    if is_nginx() || !store().is_empty() {
+        return;
+    }
+    static MAY_COME: AtomicU32 = AtomicU32::new(0);
+    let number = AtomicU32::new(0);
+    let origin = Origin::start(move |request| {
+        if request.target() == "/slow" {
+            wait_until(&MAY_COME, 1);
+        }
+        let number = number.fetch_add(1, SeqCst) + 1;
+        let headers = "Cache-Control: max-age=60\r\n";
+        Answer::with("200 OK", headers, format!("answer {number}"))
+    });
+    let locations = "location / { %PASS%; proxy_cache_purge $http_x_purge; proxy_cache_key $uri; }";
+    let first = server(&origin, locations);
+    first.get("/a");
+    hit(&first, "/a");
+    let directory = first.site().path("cache");
+    let text =
+        http(&origin, locations).replace("%DIR%/cache", directory.to_str().expect("it is text"));
+    let second = Server::start(&text);
+    second.wait_for("in use by another process", "the second instance");
+    assert_eq!(hit(&second, "/a").text(), "answer 1");
+    std::thread::scope(|scope| {
+        // While it is on its way, no purge is ended.
+        let slow = scope.spawn(|| first.get("/slow"));
+        origin.wait(2);
+        assert_eq!(first.get_with("/a*", "X-Purge: 1\r\n").status, 204);
+        assert_eq!(second.get("/a").text(), "answer 2");
+        MAY_COME.store(1, SeqCst);
+        slow.join().expect("it is answered");
+    });
+    hit(&first, "/a");
+    hit(&second, "/a");
 }

@@ -55,6 +55,16 @@ pub enum Error {
     InUse,
 }
 
+impl Error {
+    /// The number of the error, where it is a system call's.
+    pub(crate) fn errno(&self) -> Option<disk::Errno> {
+        match self {
+            Self::Disk(error) => error.errno(),
+            _ => None,
+        }
+    }
+}
+
 /// As many rules as may be (`purge::RULES_MAX`) are pending: nothing was purged, and the purge should be tried
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

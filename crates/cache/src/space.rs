@@ -264,6 +264,24 @@ impl Reservation {
         self.blocks += blocks;
     }
 
+    /// Takes over the blocks of another one, whose files are gone: they are free on the disk.
+    pub(crate) fn take_over(&mut self, mut freed: Reservation) {
+        let blocks = std::mem::take(&mut freed.blocks);
+        self.blocks += blocks;
+        if self.is_pending {
+            self.space.0.count.lock().pending += blocks;
+            self.pending += blocks;
+        }
+    }
+
+    /// Notes that this many bytes of the file are written: the free blocks of the file system are less by them.
+    pub(crate) fn written(&mut self, bytes: u64) {
+        let unwritten = self.blocks.saturating_sub(self.space.blocks(bytes));
+        let pending = self.pending.min(unwritten);
+        self.space.0.count.lock().pending -= self.pending - pending;
+        self.pending = pending;
+    }
+
     /// Parts with blocks that are on the disk, as many as there are: they count for what is returned.
     pub(crate) fn split_off(&mut self, blocks: u64) -> Reservation {
         let blocks = blocks.min(self.blocks);
@@ -370,6 +388,37 @@ mod tests {
         assert_eq!(space.reserve(1).unwrap_err(), NoRoom(1));
         space.set_free(90);
         assert_eq!(space.excess(), 10);
+    }
+
+    #[test]
+    fn written_blocks_are_missing_from_the_file_system_only() {
+        let space = space(1_000, 100);
+        space.set_free(120);
+        let mut one = space.reserve(10 * 4096).unwrap();
+        one.written(5 * 4096);
+        space.set_free(115);
+        assert_eq!(space.reserve(11 * 4096).unwrap_err(), NoRoom(1));
+        // Another program takes the rest.
+        space.set_free(105);
+        assert_eq!(space.excess(), 0);
+        // What is not written yet is given back, too.
+        drop(one);
+        assert!(space.reserve(10 * 4096).is_ok());
+    }
+
+    #[test]
+    fn what_gave_way_has_one_owner() {
+        let space = space(10, 100);
+        space.charge(10);
+        let mut one = space.reserve(0).unwrap();
+        one.take_over(space.adopt(4));
+        assert_eq!((one.blocks(), space.used()), (4, 10));
+        // Its files are gone, and what takes their place is not written yet.
+        space.set_free(104);
+        assert_eq!(space.excess(), 0);
+        one.written(4 * 4096);
+        space.set_free(100);
+        assert_eq!((space.excess(), one.keep()), (0, 4));
     }
 
     #[test]

@@ -385,7 +385,7 @@ impl Fill {
 
     fn join(&self, kind: FollowerKind) -> Option<Follower> {
         let mut state = self.0.state.lock();
-        let is_there = state.start == 0 || state.is_storing && state.written >= state.start;
+        let is_there = state.has_all();
         let is_open = kind != FollowerKind::Joined || state.sharing == Sharing::Shared;
         let is_below_max = state.followers.len() - state.free.len() < FOLLOWERS_MAX;
         if !is_there || !is_open || !is_below_max || state.progress == FillProgress::Broken {
@@ -405,6 +405,11 @@ impl Fill {
         };
         state.followers[number] = Some(follower);
         Some(Follower::new(self.clone(), number))
+    }
+
+    /// Can all of the body be read, from its first byte on?
+    pub(super) fn has_all(&self) -> bool {
+        self.0.state.lock().has_all()
     }
 
     /// When it began. The first caller's `now` is kept and returned to all, whatever clock it is of.
@@ -499,6 +504,10 @@ impl FillState {
     fn charge_more(&mut self, bytes: usize) {
         let cost = self.cost.bytes() + bytes;
         self.cost.set(cost);
+    }
+
+    fn has_all(&self) -> bool {
+        self.start == 0 || self.is_storing && self.written >= self.start
     }
 
     fn is_unwanted(&self) -> bool {

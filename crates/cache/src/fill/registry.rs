@@ -41,11 +41,19 @@ pub enum Role {
 }
 
 impl Fills {
-    /// Joins the fill of a key, or begins one with a window of `window_bytes`.
+    /// Joins the fill of a key, or begins one with a window of `window_bytes`: also where the first bytes of the running
+    /// one are gone, because it is not stored any more.
     #[must_use]
     pub fn join(&self, key: FillKey, window_bytes: usize) -> Role {
         match self.0.running.lock().entry(key.key.0) {
-            Entry::Occupied(running) => Role::Follow(running.get().clone()),
+            Entry::Occupied(running) if running.get().has_all() => {
+                Role::Follow(running.get().clone())
+            }
+            Entry::Occupied(mut running) => {
+                let filler = self.filler(key, window_bytes, false);
+                running.insert(filler.fill.clone());
+                Role::Fill(filler)
+            }
             Entry::Vacant(vacant) => {
                 let filler = self.filler(key, window_bytes, false);
                 vacant.insert(filler.fill.clone());

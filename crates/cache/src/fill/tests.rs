@@ -258,6 +258,33 @@ fn one_fill_for_a_key_until_it_ends_or_is_taken_over() {
 }
 
 #[test]
+fn a_fill_whose_first_bytes_are_gone_leaves_the_key_to_the_next_request() {
+    let fills = Fills::default();
+    let begin = || match fills.join(fill_key(), 200) {
+        Role::Fill(filler) => filler,
+        Role::Follow(_) => panic!("another one runs"),
+    };
+    let first = begin();
+    let requester = first.requester().unwrap();
+    let writer = first.writer().unwrap();
+    first.set_head(head(), Sharing::Shared);
+    push(&first, b"1234567890").unwrap().unwrap();
+    first.stop_storing();
+    drop(writer);
+    assert!(matches!(fills.join(fill_key(), 200), Role::Follow(_)));
+    for _ in 0..10 {
+        assert_eq!(now(requester.next()), bytes(b"1234567890"));
+        push(&first, b"1234567890").unwrap().unwrap();
+    }
+    let next = begin();
+    assert!(!next.fill().is(first.fill()));
+    next.set_head(head(), Sharing::Shared);
+    // The first one's end changes nothing.
+    first.finish();
+    assert!(matches!(fills.join(fill_key(), 200), Role::Follow(fill) if fill.is(next.fill())));
+}
+
+#[test]
 fn a_stored_fill_is_listed_until_its_writer_leaves() {
     let fills = Fills::default();
     let Role::Fill(filler) = fills.join(fill_key(), 10_000) else {

@@ -37,6 +37,7 @@ use files::{JournalFiles, begin_log, begin_log_in, boot_id, log_name, recover, r
 use frame::FrameBatch;
 use hashbrown::HashSet;
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::Notify;
@@ -97,7 +98,7 @@ struct JournalState {
     /// Fills that may have a temp file: a new log begins with them.
     begun: HashSet<([u8; 16], u32)>,
     /// Deferred records, for the next tickets. (As many as changes end between two tickets; sweeps write them too.)
-    later: Vec<JournalRecord>,
+    later: VecDeque<JournalRecord>,
     /// Pending purges: a new log begins with them too.
     purges: PurgeList,
     /// Is the log's last record a purge that may not be on the disk yet?
@@ -229,7 +230,7 @@ impl Journal {
                 begun,
                 purges: recovered.purges.clone(),
                 is_to_sync: false,
-                later: Vec::new(),
+                later: VecDeque::new(),
                 old: files.names(&folder),
                 is_walked,
                 is_sealed: false,
@@ -289,10 +290,11 @@ impl Journal {
     ) -> Ticket {
         debug_assert!(records.len() <= TICKET_RECORDS_MAX);
         let mut batch = FrameBatch::default();
-        let more = state.later.len().saturating_sub(LATER_MAX);
+        // The oldest first: a later record of a key is the one that holds.
+        let first = state.later.len().min(LATER_MAX);
         state
             .later
-            .drain(more..)
+            .drain(..first)
             .for_each(|record| batch.push(&record));
         for record in records {
             batch.push(record);
@@ -375,7 +377,7 @@ impl Journal {
     pub(crate) fn ended(&self, key: Key, tag: u32) {
         let mut state = self.0.state.lock();
         if state.begun.remove(&(key.0, tag)) {
-            state.later.push(JournalRecord::Ended { key, tag });
+            state.later.push_back(JournalRecord::Ended { key, tag });
         }
     }
 
@@ -396,7 +398,7 @@ impl Journal {
             .state
             .lock()
             .later
-            .push(JournalRecord::Remove { key, tag });
+            .push_back(JournalRecord::Remove { key, tag });
     }
 
     /// Writes the deferred records at once, as the next ticket may be far off.

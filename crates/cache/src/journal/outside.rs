@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
 use crate::key::{Key, Levels};
-use crate::purge::{PurgeRule, PurgeRules, is_before};
+use crate::purge::{PurgeRule, PurgeRules, RULES_MAX, is_before};
 use disk::{Errno, Local, Pool};
 
 /// Maximum of times that the files are listed anew, because the owner has replaced them while they were read.
@@ -127,7 +127,7 @@ pub(crate) async fn purge(
     let purges = PurgeRules::new(recovered.purges);
     let mut done = Ok(());
     for rule in rules {
-        done = match purges.add(rule) {
+        done = match purges.add(rule, RULES_MAX) {
             Ok(number) => {
                 let rule = rule.clone();
                 journal

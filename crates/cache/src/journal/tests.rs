@@ -363,6 +363,24 @@ fn a_vary_that_is_not_kept_stays_unknown() {
 }
 
 #[test]
+fn deferred_records_keep_their_order() {
+    block_on(async {
+        let (local, pool) = local();
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _, index) = open(&local, dir.path(), &pool).await;
+        for number in 0..20 {
+            journal.found(known(number, 1), Bytes::new());
+        }
+        fill(&journal, &local, &index, 0, 2).await;
+        journal.write_rest(&local).await.unwrap();
+        drop(journal);
+        let (_, recovered, index) = open(&local, dir.path(), &pool).await;
+        assert_eq!(index.peek(&known(0, 2).key).unwrap().extent.file, 2);
+        assert!(recovered.unfinished.is_empty(), "{recovered:?}");
+    });
+}
+
+#[test]
 fn names_of_temp_files() {
     let key = Key::of(b"a");
     let mut name = key.name().into_bytes();

@@ -188,12 +188,12 @@ impl PurgeRules {
         }
     }
 
-    /// Adds a rule, which holds from now on, and returns its number.
-    pub(crate) fn add(&self, rule: &PurgeRule) -> Result<u32, TooManyPurges> {
+    /// Adds a rule, which holds from now on, unless `max` of them are pending, and returns its number.
+    pub(crate) fn add(&self, rule: &PurgeRule, max: usize) -> Result<u32, TooManyPurges> {
         let mut state = self.state.write();
         let is_known = || state.purges.pending().any(|known| known.rule == *rule);
-        if state.purges.pending.len() >= RULES_MAX && !is_known() {
-            return Err(TooManyPurges(RULES_MAX));
+        if state.purges.pending.len() >= max && !is_known() {
+            return Err(TooManyPurges(max));
         }
         let number = state.purges.latest.wrapping_add(1);
         state.purges.add(number, rule.clone());
@@ -201,6 +201,14 @@ impl PurgeRules {
         state.intervals.push_back(PurgeInterval::new(number));
         self.latest.store(number, Ordering::Release);
         Ok(number)
+    }
+
+    /// Voids the fetches that are running: their responses are not stored.
+    pub(crate) fn void_running(&self) {
+        let mut state = self.state.write();
+        let number = state.purges.latest;
+        state.intervals.push_back(PurgeInterval::new(number));
+        state.void_old_intervals();
     }
 
     /// The number of this rule, if it is pending.

@@ -93,25 +93,28 @@ fn rules_are_bounded_and_the_same_one_is_kept_once() {
     let rules = PurgeRules::new(PurgeList::default());
     for number in 0..RULES_MAX {
         rules
-            .add(&PurgeRule::Tag(number.to_string().into()))
+            .add(&PurgeRule::Tag(number.to_string().into()), RULES_MAX)
             .unwrap();
     }
-    assert_eq!(rules.add(&tag("one more")), Err(TooManyPurges(RULES_MAX)));
-    assert!(rules.add(&tag("7")).is_ok());
+    assert_eq!(
+        rules.add(&tag("one more"), RULES_MAX),
+        Err(TooManyPurges(RULES_MAX))
+    );
+    assert!(rules.add(&tag("7"), RULES_MAX).is_ok());
     assert_eq!(rules.len(), RULES_MAX);
     let (end, all) = rules.settled().unwrap();
     assert_eq!(all.len(), RULES_MAX);
     rules.forget(end);
     assert_eq!((rules.len(), rules.settled()), (0, None));
-    assert!(rules.add(&tag("one more")).is_ok());
+    assert!(rules.add(&tag("one more"), RULES_MAX).is_ok());
 }
 
 #[test]
 fn rules_stay_while_older_fetches_run() {
     let rules = PurgeRules::new(PurgeList::default());
-    let _ = rules.add(&tag("a"));
+    let _ = rules.add(&tag("a"), RULES_MAX);
     let moment = rules.moment(0);
-    let _ = rules.add(&tag("b"));
+    let _ = rules.add(&tag("b"), RULES_MAX);
     let (end, settled) = rules.settled().unwrap();
     assert_eq!((end, settled.len()), (moment.number(), 1));
     rules.forget(end);
@@ -121,7 +124,7 @@ fn rules_stay_while_older_fetches_run() {
     let slow = rules.moment(0);
     for number in 0..=RULES_MANY {
         rules
-            .add(&PurgeRule::Tag(number.to_string().into()))
+            .add(&PurgeRule::Tag(number.to_string().into()), RULES_MAX)
             .unwrap();
     }
     let late = rules.moment(0);

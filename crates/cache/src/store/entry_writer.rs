@@ -13,7 +13,7 @@ use crate::index::{self, Displaced, KeyState, KnownKey, Varies};
 use crate::journal::{JournalRecord, Ticket, temp_ending};
 use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
-use crate::space::Reservation;
+use crate::space::{NoRoom, Reservation};
 use bytes::Bytes;
 use disk::{BatchStep, Create, Errno, Local, NewFile, Output, in_place};
 use message::date::Seconds;
@@ -23,6 +23,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes that are collected before a write: an entry of at most this size is one job of the pool.
 pub const WRITE_BYTES: usize = 256 << 10;
+/// Maximum of bytes of an entry for which space is reserved before they have come: where what gives way is small, a
+/// large entry would have to wait for very many deletions.
+const RESERVED_AHEAD: u64 = 1 << 20;
 
 /// An entry that is being written. If it is dropped before its end, the next sweep deletes its temp file;
 /// [`EntryWriter::abandon`] deletes it at once.
@@ -50,8 +53,8 @@ pub struct EntryWriter {
 
 impl Store {
     /// Begins an entry for a response that was requested at `moment`, whose tag it gets ([`Description::tag`] is
-    /// overwritten). Nothing is written yet, but space is reserved for `expected` bytes of body (the value of
-    /// `Content-Length`, or 0), for which other entries may be evicted.
+    /// overwritten). Nothing is written yet, but space is reserved for the first of `expected` bytes of body (the value
+    /// of `Content-Length`, or 0), for which other entries may be evicted.
     ///
     /// # Errors
     /// [`Error::Fault`]: the response cannot be encoded. [`Error::NoRoom`], [`Error::Disk`].
@@ -86,13 +89,19 @@ impl Store {
         if bytes > 0 && expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
-        if let Err(error) = self.grow_counting(local, &mut reservation, bytes).await {
+        let first = bytes.min(RESERVED_AHEAD);
+        let reserved = match first == bytes || self.could_hold(bytes) {
+            true => self.grow_counting(local, &mut reservation, first).await,
+            false => Err(NoRoom(self.0.space.blocks(bytes)).into()),
+        };
+        if let Err(error) = reserved {
             self.0.shed.fetch_add(1, Relaxed);
             let lost = PendingDelete {
                 temp: None,
                 victims: victims.known,
                 room: reservation,
                 epoch: victims.epoch,
+                failures: 0,
             };
             in_place::boxed(|| self.delete_pending(local, lost, None)).await?;
             return Err(error);
@@ -236,7 +245,9 @@ impl EntryWriter {
         };
         let chunks = std::mem::take(&mut self.waiting).into_vec();
         self.waiting_bytes = 0;
-        Ok(local.append(&output, chunks, &pool).await?)
+        local.append(&output, chunks, &pool).await?;
+        self.reservation.written(len);
+        Ok(())
     }
 
     /// Deletes the files of the evicted entries, if they are not reused. `turn`: one that it has.
@@ -271,6 +282,7 @@ impl EntryWriter {
             room: self.reservation.split_off(blocks_in_files(&victims)),
             victims,
             epoch: self.victims.epoch.clone(),
+            failures: 0,
         };
         self.store.0.pending_deletes.lock().push_back(lost);
     }
@@ -526,6 +538,7 @@ impl Drop for EntryWriter {
                 victims,
                 room,
                 epoch,
+                failures: 0,
             };
             self.store.0.pending_deletes.lock().push_back(lost);
         }

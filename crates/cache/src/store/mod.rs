@@ -15,6 +15,7 @@ mod lookup;
 mod overhead;
 mod publish_order;
 mod purge;
+mod purge_mark;
 mod removal;
 mod renew;
 mod room;
@@ -30,6 +31,7 @@ mod written_body;
 pub use check::Checked;
 pub use entry_writer::{EntryWriter, WRITE_BYTES};
 pub use lookup::{Hit, LookupOutcome, Miss, Uses};
+pub use purge_mark::purge_mark;
 pub use renew::Renewal;
 pub use segments::{Conversion, SegmentMetrics};
 pub use verify::{Checks, verify_blocks};
@@ -163,6 +165,8 @@ struct StoreInner {
     rules: PurgeRules,
     /// The running purge pass of the sweep through the index.
     pass: Mutex<Option<purge::PurgePass>>,
+    /// Is the file made that says that purges are pending?
+    is_purge_marked: tokio::sync::Mutex<bool>,
     stored: AtomicU64,
     shed: AtomicU64,
     evicted: AtomicU64,
@@ -225,6 +229,8 @@ impl Store {
             publish_order: PublishOrder::default(),
             rules: PurgeRules::new(recovered.purges.clone()),
             pass: Mutex::default(),
+            // Whatever a former process has left is changed.
+            is_purge_marked: tokio::sync::Mutex::new(recovered.purges.pending().next().is_none()),
             stored: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -240,6 +246,8 @@ impl Store {
         store.count_what_is_there();
         store.count_foreign(recovered.foreign_blocks);
         store.delete_leftovers(local, &recovered).await?;
+        // A sweep tries again.
+        let _ = store.set_purge_mark(local).await;
         store.poke_segments();
         Ok((store, recovered))
     }
@@ -480,6 +488,7 @@ impl Store {
                     victims: Vec::new(),
                     room: self.0.space.adopt(0),
                     epoch: None,
+                    failures: 0,
                 });
                 self.0.pending_deletes.lock().extend(lost);
             }

@@ -10,7 +10,9 @@ use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, KeyState, KnownKey, STEP_MAX};
 use crate::journal::JournalRecord;
 use crate::key::Key;
-use crate::purge::{NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, is_before};
+use crate::purge::{
+    NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, RULES_MANY, RULES_MAX, is_before,
+};
 use bytes::Bytes;
 use disk::{Access, Lane, Local};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +20,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Comparisons of an entry's filter with a rule's between two yields to the loop's other tasks: about a tenth of a
 /// millisecond.
 const COMPARISONS_MAX: usize = 1 << 16;
+/// Maximum of pending rules with which an unsafe request still adds one.
+const INVALIDATIONS_MAX: usize = RULES_MAX / 2;
 /// Maximum of keys that one sweep looks at.
 const KEYS_OF_SWEEP: usize = 1 << 14;
 /// Bytes of a file that the first read of its head asks for.
@@ -44,30 +48,59 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyPurges`]: nothing was purged. [`Error::Disk`]: purged, but a restart may not know of it.
     pub async fn purge(&self, local: &Local, key: &Key) -> Result<bool, Error> {
+        self.purge_key(local, key, RULES_MAX).await
+    }
+
+    /// As [`Store::purge`], for a request that may have changed what is stored. Such requests use half of the rules at
+    /// most, so that purges are not refused for them. Beyond that the key's entry is removed, other variants of it stay,
+    /// and no response that is being fetched now, of any key, is stored.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]: purged, but a restart may not know of it.
+    pub async fn invalidate(&self, local: &Local, key: &Key) -> Result<(), Error> {
+        match self.purge_key(local, key, INVALIDATIONS_MAX).await {
+            Err(Error::TooManyPurges(_)) => {
+                self.0.rules.void_running();
+                self.remove_key(local, key).await.map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+
+    async fn purge_key(&self, local: &Local, key: &Key, rules_max: usize) -> Result<bool, Error> {
         let rule = PurgeRule::Key(*key);
         let before = self.0.rules.number_of(&rule);
-        self.add_rule(local, rule).await?;
+        self.add_rule(local, rule, rules_max).await?;
         // Only now: a fill that was running at an earlier purge of this key may have ended meanwhile, and is covered by
         // that purge.
-        let epoch = self.0.epochs.begin();
-        let known = self.0.index.remove(key);
-        let is_known = known.is_some_and(|known| known.state == KeyState::Stored);
-        let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
+        let (known, is_stored) = self.remove_key(local, key).await?;
         let was_purged = before.is_some_and(|number| match known {
             Some(known) => is_before(known.clean_of, number),
             // A file that has its name already, and is not in the index yet.
             None => true,
         });
-        let known = known.unwrap_or(KnownKey::seen(*key, 0));
+        Ok(is_stored && !was_purged)
+    }
+
+    /// Takes a key out of the index, and deletes its file. Returns what the index knew, and whether there was an entry.
+    async fn remove_key(
+        &self,
+        local: &Local,
+        key: &Key,
+    ) -> Result<(Option<KnownKey>, bool), Error> {
+        let epoch = self.0.epochs.begin();
+        let known = self.0.index.remove(key);
+        let is_known = known.is_some_and(|known| known.state == KeyState::Stored);
+        let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
         self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
         if is_stored {
             let gone = Removed {
-                known: vec![known],
+                known: vec![known.unwrap_or(KnownKey::seen(*key, 0))],
                 epoch: Some(epoch),
             };
             self.delete(local, gone).await?;
         }
-        Ok(is_stored && !was_purged)
+        Ok((known, is_stored))
     }
 
     /// Purges all keys whose text begins with `prefix` (`proxy_cache_purge` of a key that ends with `*`), running fills
@@ -77,7 +110,8 @@ impl Store {
     /// As [`Store::purge`]; [`Error::Fault`] if the prefix is longer than `RULE_TEXT_MAX` bytes.
     pub async fn purge_prefix(&self, local: &Local, prefix: &[u8]) -> Result<(), Error> {
         let prefix = rule_text(prefix)?;
-        self.add_rule(local, PurgeRule::Prefix(prefix)).await
+        self.add_rule(local, PurgeRule::Prefix(prefix), RULES_MAX)
+            .await
     }
 
     /// Purges all responses with a tag (a member of `Surrogate-Key` or `Cache-Tag`), running fills included. The next
@@ -87,7 +121,7 @@ impl Store {
     /// As [`Store::purge_prefix`].
     pub async fn purge_tag(&self, local: &Local, tag: &[u8]) -> Result<(), Error> {
         let tag = rule_text(tag)?;
-        self.add_rule(local, PurgeRule::Tag(tag)).await
+        self.add_rule(local, PurgeRule::Tag(tag), RULES_MAX).await
     }
 
     /// Purges that no sweep has compared with every entry yet; at most `purge::RULES_MAX`.
@@ -105,12 +139,19 @@ impl Store {
         }
     }
 
-    async fn add_rule(&self, local: &Local, rule: PurgeRule) -> Result<(), Error> {
-        let number = self.0.rules.add(&rule)?;
+    async fn add_rule(
+        &self,
+        local: &Local,
+        rule: PurgeRule,
+        rules_max: usize,
+    ) -> Result<(), Error> {
+        let number = self.0.rules.add(&rule, rules_max)?;
+        let marked = self.set_purge_mark(local).await;
         let journal = &self.0.journal;
         journal
             .write(local, &[JournalRecord::Purge { number, rule }])
-            .await
+            .await?;
+        marked
     }
 
     /// Is an entry that was just opened covered by a purge that it was not compared with yet? If not, the index notes
@@ -147,6 +188,7 @@ impl Store {
         local: &Local,
         files_max: usize,
     ) -> Result<usize, Error> {
+        self.set_purge_mark(local).await?;
         self.0.journal.sync(local).await?;
         let pass = self.0.pass.lock().take();
         let Some(mut pass) = pass.or_else(|| self.begin_pass()) else {
@@ -157,11 +199,14 @@ impl Store {
             Ok((done, true)) => {
                 let epochs = &self.0.epochs;
                 let ended = *pass.ended.get_or_insert_with(|| epochs.end_epoch());
-                match epochs.is_drained(ended) {
-                    true => self.end_pass(local, &pass).await?,
-                    false => *self.0.pass.lock() = Some(pass),
+                if !epochs.is_drained(ended) {
+                    *self.0.pass.lock() = Some(pass);
+                    return Ok(done);
                 }
-                Ok(done)
+                self.end_pass(local, &pass).await?;
+                // Purges come fast: the next pass begins soon.
+                let are_many = pass.rules.len() >= RULES_MANY / 2 && !pass.was_cold;
+                Ok(if are_many { files_max } else { done })
             }
             Ok((_, false)) => {
                 *self.0.pass.lock() = Some(pass);
@@ -330,7 +375,8 @@ impl Store {
         self.0.journal.write_rest(local).await?;
         self.write_dead_maps(true).await?;
         self.0.rules.forget(number);
-        self.0.journal.purged(local, number).await
+        self.0.journal.purged(local, number).await?;
+        self.set_purge_mark(local).await
     }
 }
 

@@ -22,6 +22,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Maximum of attempts of one sweep to delete files that fail.
+const FAILURES_MAX: usize = 8;
+/// Attempts to delete a file after which purges do not wait for it any more.
+const PATIENT_ATTEMPTS: u32 = 8;
+
 /// The epochs in which guards were taken: a sweep's pass through the index ends one and begins the next.
 #[derive(Debug)]
 pub(super) struct Epochs(Mutex<EpochList>);
@@ -56,8 +61,9 @@ pub(super) struct PendingDelete {
     pub victims: Vec<KnownKey>,
     /// Their space, which counts until the files are gone.
     pub room: Reservation,
-    #[expect(dead_code, reason = "it is held")]
     pub epoch: Option<EpochGuard>,
+    /// Attempts that failed.
+    pub failures: u32,
 }
 
 /// Entries that are out of the index, by what becomes of their files.
@@ -114,6 +120,80 @@ impl Epochs {
     }
 }
 
+impl PendingDelete {
+    /// One for each file, as one that cannot be deleted ends the job that it is in.
+    fn split(mut self) -> Vec<Self> {
+        let (victims, temp) = (std::mem::take(&mut self.victims), self.temp.take());
+        let one = |known: KnownKey| Self {
+            temp: None,
+            room: self.room.split_off(blocks_in_files(&[known])),
+            victims: vec![known],
+            epoch: self.epoch.clone(),
+            failures: self.failures,
+        };
+        let mut each: Vec<_> = victims.into_iter().map(one).collect();
+        if temp.is_some() {
+            each.push(Self { temp, ..self });
+        }
+        each
+    }
+}
+
+impl DeleteGuard<'_> {
+    /// Deletes the files. Those whose places others are about to take are left to a sweep, and those of which one cannot
+    /// be deleted. Returns the space of those that are gone.
+    async fn run(
+        mut self,
+        local: &Local,
+        turn: Option<&PublishTurn>,
+    ) -> Result<Reservation, Error> {
+        let deleted = self.delete(local, turn).await;
+        if let Err(error) = &deleted {
+            self.note_failure(error);
+        }
+        self.pending
+            .take_if(|lost| lost.temp.is_none() && lost.victims.is_empty());
+        deleted
+    }
+
+    async fn delete(
+        &mut self,
+        local: &Local,
+        turn: Option<&PublishTurn>,
+    ) -> Result<Reservation, Error> {
+        let store = self.store;
+        let Some(lost) = &mut self.pending else {
+            return Ok(store.0.space.adopt(0));
+        };
+        store.delete_temps(local, lost.temp.as_slice()).await?;
+        lost.temp = None;
+        lost.victims = store.delete_files(local, &lost.victims, turn).await?;
+        let left = lost.room.split_off(blocks_in_files(&lost.victims));
+        Ok(std::mem::replace(&mut lost.room, left))
+    }
+
+    /// Leaves the files to a sweep, one by one. Where one cannot be deleted for long, the journal forgets its entry:
+    /// purges would wait for it for ever.
+    fn note_failure(&mut self, error: &Error) {
+        // A disk that is out, or a full queue, says nothing of the files.
+        if error.errno().is_none() {
+            return;
+        }
+        let Some(mut lost) = self.pending.take() else {
+            return;
+        };
+        lost.failures += 1;
+        let is_awaited = lost.failures >= PATIENT_ATTEMPTS && self.store.purges_pending() > 0;
+        if is_awaited && lost.epoch.take().is_some() {
+            for known in &lost.victims {
+                self.store.0.journal.gone(known.key, known.extent.file);
+            }
+        }
+        let mut pending = self.store.0.pending_deletes.lock();
+        pending.extend(lost.split());
+    }
+}
+
 impl Drop for DeleteGuard<'_> {
     fn drop(&mut self) {
         if let Some(lost) = self.pending.take() {
@@ -156,17 +236,16 @@ impl Store {
     /// Deletes the files of entries that are out of the index. Their blocks count until the files are gone; if that
     /// fails, a sweep tries again. (No purge is forgotten before that.)
     pub(super) async fn delete(&self, local: &Local, gone: Removed) -> Result<(), Error> {
-        self.delete_at(local, gone, None).await
+        self.delete_at(local, gone, None).await.map(drop)
     }
 
-    /// As [`Store::delete`]. `turn`: one that the caller has.
+    /// As [`Store::delete`], and returns the space of the files that are gone. `turn`: one that the caller has.
     pub(super) async fn delete_at(
         &self,
         local: &Local,
         gone: Removed,
         turn: Option<&PublishTurn>,
-    ) -> Result<(), Error> {
-        let mut done = Ok(());
+    ) -> Result<Reservation, Error> {
         for known in gone
             .known
             .iter()
@@ -174,20 +253,29 @@ impl Store {
         {
             self.leave_segment(known);
         }
-        for part in gone.known.chunks(DELETE_MAX) {
-            let lost = PendingDelete {
+        let guarded = |part: &[KnownKey]| DeleteGuard {
+            store: self,
+            pending: Some(PendingDelete {
                 temp: None,
                 victims: part.to_vec(),
                 room: self.0.space.adopt(blocks_in_files(part)),
                 epoch: gone.epoch.clone(),
-            };
-            let deleted = self.delete_pending(local, lost, turn).await;
-            if deleted.is_err() {
-                self.0.undeleted.fetch_add(part.len() as u64, Relaxed);
+                failures: 0,
+            }),
+        };
+        // All at once: what a caller that leaves does not come to is left to a sweep.
+        let parts: Vec<_> = gone.known.chunks(DELETE_MAX).map(guarded).collect();
+        let (mut done, mut freed) = (Ok(()), self.0.space.adopt(0));
+        for (part, known) in parts.into_iter().zip(gone.known.chunks(DELETE_MAX)) {
+            match part.run(local, turn).await {
+                Ok(room) => freed.take_over(room),
+                Err(error) => {
+                    self.0.undeleted.fetch_add(known.len() as u64, Relaxed);
+                    done = done.and(Err(error));
+                }
             }
-            done = done.and(deleted);
         }
-        done
+        done.map(|()| freed)
     }
 
     /// Deletes these files; if that fails, or others are about to take their places, a sweep tries again.
@@ -197,31 +285,31 @@ impl Store {
         lost: PendingDelete,
         turn: Option<&PublishTurn>,
     ) -> Result<(), Error> {
-        let mut deleting = DeleteGuard {
+        let pending = Some(lost);
+        let deleting = DeleteGuard {
             store: self,
-            pending: Some(lost),
+            pending,
         };
-        if let Some(lost) = &mut deleting.pending {
-            self.delete_temps(local, lost.temp.as_slice()).await?;
-            lost.temp = None;
-            lost.victims = self.delete_files(local, &lost.victims, turn).await?;
-            lost.room = lost.room.split_off(blocks_in_files(&lost.victims));
-        }
-        deleting.pending.take_if(|lost| lost.victims.is_empty());
-        Ok(())
+        deleting.run(local, turn).await.map(drop)
     }
 
-    /// Deletes the temp files whose writers are gone, and the files that could not be deleted before. A file that
-    /// cannot be deleted ends the attempt; the rest is tried the next time.
+    /// Deletes the temp files whose writers are gone, and the files that could not be deleted before, until
+    /// [`FAILURES_MAX`] of them fail. Returns the first error.
     pub(super) async fn delete_all_pending(&self, local: &Local) -> Result<(), Error> {
         let lost = self.0.pending_deletes.lock().len();
+        let (mut done, mut failures) = (Ok(()), 0);
         for _ in 0..lost {
             let Some(first) = self.0.pending_deletes.lock().pop_front() else {
                 break;
             };
-            self.delete_pending(local, first, None).await?;
+            let deleted = self.delete_pending(local, first, None).await;
+            failures += usize::from(deleted.is_err());
+            done = done.and(deleted);
+            if failures == FAILURES_MAX {
+                break;
+            }
         }
-        Ok(())
+        done
     }
 
     /// Deletes the files of at most [`DELETE_MAX`] entries that are out of the index, and records that in the journal.
@@ -232,10 +320,11 @@ impl Store {
         part: &[KnownKey],
         turn: Option<&PublishTurn>,
     ) -> Result<Vec<KnownKey>, Error> {
-        let claimed = self.claim_files(part.iter().copied(), turn);
+        let mut claimed = self.claim_files(part.iter().copied(), turn);
+        let left = std::mem::take(&mut claimed.left);
         let (gone, own) = (&claimed.gone, &claimed.own);
         if gone.is_empty() {
-            return Ok(claimed.left);
+            return Ok(left);
         }
         let places = own.iter().map(|key| self.path(key).into());
         let mut steps: Vec<_> = places.map(BatchStep::Unlink).collect();
@@ -250,8 +339,12 @@ impl Store {
             })
             .collect::<Result<_, _>>()?;
         steps.extend(tickets.iter().map(Ticket::step));
-        local.change(steps, &self.0.settings.pool).await?;
-        Ok(claimed.left)
+        // The turns are the job's: a new file of one of the keys comes after it, even if the caller has left.
+        let held = (claimed, tickets);
+        local
+            .change_holding(steps, &self.0.settings.pool, held)
+            .await?;
+        Ok(left)
     }
 
     /// Takes the turns of the keys of entries that are out of the index, so that nothing gets their paths before their

@@ -11,9 +11,6 @@ use crate::space::{NoRoom, Reservation};
 use disk::{Local, in_place};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Maximum of entries that are evicted for one write; if that is not enough, the fill is not stored.
-const EVICT_MAX: usize = 256;
-
 /// Where an entry is to lie, when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlannedPlace {
@@ -75,33 +72,35 @@ impl Store {
         self.grow(local, reservation, bytes).await
     }
 
-    /// Grows a reservation to `bytes` in all, for which the least recently used entries are evicted.
+    /// Grows a reservation to `bytes` in all, for which the least recently used entries are evicted. Their space is its
+    /// own at once: others would take it while more is deleted.
     pub(super) async fn grow(
         &self,
         local: &Local,
         reservation: &mut Reservation,
         bytes: u64,
     ) -> Result<(), Error> {
-        let mut evicted = 0;
-        loop {
-            let Err(NoRoom(lacking)) = reservation.grow_to(bytes) else {
-                return Ok(());
-            };
+        // Terminates: each turn takes entries out of the index.
+        while let Err(NoRoom(lacking)) = reservation.grow_to(bytes) {
             if !self.could_hold(bytes) {
                 return Err(NoRoom(lacking).into());
             }
             self.note_lack();
-            let victims = self.victims(lacking);
-            evicted += victims.known.len();
-            if victims.known.is_empty() || evicted > EVICT_MAX {
+            // An excess over the limits is left to a sweep.
+            let own = self.0.space.blocks(bytes);
+            let own = own.saturating_sub(reservation.blocks());
+            let victims = self.victims(lacking.min(own));
+            if victims.known.is_empty() {
                 return Err(NoRoom(lacking).into());
             }
-            in_place::boxed(|| self.delete(local, victims)).await?;
+            let freed = in_place::boxed(|| self.delete_at(local, victims, None)).await?;
+            reservation.take_over(freed);
         }
+        Ok(())
     }
 
     /// Whether a file of so many bytes could have room: nothing gives way to one that never fits.
-    fn could_hold(&self, bytes: u64) -> bool {
+    pub(super) fn could_hold(&self, bytes: u64) -> bool {
         let (segments, space) = (self.0.segments.as_ref(), &self.0.space);
         let given = segments.map_or(0, |segments| {
             let max_bytes = self.max_bytes().filter(|_| !space.has_min_free());

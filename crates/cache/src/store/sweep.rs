@@ -34,16 +34,13 @@ impl Store {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
-        // A file that cannot be deleted does not stop the rest of the sweep; but no purge is forgotten then.
+        // A file that cannot be deleted does not stop the rest of the sweep; but no purge is forgotten for a while.
         let lost = self.delete_all_pending(local).await;
         self.0.journal.write_rest(local).await?;
-        let compared = match &lost {
-            Ok(()) => self.sweep_purged(local, files_max).await?,
-            Err(_) => 0,
-        };
+        let compared = self.sweep_purged(local, files_max).await?;
         let before = now.saturating_sub(self.0.inactive.load(Relaxed));
         let inactive = self.take_out(|index| index.evict_inactive(before, files_max));
-        let mut done = inactive.known.len() + compared;
+        let mut done = inactive.known.len();
         self.0
             .evicted
             .fetch_add(inactive.known.len() as u64, Relaxed);
@@ -70,7 +67,8 @@ impl Store {
             // Usually it is shorter now. If it is not, and there is no space, the next step makes some.
             let _ = self.count_journal();
         }
-        lost.map(|()| done >= files_max || self.0.index.may_have_inactive(before))
+        let is_full = compared.max(done) >= files_max;
+        lost.map(|()| is_full || self.0.index.may_have_inactive(before))
     }
 
     /// Compacts the journal. The new snapshot exists beside the old one for a moment, so it needs space.

@@ -13,7 +13,7 @@ use crate::index::{EntryExtent, KeyState, KnownKey};
 use crate::journal::{FOLDER, temp_of};
 use crate::key::{KEY_BYTES, Key};
 use crate::segments::SEGMENTS_FOLDER;
-use disk::{Access, BatchStep, EntryName, FileKind, Local, Meta};
+use disk::{Access, BatchStep, EntryName, Errno, FileKind, Local, Meta};
 use message::date::Seconds;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) const NAMES_OF_STEP: usize = 100;
 const WRITING_TICK: Duration = Duration::from_millis(5);
 /// Seconds since the last write for which a temp file is left to the next walk.
 const TEMP_AGE: Seconds = 60;
+/// Attempts to list a directory, each after all others, until its entries count as lost.
+const LIST_ATTEMPTS: u32 = 3;
 /// Bytes of a file that the first read of its head asks for.
 const HEAD_BYTES: usize = 4096;
 /// The tag of an entry that cannot be used: no tag is older or newer than it.
@@ -45,6 +47,8 @@ pub struct DirectoryWalk {
     dev: Option<u64>,
     /// The segments, which come first.
     segments: Option<SegmentsWalk>,
+    /// Was a directory left out, because it cannot be listed? The next start walks again.
+    is_partial: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +57,16 @@ struct WalkDirectory {
     path: Vec<u8>,
     /// Is it a foreign directory?
     is_foreign: bool,
+    /// Attempts to list it that failed.
+    failures: u32,
+}
+
+impl WalkDirectory {
+    /// Has another program deleted it, below the cache's own directory?
+    fn is_gone(&self, error: &disk::Error) -> bool {
+        let is_missing = matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR));
+        is_missing && !self.path.is_empty()
+    }
 }
 
 impl DirectoryWalk {
@@ -62,6 +76,7 @@ impl DirectoryWalk {
         let root = WalkDirectory {
             path: Vec::new(),
             is_foreign: false,
+            failures: 0,
         };
         Self {
             store: store.clone(),
@@ -70,6 +85,7 @@ impl DirectoryWalk {
             foreign_blocks: 0,
             dev: None,
             segments: SegmentsWalk::new(store),
+            is_partial: false,
         }
     }
 
@@ -115,7 +131,9 @@ impl DirectoryWalk {
         let inner = &self.store.0;
         self.store.count_foreign(self.foreign_blocks);
         inner.is_cold.store(false, Relaxed);
-        inner.journal.walked(local, self.foreign_blocks).await?;
+        if !self.is_partial {
+            inner.journal.walked(local, self.foreign_blocks).await?;
+        }
         self.store.compact(local).await?;
         Ok(true)
     }
@@ -138,11 +156,29 @@ impl DirectoryWalk {
         let names = match names {
             // Foreign directories need not be readable.
             Err(error) if directory.is_foreign && error.errno().is_some() => Vec::new(),
-            names => names?,
+            Err(error) if directory.is_gone(&error) => Vec::new(),
+            Err(error) => return self.put_off(error),
+            Ok(names) => names,
         };
         self.left.pop();
         self.current = Some((directory, names.into_iter()));
         Ok(())
+    }
+
+    /// Leaves the next directory, which could not be listed, until the others were visited; after some attempts, for
+    /// good.
+    fn put_off(&mut self, error: disk::Error) -> Result<(), Error> {
+        let is_below = |directory: &mut WalkDirectory| !directory.path.is_empty();
+        if error.errno().is_some()
+            && let Some(mut directory) = self.left.pop_if(is_below)
+        {
+            directory.failures += 1;
+            match directory.failures < LIST_ATTEMPTS {
+                true => self.left.insert(0, directory),
+                false => self.is_partial = true,
+            }
+        }
+        Err(error.into())
     }
 
     fn path(&self, relative: &[u8]) -> Vec<u8> {
@@ -208,6 +244,7 @@ impl DirectoryWalk {
         self.left.push(WalkDirectory {
             path: [&relative[..], b"/"].concat(),
             is_foreign,
+            failures: 0,
         });
     }
 

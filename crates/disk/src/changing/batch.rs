@@ -104,8 +104,25 @@ impl Local {
     /// [`Error::System`] with the call of the first step that failed; the ones before it are done. [`Error::Overflow`],
     /// [`Error::TooManySteps`]: no step was taken.
     pub async fn change(&self, steps: Vec<BatchStep>, pool: &Pool) -> Result<(), Error> {
+        self.change_holding(steps, pool, ()).await
+    }
+
+    /// As [`Local::change`]; the job drops `held` when it has ended, even if the caller has left.
+    ///
+    /// # Errors
+    /// As [`Local::change`].
+    pub async fn change_holding<T: Send + 'static>(
+        &self,
+        steps: Vec<BatchStep>,
+        pool: &Pool,
+        held: T,
+    ) -> Result<(), Error> {
         within_bound(&steps)?;
-        let work = move || steps.iter().try_for_each(take);
+        let work = move || {
+            let done = steps.iter().try_for_each(take);
+            drop(held);
+            done
+        };
         self.write_job(Operation::Other, pool, work).await
     }
 

@@ -190,7 +190,7 @@ pub(crate) async fn invalidate(request: &mut Request, passing: &PassSettings, st
     let key = Key::of(&cache_request::key_text(request, passing));
     for cache in caches {
         let Some(store) = cache.store() else { continue };
-        let purge = store.purge(local(request), &key);
+        let purge = store.invalidate(local(request), &key);
         let patience = cache.disk.patience();
         let done = request.client.loop_.wire.wheel.timeout(patience, purge);
         let done = done.await;

@@ -156,7 +156,7 @@ impl Store {
                 known: vec![moved],
                 epoch: Some(epoch),
             };
-            self.delete_at(local, gone, Some(&turn)).await?;
+            drop(self.delete_at(local, gone, Some(&turn)).await?);
             return Ok(false);
         };
         self.leave_segment(&replaced);

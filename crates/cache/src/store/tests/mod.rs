@@ -6,7 +6,9 @@ mod fills;
 mod handover;
 mod publish_order;
 mod purges;
+mod room;
 mod segments;
+mod stuck;
 
 use super::*;
 use crate::entry::Description;

@@ -57,7 +57,7 @@ impl Bench {
     }
 
     /// The directory as a process that is killed now leaves it.
-    fn killed(&self) -> Self {
+    pub(super) fn killed(&self) -> Self {
         let killed = Self::new();
         let (from, to) = (self.dir.path().join("."), killed.dir.path());
         let mut copy = std::process::Command::new("cp");
@@ -436,6 +436,53 @@ fn a_key_is_purged_in_all_its_variants() {
             matches!(find.await, LookupOutcome::Hit(_)),
             "it was stored behind"
         );
+    });
+}
+
+#[test]
+fn invalidations_leave_room_for_purges_and_hold_without_it() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        for number in 0..RULES_MAX {
+            let key = Key::of(number.to_string().as_bytes());
+            store.invalidate(&bench.local, &key).await.unwrap();
+        }
+        store.purge_tag(&bench.local, b"nothing").await.unwrap();
+        let before = store.moment();
+        let key = Key::of(KEYS[0].as_bytes());
+        store.invalidate(&bench.local, &key).await.unwrap();
+        assert!(bench.found(&store, &KEYS[..1]).await.is_empty());
+        let late = bench.put_tagged(&store, KEYS[0], "", before).await;
+        assert!(matches!(late, Err(Error::Purged)), "{late:?}");
+        bench.put_now(&store, KEYS[0], "").await;
+        assert_eq!(bench.found(&store, &KEYS).await, KEYS);
+        assert_eq!(store.counters().purged, 1);
+        bench.sweep(&store).await;
+        assert_eq!(store.purges_pending(), 0);
+    });
+}
+
+#[test]
+fn a_file_tells_other_processes_that_purges_are_pending() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        fill(&bench, &store).await;
+        let mark = purge_mark(&store.settings().directory);
+        let is_marked = || std::fs::exists(std::ffi::OsStr::from_bytes(&mark)).unwrap();
+        assert!(!is_marked());
+        let running = store.moment();
+        store.purge_tag(&bench.local, b"one").await.unwrap();
+        bench.sweep(&store).await;
+        assert!(is_marked(), "something is on its way");
+        drop((running, store));
+        std::fs::remove_file(std::ffi::OsStr::from_bytes(&mark)).unwrap();
+        let (store, _) = bench.open().await;
+        assert!(is_marked());
+        bench.sweep(&store).await;
+        assert_eq!((store.purges_pending(), is_marked()), (0, false));
     });
 }
 

@@ -180,8 +180,8 @@ async fn keep(local: Local, kept: Weak<Cache>) {
     };
     let orders = control::listen(local.clone(), kept.clone(), store.clone());
     tokio::task::spawn_local(orders);
-    if store.is_cold() {
-        walk(&local, &kept, &store).await;
+    if store.is_cold() && walk(&local, &kept, &store).await.is_none() {
+        return;
     }
     loop {
         let Some(pause) = sweep(&local, &kept, &store).await else {
@@ -264,8 +264,9 @@ async fn tell_proof(local: &Local, cache: &Cache) {
     error_log(level, format_args!("cache {probe}"));
 }
 
-/// Finds files that the journal does not know, in slices with a pause after each.
-async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
+/// Finds files that the journal does not know, in slices with a pause after each, and sweeps meanwhile. None: the cache
+/// is no longer referenced.
+async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) -> Option<()> {
     let pool = store.settings().pool.clone();
     let access = Access {
         noatime: true,
@@ -273,37 +274,41 @@ async fn walk(local: &Local, kept: &Weak<Cache>, store: &Store) {
     };
     let mut walk = DirectoryWalk::new(store);
     let mut begun = Instant::now();
+    let mut sweep_at = begun + SWEEP_EVERY;
     loop {
-        let Some(cache) = kept.upgrade() else { return };
+        let cache = kept.upgrade()?;
         let upkeep = cache.upkeep.lock().await;
         if cache.is_given_up() {
-            return;
+            return None;
         }
         let pace = cache.zone.loader;
-        match walk.step(local, &access, Moment::now().second()).await {
+        let pause = match walk.step(local, &access, Moment::now().second()).await {
             Ok(true) => break,
             Ok(false) if begun.elapsed() < pace.threshold => continue,
-            Ok(false) => {}
+            Ok(false) => pace.sleep,
             Err(error) => {
                 cache.tell("it cannot be walked", &error);
-                sleep(RETRY).await;
+                RETRY
             }
-        }
+        };
         drop(upkeep);
         drop(cache);
-        sleep(pace.sleep).await;
+        if Instant::now() >= sweep_at {
+            sweep_at = Instant::now() + sweep(local, kept, store).await?;
+        }
+        sleep(pause).await;
         begun = Instant::now();
     }
-    if let Some(cache) = kept.upgrade() {
-        let directory = cache.zone.directory.escape_ascii();
-        error_log(
-            Level::Notice,
-            format_args!(
-                "cache \"{directory}\": {} entries known, all of the directory was looked at",
-                store.index().len()
-            ),
-        );
-    }
+    let cache = kept.upgrade()?;
+    let directory = cache.zone.directory.escape_ascii();
+    error_log(
+        Level::Notice,
+        format_args!(
+            "cache \"{directory}\": {} entries known, all of the directory was looked at",
+            store.index().len()
+        ),
+    );
+    Some(())
 }
 
 /// Sweeps once, and returns when to do it again. None: the cache is no longer referenced.

@@ -35,6 +35,10 @@ pub(crate) async fn fetch(
     }
     let fill_key = params.key(cache_request);
     let key = fill_key.key;
+    // One whose response is not stored leads nobody: its followers would all ask the origin at once.
+    if !params.may_store && cache_request.cache.fills.running(&key).is_none() {
+        return fetch_alone(request, cache_request, params).await;
+    }
     match cache_request.cache.fills.join(fill_key, WINDOW_BYTES) {
         Role::Fill(filler) if params.may_have_come && is_stored(cache_request, &key) => {
             filler.end_without(Ending::Renewed);

@@ -2,17 +2,17 @@
 //! instance.
 //!
 //! There is no index, so the entry's file is looked for by its name. Not here: writing, which only the owner does.
-//! Invariant: the whole entry is verified at each use, a large one while it is sent; stale ones are asked for at the
-//! origin.
+//! Invariants: the whole entry is verified at each use, a large one while it is sent; stale ones are asked for at the
+//! origin, as are all while purges are pending.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::freshness::Rules;
-use cache::store::Hit;
+use cache::store::{Hit, purge_mark};
 use cache::{Entry, Key, KnownKey, variant};
-use disk::{OpenFile, READ_MAX};
+use disk::{Errno, OpenFile, READ_MAX};
 use logs::wall_clock::Moment;
 use message::Body;
 
@@ -38,6 +38,9 @@ pub(crate) async fn answer(
     cache: &Arc<Cache>,
     key_text: &Bytes,
 ) -> Option<Outcome> {
+    if is_purging(request, cache).await {
+        return None;
+    }
     let found = find(request, cache, key_text).await?;
     let now = Moment::now().second();
     let lifetime = found.entry().lifetime();
@@ -52,6 +55,19 @@ pub(crate) async fn answer(
     let body = found.body(request, cache);
     let outcome = response_head::shape(request, passing, head, body, Origin::Cache);
     Some(with_age(outcome, age))
+}
+
+/// Whether purges are pending there: any entry may be one that they cover. (Asked before the entry is opened: they are
+/// pending until the files are deleted.)
+async fn is_purging(request: &Request, cache: &Cache) -> bool {
+    let Ok(pool) = files::pool(request) else {
+        return true;
+    };
+    let pool = pool.for_disk(&cache.disk);
+    let access = cache_request::reading(request, &pool);
+    let mark = purge_mark(&cache.zone.directory);
+    let looked = local(request).stat(&mark, &access).await;
+    !looked.is_err_and(|error| error.errno() == Some(Errno::NOENT))
 }
 
 /// An entry of the other process.
