@@ -72,15 +72,20 @@ impl Bounded {
         }
     }
 
-    /// Processes of the group that the kernel has killed because memory was short.
+    /// How often the kernel has killed because this process's memory was short: of the process's own group the processes in it
+    /// and below; of a group above it the times that its own limit was reached, which another group's want is not.
     #[must_use]
-    pub fn kills(&self) -> u64 {
-        let said = match self {
-            Bounded::Unified(group) => read(&group.join("memory.events")),
-            Bounded::Memory(group) => read(&group.join("memory.oom_control")),
+    pub fn kills(&self, groups: &Groups) -> u64 {
+        let (group, file, name) = match self {
+            Bounded::Unified(group) if groups.unified.first() == Some(group) => {
+                (group, "memory.events", "oom_kill")
+            }
+            // Since Linux 5.2.
+            Bounded::Unified(group) => (group, "memory.events.local", "oom"),
+            Bounded::Memory(group) => (group, "memory.oom_control", "oom_kill"),
             Bounded::Machine(_) => return 0,
         };
-        number_of(&said, "oom_kill").unwrap_or(0)
+        number_of(&read(&group.join(file)), name).unwrap_or(0)
     }
 }
 
@@ -172,6 +177,22 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_in_another_group_at_its_own_limit_is_none_here() {
+        let tree = Tree::new("0::/a/b\n", "/", "/");
+        tree.write("unified/a/b/memory.max", "max\n");
+        let groups = tree.groups();
+        let kills = |name: &str| Bounded::Unified(tree.0.path().join(name)).kills(&groups);
+        tree.write("unified/a/b/memory.events", "low 0\noom 3\noom_kill 2\n");
+        tree.write("unified/a/b/memory.events.local", "oom 1\noom_kill 1\n");
+        assert_eq!(kills("unified/a/b"), 2);
+        tree.write("unified/a/memory.events", "low 0\noom 9\noom_kill 8\n");
+        tree.write("unified/a/memory.events.local", "oom 0\noom_kill 0\n");
+        assert_eq!(kills("unified/a"), 0);
+        tree.write("unified/a/memory.events.local", "oom 1\noom_kill 0\n");
+        assert_eq!(kills("unified/a"), 1);
+    }
+
+    #[test]
     fn what_is_taken_of_version_2() {
         let tree = Tree::new("0::/a/b\n", "/", "/");
         tree.write("unified/a/b/memory.max", "max\n");
@@ -188,9 +209,6 @@ mod tests {
         };
         let taken = 1000 + 200 + 200 + 7 + 34 + 60;
         assert_eq!(usages(&tree), [used(taken, 34)]);
-        tree.write("unified/a/memory.events", "low 0\noom 3\noom_kill 2\n");
-        let own = Bounded::Unified(tree.0.path().join("unified/a"));
-        assert_eq!(own.kills(), 2);
         // Hardly any of the cache is left: of what the kernel has of its own, more is in use.
         tree.write(
             "unified/a/memory.stat",
@@ -231,7 +249,8 @@ mod tests {
             "hierarchical_memory_limit 5000\ntotal_dirty 501\n",
         );
         assert_eq!(usages(&tree)[0].unwritten_room, 0);
-        assert_eq!(Bounded::Memory(tree.0.path().join("memory/a")).kills(), 1);
+        let own = Bounded::Memory(tree.0.path().join("memory/a"));
+        assert_eq!(own.kills(&tree.groups()), 1);
     }
 
     #[test]

@@ -77,7 +77,8 @@ struct Watch {
     modest_until: Instant,
     told_loops: Instant,
     trimmed: Instant,
-    kills: Option<u64>,
+    /// The kills that each group has told of so far.
+    kills: Vec<(Bounded, u64)>,
     kills_untold: u64,
     kills_told: Option<Instant>,
     said: LastLogged,
@@ -114,7 +115,7 @@ impl Watch {
             modest_until: now,
             told_loops: now,
             trimmed: now,
-            kills: None,
+            kills: Vec::new(),
             kills_untold: 0,
             kills_told: None,
             said: LastLogged {
@@ -252,10 +253,15 @@ impl Watch {
 
     /// Logs that the kernel killed another process of the group: there may be no other trace of it.
     fn note_kills(&mut self, ledger: &Ledger) {
-        // A group's count includes the groups below it.
-        let kills = self.bounded.iter().map(Bounded::kills).max().unwrap_or(0);
-        let before = self.kills.replace(kills).unwrap_or(kills);
-        let more = kills.saturating_sub(before);
+        let tell = |bounded: &Bounded| (bounded.clone(), bounded.kills(&self.groups));
+        let kills: Vec<_> = self.bounded.iter().map(tell).collect();
+        let before = std::mem::replace(&mut self.kills, kills);
+        let more_of = |(bounded, kills): &(Bounded, u64)| {
+            let (_, before) = before.iter().find(|(known, _)| known == bounded)?;
+            Some(kills.saturating_sub(*before))
+        };
+        // One of the own group may be told by a group above it as well.
+        let more = self.kills.iter().filter_map(more_of).max().unwrap_or(0);
         super::of(ledger).kills.add(more);
         if more > 0 {
             self.modest_until = Instant::now() + MODEST;
