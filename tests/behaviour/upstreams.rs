@@ -374,13 +374,13 @@ fn sessions_are_learned_from_answers() {
 }
 
 /// A name server: `x.test` leads to 127.0.0.1, unless told otherwise; anything else is not found.
-struct NameServer {
-    port: u16,
+pub(crate) struct NameServer {
+    pub(crate) port: u16,
     /// The last number of the address; 0: not found; 255: no answer as long as it is so.
     last: Arc<AtomicU8>,
 }
 
-fn name_server() -> NameServer {
+pub(crate) fn name_server() -> NameServer {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let port = socket.local_addr().expect("it is bound").port();
     let last = Arc::new(AtomicU8::new(1));

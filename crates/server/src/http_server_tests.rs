@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Recorded;
-use runtime::listen::{Address, SocketOptions, bind};
+use runtime::listen::{Address, BACKLOG_DEFAULT, SocketOptions, bind};
 use runtime::loops::accept::Source;
 use runtime::loops::{loop_threads, sums};
 use runtime::{Listener, Shared, SocketType};
@@ -80,6 +80,7 @@ fn open(lines: &str) -> Site {
     let source = Source {
         listener,
         socket: Arc::new(socket),
+        backlog: BACKLOG_DEFAULT,
     };
     let plan = http_server::Plan {
         loops: loop_threads::Plan {

@@ -9,6 +9,8 @@ mod daemon;
 mod handovers;
 mod load;
 mod script;
+mod sockets;
+mod terminal;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -76,16 +76,17 @@ pub fn open(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindE
             error,
         })?;
     }
-    listening(socket, address, options)
+    listen(&socket, address, options.backlog)?;
+    Ok(socket.into())
 }
 
-/// Binds one more socket of a TCP address that [`open`] has bound. Unix sockets cannot share an
-/// address; theirs is served by one loop, which hands connections on.
+/// Binds one more socket of a TCP address that [`open`] has bound. It gets no connections before it listens. Unix sockets
+/// cannot share an address; theirs is served by one loop, which hands connections on.
 ///
 /// # Errors
 /// The step that failed.
-pub fn open_another(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
-    listening(bound(address, options, true)?, address, options)
+pub fn reserve(address: &Address, options: &SocketOptions) -> Result<OwnedFd, BindError> {
+    Ok(bound(address, options, true)?.into())
 }
 
 /// Makes a listening socket that another process bound usable like one of [`open`], and returns its address. The other
@@ -122,8 +123,7 @@ pub fn set_options(
     address: &Address,
     options: &SocketOptions,
 ) -> Result<(), BindError> {
-    let socket = SockRef::from(&socket);
-    tune(&socket, address, options);
+    tune(&SockRef::from(&socket), address, options);
     listen(&socket, address, options.backlog)
 }
 
@@ -187,17 +187,12 @@ fn bind_open_to_all(socket: &Socket, name: &SockAddr, address: &Address) -> io::
     bound
 }
 
-fn listening(
-    socket: Socket,
-    address: &Address,
-    options: &SocketOptions,
-) -> Result<OwnedFd, BindError> {
-    listen(&socket, address, options.backlog)?;
-    Ok(socket.into())
-}
-
-fn listen(socket: &Socket, address: &Address, backlog: i32) -> Result<(), BindError> {
-    let done = socket.listen(backlog);
+/// Lets a socket listen, or gives one that does another backlog.
+///
+/// # Errors
+/// That of listen(2).
+pub fn listen(socket: impl AsFd, address: &Address, backlog: i32) -> Result<(), BindError> {
+    let done = SockRef::from(&socket).listen(backlog);
     done.map_err(|error| BindError::Listen {
         address: address.clone(),
         backlog,
@@ -327,19 +322,27 @@ mod tests {
         let first = open(&any_port(), &options).unwrap();
         let address = local(&first);
         let more: Vec<_> = (0..3)
-            .map(|_| open_another(&address, &options).unwrap())
+            .map(|_| reserve(&address, &options).unwrap())
             .collect();
         let Address::Inet(inet) = address else {
             panic!("TCP was asked for")
         };
-        let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(inet).unwrap()).collect();
-        let mut accepted = 0;
-        for socket in more.iter().chain([&first]) {
-            while rustix::net::accept(socket).is_ok() {
-                accepted += 1;
+        let accepted_of = |sockets: &[&OwnedFd]| {
+            let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(inet).unwrap()).collect();
+            let mut accepted = 0;
+            for socket in sockets {
+                while rustix::net::accept(socket).is_ok() {
+                    accepted += 1;
+                }
             }
+            accepted == clients.len()
+        };
+        assert!(accepted_of(&[&first]), "the others do not listen yet");
+        for socket in &more {
+            listen(socket, &address, options.backlog).unwrap();
         }
-        assert_eq!(accepted, clients.len());
+        let all: Vec<_> = more.iter().chain([&first]).collect();
+        assert!(accepted_of(&all) && !accepted_of(&[&first]));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Not here: how sockets are bound ([`crate::listen::bind`]). Invariant: a connection is counted at the loop that keeps
 //! it before the next one is assigned.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +30,7 @@ use super::{
     Accepted, Datagrams, Kind, Listener, Loop, LoopHandle, REUSED_AT_ONCE_MAX, Seat, ServingLoop,
     SocketType, spawn,
 };
+use crate::listen::bind;
 
 /// Maximum of connections accepted in a row before other tasks get their turn.
 const BATCH_MAX: usize = 64;
@@ -50,8 +52,10 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 pub struct Source {
     /// Its address.
     pub listener: Arc<Listener>,
-    /// The socket; the master holds it too.
+    /// The socket; the master holds it too. If it does not listen yet, it does once a loop watches it.
     pub socket: Arc<OwnedFd>,
+    /// Maximum number of connections that wait at it then, by which it begins to listen.
+    pub backlog: i32,
 }
 
 /// Watches one socket until the task is aborted. Aborting loses nothing: a connection is never held
@@ -60,7 +64,9 @@ pub(super) fn start(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHa
     match source.listener.socket_type {
         SocketType::Stream => accept(host, source),
         SocketType::Datagram => {
-            let Source { listener, socket } = source;
+            let Source {
+                listener, socket, ..
+            } = source;
             let received = host.service.receive(Datagrams { socket, listener });
             Ok(spawn(Kind::Accept, received))
         }
@@ -69,6 +75,14 @@ pub(super) fn start(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHa
 
 /// Accepts the connections of a socket.
 fn accept(host: &Rc<ServingLoop>, source: Source) -> io::Result<JoinHandle<()>> {
+    if !rustix::net::sockopt::socket_acceptconn(&source.socket)? {
+        let Source {
+            listener,
+            socket,
+            backlog,
+        } = &source;
+        bind::listen(socket, &listener.address, *backlog).map_err(io::Error::other)?;
+    }
     #[expect(
         deprecated,
         reason = "deprecated for types whose descriptor may change; an Arc<OwnedFd> keeps it open"
@@ -141,14 +155,18 @@ fn take_batch(host: &ServingLoop, source: &Source) -> Batch {
                     Errno::MFILE | Errno::NFILE => Level::Crit,
                     _ => Level::Alert,
                 };
-                let text = wire::errno(&error.into());
-                let address = &source.listener.address;
-                error_log(
-                    level,
-                    format_args!(
-                        "accept4() failed ({text}) while accepting new connection on {address}"
-                    ),
-                );
+                let lacks_descriptors = matches!(error, Errno::MFILE | Errno::NFILE);
+                // What closing others gives is asked for again a moment later.
+                if !lacks_descriptors || is_first_in_second(&host.loop_.scarcity_told) {
+                    let text = wire::errno(&error.into());
+                    let address = &source.listener.address;
+                    error_log(
+                        level,
+                        format_args!(
+                            "accept4() failed ({text}) while accepting new connection on {address}"
+                        ),
+                    );
+                }
                 match error {
                     Errno::MFILE | Errno::NFILE => return Batch::NoDescriptors,
                     Errno::CONNABORTED => {}
@@ -234,9 +252,14 @@ pub(super) fn seat(host: &ServingLoop, accepted: Accepted) {
 
 /// Logs that connections run out, at most once per second.
 fn tell_reuse(loop_: &Loop, max: u32) {
-    let second = wire::loop_clock::monotonic_ms() / 1000;
-    if loop_.reuse_told.replace(Some(second)) != Some(second) {
+    if is_first_in_second(&loop_.reuse_told) {
         let text = "worker_connections are not enough, reusing connections";
         error_log(Level::Warn, format_args!("{max} {text}"));
     }
+}
+
+/// Whether nothing was told in this second yet; `told` is the last one in which something was.
+fn is_first_in_second(told: &Cell<Option<u64>>) -> bool {
+    let second = wire::loop_clock::monotonic_ms() / 1000;
+    told.replace(Some(second)) != Some(second)
 }

@@ -5,7 +5,7 @@
 //! closes none that the next configuration listens on (closing one of a SO_REUSEPORT group resets the connections
 //! queued at it).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry as MapEntry;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,7 +24,7 @@ use wire::KernelTimer;
 
 use super::accept::{self, Source};
 use super::{Accepted, Configuration, Ledger, Loop, LoopHandle, ServingLoop, Shared, Stage, Start};
-use super::{SocketType, malloc_arena, shed};
+use super::{SocketType, malloc_arena, pinning, shed};
 use crate::timing::poll_timing::{self, spawn, timed};
 use crate::timing::{Kind, tsc_clock};
 use wire::{errno, of_call};
@@ -68,7 +68,7 @@ pub(super) struct Take {
     connections_max: u32,
     sources: Vec<Source>,
     handles: Vec<Arc<LoopHandle>>,
-    /// CPUs that the loop may run on; empty: all.
+    /// CPUs that the loop may run on; empty: those of the process.
     cpus: Vec<usize>,
     /// Whether other loops have taken it, so that this one has to: it watches the sockets that it can.
     is_decided: bool,
@@ -430,6 +430,14 @@ async fn obey(host: Rc<ServingLoop>, mut commands: UnboundedReceiver<Command>) {
             carry_out(&host, &mut watches, command);
         }
     }
+    // From now on other loops keep what they accept. What they have sent since the last look is served.
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        carry_out(&host, &mut watches, command);
+    }
+    while loop_.is_busy() {
+        loop_.wire.wheel.sleep(LEAVING_TICK).await;
+    }
 }
 
 fn carry_out(host: &Rc<ServingLoop>, watches: &mut Watches, command: Command) {
@@ -470,7 +478,7 @@ fn take_over(host: &Rc<ServingLoop>, watches: &mut Watches, take: Take) -> io::R
         watches.stop_but(&before);
         return watched;
     }
-    set_cpus(&take.cpus);
+    pinning::set_cpus(loop_, &take.cpus);
     host.service.configure(take.number, take.configuration);
     loop_.connections_max.set(take.connections_max);
     *loop_.handles.borrow_mut() = take.handles.into();
@@ -480,25 +488,6 @@ fn take_over(host: &Rc<ServingLoop>, watches: &mut Watches, take: Take) -> io::R
 
 fn does_not_answer() -> io::Error {
     io::Error::other("a loop does not answer")
-}
-
-fn set_cpus(cpus: &[usize]) {
-    if cpus.is_empty() {
-        return;
-    }
-    let mut set = nix::sched::CpuSet::new();
-    let known = cpus.iter().filter(|&&cpu| set.set(cpu).is_ok()).count();
-    let applied = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
-    if let (Err(error), true) = (applied, known > 0) {
-        error_log(
-            Level::Warn,
-            format_args!(
-                "sched_setaffinity() failed ({}: {}): the loop runs on any processor",
-                error as i32,
-                error.desc()
-            ),
-        );
-    }
 }
 
 /// The sockets that a loop watches, by descriptor.
@@ -527,11 +516,11 @@ impl Watches {
     /// Releases the other sockets. Where no other holder is left (the address is gone from the configuration), the
     /// queued connections are served first.
     fn keep_only(&mut self, host: &ServingLoop, sources: &[Source]) {
-        let is_kept =
-            |descriptor: &i32| sources.iter().any(|s| s.socket.as_raw_fd() == *descriptor);
+        let kept = sources.iter().map(|source| source.socket.as_raw_fd());
+        let kept: HashSet<i32> = kept.collect();
         let gone: Vec<_> = self
             .0
-            .extract_if(|descriptor, _| !is_kept(descriptor))
+            .extract_if(|descriptor, _| !kept.contains(descriptor))
             .collect();
         for (_, (source, task)) in gone {
             task.abort();

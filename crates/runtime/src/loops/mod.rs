@@ -6,6 +6,7 @@
 //! * [`idle`]: connections that wait for their client and can be told to close.
 //! * `malloc_arena`: the memory of a loop's thread, made before it runs.
 //! * [`loop_threads`]: all loops of the worker: start, new settings, more or fewer loops, shutdown.
+//! * `pinning`: the processors of a loop's thread.
 //! * [`service`]: the server above the loops, as a loop sees it.
 //! * `shed`: what a loop gives up when memory is scarce.
 //! * [`Ledger`]: the list of a worker's loops; [`sums`]: their metrics, added up.
@@ -20,6 +21,7 @@ pub mod idle;
 pub mod ledger;
 pub mod loop_threads;
 mod malloc_arena;
+mod pinning;
 pub mod service;
 mod shed;
 pub mod sums;
@@ -184,12 +186,16 @@ pub struct Loop {
     /// `worker_connections`.
     connections_max: Cell<u32>,
     stage: Cell<Stage>,
+    /// Whether its thread was given processors of its own.
+    is_pinned: Cell<bool>,
     /// See [`Errand`].
     errands: Cell<u32>,
     /// The second in which it was last logged that idle connections are closed to make room.
     reuse_told: Cell<Option<u64>>,
     /// The same for connections that cannot be watched.
     unwatched_told: Cell<Option<u64>>,
+    /// The same for descriptors that a connection lacks.
+    scarcity_told: Cell<Option<u64>>,
     handle: Arc<LoopHandle>,
     /// All loops that accept, for spreading; empty with a single loop.
     handles: RefCell<Rc<[Arc<LoopHandle>]>>,
@@ -238,9 +244,11 @@ impl Loop {
             spare_memory: RefCell::default(),
             connections_max: Cell::new(connections_max),
             stage: Stage::Serving.into(),
+            is_pinned: Cell::new(false),
             errands: Cell::new(0),
             reuse_told: Cell::new(None),
             unwatched_told: Cell::new(None),
+            scarcity_told: Cell::new(None),
             handle,
             handles: RefCell::new(Vec::new().into()),
             random: RefCell::new(Random {

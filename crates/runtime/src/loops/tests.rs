@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::accept::Source;
-use super::loop_threads::{LoopThreads, Plan};
+use super::loop_threads::{Command, LoopThreads, Plan};
 use super::sums;
 use super::{
-    Accepted, Configuration, Datagrams, Listener, Loop, Service, Serving, Shared, SocketType,
-    Start, Waiting,
+    Accepted, Configuration, Datagrams, Listener, Loop, LoopHandle, Seat, Service, Serving, Shared,
+    SocketType, Start, Waiting,
 };
 use crate::listen::{Address, SocketOptions, bind};
+use nix::unistd::Pid;
 
 /// A service without a protocol: it tells each client the loop's index.
 struct TellIndex(Rc<Loop>);
@@ -28,7 +29,12 @@ impl Service for TellIndex {
     }
 
     fn serve(&self, accepted: Accepted) -> Serving {
-        tell_index(Rc::clone(&self.0), accepted)
+        let is_served = self.0.begin_errand();
+        let telling = tell_index(Rc::clone(&self.0), accepted);
+        Box::pin(async move {
+            telling.await;
+            drop(is_served);
+        })
     }
 
     fn receive(&self, datagrams: Datagrams) -> Serving {
@@ -47,11 +53,26 @@ impl Service for TellIndex {
         if let Some(takers) = configuration.downcast_ref::<Takers>() {
             takers.lock().unwrap().push(self.0.index);
         }
+        if let Some(affinities) = configuration.downcast_ref::<Affinities>() {
+            let now = nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap();
+            affinities.lock().unwrap().push(now);
+        }
+        if let Some(late) = configuration.downcast_ref::<Late>() {
+            let late = late.lock().unwrap().take().unwrap();
+            let inbox = &self.0.handle.inbox;
+            let retired = std::sync::mpsc::channel().0;
+            inbox.send(Command::Retire(retired)).unwrap();
+            inbox.send(Command::Keep(late)).unwrap();
+        }
     }
 }
 
 /// A configuration that knows which loops have taken it.
 type Takers = Mutex<Vec<usize>>;
+/// One that knows where its loops may run.
+type Affinities = Mutex<Vec<nix::sched::CpuSet>>;
+/// One whose loop is told to end, and then gets this connection.
+type Late = Mutex<Option<Accepted>>;
 
 /// What a loop that is asked for [`HOLD`] waits for.
 static HELD: Mutex<()> = Mutex::new(());
@@ -147,10 +168,11 @@ struct Site {
 fn open(loops: usize, sockets: usize) -> Site {
     let options = SocketOptions::default();
     let (first, address, listener) = listening();
-    let more = (1..sockets).map(|_| bind::open_another(&listener.address, &options).unwrap());
+    let more = (1..sockets).map(|_| bind::reserve(&listener.address, &options).unwrap());
     let source = |socket: OwnedFd| Source {
         listener: Arc::clone(&listener),
         socket: Arc::new(socket),
+        backlog: options.backlog,
     };
     let sources: Vec<_> = [first].into_iter().chain(more).map(source).collect();
     let plan = plan(Arc::new(()), loops, sources);
@@ -243,6 +265,54 @@ fn shutdown_closes_idle_connections_and_ends_all_loops() {
 }
 
 #[test]
+fn a_connection_that_is_handed_to_a_loop_after_its_last_look_is_served() {
+    let mut site = open(1, 1);
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+    let (socket, _) = listening.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let (inbox, _commands) = tokio::sync::mpsc::unbounded_channel();
+    let elsewhere = Arc::new(LoopHandle {
+        connections: 0.into(),
+        work: 0.into(),
+        inbox,
+        is_shedding: AtomicBool::new(false),
+    });
+    let late = Accepted {
+        // As if it were counted only after the loop has looked.
+        seat: Seat::at(&elsewhere),
+        socket: socket.into(),
+        peer: None,
+        listener: Arc::clone(&site.plan.sources[0].listener),
+        number: 1,
+    };
+    client.write_all(b"?").unwrap();
+    site.plan.number = 2;
+    site.plan.configuration = Arc::new(Late::new(Some(late)));
+    site.threads.apply(&site.plan).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 1);
+    wait_until("the loop ends", || !site.threads.is_running());
+}
+
+#[test]
+fn a_loop_runs_where_it_is_told_and_without_that_where_the_process_may() {
+    let mut site = open(1, 1);
+    let process = nix::sched::sched_getaffinity(nix::unistd::getpid()).unwrap();
+    let is_allowed = |cpu: &usize| process.is_set(*cpu) == Ok(true);
+    let one = (0..nix::sched::CpuSet::count()).find(is_allowed).unwrap();
+    let affinities = Arc::new(Affinities::default());
+    site.plan.configuration = Arc::clone(&affinities) as Configuration;
+    for cpus in [vec![vec![one]], Vec::new()] {
+        site.plan.number += 1;
+        site.plan.cpus = cpus;
+        site.threads.apply(&site.plan).unwrap();
+    }
+    let mut pinned = nix::sched::CpuSet::new();
+    pinned.set(one).unwrap();
+    assert_eq!(*affinities.lock().unwrap(), [pinned, process]);
+}
+
+#[test]
 fn when_places_run_out_the_longest_idle_connection_is_closed() {
     let mut site = open(1, 1);
     let plan = Plan {
@@ -290,6 +360,7 @@ fn each_loop_receives_the_datagrams_of_its_own_sockets() {
         Source {
             listener: Arc::new(listener),
             socket: Arc::new(socket.try_clone().unwrap().into()),
+            backlog: 0,
         }
     });
     site.plan.sources.extend(sources);

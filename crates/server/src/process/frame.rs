@@ -1,8 +1,9 @@
 //! Messages with descriptors between master and worker, over a SEQPACKET socket pair.
 //!
-//! Not here: what the messages mean ([`super::bundle`]). Invariant: a message arrives whole or not at all; its
-//! descriptors arrive in order, all of them or, where the process can have no more, none.
+//! Not here: what the messages mean ([`super::bundle`]). Invariant: a message arrives whole or not at all, also where the one
+//! before it was not sent to its end; its descriptors arrive in order, all of them or, where the process can have no more, none.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,13 +22,16 @@ const PACKET_MAX: usize = 32 << 10;
 pub(crate) const MESSAGE_MAX: usize = 1 << 30;
 /// Descriptors of a whole message.
 const MESSAGE_DESCRIPTORS_MAX: usize = 1 << 20;
-/// How long either side waits for the other in the middle of a message.
+/// How long a sender waits for the other side to read. Then the message is not sent, and the next one may be.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The flag of a message's last packet.
 const LAST: u8 = 1;
+/// The flag of its first one.
+const FIRST: u8 = 2;
 
 /// One message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Frame {
     /// Its kind.
     pub kind: u8,
@@ -39,9 +43,24 @@ pub(crate) struct Frame {
     pub lacks_descriptors: bool,
 }
 
+/// What has come from the other end.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message.
+    Whole(Frame),
+    /// Nothing, or the beginning of a message: the rest may be on its way, or never come.
+    Part,
+    /// The other end is gone, be it in the middle of a message.
+    Gone,
+}
+
 /// One end of the pair.
 #[derive(Debug)]
-pub(crate) struct Channel(OwnedFd);
+pub(crate) struct Channel {
+    socket: OwnedFd,
+    /// The packets of a message that has not come whole.
+    begun: RefCell<Frame>,
+}
 
 impl Channel {
     /// Both ends.
@@ -61,21 +80,23 @@ impl Channel {
     /// That of setsockopt(2): the descriptor is no socket.
     pub(crate) fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         let options = socket2::SockRef::from(&socket);
-        options.set_read_timeout(Some(PATIENCE))?;
         options.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self(socket))
+        Ok(Self {
+            socket,
+            begun: RefCell::default(),
+        })
     }
 
     /// The socket, to be given to another process.
     #[must_use]
     pub(crate) fn into_socket(self) -> OwnedFd {
-        self.0
+        self.socket
     }
 
     /// Sends one message.
     ///
     /// # Errors
-    /// That of sendmsg(2); EPIPE when the other end is gone.
+    /// That of sendmsg(2); EPIPE when the other end is gone, EAGAIN when it does not read.
     pub(crate) fn send(
         &self,
         kind: u8,
@@ -84,15 +105,18 @@ impl Channel {
     ) -> io::Result<()> {
         let mut chunks = body.chunks(PACKET_MAX).peekable();
         let mut groups = descriptors.chunks(DESCRIPTORS_MAX).peekable();
+        let mut flags = FIRST;
         loop {
             let chunk = chunks.next().unwrap_or_default();
             let group = groups.next().unwrap_or_default();
-            let is_last = chunks.peek().is_none() && groups.peek().is_none();
-            let head = [kind, if is_last { LAST } else { 0 }];
-            self.send_packet(&head, chunk, group)?;
-            if is_last {
+            if chunks.peek().is_none() && groups.peek().is_none() {
+                flags |= LAST;
+            }
+            self.send_packet(&[kind, flags], chunk, group)?;
+            if flags & LAST != 0 {
                 return Ok(());
             }
+            flags = 0;
         }
     }
 
@@ -111,7 +135,7 @@ impl Channel {
         }
         let parts = [IoSlice::new(head), IoSlice::new(chunk)];
         loop {
-            match rustix::net::sendmsg(&self.0, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            match rustix::net::sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -119,25 +143,22 @@ impl Channel {
         }
     }
 
-    /// Receives one message; `None` when the other end is gone, be it in the middle of one.
+    /// Receives one message, as far as it has come; does not wait.
     ///
     /// # Errors
     /// That of recvmsg(2); a message that is too long.
-    pub(crate) fn receive(&self) -> io::Result<Option<Frame>> {
-        let mut frame = Frame {
-            kind: 0,
-            body: Vec::new(),
-            descriptors: Vec::new(),
-            lacks_descriptors: false,
-        };
+    pub(crate) fn receive(&self) -> io::Result<Received> {
+        let mut frame = self.begun.borrow_mut();
         loop {
-            let (kind, is_last) = match self.receive_packet(&mut frame) {
-                Ok(Some(packet)) => packet,
-                Ok(None) => return Ok(None),
-                Err(error) if is_gone(&error) => return Ok(None),
+            let is_last = match self.receive_packet(&mut frame) {
+                Ok(Some(is_last)) => is_last,
+                Ok(None) => return Ok(Received::Gone),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Received::Part);
+                }
+                Err(error) if is_gone(&error) => return Ok(Received::Gone),
                 Err(error) => return Err(error),
             };
-            frame.kind = kind;
             if frame.body.len() > MESSAGE_MAX || frame.descriptors.len() > MESSAGE_DESCRIPTORS_MAX {
                 return Err(io::Error::other(
                     "a message between master and worker is too long",
@@ -147,20 +168,21 @@ impl Channel {
                 if frame.lacks_descriptors {
                     frame.descriptors.clear();
                 }
-                return Ok(Some(frame));
+                return Ok(Received::Whole(std::mem::take(&mut frame)));
             }
         }
     }
 
-    fn receive_packet(&self, frame: &mut Frame) -> io::Result<Option<(u8, bool)>> {
+    /// Adds a packet to a message. Returns whether it is the last one; `None` when the other end is gone.
+    fn receive_packet(&self, frame: &mut Frame) -> io::Result<Option<bool>> {
         let mut space =
             vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut packet = vec![0; PACKET_MAX + 2];
         let received = loop {
             let mut parts = [IoSliceMut::new(&mut packet)];
-            match rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
-            {
+            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+            match rustix::net::recvmsg(&self.socket, &mut parts, &mut ancillary, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 other => break other?,
             }
@@ -171,6 +193,12 @@ impl Channel {
         if received.flags.contains(ReturnFlags::TRUNC) || received.bytes < 2 {
             return Err(io::Error::other("bytes got lost between master and worker"));
         }
+        let (kind, flags) = (packet[0], packet[1]);
+        if flags & FIRST != 0 {
+            // What is left of a message that the other end has given up.
+            *frame = Frame::default();
+        }
+        frame.kind = kind;
         frame.lacks_descriptors |= received.flags.contains(ReturnFlags::CTRUNC);
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
@@ -178,7 +206,7 @@ impl Channel {
             }
         }
         frame.body.extend_from_slice(&packet[2..received.bytes]);
-        Ok(Some((packet[0], packet[1] == LAST)))
+        Ok(Some(flags & LAST != 0))
     }
 }
 
@@ -192,7 +220,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -242,7 +270,43 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
     use std::io::Read;
+
+    /// The next message; `None` when the other end is gone.
+    fn next(channel: &Channel) -> Option<Frame> {
+        loop {
+            match channel.receive().unwrap() {
+                Received::Whole(frame) => return Some(frame),
+                Received::Gone => return None,
+                Received::Part => {
+                    let mut events = [PollFd::new(channel, PollFlags::IN)];
+                    poll(&mut events, None).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_not_sent_to_its_end_leaves_nothing_in_the_next_one() {
+        let (a, b) = Channel::pair().unwrap();
+        let impatient = Some(Duration::from_millis(1));
+        let options = socket2::SockRef::from(&a);
+        options.set_write_timeout(impatient).unwrap();
+        let (read, _) = std::io::pipe().unwrap();
+        let failed = a
+            .send(1, &vec![b'x'; 64 << 20], &[read.as_fd()])
+            .unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::WouldBlock);
+        assert!(matches!(b.receive().unwrap(), Received::Part));
+        a.send(2, &[1], &[]).unwrap();
+        let frame = next(&b).unwrap();
+        assert_eq!(
+            (frame.kind, &frame.body[..], frame.descriptors.len()),
+            (2, &[1][..], 0)
+        );
+        assert!(matches!(b.receive().unwrap(), Received::Part));
+    }
 
     #[test]
     fn a_long_message_with_many_descriptors_arrives_whole_and_in_order() {
@@ -258,7 +322,7 @@ mod tests {
             }
             a.send(8, &[], &[]).unwrap();
         });
-        let frame = b.receive().unwrap().unwrap();
+        let frame = next(&b).unwrap();
         assert_eq!(
             (frame.kind, frame.body == body, frame.descriptors.len()),
             (7, true, 400)
@@ -270,24 +334,24 @@ mod tests {
                 .unwrap();
             assert_eq!(usize::from(byte[0]), number % 256);
         }
-        let empty = b.receive().unwrap().unwrap();
+        let empty = next(&b).unwrap();
         assert_eq!((empty.kind, empty.body.len()), (8, 0));
         sender.join().unwrap();
-        assert!(b.receive().unwrap().is_none());
+        assert!(next(&b).is_none());
     }
 
     #[test]
     fn an_end_that_goes_is_no_error_whatever_it_has_left() {
         let (a, b) = Channel::pair().unwrap();
         // The first packet of several alone.
-        a.send_packet(&[7, 0], b"begun", &[]).unwrap();
+        a.send_packet(&[7, FIRST], b"begun", &[]).unwrap();
         drop(a);
-        assert!(b.receive().unwrap().is_none());
+        assert!(next(&b).is_none());
         assert!(is_gone(&b.send(1, &[], &[]).unwrap_err()));
         let (a, b) = Channel::pair().unwrap();
         b.send(1, b"never read", &[]).unwrap();
         drop(a);
-        assert!(b.receive().unwrap().is_none());
+        assert!(next(&b).is_none());
     }
 
     #[test]

@@ -304,12 +304,14 @@ pub(crate) fn find_servers(lines: &[Directive], hosts: &Hosts) -> Result<(), Err
     Ok(())
 }
 
-/// In the worker: makes the wanted files of a bundle known, so that settings can be built on them. The builder holds the
-/// result until it is done: the log thread closes files without a holder.
+/// In the worker: makes the wanted files of a bundle known, so that settings can be built on them. Those that are written
+/// already stay as they are until [`settle`]. The builder holds the result until it is done: the log thread closes files without
+/// a holder.
 pub(crate) fn make_known(bundle: &Bundle, wanted: &Wanted, logs: &Logs) -> Vec<Target> {
     let known = bundle.logs.iter().filter_map(|(path, file)| {
         let buffer = wanted.files.buffer(path)?;
-        Some(logs.file(path, Arc::clone(file), buffer))
+        let written = logs.find(path);
+        Some(written.unwrap_or_else(|| logs.file(path, Arc::clone(file), buffer)))
     });
     known.collect()
 }
@@ -336,8 +338,14 @@ pub(crate) fn use_thread(main: ErrorLogs, logs: &Logs) {
     }));
 }
 
-/// The same for a configuration that is in force from now on. Logs that it does not name keep no lines back.
-pub(crate) fn settle(wanted: &Wanted, main: ErrorLogs, logs: &Logs) {
+/// The same for a configuration that is in force from now on: its logs have the files that were opened for it, and its buffers.
+/// Logs that it does not name keep no lines back.
+pub(crate) fn settle(opened: &Opened, wanted: &Wanted, main: ErrorLogs, logs: &Logs) {
+    for (path, file) in opened {
+        if let Some(buffer) = wanted.files.buffer(path) {
+            logs.file(path, Arc::clone(file), buffer);
+        }
+    }
     use_thread(main, logs);
     logs.keep_only(&wanted.files.all().iter().map(|(path, _)| &**path).collect());
 }

@@ -19,7 +19,7 @@ use super::bundle::Bundle;
 use super::certificate_watch::CertificateWatch;
 use super::devices::Devices;
 use super::directories::Made;
-use super::frame::{Frame, Reader};
+use super::frame::{Frame, Reader, Received};
 use super::load::Kept;
 use super::log_files::{Opened, Wanted};
 use super::obstacles;
@@ -215,12 +215,15 @@ impl Master {
                 self.is_reopen_wanted = false;
                 self.reopen_logs();
             }
-            // Not amid a reload: it may change the sockets.
-            if self.pending.is_none() && std::mem::take(&mut self.is_upgrade_wanted) {
-                self.change_binary();
-            }
             if std::mem::take(&mut self.is_reload_wanted) {
                 self.reload();
+            }
+            // Behind the reload, as in nginx, and not amid it: it may change the sockets.
+            if self.pending.is_none()
+                && std::mem::take(&mut self.is_upgrade_wanted)
+                && self.goes_on()
+            {
+                self.change_binary();
             }
             self.watch_certificates();
             self.restart();
@@ -267,13 +270,13 @@ impl Master {
             Signal::SIGHUP if self.successor.is_some() => {
                 // As nginx: back to this program, with the configuration that it has.
                 note(received, "reconfiguring");
-                if matches!(self.purpose, Purpose::Serving | Purpose::Paused) {
+                if self.goes_on() {
                     self.serve_again();
                 }
             }
             Signal::SIGHUP => {
                 note(received, "reconfiguring");
-                self.is_reload_wanted = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
+                self.is_reload_wanted = self.goes_on();
             }
             Signal::SIGUSR1 => {
                 note(received, "reopening logs");
@@ -289,7 +292,7 @@ impl Master {
             }
             Signal::SIGWINCH if self.takes_winch(received) => {
                 note(received, "stop accepting connections");
-                if matches!(self.purpose, Purpose::Serving | Purpose::Paused) {
+                if self.goes_on() {
                     self.stop_reloading();
                     self.purpose = Purpose::Paused;
                     self.retire();
@@ -300,12 +303,16 @@ impl Master {
         }
     }
 
-    /// Whether a WINCH is meant for a server. In the foreground it is the terminal's, whose size has changed; but while a
-    /// new program runs beside this one, a process may mean what nginx means.
+    /// Whether it was not told to end.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self.purpose, Purpose::Serving | Purpose::Paused)
+    }
+
+    /// Whether a WINCH is meant for a server. In the foreground it is the terminal's, whose size has changed; but of two
+    /// programs, one the other's successor, a process may mean what nginx means.
     fn takes_winch(&self, received: super::signals::ReceivedSignal) -> bool {
-        self.current.kept.main.processes.daemon
-            || self.predecessor.is_some()
-            || (self.successor.is_some() && received.sender != 0)
+        let is_one_of_two = self.predecessor.is_some() || self.successor.is_some();
+        self.current.kept.main.processes.daemon || (is_one_of_two && received.sender != 0)
     }
 
     /// Tells the service manager that the server ends, unless another program goes on.
@@ -350,7 +357,7 @@ impl Master {
                 tv_nsec: 0,
             };
             if matches!(poll(&mut events, Some(&now)), Ok(1..))
-                && let Ok(Some(frame)) = worker.channel.receive()
+                && let Ok(Received::Whole(frame)) = worker.channel.receive()
             {
                 heard.push((worker.child.id(), frame));
             }
@@ -390,7 +397,8 @@ impl Master {
             let previous = std::mem::replace(&mut self.current, next);
             log_files::use_them(&self.current.logs.0, &self.current.logs.1);
             self.redirect_stderr();
-            self.current.sockets.replace(&previous.sockets);
+            let held = self.held_by_others();
+            self.current.sockets.replace(&previous.sockets, &held);
             self.current.sockets.settle();
             self.set_acme(false);
             self.write_pid_file();
@@ -410,6 +418,7 @@ impl Master {
             if self.purpose == Purpose::Paused {
                 self.purpose = Purpose::Serving;
                 self.dismiss_at = None;
+                self.current.sockets.serve_all();
             }
             notify::ready();
         }
@@ -561,8 +570,8 @@ impl Master {
         }
     }
 
-    fn end(self, code: ExitCode) -> ExitCode {
-        self.remove_socket_files();
+    fn end(mut self, code: ExitCode) -> ExitCode {
+        self.end_listening();
         if let Some(successor) = &self.successor {
             notify::main_process(successor.id());
         }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use httpcore::settings::Settings;
+use runtime::listen::BACKLOG_DEFAULT;
 use runtime::loops::accept::Source;
 use runtime::loops::loop_threads;
 use runtime::{Listener, SocketType};
@@ -31,9 +32,13 @@ pub(crate) fn plan(bundle: &Bundle, main: &Main, settings: &Arc<Settings>) -> Pl
             address: address.clone(),
             socket_type: SocketType::Stream,
         });
+        let listens = &settings.listens;
+        let entry = listens.find(address).map(|place| &listens.entries()[place]);
+        let backlog = entry.map_or(BACKLOG_DEFAULT, |entry| entry.options.backlog);
         let source = |socket: &Arc<OwnedFd>| Source {
             listener: Arc::clone(&listener),
             socket: Arc::clone(socket),
+            backlog,
         };
         sources.extend(sockets.iter().map(source));
     }

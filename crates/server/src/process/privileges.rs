@@ -156,6 +156,14 @@ fn text_of(error: nix::Error) -> String {
     wire::errno(&error.into())
 }
 
+/// Maximum number of descriptors of the worker by `worker_rlimit_nofile`. nginx's limit is that of each worker process; here one
+/// process has the work of all.
+pub(crate) fn descriptors(wanted: &directives::Processes) -> Option<u64> {
+    let loops = wanted.worker_processes.count() as u64;
+    let of_one = wanted.worker_rlimit_nofile?;
+    Some(of_one.0.saturating_mul(loops))
+}
+
 /// Sets limits, priority and core dumps as the configuration asks; a refusal of the system is logged.
 pub(crate) fn set_limits(main: &directives::Main) {
     let wanted = &main.processes;
@@ -169,12 +177,10 @@ pub(crate) fn set_limits(main: &directives::Main) {
             );
         }
     };
-    match wanted.worker_rlimit_nofile {
-        // nginx's limit is that of each worker process; here one process has the work of all.
-        Some(files) => {
-            let all = files.0.saturating_mul(loops);
+    match descriptors(wanted) {
+        Some(all) => {
             if limit_descriptors(all).is_err() {
-                limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", files.0);
+                limit(Resource::RLIMIT_NOFILE, "RLIMIT_NOFILE", all / loops);
             }
         }
         // For the same reason the hard limit is used, not only the soft one.
@@ -208,6 +214,16 @@ pub(crate) fn set_limits(main: &directives::Main) {
             Level::Alert,
             format_args!("setpriority({priority}) failed ({text})"),
         );
+    }
+}
+
+/// Raises the master's limit of descriptors as far as the system lets it: it holds a socket of each address for each loop,
+/// where nginx's holds one of each address. What it starts gets the same limit.
+pub(crate) fn raise_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

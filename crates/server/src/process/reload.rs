@@ -10,7 +10,7 @@ use super::directives::Processes;
 use super::load::Loaded;
 use super::master::{Candidate, Master, Purpose};
 use super::pid::PidFile;
-use super::privileges::Account;
+use super::privileges::{Account, descriptors};
 use super::sockets::CannotBind;
 use super::start::Options;
 use super::supervise::Stage;
@@ -158,7 +158,7 @@ fn needs_new_process(old: &Processes, new: &Processes) -> bool {
     old.env.0 != new.env.0
         || old.working_directory != new.working_directory
         || old.worker_priority != new.worker_priority
-        || old.worker_rlimit_nofile != new.worker_rlimit_nofile
+        || descriptors(old) != descriptors(new)
         || old.worker_rlimit_core != new.worker_rlimit_core
 }
 

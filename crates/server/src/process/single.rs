@@ -87,13 +87,13 @@ fn obey(
             match received.signal {
                 Signal::SIGTERM | Signal::SIGINT => {
                     note(received, "exiting");
-                    return end(&master, logs);
+                    return end(master, logs);
                 }
                 Signal::SIGQUIT => {
                     note(received, "shutting down");
                     leave(&mut server, &master);
                     caches.close(worker::CLOSING_PATIENCE);
-                    return end(&master, logs);
+                    return end(master, logs);
                 }
                 Signal::SIGHUP => {
                     note(received, "reconfiguring");
@@ -139,7 +139,8 @@ fn apply(
         .map_err(|error| error.to_string())?;
     define_pools(&candidate.kept.main.processes, disk);
     caches.settle(settings);
-    super::log_files::settle(&candidate.logs.0, main_logs, logs);
+    let (wanted, opened) = &candidate.logs;
+    super::log_files::settle(opened, wanted, main_logs, logs);
     Ok(())
 }
 
@@ -157,7 +158,8 @@ fn reload(server: &mut HttpServer, caches: &Registry, master: &mut Master, share
     });
     match outcome {
         Ok(next) => {
-            next.sockets.replace(&master.current.sockets);
+            let held = master.held_by_others();
+            next.sockets.replace(&master.current.sockets, &held);
             let mut next = next;
             next.sockets.settle();
             next.made.keep();
@@ -210,8 +212,8 @@ fn leave(server: &mut HttpServer, master: &Master) {
 }
 
 /// Ends at once; joins no thread, since one may hang on a dead disk.
-fn end(master: &Master, logs: &Logs) -> ExitCode {
-    master.remove_socket_files();
+fn end(mut master: Master, logs: &Logs) -> ExitCode {
+    master.end_listening();
     if let Some(file) = &master.pid_file {
         let _ = rustix::fs::unlink(file.path());
     }

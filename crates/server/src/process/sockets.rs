@@ -2,7 +2,7 @@
 //!
 //! Not here: how one is bound ([`runtime::listen::bind`]). Invariant: a socket stays open as long as a configuration
 //! listens on its address, whatever happens to workers; a unix socket's file is removed together with the last
-//! configuration that listens on it.
+//! configuration that listens on it, unless another program has the socket open.
 #![expect(
     clippy::disallowed_methods,
     reason = "the master waits for an address, and runs no loop"
@@ -35,6 +35,8 @@ pub(crate) struct Bound {
     pub options: Option<SocketOptions>,
     /// Whether sockets that are in use have yet to get these options: not before the configuration is served.
     is_due: bool,
+    /// Whether new connections go to one of the sockets, by [`Sockets::leave_to`].
+    is_steered: bool,
     /// One per loop with TCP (more after a reload with fewer loops); one with a unix address.
     pub sockets: Vec<Arc<OwnedFd>>,
 }
@@ -42,6 +44,9 @@ pub(crate) struct Bound {
 /// The sockets of a configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sockets(pub Vec<Bound>);
+
+/// The sockets that other programs have open, by the numbers of their inodes; `None`: that is not known.
+pub(crate) type Held = Option<HashSet<u64>>;
 
 /// An address cannot be had, which was told; what helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +74,7 @@ impl Sockets {
                     address,
                     options: None,
                     is_due: false,
+                    is_steered: false,
                     sockets: vec![socket],
                 }),
             }
@@ -107,16 +113,14 @@ impl Sockets {
         ours.find(meets)
     }
 
-    /// Where other processes, which hold these sockets (numbers of inodes), have some of an address's sockets and not
-    /// all: new connections go to one that they have. Returns whether there is such an address: the others' queues are
-    /// to be emptied before they are closed.
+    /// Where other programs have some of an address's sockets and not all: new connections go to one that they have.
+    /// Returns whether there is such an address: the others' queues are to be emptied before they are closed.
     #[must_use]
-    pub(crate) fn leave_to(&self, held: &HashSet<u64>) -> bool {
-        let is_held = |socket: &Arc<OwnedFd>| {
-            rustix::fs::fstat(socket).is_ok_and(|stat| held.contains(&stat.st_ino))
-        };
+    pub(crate) fn leave_to(&mut self, held: &Held) -> bool {
+        let Some(held) = held else { return false };
+        let is_held = |socket: &Arc<OwnedFd>| is_one_of(socket, held);
         let mut is_any = false;
-        for bound in self.0.iter().filter(|bound| bound.sockets.len() > 1) {
+        for bound in self.0.iter_mut().filter(|bound| bound.sockets.len() > 1) {
             let first = bound.sockets.iter().position(is_held);
             let Some(first) = first.and_then(|index| u32::try_from(index).ok()) else {
                 continue;
@@ -125,6 +129,7 @@ impl Sockets {
                 continue;
             }
             is_any = true;
+            bound.is_steered = true;
             if let Err(error) = sys::process::steer_to(&bound.sockets[0], first) {
                 let error = wire::errno(&error);
                 error_log(
@@ -140,14 +145,29 @@ impl Sockets {
     }
 
     /// Connections go to all sockets of each address again.
-    pub(crate) fn serve_all(&self) {
-        for bound in self.0.iter().filter(|bound| bound.sockets.len() > 1) {
-            // ENOENT where nothing was steered.
-            let _ = sys::process::end_steering(&bound.sockets[0]);
+    pub(crate) fn serve_all(&mut self) {
+        for bound in &mut self.0 {
+            if std::mem::take(&mut bound.is_steered) {
+                // An error where it could not begin. What was begun would outlive this process.
+                let _ = sys::process::end_steering(&bound.sockets[0]);
+            }
         }
     }
 
-    /// The sockets for `wanted`: those that are there are kept, others are bound. What fails is logged.
+    /// Closes all of them but those that [`Sockets::serve_all`] is still needed for and that other programs have, too: once no
+    /// process has the others any more, it has nothing to lose.
+    pub(crate) fn let_go(&mut self, held: &Held) {
+        for bound in &mut self.0 {
+            let is_held =
+                |socket: &Arc<OwnedFd>| held.as_ref().is_some_and(|held| is_one_of(socket, held));
+            let is_steered = bound.is_steered;
+            bound.sockets.retain(|socket| is_steered && is_held(socket));
+        }
+        self.0.retain(|bound| !bound.sockets.is_empty());
+    }
+
+    /// The sockets for `wanted`: those that are there are kept, others are bound. Further ones of an address that is listened
+    /// on get no connections before a loop watches them. What fails is logged.
     ///
     /// # Errors
     /// One cannot be bound; everything that was newly bound is closed again.
@@ -204,24 +224,26 @@ impl Sockets {
 
     /// Removes the files of those unix sockets that `self` does not have.
     pub(crate) fn remove_files_of_others(&self, others: &Self) {
-        self.paths_of_others(others).for_each(remove);
+        self.gone_of(others).for_each(|(_, path)| remove(path));
     }
 
-    /// The same at a reload, of which nginx tells.
-    pub(crate) fn replace(&self, others: &Self) {
-        for path in self.paths_of_others(others) {
-            error_log(
-                Level::Warn,
-                format_args!("deleting socket {}", path.display()),
-            );
-            remove(path);
+    /// The same at a reload, of which nginx tells; a socket that another program has open keeps its file.
+    pub(crate) fn replace(&self, others: &Self, held: &Held) {
+        for (bound, path) in self.gone_of(others) {
+            if bound.is_all_ours(held) {
+                error_log(
+                    Level::Warn,
+                    format_args!("deleting socket {}", path.display()),
+                );
+                remove(path);
+            }
         }
     }
 
-    fn paths_of_others<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Path> {
+    fn gone_of<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = (&'a Bound, &'a Path)> {
         let is_kept = |bound: &&Bound| self.0.iter().any(|kept| kept.address == bound.address);
         let gone = others.0.iter().filter(move |bound| !is_kept(bound));
-        gone.filter_map(|bound| bound.address.unix_path())
+        gone.filter_map(|bound| Some((bound, bound.address.unix_path()?)))
     }
 
     /// Gives sockets that were in use before the options of this configuration, which is served now. What fails is logged.
@@ -238,10 +260,25 @@ impl Sockets {
         }
     }
 
-    /// Removes the files of all unix sockets.
-    pub(crate) fn remove_files(&self) {
-        Self::default().remove_files_of_others(self);
+    /// Removes the files of all unix sockets that no other program has open.
+    pub(crate) fn remove_files(&self, held: &Held) {
+        let own = self.0.iter().filter(|bound| bound.is_all_ours(held));
+        own.filter_map(|bound| bound.address.unix_path())
+            .for_each(remove);
     }
+}
+
+impl Bound {
+    /// Whether no other program has one of these sockets.
+    fn is_all_ours(&self, held: &Held) -> bool {
+        let held = held.as_ref();
+        held.is_some_and(|held| !self.sockets.iter().any(|socket| is_one_of(socket, held)))
+    }
+}
+
+/// Whether the number of a socket's inode is one of these.
+fn is_one_of(socket: &Arc<OwnedFd>, inodes: &HashSet<u64>) -> bool {
+    rustix::fs::fstat(socket).is_ok_and(|stat| inodes.contains(&stat.st_ino))
 }
 
 fn remove(path: &Path) {
@@ -254,6 +291,7 @@ fn bind_all(
     options: &SocketOptions,
     loops: usize,
 ) -> Result<Bound, BindError> {
+    let is_served = known.is_some();
     let mut bound = match known {
         Some(bound) => bound,
         None => {
@@ -262,6 +300,7 @@ fn bind_all(
                 address: address.clone(),
                 options: Some(options.clone()),
                 is_due: false,
+                is_steered: false,
                 sockets: vec![first],
             }
         }
@@ -272,9 +311,11 @@ fn bind_all(
     }
     if address.unix_path().is_none() {
         while bound.sockets.len() < loops {
-            bound
-                .sockets
-                .push(Arc::new(bind::open_another(address, options)?));
+            let another = bind::reserve(address, options)?;
+            if !is_served {
+                bind::listen(&another, address, options.backlog)?;
+            }
+            bound.sockets.push(Arc::new(another));
         }
     }
     Ok(bound)
@@ -320,6 +361,61 @@ mod tests {
             numbers(&four),
             "a socket that may have connections queued is not closed"
         );
+    }
+
+    /// The sockets that connections come at, of 64.
+    fn taken_by(sockets: &[Arc<OwnedFd>], to: SocketAddr) -> Vec<bool> {
+        let _clients: Vec<_> = (0..64)
+            .map(|_| std::net::TcpStream::connect(to).unwrap())
+            .collect();
+        let accepts = |socket: &Arc<OwnedFd>| {
+            let mut any = false;
+            while rustix::net::accept(socket).is_ok() {
+                any = true;
+            }
+            any
+        };
+        sockets.iter().map(accepts).collect()
+    }
+
+    #[test]
+    fn steering_to_another_program_s_socket_ends_with_this_program() {
+        let to = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut ours = Sockets::default()
+            .next(&table(&[to.to_string()]), 3)
+            .unwrap();
+        let mut theirs = vec![Arc::clone(&ours.0[0].sockets[1])];
+        let inode = rustix::fs::fstat(&theirs[0]).unwrap().st_ino;
+        let held = Some(HashSet::from([inode]));
+        assert!(ours.leave_to(&held));
+        let all = ours.0[0].sockets.clone();
+        assert_eq!(taken_by(&all, to), [false, true, false]);
+        drop(all);
+        ours.let_go(&held);
+        let bound = &ours.0[0];
+        let options = bound.options.clone().unwrap();
+        let more = bind::reserve(&bound.address, &options).unwrap();
+        bind::listen(&more, &bound.address, options.backlog).unwrap();
+        theirs.push(Arc::new(more));
+        assert_ne!(taken_by(&theirs, to), [true, true], "one has them all");
+        ours.serve_all();
+        assert_eq!(taken_by(&theirs, to), [true, true]);
+        ours.let_go(&held);
+        assert!(ours.0.is_empty());
+    }
+
+    #[test]
+    fn the_file_of_a_unix_socket_stays_while_another_program_has_it() {
+        let path = std::env::temp_dir().join(format!("freewheel-held-{}", std::process::id()));
+        let wanted = table(&[format!("unix:{}", path.display())]);
+        let sockets = Sockets::default().next(&wanted, 1).unwrap();
+        for held in [None, Some(sockets.inodes())] {
+            sockets.remove_files(&held);
+            Sockets::default().replace(&sockets, &held);
+            assert!(path.exists());
+        }
+        sockets.remove_files(&Some(HashSet::new()));
+        assert!(!path.exists());
     }
 
     #[test]

@@ -305,6 +305,7 @@ pub(crate) fn serve(options: Options) -> ExitCode {
 }
 
 fn start(options: Options) -> Result<ExitCode, Told> {
+    super::privileges::raise_descriptors();
     let mut inherited = Inherited::take();
     let is_upgrade = inherited.is_upgrade();
     options.open_first_log(Level::Error);

@@ -27,7 +27,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::devices::Devices;
 use super::master::{Master, Purpose};
 use super::pid;
-use super::sockets::Sockets;
+use super::sockets::{Held, Sockets};
 use super::supervise::note_end;
 
 /// The variable with the numbers of block devices, in the same form. nginx has none.
@@ -251,14 +251,13 @@ impl Master {
 
     /// USR2: the text for the log, and whether the program is to be started again.
     pub(super) fn wants_upgrade(&self) -> (&'static str, bool) {
-        let is_serving = matches!(self.purpose, Purpose::Serving | Purpose::Paused);
         if self.options.instead.is_some() {
             return (
                 "ignoring: a server without a configuration file is not upgraded",
                 false,
             );
         }
-        if self.has_other_program() || !is_serving {
+        if self.has_other_program() || !self.goes_on() {
             return ("ignoring", false);
         }
         ("changing binary", self.pid_file.is_some())
@@ -326,8 +325,11 @@ impl Master {
         self.successor = None;
         self.be_current(&format!("after the new binary process {process} exited"));
         self.current.sockets.serve_all();
-        if matches!(self.purpose, Purpose::Serving | Purpose::Paused) {
-            self.serve_again();
+        match self.purpose {
+            Purpose::Serving | Purpose::Paused => self.serve_again(),
+            // What it had kept beside the new program has no other listener any more.
+            Purpose::Quitting if self.dismiss_at.is_none() => self.leave_sockets(),
+            Purpose::Quitting | Purpose::Terminating { .. } => {}
         }
     }
 
@@ -361,20 +363,25 @@ impl Master {
         self.dismiss_at = None;
         self.dismiss_workers(self.successor.is_some() || self.has_predecessor());
         if self.purpose == Purpose::Quitting {
-            self.remove_socket_files();
-            self.current.sockets = Sockets::default();
+            self.leave_sockets();
         }
     }
 
-    /// Removes the files of unix sockets, unless another program listens on them.
-    pub(super) fn remove_socket_files(&self) {
-        if self.successor.is_none() && !self.has_predecessor() {
-            self.current.sockets.remove_files();
-        }
+    /// Closes the sockets, and removes the files of unix sockets, unless another program listens on them.
+    fn leave_sockets(&mut self) {
+        let held = self.held_by_others();
+        self.current.sockets.remove_files(&held);
+        self.current.sockets.let_go(&held);
     }
 
-    /// The inodes of the sockets that the program before this one, or after it, has open.
-    fn held_by_others(&self) -> HashSet<u64> {
+    /// The end of this program's listening, once no worker has the sockets any more.
+    pub(super) fn end_listening(&mut self) {
+        self.leave_sockets();
+        self.current.sockets.serve_all();
+    }
+
+    /// The sockets that the program before this one, or after it, has open.
+    pub(super) fn held_by_others(&self) -> Held {
         let before = self.has_predecessor().then(getppid);
         let after = self.successor.as_ref();
         let after = after.map(|child| Pid::from_raw(child.id().cast_signed()));
@@ -382,13 +389,16 @@ impl Master {
         for process in before.into_iter().chain(after) {
             match sockets_of(process) {
                 Ok(all) => held.extend(all),
-                Err(error) => error_log(
-                    Level::Notice,
-                    format_args!("the sockets of process {process} are not known ({error})"),
-                ),
+                Err(error) => {
+                    error_log(
+                        Level::Notice,
+                        format_args!("the sockets of process {process} are not known ({error})"),
+                    );
+                    return None;
+                }
             }
         }
-        held
+        Some(held)
     }
 }
 

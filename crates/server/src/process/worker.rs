@@ -25,7 +25,7 @@ use wire::{errno, of_call};
 use super::build::{self, BuiltBundle, BuiltSettings, LARGE_BYTES};
 use super::bundle::Bundle;
 use super::deadline::Deadline;
-use super::frame::{Channel, Frame, Writer, is_gone};
+use super::frame::{Channel, Frame, Received, Writer, is_gone};
 use super::log_files::Wanted;
 use super::plan::plan;
 use super::pools::{define_new_pools, define_pools};
@@ -243,14 +243,15 @@ impl Worker {
         // room is there already.
         let has_room = self.has_rights || self.beyond.is_some();
         let beyond = if has_room { None } else { Beyond::begin() };
-        let frame = self
-            .channel
-            .receive()
-            .map_err(|error| of_call("recvmsg()")(error).to_string())?;
-        let Some(frame) = frame else {
-            // Without a master this worker could not be stopped or reloaded, and a new master could not bind.
-            error_log(Level::Alert, format_args!("the master process has gone"));
-            return Ok(WorkerEvent::Quits { has_heir: true });
+        let received = self.channel.receive();
+        let frame = match received.map_err(|error| of_call("recvmsg()")(error).to_string())? {
+            Received::Whole(frame) => frame,
+            Received::Part => return Ok(WorkerEvent::Goes),
+            Received::Gone => {
+                // Without a master this worker could not be stopped or reloaded, and a new master could not bind.
+                error_log(Level::Alert, format_args!("the master process has gone"));
+                return Ok(WorkerEvent::Quits { has_heir: true });
+            }
         };
         if frame.lacks_descriptors {
             self.do_without(&frame)?;
@@ -299,13 +300,17 @@ impl Worker {
         if !self.has_orders() {
             return true;
         }
+        let _beyond = Beyond::begin();
         match self.channel.receive() {
-            Ok(Some(frame)) if frame.kind == word::REOPEN && !frame.lacks_descriptors => {
-                self.reopen(frame);
+            Ok(Received::Whole(frame)) if frame.kind == word::REOPEN => {
+                match frame.lacks_descriptors {
+                    true => drop(self.do_without(&frame)),
+                    false => self.reopen(frame),
+                }
                 true
             }
-            Ok(Some(_)) => true,
-            Ok(None) | Err(_) => false,
+            Ok(Received::Whole(_) | Received::Part) => true,
+            Ok(Received::Gone) | Err(_) => false,
         }
     }
 
@@ -424,7 +429,7 @@ impl Worker {
                     define_pools(&main.processes, disk);
                     self.pools.accept(&main.processes, disk);
                 }
-                super::log_files::settle(&wanted, main_logs, &self.logs);
+                super::log_files::settle(&bundle.logs, &wanted, main_logs, &self.logs);
                 drop(held);
                 self.stderr = wanted.of_stderr().filter(|_| self.is_daemon);
                 let _ = super::log_files::redirect_stderr(self.stderr.as_deref(), &bundle.logs);
