@@ -13,7 +13,7 @@ use crate::index::{self, Displaced, KeyState, KnownKey, Varies};
 use crate::journal::{JournalRecord, Ticket, temp_ending};
 use crate::key::Key;
 use crate::purge::{FetchMoment, PurgeFilter};
-use crate::space::{NoRoom, Reservation};
+use crate::space::Reservation;
 use bytes::Bytes;
 use disk::{BatchStep, Create, Errno, Local, NewFile, Output, in_place};
 use message::date::Seconds;
@@ -23,9 +23,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes that are collected before a write: an entry of at most this size is one job of the pool.
 pub const WRITE_BYTES: usize = 256 << 10;
-/// Maximum of bytes of an entry for which space is reserved before they have come: where what gives way is small, a
-/// large entry would have to wait for very many deletions.
-const RESERVED_AHEAD: u64 = 1 << 20;
 
 /// An entry that is being written. If it is dropped before its end, the next sweep deletes its temp file;
 /// [`EntryWriter::abandon`] deletes it at once.
@@ -89,12 +86,7 @@ impl Store {
         if bytes > 0 && expected <= WRITE_BYTES as u64 {
             victims = self.make_way(&mut reservation, bytes);
         }
-        let first = bytes.min(RESERVED_AHEAD);
-        let reserved = match first == bytes || self.could_hold(bytes) {
-            true => self.grow_counting(local, &mut reservation, first).await,
-            false => Err(NoRoom(self.0.space.blocks(bytes)).into()),
-        };
-        if let Err(error) = reserved {
+        if let Err(error) = self.grow_first(local, &mut reservation, bytes).await {
             self.0.shed.fetch_add(1, Relaxed);
             let lost = PendingDelete {
                 temp: None,

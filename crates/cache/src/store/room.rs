@@ -11,6 +11,10 @@ use crate::space::{NoRoom, Reservation};
 use disk::{Local, in_place};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Maximum of bytes of an entry for which space is reserved before they have come: where what gives way is small, a
+/// large entry would wait for very many deletions.
+const RESERVED_AHEAD: u64 = 1 << 20;
+
 /// Where an entry is to lie, when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlannedPlace {
@@ -61,6 +65,21 @@ impl Store {
         }
     }
 
+    /// Grows the reservation of an entry that is to have `bytes` to the first of them, as
+    /// [`Store::grow_counting`].
+    pub(super) async fn grow_first(
+        &self,
+        local: &Local,
+        reservation: &mut Reservation,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let first = bytes.min(RESERVED_AHEAD);
+        if first < bytes && !self.could_hold(bytes) {
+            return Err(NoRoom(self.0.space.blocks(bytes)).into());
+        }
+        self.grow_counting(local, reservation, first).await
+    }
+
     /// As [`Store::grow`], and reserves space for the journal's records.
     pub(super) async fn grow_counting(
         &self,
@@ -100,7 +119,7 @@ impl Store {
     }
 
     /// Whether a file of so many bytes could have room: nothing gives way to one that never fits.
-    pub(super) fn could_hold(&self, bytes: u64) -> bool {
+    fn could_hold(&self, bytes: u64) -> bool {
         let (segments, space) = (self.0.segments.as_ref(), &self.0.space);
         let given = segments.map_or(0, |segments| {
             let max_bytes = self.max_bytes().filter(|_| !space.has_min_free());
