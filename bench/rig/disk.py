@@ -5,6 +5,7 @@ unlink. Root only; taken away with the `with` block."""
 
 import os
 import subprocess
+import threading
 import time
 
 from . import cgroup
@@ -131,6 +132,30 @@ def forget():
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w") as f:
         f.write("3")
+
+
+class Forgetting:
+    """Little page cache without a control group: `with` takes clean pages out of the kernel's memory again and again. In a full group of version 1,
+    whoever needs memory waits for pages on their way to a disk, so that a disk that hangs stops the server's loops, whatever the server does."""
+
+    def __init__(self, every_s):
+        self.every_s, self.ends, self.thread = every_s, threading.Event(), threading.Thread(target=self.run, daemon=True)
+
+    def run(self):
+        while not self.ends.wait(self.every_s):
+            with open("/proc/sys/vm/drop_caches", "w") as f:
+                f.write("1")
+
+    def join(self):
+        """As of `cgroup.Limits`: nothing is to be done for a process."""
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.thread.join()
 
 
 def _setting(number, name):
