@@ -5,6 +5,7 @@
 //! | `/unary` | takes the whole body, answers it with the trailers `grpc-status: 0` and `x-sum: LENGTH` |
 //! | `/counted` | as `/unary`, with the length of the body in the head |
 //! | `/echo` | answers at once, and sends each piece back as it comes |
+//! | `/echo-ahead` | as `/echo`, and takes pieces of the body whether its client takes the response or not |
 //! | `/stream` | five pieces, `one` to `five`, then trailers |
 //! | `/trailers-only` | a head that ends the stream, with `grpc-status: 12` |
 //! | `/large/N` | `N` bytes |
@@ -193,7 +194,9 @@ async fn answer(
             }
             stream.send_trailers(trailers(0))?;
         }
-        "/echo" | "/leave-late" => echo(head(), body, respond).await?,
+        "/echo" | "/echo-ahead" | "/leave-late" => {
+            echo(head(), body, respond, path == "/echo-ahead").await?;
+        }
         path if path.eq_ignore_ascii_case("/fields")
             || path == "/x/../fields"
             || path.starts_with("/fields/") =>
@@ -231,6 +234,7 @@ async fn echo(
     head: Response<()>,
     mut body: RecvStream,
     mut respond: SendResponse<Bytes>,
+    goes_ahead: bool,
 ) -> Outcome {
     let mut stream = respond.send_response(head, false)?;
     let mut sum = 0;
@@ -238,7 +242,11 @@ async fn echo(
         let piece = piece?;
         sum += piece.len();
         body.flow_control().release_capacity(piece.len())?;
-        send(&mut stream, piece).await?;
+        match goes_ahead {
+            // It keeps what has no room.
+            true => stream.send_data(piece, false)?,
+            false => send(&mut stream, piece).await?,
+        }
     }
     stream.send_trailers(trailers(sum))
 }

@@ -39,7 +39,7 @@ mod until;
 
 pub use binary::{binary, is_nginx};
 pub use client::{Connection, PATIENCE};
-pub use echo::echo;
+pub use echo::{echo, echo_ahead};
 pub use exposition::Exposition;
 pub use http2::{Http2Client, Http2Reply};
 pub use origin::{Answer, Origin, Received};

@@ -180,7 +180,7 @@ impl ReadAhead {
             let room = self.room();
             if is_ended || room < self.room_min {
                 if self.spool.is_writing() || !self.write(&stream.attempt) {
-                    return;
+                    return stream.poll_upload(cx);
                 }
                 continue;
             }

@@ -34,6 +34,8 @@ pub(super) enum Upload {
     Full(Box<Pieces>),
     /// All of it was queued, or no more of it is wanted.
     Over,
+    /// It broke off, which the response's reader is told next.
+    Broken(BesideError),
 }
 
 impl Upload {
@@ -55,11 +57,37 @@ impl Upload {
         timeout: Duration,
         read_max: usize,
     ) -> Poll<Result<Option<Bytes>, BesideError>> {
+        if let Some(error) = self.take_error() {
+            return Poll::Ready(Err(error));
+        }
         // Terminates: each turn queues a piece, and the server's window or the socket ends what it takes.
         loop {
             let came = exchange.poll_piece_of(cx, timeout, read_max);
             if came.is_ready() || !self.advance(cx, exchange)? {
                 return came.map_err(BesideError::from);
+            }
+        }
+    }
+
+    /// Sends the body as far as it goes without the response, for which there is no room now.
+    pub(super) fn poll_aside(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) {
+        // Terminates as above.
+        while !matches!(self, Upload::Broken(_)) {
+            exchange.poll_send(cx);
+            match self.advance(cx, exchange) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return *self = Upload::Broken(error),
+            }
+        }
+    }
+
+    fn take_error(&mut self) -> Option<BesideError> {
+        match std::mem::replace(self, Upload::Over) {
+            Upload::Broken(error) => Some(error),
+            other => {
+                *self = other;
+                None
             }
         }
     }
@@ -77,7 +105,7 @@ impl Upload {
             return Ok(false);
         }
         let mut next = match std::mem::replace(self, Upload::Over) {
-            Upload::Over => return Ok(false),
+            Upload::Over | Upload::Broken(_) => return Ok(false),
             Upload::Waiting(next) => next,
             Upload::Full(mut pieces) => Box::pin(async move {
                 let next = pieces.next().await;

@@ -217,6 +217,15 @@ impl Exchange {
         }
     }
 
+    /// Sends the queued bytes as far as the server takes them now, without a look at the response, and has the task woken
+    /// when it takes more.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Own(own) => own.poll_send(cx),
+            Self::Http2(http2) => http2.poll_send(cx),
+        }
+    }
+
     /// Whether the server still takes the request.
     #[inline]
     pub fn takes_more(&self) -> bool {

@@ -207,6 +207,12 @@ impl Http2Exchange {
         poll_fn(|cx| running.poll_flush(cx, timeout)).await
     }
 
+    /// See [`super::Exchange::poll_send`].
+    pub(in crate::exchange) fn poll_send(&mut self, cx: &mut Context<'_>) {
+        self.0.feed();
+        self.0.watch(cx);
+    }
+
     /// See [`super::Exchange::has_room`].
     pub(in crate::exchange) fn has_room(&self) -> bool {
         self.0.is_all_given()
@@ -314,14 +320,7 @@ impl Running {
         cx: &mut Context<'_>,
         timeout: Duration,
     ) -> Poll<Result<(), ExchangeError>> {
-        {
-            let stream = &mut *self.stream.borrow_mut();
-            stream.wait(cx);
-            if !self.queue.is_empty() {
-                stream.wants_room = true;
-                self.shared.state.borrow_mut().note_sender();
-            }
-        }
+        self.watch(cx);
         if !std::mem::replace(&mut self.is_waiting, true) {
             self.arm(timeout);
         }
@@ -334,6 +333,16 @@ impl Running {
         }
         self.shared.state.borrow_mut().note_timeout(self.reads);
         Poll::Ready(Err(ExchangeError::Timeout))
+    }
+
+    /// Has the task woken by the next event of the stream, and by room for the queue.
+    fn watch(&self, cx: &Context<'_>) {
+        let stream = &mut *self.stream.borrow_mut();
+        stream.wait(cx);
+        if !self.queue.is_empty() {
+            stream.wants_room = true;
+            self.shared.state.borrow_mut().note_sender();
+        }
     }
 
     fn arm(&mut self, timeout: Duration) {

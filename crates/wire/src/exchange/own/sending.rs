@@ -4,7 +4,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -100,6 +100,19 @@ impl OwnExchange {
                 .map_err(|_| ExchangeError::Timeout)?
                 .map_err(ExchangeError::Send)?;
             written = self.write_queue();
+        }
+    }
+
+    /// See [`crate::exchange::Exchange::poll_send`].
+    pub(in crate::exchange) fn poll_send(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if self.write_queue().is_err() {
+                self.stop_sending(); // the answer, or the lack of one, says what is wrong
+            }
+            // An error of the socket is the next write's.
+            if self.is_all_written() || self.stream.poll_writable(cx).is_pending() {
+                return;
+            }
         }
     }
 
