@@ -172,6 +172,58 @@ fn what_came_before_a_broken_record_is_read_first() {
     }
 }
 
+/// While the socket does not take the answer to a key update, there is no second one to keep.
+#[test]
+fn answers_to_key_updates_do_not_gather() {
+    const UPDATES: usize = 1000;
+    run(async {
+        let (stream, mut client, mut theirs) = pair(TLS13);
+        let mut buffer = [0; 100];
+        for _ in 0..UPDATES {
+            client.refresh_traffic_keys().unwrap();
+            client.writer().write_all(b"x").unwrap();
+            while client.wants_write() {
+                client.write_tls(&mut theirs).unwrap();
+            }
+            assert_eq!(read_some(&stream, &mut buffer).await.unwrap(), 1);
+        }
+        let received = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        write_all(&stream, b"answer").await;
+        stream.close_notify();
+        drop(stream);
+        let received = received.join().unwrap();
+        assert!(received.len() < 10 * UPDATES, "{} bytes", received.len());
+        let mut got = Vec::new();
+        rustls::Stream::new(&mut client, &mut ReadOnly(&received))
+            .read_to_end(&mut got)
+            .unwrap();
+        assert_eq!(got, b"answer");
+    });
+}
+
+/// What a peer has sent, for a client whose own words do not matter any more.
+struct ReadOnly<'a>(&'a [u8]);
+
+impl Read for ReadOnly<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for ReadOnly<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn a_peer_is_watched_in_a_turn_that_is_over() {
     run(async {
