@@ -257,6 +257,42 @@ fn a_certificate_that_ends_is_renewed_without_a_note_on_the_disk() {
 }
 
 #[test]
+fn another_authority_issues_another_certificate_at_once() {
+    let site = Site::new();
+    let staging = authority(&site, |_| ());
+    let mut server = Server::start_on(site, "", &http(&staging, "", ""));
+    server.wait_for("certificate issued", "the first certificate");
+    let first = shown(&server, "example.test").certificate;
+    let attempts = certificate_file(&server);
+    let name = attempts.file_stem().unwrap().to_string_lossy().into_owned();
+    let attempts = attempts.with_file_name(format!(".{name}.attempts"));
+    // So that the next order does not wait.
+    let noted = until("the note", || {
+        let noted = std::fs::read(&attempts).ok()?;
+        let mut noted: serde_json::Value = serde_json::from_slice(&noted).ok()?;
+        noted["last"] = 0.into();
+        (noted["authority"] != 0).then(|| noted.to_string())
+    });
+    std::fs::write(&attempts, noted).unwrap();
+    let real = authority(server.site(), |_| ());
+    let text = http(&real, "", "");
+    server.reload(&text);
+    let second = until("a certificate of the other one", || {
+        let now = shown(&server, "example.test").certificate;
+        (now != first).then_some(now)
+    });
+    until("both are issued", || {
+        let count = server.error_log().matches("certificate issued").count();
+        (count == 2).then_some(())
+    });
+    // It is known whose it is.
+    server.reload(&text);
+    server.restart();
+    assert_eq!(shown(&server, "example.test").certificate, second);
+    assert_eq!((staging.ordered().len(), real.ordered().len()), (1, 1));
+}
+
+#[test]
 fn terms_that_are_not_agreed_to_are_told_with_their_place() {
     let site = Site::new();
     let authority = authority(&site, |rules| rules.has_terms = true);

@@ -1,11 +1,12 @@
 //! A client of HTTP/1.1 for an authority: one request at a time, on a connection that is kept for the next one.
 //!
-//! It blocks. Not here: what is asked ([`crate::client`]), and HTTP's grammar ([`wire::http1`]). Invariants: an answer has at most [`HEAD_BYTES_MAX`] and
-//! [`BODY_BYTES_MAX`] bytes and comes within [`REQUEST_TIME_MAX`]; nothing is sent before the server's certificate is judged.
+//! It blocks. Not here: what is asked ([`crate::client`]), and HTTP's grammar ([`wire::http1`]). Invariants: an answer has at
+//! most [`HEAD_BYTES_MAX`] and [`BODY_BYTES_MAX`] bytes and comes within [`REQUEST_TIME_MAX`] on its connection; nothing is
+//! sent before the server's certificate is judged.
 
 mod stream;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,17 +119,17 @@ impl HttpClient {
     ) -> Result<Answer, Error> {
         let request = text(method, url, body);
         let place = (url.is_https, url.host.clone(), url.port);
-        let deadline = Instant::now() + REQUEST_TIME_MAX;
         let kept = self.kept.take().filter(|(known, _)| *known == place);
         if let Some((_, mut stream)) = kept {
-            stream.set_deadline(deadline);
+            stream.set_deadline(Instant::now() + REQUEST_TIME_MAX);
             // It may have been closed meanwhile: then the request goes over another one.
             if let Ok((answer, is_kept)) = exchange(&mut stream, method, &request) {
                 self.kept = is_kept.then_some((place, stream));
                 return Ok(answer);
             }
         }
-        let mut stream = self.connect(url, deadline)?;
+        // A kept one that is gone without a word has used up its time.
+        let mut stream = self.connect(url, Instant::now() + REQUEST_TIME_MAX)?;
         let (answer, is_kept) = exchange(&mut stream, method, &request)?;
         self.kept = is_kept.then_some((place, stream));
         Ok(answer)
@@ -138,18 +139,20 @@ impl HttpClient {
         let addresses = self.addresses(&url.host)?;
         let mut failed = Error::Connection(format!("{} has no address", url.host));
         for address in addresses.into_iter().take(ADDRESSES_MAX) {
-            let connected = Stream::connect((address, url.port).into(), deadline);
-            match connected {
-                Ok(mut stream) => {
-                    if url.is_https {
-                        stream.begin_tls(&self.tls, &url.host, self.trust.as_ref())?;
-                    }
-                    return Ok(stream);
-                }
+            match self.connect_to((address, url.port).into(), url, deadline) {
+                Ok(stream) => return Ok(stream),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
+    }
+
+    fn connect_to(&self, peer: SocketAddr, url: &Url, deadline: Instant) -> Result<Stream, Error> {
+        let mut stream = Stream::connect(peer, deadline)?;
+        if url.is_https {
+            stream.begin_tls(&self.tls, &url.host, self.trust.as_ref())?;
+        }
+        Ok(stream)
     }
 
     /// The addresses of a host. `localhost` is this machine without a question to a name server (RFC 6761, 6.3).
@@ -377,6 +380,30 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+    }
+
+    #[test]
+    fn where_no_handshake_succeeds_the_next_address_is_tried() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let second = TcpListener::bind(("127.0.0.2", port)).unwrap();
+        let (tells, told) = std::sync::mpsc::channel();
+        for listener in [first, second] {
+            let tells = tells.clone();
+            std::thread::spawn(move || {
+                let (stream, _) = listener.accept().unwrap();
+                tells.send(stream.local_addr().unwrap().ip()).unwrap();
+            });
+        }
+        let mut issuer = issuer(port);
+        let addresses = vec![[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        issuer.resolve = std::sync::Arc::new(move |_| Ok(addresses.clone()));
+        let url = Url::parse(&format!("https://ca.example:{port}/")).unwrap();
+        let mut client = HttpClient::new(&issuer).unwrap();
+        assert!(client.request("GET", &url, None).is_err());
+        let tried: Vec<IpAddr> = told.try_iter().collect();
+        let wanted: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        assert_eq!(tried, wanted);
     }
 
     #[test]

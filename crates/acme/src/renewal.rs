@@ -148,6 +148,16 @@ impl Job {
         job
     }
 
+    /// Has the certificate of another authority replaced as soon as may be. Until then it is shown.
+    fn give_up(&mut self) {
+        self.renew_at = 0;
+        self.ask_at = None;
+        if let Some(issued) = &mut self.issued {
+            // The issuer's authority knows nothing of it.
+            issued.renewal_id = None;
+        }
+    }
+
     /// Takes a certificate: it is renewed by its dates, unless the authority says something else.
     fn take(&mut self, issued: Issued) {
         self.renew_at = schedule::renew_at(issued.not_before, issued.not_after, roll());
@@ -250,7 +260,7 @@ impl Keeper {
         let mut old: BTreeMap<Order, Job> = old.map(|job| (job.order.clone(), job)).collect();
         for (order, issued) in wanted.into_iter().take(ORDERS_MAX) {
             let job = match old.remove(&order) {
-                None => Job::new(order, issued, &self.store, is_changed),
+                None => self.begin(order, issued, is_changed),
                 Some(mut job) => {
                     // The change may have mended it.
                     if job.attempts.failures > 0 {
@@ -262,6 +272,19 @@ impl Keeper {
             };
             self.jobs.push(job);
         }
+    }
+
+    fn begin(&self, order: Order, issued: Option<Issued>, is_changed: bool) -> Job {
+        let mut job = Job::new(order, issued, &self.store, is_changed);
+        if job.issued.is_some() && job.attempts.is_foreign(&self.issuer) {
+            job.give_up();
+            let (issuer, id) = (&self.issuer.name, &job.id);
+            let text = format!(
+                "the certificate is of another authority than that of \"uri\", and is ordered anew, acme issuer: \"{issuer}\", order: \"{id}\""
+            );
+            self.sink.log(Level::Notice, &text);
+        }
+        job
     }
 
     /// Does what is due, the most urgent first; `false`: the thread has to end.
@@ -425,12 +448,13 @@ impl Keeper {
             return false;
         };
         let renew_at = schedule::renew_at(found.not_before, found.not_after, roll());
-        if renew_at <= unix_now() {
+        let attempts = self.store.attempts(&job.id);
+        if renew_at <= unix_now() || attempts.is_foreign(&self.issuer) {
             return false;
         }
         self.sink.issued(&self.issuer.name, &job.id, &found);
         job.take(found);
-        job.attempts = self.store.attempts(&job.id);
+        job.attempts = attempts;
         true
     }
 
@@ -472,6 +496,7 @@ impl Keeper {
     fn succeeded(&mut self, at: usize, client: &mut Client<'_>) {
         self.jobs[at].attempts.failures = 0;
         self.jobs[at].attempts.until = 0;
+        self.jobs[at].attempts.authority = self.issuer.uri.digest();
         let text = format!(
             "certificate issued, renewal scheduled at {}, {}",
             date(self.jobs[at].renew_at),

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::account::base64url;
+use crate::issuer::Issuer;
 
 /// Maximum size of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -90,6 +91,15 @@ pub(crate) struct Attempts {
     pub(crate) early: u32,
     /// Before this the authority wants none, in seconds since 1970.
     pub(crate) until: i64,
+    /// The digest of the directory's URL of the authority that has issued the certificate; 0: unknown.
+    pub(crate) authority: u64,
+}
+
+impl Attempts {
+    /// Whether the certificate is of another authority than the issuer's.
+    pub(crate) fn is_foreign(&self, issuer: &Issuer) -> bool {
+        self.authority != 0 && self.authority != issuer.uri.digest()
+    }
 }
 
 /// A certificate that no other process orders meanwhile.
@@ -298,7 +308,12 @@ impl Store {
         let (Some(from), Some(to)) = (self.path_of(from), self.path_of(to)) else {
             return Ok(());
         };
-        fs::rename(&from, &to).map_err(|error| failed("rename", &to, &error))
+        fs::rename(&from, &to).map_err(|error| failed("rename", &to, &error))?;
+        // Else a power cut may take a name back: the account's key, say, behind its registration. Some file systems refuse.
+        if let Some(directory) = &self.path {
+            let _ = File::open(directory).and_then(|directory| directory.sync_all());
+        }
+        Ok(())
     }
 }
 
@@ -394,6 +409,7 @@ mod tests {
             failures: 2,
             early: 1,
             until: 9,
+            authority: u64::MAX,
         };
         store.write_attempts("a", &attempts).unwrap();
         assert_eq!(store.attempts("a"), attempts);

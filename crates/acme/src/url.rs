@@ -1,10 +1,12 @@
 //! URLs of `http` and `https`, as far as an authority's are: scheme, host, port, path with query.
 
+use std::hash::{Hash as _, Hasher as _};
+
 /// Maximum length of a URL in bytes.
 pub(crate) const URL_BYTES_MAX: usize = 4096;
 
 /// A URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url {
     /// Whether its scheme is `https`.
     pub is_https: bool,
@@ -66,6 +68,17 @@ impl Url {
             }
         };
         Self::parse(&format!("{scheme}://{}{path}", self.authority()))
+    }
+
+    /// A number that stands for the URL in files; never 0.
+    pub(crate) fn digest(&self) -> u64 {
+        #[expect(
+            deprecated,
+            reason = "it has to stay the same: SipHash 2-4, without a key"
+        )]
+        let mut hasher = std::hash::SipHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish().max(1)
     }
 
     /// The value of `Host`.
