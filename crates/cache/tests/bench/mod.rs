@@ -134,7 +134,7 @@ impl Bench {
             let piece = body.slice(at..body.len().min(at + 50_000));
             if let Err(error) = writing.push(&self.local, piece).await {
                 // After a failure, its temp file may not be deletable either.
-                let _ = writing.abandon(&self.local, None).await;
+                let _ = writing.abandon(&self.local, Some(&error)).await;
                 return Err(error);
             }
         }
