@@ -29,15 +29,15 @@ impl Address {
         matches!(self, Self::Inet(address) if address.ip().is_unspecified())
     }
 
-    /// Whether both are on the same port of the same family; a wildcard then covers the other.
+    /// The wildcard on the same port of the same family, which covers the address.
     #[must_use]
-    pub fn shares_port_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Inet(a), Self::Inet(b)) => a.port() == b.port() && a.is_ipv4() == b.is_ipv4(),
-            (Self::Unix(_), Self::Unix(_))
-            | (Self::Inet(_), Self::Unix(_))
-            | (Self::Unix(_), Self::Inet(_)) => false,
-        }
+    pub fn wildcard(&self) -> Option<Self> {
+        let address = self.inet()?;
+        let any = match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        Some(Self::Inet(SocketAddr::new(any, address.port())))
     }
 
     /// Address and port, unless it is a unix socket.
@@ -121,23 +121,21 @@ impl Target {
             Self::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
             Self::Inet { host, first, last } => (host, *first, *last),
         };
-        let ips = match host {
+        let found = match host {
             Host::Ip(ip) => vec![*ip],
             Host::Name(name) => resolve(name),
         };
-        if ips.is_empty() {
+        if found.is_empty() {
             return Err("host not found");
         }
-        let mut all = Vec::with_capacity(ips.len() * usize::from(last - first + 1));
-        for ip in ips {
-            for port in first..=last {
-                let address = Address::Inet(SocketAddr::new(ip, port));
-                if !all.contains(&address) {
-                    all.push(address);
-                }
+        let mut ips = Vec::with_capacity(found.len());
+        for ip in found {
+            if !ips.contains(&ip) {
+                ips.push(ip);
             }
         }
-        Ok(all)
+        let ports = |ip| (first..=last).map(move |port| Address::Inet(SocketAddr::new(ip, port)));
+        Ok(ips.into_iter().flat_map(ports).collect())
     }
 }
 
@@ -298,8 +296,7 @@ mod tests {
     fn a_wildcard_covers_its_port_and_family() {
         let at = |text: &str| Address::Inet(text.parse().unwrap());
         assert!(at("0.0.0.0:80").is_wildcard());
-        assert!(at("0.0.0.0:80").shares_port_with(&at("127.0.0.1:80")));
-        assert!(!at("0.0.0.0:80").shares_port_with(&at("[::1]:80")));
-        assert!(!at("0.0.0.0:80").shares_port_with(&at("127.0.0.1:81")));
+        assert_eq!(at("127.0.0.1:80").wildcard(), Some(at("0.0.0.0:80")));
+        assert_eq!(at("[::1]:81").wildcard(), Some(at("[::]:81")));
     }
 }

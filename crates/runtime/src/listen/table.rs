@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use hashbrown::HashMap;
+
 use super::{Address, Listen, Protocols, SocketOptions};
 
 /// Maximum number of addresses that one configuration may listen on.
@@ -35,6 +37,8 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     entries: Vec<Entry>,
+    /// Their places in `entries`: there may be a range of ports, and each connection looks its address up.
+    places: HashMap<Address, usize>,
 }
 
 impl Table {
@@ -56,12 +60,8 @@ impl Table {
             )
         })?;
         for address in addresses {
-            match self
-                .entries
-                .iter_mut()
-                .find(|entry| entry.address == address)
-            {
-                Some(entry) => warnings.extend(entry.join(listen, server)?),
+            match self.places.get(&address) {
+                Some(place) => warnings.extend(self.entries[*place].join(listen, server)?),
                 None => self.open(address, listen, server)?,
             }
         }
@@ -72,6 +72,7 @@ impl Table {
         if self.entries.len() == ADDRESSES_MAX {
             return Err(format!("more than {ADDRESSES_MAX} addresses to listen on"));
         }
+        self.places.insert(address.clone(), self.entries.len());
         self.entries.push(Entry {
             address,
             options: listen.options.clone(),
@@ -96,28 +97,22 @@ impl Table {
     /// that ask for nothing of their own (nginx binds only the wildcard then).
     pub fn sockets(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| {
-            let covers = |other: &&Entry| {
-                other.address.is_wildcard() && other.address.shares_port_with(&entry.address)
-            };
             entry.is_set
                 || entry.address.is_wildcard()
-                || !self.entries.iter().any(|other| covers(&other))
+                || self.wildcard_of(&entry.address).is_none()
         })
     }
 
     /// The entry for a connection that came in at `local`: the address itself, else the wildcard.
     #[must_use]
     pub fn find(&self, local: &Address) -> Option<usize> {
-        let exact = self
-            .entries
-            .iter()
-            .position(|entry| entry.address == *local);
-        exact.or_else(|| {
-            let covers = |entry: &Entry| {
-                entry.address.is_wildcard() && entry.address.shares_port_with(local)
-            };
-            self.entries.iter().position(covers)
-        })
+        let exact = self.places.get(local).copied();
+        exact.or_else(|| self.wildcard_of(local))
+    }
+
+    /// The entry of the wildcard on the same port of the same family.
+    fn wildcard_of(&self, address: &Address) -> Option<usize> {
+        self.places.get(&address.wildcard()?).copied()
     }
 }
 
@@ -250,6 +245,14 @@ mod tests {
             table(&[("80 default_server", 0), ("80 default_server", 1)]),
             Err("a duplicate default server for 0.0.0.0:80".to_owned())
         );
+    }
+
+    #[test]
+    fn as_many_addresses_as_there_may_be_are_listed_and_found_without_comparing_all_with_all() {
+        let table = table(&[("127.0.0.1:1-65535", 0)]).unwrap();
+        assert_eq!(table.sockets().count(), 65_535);
+        let is_found = |(place, entry): (usize, &Entry)| table.find(&entry.address) == Some(place);
+        assert!(table.entries().iter().enumerate().all(is_found));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! closes none that the next configuration listens on (closing one of a SO_REUSEPORT group resets the connections
 //! queued at it).
 
-use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
