@@ -12,6 +12,7 @@ use crate::residency::window::Windows;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -139,6 +140,8 @@ pub struct Disk {
     /// KiB of buffers for windows that were evicted before a slow socket took them.
     pub(crate) buffers: Semaphore,
     pools: Mutex<Vec<Pool>>,
+    /// How many descriptors the process may have, for good: while it is configured anew it may have more.
+    pub(crate) descriptors: usize,
     /// How often descriptors have run out.
     scarcity: AtomicU32,
     /// The counters of each loop, also of those that have ended.
@@ -170,8 +173,10 @@ impl Disk {
     pub(crate) fn with(prepared: PreparedDisk, has_openat2: bool) -> Arc<Disk> {
         let mounts = Mounts::default();
         mounts.refresh();
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let disk = Arc::new(Disk {
             mounts,
+            descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
             has_openat2,
             windows: Windows::new(prepared.pagemap),
             buffers: Semaphore::new(buffers_kib()),

@@ -8,7 +8,6 @@ use crate::memory::{self, MemoryLevel};
 use crate::metrics::counters::{LoopCounters, OPERATIONS, Operation, OperationCount};
 use crate::pool;
 use crate::sending::writers::FoundWriters;
-use rustix::process::{Resource, getrlimit};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,8 +46,7 @@ impl Local {
     #[must_use]
     pub fn new(disk: &Arc<Disk>) -> Local {
         tokio::task::spawn_local(pool::deliver());
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let descriptors = disk.descriptors;
         let inner = Rc::new(LocalInner {
             disk: disk.clone(),
             counters: disk.begin_counters(),
