@@ -346,6 +346,26 @@ fn pools_that_two_configurations_do_not_name_are_gone() {
 }
 
 #[test]
+fn a_pool_of_the_server_s_own_that_is_not_declared_any_more_has_its_own_size_again() {
+    if is_nginx() {
+        return;
+    }
+    let http = "server { listen 127.0.0.1:%PORT%; location / { metrics; } }";
+    // One thread more than any machine has cores.
+    let declared = "thread_pool cpu threads=2000;";
+    let server = Server::start_with(declared, http);
+    let limit = || {
+        let page = blackbox::Exposition::read(&server.get("/").text(), false);
+        page.get("freewheel_pool_threads{pool=\"cpu\",state=\"max\"}")
+    };
+    assert_eq!(limit(), Some(2000.0));
+    server.reload_with("", http);
+    until("the size of a pool that is not declared", PATIENCE, || {
+        limit().filter(|threads| *threads < 2000.0)
+    });
+}
+
+#[test]
 fn an_address_in_use_is_an_error() {
     let server = Server::start(ONE);
     let second = Site::new();
@@ -469,6 +489,17 @@ fn ps_tells_the_master_from_its_worker() {
         std::thread::yield_now();
     }
     drop(slow);
+}
+
+#[test]
+fn a_low_soft_limit_of_descriptors_does_not_keep_many_loops_from_listening() {
+    let site = Site::new().run_by(&["sh", "-c", "ulimit -S -n 64; exec \"$0\" \"$@\""]);
+    let http = "server { listen 127.0.0.1:%PORT%; listen 127.0.0.1:%PORT1%; return 200 one; }";
+    let main = "worker_processes 32;";
+    let server = Server::start_on(site, main, http);
+    assert_eq!(server.get("/").text(), "one");
+    server.reload_with(main, &http.replace("one", "two"));
+    assert_eq!(server.get("/").text(), "two");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -79,18 +80,23 @@ fn build(bundle: Bundle, around: Around, done: &Done) {
     } = around;
     let is_large = bundle.texts.bytes() >= LARGE_BYTES;
     let origin = bundle.origin();
-    let loaded = load::load(
-        &origin,
-        &bundle.circumstances,
-        &mut bundle.texts.clone(),
-        modules,
-    );
-    let outcome = loaded
-        .map_err(|refused| refused.sentence())
-        .and_then(|loaded| equip(loaded, &bundle, &logs));
-    if let (Ok(equipped), Some(former)) = (&outcome, former) {
-        equipped.settings.made::<Upstreams>().follow(former.made());
-    }
+    let outcome = without_panic(|| {
+        let loaded = load::load(
+            &origin,
+            &bundle.circumstances,
+            &mut bundle.texts.clone(),
+            modules,
+        );
+        let built = equip(
+            loaded.map_err(|refused| refused.sentence())?,
+            &bundle,
+            &logs,
+        )?;
+        if let Some(former) = former {
+            built.settings.made::<Upstreams>().follow(former.made());
+        }
+        Ok(built)
+    });
     let roots = outcome
         .as_ref()
         .map_or_else(|_| Vec::new(), |of| of.settings.roots());
@@ -101,6 +107,15 @@ fn build(bundle: Bundle, around: Around, done: &Done) {
         sys::trim_heap();
     }
     tell_proofs(&roots, disk.as_deref());
+}
+
+/// A panic is a refusal: without an answer the master would wait for ever, and take no other configuration.
+fn without_panic<T>(build: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    // What it has begun is dropped.
+    let built = catch_unwind(AssertUnwindSafe(build));
+    built.unwrap_or_else(|_| {
+        Err("the configuration cannot be built: there is an error in freewheel, which the log tells above".to_owned())
+    })
 }
 
 /// Gives every place of the configuration its logs. May resolve names: on the helper thread.
@@ -142,5 +157,17 @@ fn tell_proofs(roots: &[Bytes], disk: Option<&Disk>) {
             Level::Notice
         };
         error_log(level, format_args!("root {probe}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_refuses_the_configuration() {
+        assert_eq!(without_panic(|| Ok(1)), Ok(1));
+        let refused = without_panic::<u8>(|| panic!("a test's"));
+        assert!(refused.is_err_and(|sentence| sentence.contains("cannot be built")));
     }
 }

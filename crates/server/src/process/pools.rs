@@ -153,11 +153,9 @@ pub(crate) fn define_pools(processes: &Processes, disk: &Disk) {
     for pool in processes.thread_pool.iter() {
         drop(disk.define_pool(&pool.name, pool.threads, pool.max_queue));
     }
-    if !processes
-        .thread_pool
-        .iter()
-        .any(|pool| pool.name == DEFAULT)
-    {
+    let is_declared = |name: &str| processes.thread_pool.iter().any(|pool| pool.name == name);
+    cpu_pool::restore(disk, is_declared);
+    if !is_declared(DEFAULT) {
         let threads = processes.worker_processes.count() * DEFAULT_THREADS;
         let groups = Groups::of(Path::new("/proc"));
         let room = limits::least(&groups).bytes / MEMORY_OF_THREAD;
