@@ -4,7 +4,6 @@
 //! pointers.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
@@ -23,8 +22,8 @@ slotted!(PARTS: History);
 pub(crate) struct History {
     kept: Mutex<HistoryState>,
     streams: AtomicUsize,
-    /// Whether there is a sampler, once that was decided.
-    pub(super) sampled: OnceLock<bool>,
+    /// Whether there is a sampler.
+    pub(super) is_sampled: Mutex<bool>,
 }
 
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl Default for History {
                 news: Some(broadcast::channel(BEHIND_MAX).0),
             }),
             streams: AtomicUsize::new(0),
-            sampled: OnceLock::new(),
+            is_sampled: Mutex::default(),
         }
     }
 }

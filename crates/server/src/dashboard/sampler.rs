@@ -18,19 +18,23 @@ use crate::monitoring::gather;
 
 /// Begins to take samples, unless that was begun. It goes on whatever is reloaded.
 pub(crate) fn begin(ledger: &Arc<Ledger>) {
-    history::of(ledger).sampled.get_or_init(|| {
-        recent::begin();
-        let ledger = Arc::downgrade(ledger);
-        let thread = std::thread::Builder::new().name("dashboard".to_owned());
-        let started = thread.spawn(move || run(&ledger));
-        if let Err(error) = &started {
-            error_log(
-                Level::Alert,
-                format_args!("the thread of the dashboard cannot be started ({error})"),
-            );
-        }
-        started.is_ok()
-    });
+    let mut is_sampled = history::of(ledger).is_sampled.lock();
+    if *is_sampled {
+        return;
+    }
+    recent::begin();
+    let ledger = Arc::downgrade(ledger);
+    let thread = std::thread::Builder::new().name("dashboard".to_owned());
+    let started = thread.spawn(move || run(&ledger));
+    if let Err(error) = &started {
+        error_log(
+            Level::Alert,
+            format_args!(
+                "the thread of the dashboard cannot be started ({error}): the next reload tries it again"
+            ),
+        );
+    }
+    *is_sampled = started.is_ok();
 }
 
 fn run(ledger: &Weak<Ledger>) {

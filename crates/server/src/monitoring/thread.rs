@@ -3,9 +3,10 @@
 //! Invariants: a request waits for its page without keeping its loop, and at most [`ASKS_MAX`] wait at a time. The text
 //! is kept in pieces, so that neither sending nor freeing it keeps a loop, however many zones and peers there are.
 
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use runtime::Ledger;
 use runtime::metrics::text::{self, Format};
 use runtime::metrics::{Page, json};
@@ -34,9 +35,9 @@ struct PageRequest {
     answer: oneshot::Sender<Vec<Bytes>>,
 }
 
-/// The channel to the thread, which is started by the first request.
+/// The channel to the thread, which is started by the first request for which it can be.
 #[derive(Default)]
-pub(super) struct Thread(OnceLock<Option<mpsc::SyncSender<PageRequest>>>);
+pub(super) struct Thread(Mutex<Option<mpsc::SyncSender<PageRequest>>>);
 
 impl std::fmt::Debug for Thread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,9 +53,18 @@ pub(crate) async fn written(ledger: &Arc<Ledger>, shape: PageFormat) -> Option<V
         shape,
         answer,
     };
-    let thread = of(ledger).thread.0.get_or_init(start).as_ref()?;
-    thread.try_send(ask).ok()?;
+    of(ledger).thread.channel()?.try_send(ask).ok()?;
     written.await.ok()
+}
+
+impl Thread {
+    fn channel(&self) -> Option<mpsc::SyncSender<PageRequest>> {
+        let mut channel = self.0.lock();
+        if channel.is_none() {
+            *channel = start();
+        }
+        channel.clone()
+    }
 }
 
 fn start() -> Option<mpsc::SyncSender<PageRequest>> {
