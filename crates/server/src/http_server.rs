@@ -79,9 +79,9 @@ impl HttpServer {
             .equip(former)
             .map_err(io::Error::other)?;
         let upstreams = settings.made::<Upstreams>();
-        upstreams.watch();
+        upstreams.watch()?;
         upstreams.limits();
-        settings.made::<Staples>().watch();
+        settings.made::<Staples>().watch()?;
         self.threads.apply(&plan.loops)?;
         memory::of(&self.ledger).configure(plan.memory_budget, plan.loops.loops);
         monitoring::configure(&self.ledger, settings, plan.loops.number, plan.begun_ns);

@@ -10,6 +10,7 @@ use logs::process_log::{Level, error_log};
 
 use super::resolved_peers::LookedUp;
 use super::upstreams::Live;
+use crate::resolver::cache::now_s;
 use crate::resolver::{Query, ResolveError, ResolvedName, Resolver, thread};
 
 /// Minimum time between two queries after a failure.
@@ -30,13 +31,11 @@ impl PartialEq for Watching {
     }
 }
 
-/// Starts a task for each server with `resolve`.
+/// Starts a task for each server with `resolve`. The thread runs.
 pub(super) fn begin(live: &Arc<Live>, servers: &[LookedUp], watching: &Watching) {
     for (number, server) in servers.iter().enumerate() {
         let (live, server) = (Arc::downgrade(live), server.clone());
-        if !thread::spawn(watch(live, number, server, watching.clone())) {
-            return; // told
-        }
+        thread::spawn(watch(live, number, server, watching.clone()));
     }
 }
 
@@ -72,7 +71,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
                 // nginx's interval for the next query.
                 let again_s = watching.resolver.rules.valid_s.unwrap_or(10);
                 Arc::new(ResolvedName {
-                    valid_s: wire::loop_clock::unix_seconds().saturating_add(again_s),
+                    valid_s: now_s().saturating_add(again_s),
                     ..ResolvedName::default()
                 })
             }
@@ -94,9 +93,7 @@ async fn watch(live: Weak<Live>, number: usize, server: LookedUp, watching: Watc
 
 /// The remaining TTL of an answer, and a second.
 fn left(valid_s: i64) -> Duration {
-    let left = valid_s
-        .saturating_sub(wire::loop_clock::unix_seconds())
-        .max(0);
+    let left = valid_s.saturating_sub(now_s()).max(0);
     Duration::from_secs(left.unsigned_abs() + 1)
 }
 

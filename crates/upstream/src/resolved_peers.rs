@@ -33,7 +33,7 @@ struct ResolvedPeer {
 pub(crate) struct ResolvedPeers {
     primary: Vec<ResolvedPeer>,
     backup: Vec<ResolvedPeer>,
-    /// Expiry of each resolved server's answer, in seconds.
+    /// Expiry of each resolved server's answer, in seconds of the resolver's clock.
     valid_s: Vec<i64>,
 }
 
@@ -103,13 +103,20 @@ impl ResolvedPeers {
                     server: Some(number),
                 }
             };
-            let primary = before.primary.iter().filter(of_other).map(adopt);
+            let (first, stand_ins) = match theirs[other].line.is_backup {
+                true => (&before.backup, None),
+                false => (&before.primary, Some(&before.backup)),
+            };
+            let first = first.iter().filter(of_other).map(adopt);
             match server.line.is_backup {
-                true => self.backup.extend(primary),
-                false => self.primary.extend(primary),
+                true => self.backup.extend(first),
+                false => self.primary.extend(first),
             }
-            let backup = before.backup.iter().filter(of_other).map(adopt);
-            self.backup.extend(backup);
+            // Where `update` puts none, none would ever go.
+            if server.allows_backup && !server.line.is_backup {
+                let stand_ins = stand_ins.into_iter().flatten();
+                self.backup.extend(stand_ins.filter(of_other).map(adopt));
+            }
         }
     }
 

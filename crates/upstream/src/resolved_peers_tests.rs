@@ -225,6 +225,28 @@ fn a_long_request_keeps_no_group_in_between() {
 }
 
 #[test]
+fn a_reload_keeps_stand_ins_only_where_answers_can_replace_them() {
+    let first = upstreams("least_conn; server b.test service=http resolve;");
+    u(&first).found(0, &servers(&[(5, 1, 2), (6, 2, 1)]));
+    assert_eq!(names(&u(&first)), "127.0.0.5:8000*2 127.0.0.6:8000");
+    let second = upstreams("hash a; server b.test service=http resolve;");
+    second.follow(&first);
+    assert_eq!(names(&u(&second)), "127.0.0.5:8000*2");
+    // A line that was a backup, and is none any more.
+    let line = "server 127.0.0.9:90; server b.test service=http resolve";
+    let backup = upstreams(&format!("{line} backup;"));
+    u(&backup).found(0, &servers(&[(5, 1, 2), (6, 2, 1)]));
+    let primary = upstreams(&format!("{line};"));
+    primary.follow(&backup);
+    assert_eq!(names(&u(&primary)), "127.0.0.9:90 127.0.0.5:8000*2");
+    let answers: Vec<String> = (0..10).map(|_| answer(&u(&primary))).collect();
+    assert!(
+        answers.contains(&"127.0.0.5:8000".to_owned()),
+        "{answers:?}"
+    );
+}
+
+#[test]
 fn a_reload_begins_with_the_addresses_known() {
     let first = upstreams("server a.test:81 resolve; server b.test service=http resolve;");
     u(&first).found(0, &hosts(&[1, 2]));

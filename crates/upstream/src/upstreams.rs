@@ -5,6 +5,7 @@
 //! upstream.
 
 use std::borrow::Cow;
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -26,7 +27,7 @@ use super::resolved_peers::{LookedUp, ResolvedPeers};
 use super::sticky::{Sticky, StickySession};
 use crate::resolver::address::{ServerAddress, split_port};
 use crate::resolver::directives::ResolverLine;
-use crate::resolver::{ResolvedName, Resolving};
+use crate::resolver::{ResolvedName, Resolving, thread};
 
 /// Maximum number of upstreams of a configuration.
 pub(crate) const UPSTREAMS_MAX: usize = 10_000;
@@ -333,15 +334,19 @@ impl Upstream {
     }
 
     /// Starts to resolve its servers, unless that goes on since the previous configuration.
-    fn watch(&self) {
-        let Some(lookups) = &self.lookups else { return };
+    fn watch(&self) -> io::Result<()> {
+        let Some(lookups) = &self.lookups else {
+            return Ok(());
+        };
         let live = self.live();
         let (Some(watching), Some(changing)) = (lookups.watching.get(), &live.changing) else {
-            return;
+            return Ok(());
         };
+        thread::begin()?;
         if !changing.is_watched.swap(true, Ordering::Relaxed) {
             re_resolve::begin(live, &lookups.servers, watching);
         }
+        Ok(())
     }
 }
 
@@ -483,10 +488,11 @@ impl Upstreams {
 
     /// Starts to resolve the servers with `resolve`. To be called once, in the process that serves, after
     /// [`Upstreams::follow`].
-    pub fn watch(&self) {
-        for upstream in &self.list {
-            upstream.watch();
-        }
+    ///
+    /// # Errors
+    /// The thread for that cannot be started.
+    pub fn watch(&self) -> io::Result<()> {
+        self.list.iter().try_for_each(|upstream| upstream.watch())
     }
 
     fn add(&mut self, upstream: Upstream) -> Arc<Upstream> {

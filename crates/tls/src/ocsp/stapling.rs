@@ -65,10 +65,14 @@ pub struct Stapling {
 }
 
 impl Stapling {
-    /// When the responder is to be asked next.
+    /// When the responder is to be asked next. What lies further ahead than any pause was reckoned by a clock that was
+    /// set back since: it is asked now.
     #[must_use]
-    pub fn refresh_at(&self) -> Seconds {
-        self.refresh_at
+    pub fn refresh_at(&self, now: Seconds) -> Seconds {
+        match self.refresh_at > now + REFRESH_SECONDS_MAX {
+            true => now,
+            false => self.refresh_at,
+        }
     }
 
     /// The response to show now.
@@ -120,6 +124,13 @@ impl Stapling {
         self.pause(RETRY_SECONDS_FIRST, now);
     }
 
+    /// The last attempt was by another configuration: where it failed, the responder is asked again now.
+    pub fn hurry(&mut self) {
+        if self.failures > 0 {
+            self.refresh_at = 0;
+        }
+    }
+
     fn pause(&mut self, first: Seconds, now: Seconds) {
         let pause = first << self.failures.min(16);
         self.refresh_at = now + pause.min(REFRESH_SECONDS_MIN);
@@ -145,11 +156,18 @@ mod tests {
     #[test]
     fn failures_are_tried_again_later() {
         let mut stapling = Stapling::default();
-        assert!(stapling.refresh_at() == 0 && stapling.response(0).is_none());
+        assert!(stapling.refresh_at(0) == 0 && stapling.response(0).is_none());
         for pause in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
             stapling.failed(1000);
-            assert_eq!(stapling.refresh_at(), 1000 + pause);
+            assert_eq!(stapling.refresh_at(1000), 1000 + pause);
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_puts_nothing_off() {
+        let mut stapling = Stapling::default();
+        stapling.failed(40_000_000);
+        assert_eq!(stapling.refresh_at(1000), 1000);
     }
 
     #[test]

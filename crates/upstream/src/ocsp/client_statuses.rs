@@ -3,13 +3,16 @@
 //! Connections whose clients have the same certificate share one question. Not here: which certificates are asked for.
 //! Invariant: an answer is given to every connection that asked, or its question has failed.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tls::ocsp::{Asked, AsksStatus, Status, StatusCache, certificate_id, check, request};
 use tls::x509::certificate::Certificate;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::fetch::{Failure, Place, fetch};
 use super::metrics::{self, Outcome, Purpose};
@@ -18,6 +21,8 @@ use crate::resolver::thread;
 
 /// Maximum number of connections that wait for one certificate's status.
 const WAITERS_MAX: usize = 1024;
+/// Time between two looks at whether any connection still waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 type Told = Result<Status, Arc<str>>;
 type Waiters = Vec<oneshot::Sender<Told>>;
@@ -76,17 +81,22 @@ impl ClientStatuses {
     }
 
     /// Adds a connection to those that wait for a certificate; a place, where it is the first one.
-    fn wait(&self, id: &[u8], waiter: oneshot::Sender<Told>) -> Result<Option<Place>, Failure> {
+    fn wait(
+        &self,
+        id: &[u8],
+        responder: &Responder,
+        waiter: oneshot::Sender<Told>,
+    ) -> Result<Option<Place>, Failure> {
         let mut asked = self.asked.lock();
         if let Some(waiters) = asked.get_mut(id) {
             waiters.retain(|waiter| !waiter.is_closed());
             if waiters.len() >= WAITERS_MAX {
-                return Err(Failure::new("too many certificate status requests"));
+                return Err(Failure::new("too many certificate status requests").of(responder));
             }
             waiters.push(waiter);
             return Ok(None);
         }
-        let place = Place::of_client()?;
+        let place = Place::of_client(responder)?;
         asked.insert(id.to_vec(), vec![waiter]);
         Ok(Some(place))
     }
@@ -114,6 +124,17 @@ impl ClientStatuses {
 
     /// The answer; `None`: no connection waits for it any more.
     async fn told(&self, question: &Question) -> Option<Told> {
+        let mut asked = pin!(self.asked_in_turn(question));
+        loop {
+            match timeout(LOOK_EVERY, &mut asked).await {
+                Ok(told) => return told,
+                Err(_) if self.forget_unawaited(&question.id) => return None,
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn asked_in_turn(&self, question: &Question) -> Option<Told> {
         let _turn = question.place.turn().await;
         if self.forget_unawaited(&question.id) {
             return None;
@@ -165,8 +186,8 @@ impl AsksStatus for ClientStatuses {
         }
         let id = certificate_id(certificate, issuer);
         let (waiter, told) = oneshot::channel();
-        match self.wait(&id, waiter) {
-            Err(failure) => return refused(failure.of(&responder).to_string()),
+        match self.wait(&id, &responder, waiter) {
+            Err(failure) => return refused(failure.to_string()),
             Ok(None) => {}
             Ok(Some(place)) => {
                 let question = Question {
@@ -203,12 +224,13 @@ mod tests {
         if !is_there {
             told.close();
         }
-        if let Some(place) = statuses.wait(b"one", waiter).unwrap() {
+        let responder = Arc::new(Responder::parse("http://127.0.0.1:1/").unwrap());
+        if let Some(place) = statuses.wait(b"one", &responder, waiter).unwrap() {
             let question = Question {
                 id: b"one".to_vec(),
                 certificate: Vec::new(),
                 issuer: Vec::new(),
-                responder: Arc::new(Responder::parse("http://127.0.0.1:1/").unwrap()),
+                responder,
                 place,
             };
             runtime.block_on(Arc::clone(statuses).run(question));
@@ -218,6 +240,7 @@ mod tests {
 
     fn runtime() -> Runtime {
         tokio::runtime::Builder::new_current_thread()
+            .enable_all()
             .build()
             .unwrap()
     }
@@ -243,5 +266,36 @@ mod tests {
             }
         });
         assert!(statuses.asked.lock().is_empty());
+    }
+
+    #[test]
+    fn a_question_ends_with_the_last_connection_that_waits_for_it() {
+        let _alone = super::super::tests::ASKING.lock();
+        let names = NameServers::default();
+        let statuses = Arc::new(ClientStatuses::new(None, names, None, false));
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let responder = Arc::new(Responder::parse(&url).unwrap());
+        let certificate = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        let certificate = certificate.cert.der().to_vec();
+        let (waiter, told) = oneshot::channel();
+        let question = Question {
+            id: b"one".to_vec(),
+            certificate: certificate.clone(),
+            issuer: certificate,
+            place: statuses.wait(b"one", &responder, waiter).unwrap().unwrap(),
+            responder,
+        };
+        let accepted = std::thread::spawn(move || {
+            let accepted = silent.accept();
+            drop(told);
+            accepted
+        });
+        let is_over = runtime().block_on(async {
+            let run = Arc::clone(&statuses).run(question);
+            timeout(super::super::FETCH_TIME_MAX / 2, run).await.is_ok()
+        });
+        assert!(is_over && statuses.asked.lock().is_empty());
+        drop(accepted.join());
     }
 }

@@ -3,18 +3,20 @@
 //! Not here: what the answer is worth. Invariants: an answer has at most [`HEAD_BYTES_MAX`] and
 //! [`RESPONSE_BYTES_MAX`] bytes; a question ends within [`FETCH_TIME_MAX`] of its turn.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use logs::append_os_error;
 use message::ResponseFraming;
+use parking_lot::Mutex;
 use tls::ocsp::RESPONSE_BYTES_MAX;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 use wire::http1::response_parser::{ParsedResponse, ResponseParser};
 
@@ -27,6 +29,10 @@ pub const FETCHES_MAX: usize = 64;
 pub const STAPLE_FETCHES_MAX: usize = 16;
 /// Maximum number of questions about clients' certificates that wait for their turn; one more fails at once.
 pub const FETCHES_WAITING_MAX: usize = 1024;
+/// Minimum number of responders that share the turns: each has at most one part of them.
+const RESPONDERS_MIN: usize = 4;
+/// Maximum number of questions about clients' certificates to one responder that are asked or wait for their turn.
+pub const RESPONDER_WAITING_MAX: usize = FETCHES_WAITING_MAX / 2;
 /// Maximum time of a question from its turn on, for all addresses of its responder together: nginx's for staples.
 pub const FETCH_TIME_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of addresses of a responder that are tried.
@@ -37,8 +43,22 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Questions of a kind.
 struct Questions {
     turns: Semaphore,
-    /// Those that are asked or wait for their turn.
-    open: AtomicUsize,
+    /// Maximum number of questions that one responder is asked at a time.
+    responder_turns: usize,
+    open: Mutex<Open>,
+}
+
+/// Questions that are asked or wait for their turn.
+struct Open {
+    total: usize,
+    /// By the responder.
+    to: BTreeMap<String, OpenTo>,
+}
+
+/// The same of one responder.
+struct OpenTo {
+    turns: Arc<Semaphore>,
+    count: usize,
 }
 
 static OF_CLIENTS: Questions = Questions::new(FETCHES_MAX);
@@ -48,50 +68,97 @@ impl Questions {
     const fn new(turns: usize) -> Self {
         Self {
             turns: Semaphore::const_new(turns),
-            open: AtomicUsize::new(0),
+            responder_turns: turns / RESPONDERS_MIN,
+            open: Mutex::new(Open {
+                total: 0,
+                to: BTreeMap::new(),
+            }),
         }
+    }
+
+    /// Takes a place, unless there are so many of them or so many of this responder.
+    fn place(&'static self, responder: &Responder, (all, own): (usize, usize)) -> Option<Place> {
+        let responder = responder.host();
+        let mut open = self.open.lock();
+        let count = open.to.get(responder).map_or(0, |to| to.count);
+        if open.total >= all || count >= own {
+            return None;
+        }
+        open.total += 1;
+        let to = open
+            .to
+            .entry(responder.to_owned())
+            .or_insert_with(|| OpenTo {
+                turns: Arc::new(Semaphore::new(self.responder_turns)),
+                count: 0,
+            });
+        to.count += 1;
+        Some(Place {
+            questions: self,
+            responder: responder.to_owned(),
+            responder_turns: Arc::clone(&to.turns),
+        })
     }
 }
 
 /// Questions that are asked or wait for their turn.
 pub(super) fn open() -> usize {
     let kinds = [&OF_CLIENTS, &OF_STAPLES];
-    let open = kinds.map(|questions| questions.open.load(Ordering::Relaxed));
-    open.iter().sum()
+    kinds.iter().map(|kind| kind.open.lock().total).sum()
 }
 
 /// A place among the questions, which is given back when this is dropped.
-pub(super) struct Place(&'static Questions);
+pub(super) struct Place {
+    questions: &'static Questions,
+    responder: String,
+    responder_turns: Arc<Semaphore>,
+}
+
+/// A turn, which ends when this is dropped.
+pub(super) struct Turn {
+    _of_responder: Option<OwnedSemaphorePermit>,
+    _of_all: Option<SemaphorePermit<'static>>,
+}
 
 impl Place {
     /// Takes one for a staple, each of which has one at a time.
-    pub(super) fn of_staple() -> Place {
-        OF_STAPLES.open.fetch_add(1, Ordering::Relaxed);
-        Place(&OF_STAPLES)
+    pub(super) fn of_staple(responder: &Responder) -> Place {
+        let place = OF_STAPLES.place(responder, (usize::MAX, usize::MAX));
+        place.expect("without a bound there is one")
     }
 
     /// Takes one for a client's certificate.
     ///
     /// # Errors
     /// There are too many.
-    pub(super) fn of_client() -> Result<Place, Failure> {
-        let before = OF_CLIENTS.open.fetch_add(1, Ordering::Relaxed);
-        let place = Place(&OF_CLIENTS);
-        match before < FETCHES_MAX + FETCHES_WAITING_MAX {
-            true => Ok(place),
-            false => Err(Failure::new("too many certificate status requests")),
-        }
+    pub(super) fn of_client(responder: &Responder) -> Result<Place, Failure> {
+        let all = FETCHES_MAX + FETCHES_WAITING_MAX;
+        let place = OF_CLIENTS.place(responder, (all, RESPONDER_WAITING_MAX));
+        place.ok_or_else(|| Failure::new("too many certificate status requests").of(responder))
     }
 
-    /// Waits for the turn.
-    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'static>> {
-        self.0.turns.acquire().await.ok()
+    /// Waits for the turn, first among the questions to the same responder: one that swallows them holds up no other.
+    pub(super) async fn turn(&self) -> Turn {
+        // They are never closed.
+        let of_responder = Arc::clone(&self.responder_turns).acquire_owned().await;
+        let of_all = self.questions.turns.acquire().await;
+        Turn {
+            _of_responder: of_responder.ok(),
+            _of_all: of_all.ok(),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        let mut open = self.questions.open.lock();
+        open.total -= 1;
+        if let Some(to) = open.to.get_mut(&self.responder) {
+            to.count -= 1;
+            if to.count == 0 {
+                open.to.remove(&self.responder);
+            }
+        }
     }
 }
 

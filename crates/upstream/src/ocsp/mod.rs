@@ -2,9 +2,10 @@
 //! ([`Staples`]).
 //!
 //! All of it runs on the resolver's thread: an event loop asks, and waits for the answer as for any other event. Not
-//! here: what an answer is worth ([`tls::ocsp`]), the handshakes. Invariants: at most [`FETCHES_MAX`] responders are
-//! talked to at a time for clients and [`STAPLE_FETCHES_MAX`] for staples; at most [`FETCHES_WAITING_MAX`] questions of
-//! clients wait for their turn; each has [`FETCH_TIME_MAX`]; no handshake waits for a staple.
+//! here: what an answer is worth ([`tls::ocsp`]), the handshakes. Invariants: at most [`FETCHES_MAX`] questions are
+//! asked at a time for clients and [`STAPLE_FETCHES_MAX`] for staples, a quarter of them of one responder; at most
+//! [`FETCHES_WAITING_MAX`] questions of clients wait for their turn, half of them for one responder; each has
+//! [`FETCH_TIME_MAX`]; no handshake waits for a staple.
 
 mod client_statuses;
 mod fetch;
@@ -18,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use client_statuses::ClientStatuses;
-pub use fetch::{FETCH_TIME_MAX, FETCHES_MAX, FETCHES_WAITING_MAX, STAPLE_FETCHES_MAX};
+pub use fetch::{
+    FETCH_TIME_MAX, FETCHES_MAX, FETCHES_WAITING_MAX, RESPONDER_WAITING_MAX, STAPLE_FETCHES_MAX,
+};
 pub use responder::Responder;
 pub use staples::{Staple, StapleOrder, Staples};
 

@@ -6,6 +6,7 @@
 //! that is built while another one serves takes over what that one knows; a task ends with the last configuration that
 //! shows its certificate.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use slots::slotted;
 use tls::certificates::Certificates;
 use tls::ocsp::{Stapling, Status, Verification, request};
 use tls::x509::certificate::Certificate;
+use tokio::sync::Notify;
 
 use super::fetch::{Failure, Place, fetch};
 use super::metrics::{self, Outcome, Purpose};
@@ -53,14 +55,22 @@ pub struct Staple {
     certificate: Vec<u8>,
     issuer: Vec<u8>,
     name: String,
-    responder: Responder,
-    verification: Verification,
-    /// Those of the last configuration.
-    servers: Mutex<NameServers>,
+    /// That of the last configuration.
+    way: Mutex<Way>,
     stapling: Mutex<Stapling>,
+    /// Told when something is to be done before its time.
+    hurry: Arc<Notify>,
     /// Where the certificate is shown.
     shown: Mutex<Vec<Weak<Certificates>>>,
     is_watched: AtomicBool,
+}
+
+/// How a certificate's status is found, and by what it is judged.
+#[derive(Clone, Debug)]
+struct Way {
+    responder: Responder,
+    servers: NameServers,
+    verification: Arc<Verification>,
 }
 
 /// Those of a configuration.
@@ -79,13 +89,17 @@ impl Staples {
     }
 
     /// Starts the tasks of those that have none yet. The configuration is served from now on.
-    pub fn watch(&self) {
+    ///
+    /// # Errors
+    /// The thread for that cannot be started.
+    pub fn watch(&self) -> io::Result<()> {
         for staple in &self.0 {
-            let is_watched = staple.is_watched.swap(true, Ordering::Relaxed);
-            if !is_watched && !thread::spawn(keep_up(Arc::downgrade(staple))) {
-                return; // told
+            thread::begin()?;
+            if !staple.is_watched.swap(true, Ordering::Relaxed) {
+                thread::spawn(keep_up(Arc::downgrade(staple)));
             }
         }
+        Ok(())
     }
 }
 
@@ -94,13 +108,14 @@ async fn keep_up(staple: Weak<Staple>) {
         let Some(due) = staple.upgrade() else {
             return;
         };
-        if due.stapling.lock().refresh_at() <= wire::loop_clock::unix_seconds() {
+        let now = wire::loop_clock::unix_seconds();
+        if due.stapling.lock().refresh_at(now) <= now {
             due.ask().await;
         }
         due.show();
-        let pause = due.pause();
+        let (pause, hurry) = (due.pause(), Arc::clone(&due.hurry));
         drop(due);
-        tokio::time::sleep(pause).await;
+        let _ = tokio::time::timeout(pause, hurry.notified()).await;
     }
 }
 
@@ -113,18 +128,25 @@ impl Staple {
         }
         let mut known = KNOWN.lock();
         known.retain(|_, staple| staple.strong_count() > 0);
+        let way = Way {
+            responder: order.responder,
+            servers: order.servers,
+            verification: Arc::new(order.verification),
+        };
         if let Some(staple) = known.get(&key).and_then(Weak::upgrade) {
-            *staple.servers.lock() = order.servers;
+            // The responder's addresses and the chain may be others than those that failed.
+            *staple.way.lock() = way;
+            staple.stapling.lock().hurry();
+            staple.hurry.notify_one();
             return staple;
         }
         let staple = Arc::new(Self {
             certificate: order.certificate,
             issuer: order.issuer,
             name: order.name,
-            responder: order.responder,
-            verification: order.verification,
-            servers: Mutex::new(order.servers),
+            way: Mutex::new(way),
             stapling: Mutex::default(),
+            hurry: Arc::default(),
             shown: Mutex::default(),
             is_watched: AtomicBool::new(false),
         });
@@ -158,22 +180,28 @@ impl Staple {
     /// The time until there is something to do.
     fn pause(&self) -> Duration {
         let stapling = self.stapling.lock();
+        let now = wire::loop_clock::unix_seconds();
+        let refresh_at = stapling.refresh_at(now);
         let end = stapling.valid_until().map(|until| until + 1);
-        let next = end.map_or(stapling.refresh_at(), |end| end.min(stapling.refresh_at()));
-        let left = next.saturating_sub(wire::loop_clock::unix_seconds());
+        let next = end.map_or(refresh_at, |end| end.min(refresh_at));
+        let left = next.saturating_sub(now);
         Duration::from_secs(left.max(1).unsigned_abs()).min(LOOK_EVERY)
     }
 
     async fn ask(&self) {
-        let told = self.fetched().await;
+        let way = self.way.lock().clone();
+        let told = self.fetched(&way).await;
+        if !Arc::ptr_eq(&way.verification, &self.way.lock().verification) {
+            self.stapling.lock().hurry(); // it has changed meanwhile
+        }
         let outcome = told
             .as_ref()
             .map_or(Outcome::Failed, |status| (*status).into());
         metrics::count(Purpose::Staple, outcome);
         let sentence = match told {
             Ok(Status::Good) => return,
-            Ok(Status::Revoked) => refused("revoked").of(&self.responder),
-            Ok(Status::Unknown) => refused("unknown").of(&self.responder),
+            Ok(Status::Revoked) => refused("revoked").of(&way.responder),
+            Ok(Status::Unknown) => refused("unknown").of(&way.responder),
             Err(failure) => failure,
         };
         let name = &self.name;
@@ -183,7 +211,7 @@ impl Staple {
         );
     }
 
-    async fn fetched(&self) -> Result<Status, Failure> {
+    async fn fetched(&self, way: &Way) -> Result<Status, Failure> {
         let fail = |failure| {
             let now = wire::loop_clock::unix_seconds();
             self.stapling.lock().failed(now);
@@ -193,17 +221,16 @@ impl Staple {
             |der| Certificate::read(der).ok_or_else(|| Failure::new("unreadable certificate"));
         let certificate = read(&self.certificate).map_err(fail)?;
         let issuer = read(&self.issuer).map_err(fail)?;
-        let place = Place::of_staple();
+        let place = Place::of_staple(&way.responder);
         let _turn = place.turn().await;
-        let servers = self.servers.lock().clone();
         let asked = request(&certificate, &issuer);
-        let response = fetch(&self.responder, &servers, &asked).await;
+        let response = fetch(&way.responder, &way.servers, &asked).await;
         let response = response.map_err(fail)?;
         let now = wire::loop_clock::unix_seconds();
         let pair = (&certificate, &issuer);
         let mut stapling = self.stapling.lock();
-        let taken = stapling.take(response, pair, &self.verification, now);
-        taken.map_err(|fault| Failure::new(fault.to_string()).of(&self.responder))
+        let taken = stapling.take(response, pair, &way.verification, now);
+        taken.map_err(|fault| Failure::new(fault.to_string()).of(&way.responder))
     }
 }
 
@@ -211,4 +238,39 @@ fn refused(status: &str) -> Failure {
     Failure::new(format!(
         "certificate status \"{status}\" in the OCSP response"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_brings_new_addresses_and_certificates_and_asks_again_what_failed() {
+        let order = |last: u8| {
+            let mut responder = Responder::parse("http://ocsp.test/").unwrap();
+            responder
+                .settle(&mut |_| vec![[127, 0, 0, last].into()])
+                .unwrap();
+            StapleOrder {
+                certificate: b"a certificate".to_vec(),
+                issuer: Vec::new(),
+                name: String::new(),
+                responder,
+                servers: NameServers::default(),
+                verification: Verification::Signature(vec![vec![last].into()]),
+                mark: Vec::new(),
+            }
+        };
+        let staple = Staple::known(order(1));
+        staple.stapling.lock().failed(1000);
+        assert!(Arc::ptr_eq(&staple, &Staple::known(order(2))));
+        let way = staple.way.lock().clone();
+        let addresses: Vec<_> = way.responder.known().iter().map(|at| at.ip()).collect();
+        assert_eq!(addresses, [std::net::IpAddr::from([127, 0, 0, 2])]);
+        let Verification::Signature(trusted) = &*way.verification else {
+            panic!("as ordered");
+        };
+        assert_eq!(trusted[0].as_ref(), [2]);
+        assert_eq!(staple.stapling.lock().refresh_at(1000), 0);
+    }
 }

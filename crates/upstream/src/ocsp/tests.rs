@@ -125,16 +125,53 @@ fn names_need_name_servers() {
 #[test]
 fn questions_of_clients_are_bounded() {
     use super::fetch::Place;
-    use super::{FETCHES_MAX, FETCHES_WAITING_MAX};
+    use super::{FETCHES_MAX, FETCHES_WAITING_MAX, RESPONDER_WAITING_MAX};
     let _alone = ASKING.lock();
-    let all: Vec<_> = (0..FETCHES_MAX + FETCHES_WAITING_MAX)
-        .map(|_| Place::of_client().ok().unwrap())
-        .collect();
-    let told = Place::of_client().err().unwrap().to_string();
-    assert!(
-        told.starts_with("too many certificate status requests"),
-        "{told}"
-    );
+    let responder = |number: usize| Responder::parse(&format!("http://{number}.test/")).unwrap();
+    let too_many = |responder: &Responder| {
+        let told = Place::of_client(responder).err().map(|why| why.to_string());
+        told.is_some_and(|told| told.starts_with("too many certificate status requests"))
+    };
+    let places = |to: &Responder| -> Vec<Place> {
+        let places = (0..RESPONDER_WAITING_MAX).map_while(|_| Place::of_client(to).ok());
+        places.collect()
+    };
+    let all: Vec<_> = (0..3).map(|number| places(&responder(number))).collect();
+    let count: usize = all.iter().map(Vec::len).sum();
+    assert_eq!(count, FETCHES_MAX + FETCHES_WAITING_MAX);
+    assert!(too_many(&responder(9)));
     drop(all);
-    assert!(Place::of_client().is_ok());
+    let _own = places(&responder(0));
+    assert!(too_many(&responder(0)) && !too_many(&responder(9)));
+}
+
+#[test]
+fn a_responder_that_is_silent_holds_up_no_other() {
+    use super::fetch::Place;
+    let _alone = ASKING.lock();
+    let responder = |name: &str| Responder::parse(&format!("http://{name}/")).unwrap();
+    let (silent, other) = (responder("silent.test"), responder("other.test"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for kind in [
+            |to: &Responder| Place::of_client(to).ok().unwrap(),
+            Place::of_staple,
+        ] {
+            for _ in 0..super::FETCHES_MAX {
+                let place = kind(&silent);
+                tokio::spawn(async move {
+                    let _turn = place.turn().await;
+                    std::future::pending::<()>().await;
+                });
+            }
+            tokio::task::yield_now().await; // they have their turns, or wait
+            let place = kind(&other);
+            let patience = super::FETCH_TIME_MAX / 2;
+            let turn = tokio::time::timeout(patience, place.turn()).await;
+            assert!(turn.is_ok());
+        }
+    });
 }

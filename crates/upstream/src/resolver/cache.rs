@@ -14,6 +14,7 @@ use config::parse_ip;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 use wire::Wheel;
 
 use super::{query, thread};
@@ -99,8 +100,14 @@ pub struct ResolvedName {
     pub targets: Vec<ResolvedAddress>,
     /// Servers of a service that were not found.
     pub lost: Vec<(String, ResolveError)>,
-    /// The second since 1970 up to which the answer holds.
+    /// The second up to which the answer holds, by [`now_s`].
     pub valid_s: i64,
+}
+
+/// The time by which answers expire, in seconds of the monotonic clock: the real one may be set.
+pub(crate) fn now_s() -> i64 {
+    let seconds = wire::loop_clock::monotonic_ms() / 1000;
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
 /// The reason why a name has no address.
@@ -162,7 +169,14 @@ pub struct Resolver {
     pub rules: ResolverRules,
     next_server: AtomicUsize,
     turn: AtomicUsize,
-    table: Mutex<HashMap<Query, CachedName>>,
+    table: Mutex<Table>,
+}
+
+/// The names, and how many of them are being looked up.
+#[derive(Default)]
+struct Table {
+    names: HashMap<Query, CachedName>,
+    asking: usize,
 }
 
 impl fmt::Debug for Resolver {
@@ -172,9 +186,22 @@ impl fmt::Debug for Resolver {
 }
 
 /// An answer, or the way to wait for it.
-enum Reply {
+pub(super) enum Reply {
     Now(Resolution),
     Later(oneshot::Receiver<Resolution>),
+}
+
+impl Reply {
+    /// Waits on the helper thread.
+    pub(super) async fn by(self, deadline: Instant) -> Resolution {
+        match self {
+            Reply::Now(outcome) => outcome,
+            Reply::Later(answer) => match timeout_at(deadline, answer).await {
+                Ok(told) => told.unwrap_or(Err(ResolveError::TimedOut)),
+                Err(_) => Err(ResolveError::TimedOut),
+            },
+        }
+    }
 }
 
 impl Resolver {
@@ -202,7 +229,7 @@ impl Resolver {
         if let Some(ip) = parse_ip(name.as_bytes()) {
             return Ok(vec![ip]);
         }
-        let found = match self.ask(Query::host(name)) {
+        let found = match self.ask(Query::host(name), timeout) {
             Reply::Now(outcome) => outcome,
             Reply::Later(answer) => match wheel.timer().guard(timeout, answer).await {
                 Ok(told) => told.unwrap_or(Err(ResolveError::TimedOut)),
@@ -221,13 +248,8 @@ impl Resolver {
         question: Query,
         timeout: Duration,
     ) -> Result<Arc<ResolvedName>, ResolveError> {
-        match self.ask(question) {
-            Reply::Now(outcome) => outcome,
-            Reply::Later(answer) => match tokio::time::timeout(timeout, answer).await {
-                Ok(told) => told.unwrap_or(Err(ResolveError::TimedOut)),
-                Err(_) => Err(ResolveError::TimedOut),
-            },
-        }
+        let deadline = Instant::now() + timeout;
+        self.ask(question, timeout).by(deadline).await
     }
 
     /// As [`Resolver::resolve`], for a thread that may wait.
@@ -264,7 +286,7 @@ impl Resolver {
     /// Whether any task still waits for this question. If not, the question is forgotten.
     pub(super) fn is_awaited(&self, question: &Query) -> bool {
         let mut table = self.table.lock();
-        let is_awaited = match table.get(question) {
+        let is_awaited = match table.names.get(question) {
             Some(CachedName::Asking(waiters)) => waiters.iter().any(|waiter| !waiter.is_closed()),
             Some(CachedName::Known(_)) | None => false,
         };
@@ -289,11 +311,12 @@ impl Resolver {
         }
     }
 
-    fn ask(self: &Arc<Self>, question: Query) -> Reply {
-        let now_s = wire::loop_clock::unix_seconds();
+    /// Asks; the task that asks first says how long it waits.
+    pub(super) fn ask(self: &Arc<Self>, question: Query, timeout: Duration) -> Reply {
+        let now_s = now_s();
         let (sender, receiver) = oneshot::channel();
         let mut table = self.table.lock();
-        match table.get_mut(&question) {
+        match table.names.get_mut(&question) {
             Some(CachedName::Known(found)) if found.valid_s >= now_s => {
                 return Reply::Now(Ok(Arc::clone(found)));
             }
@@ -309,12 +332,12 @@ impl Resolver {
             }
             Some(CachedName::Known(_)) | None => {}
         }
-        if !make_place(&mut table, now_s) {
+        if !table.make_place(now_s) {
             return Reply::Now(Err(ResolveError::Full));
         }
         table.insert(question.clone(), CachedName::Asking(vec![sender]));
         drop(table);
-        if !thread::spawn(query::run(Arc::clone(self), question.clone())) {
+        if !thread::spawn(query::run(Arc::clone(self), question.clone(), timeout)) {
             self.answer(&question, Err(ResolveError::Full));
         }
         Reply::Later(receiver)
@@ -330,22 +353,79 @@ impl Resolver {
     }
 }
 
-/// Whether there is room for one more name. Expired answers are dropped first, then any.
-fn make_place(table: &mut HashMap<Query, CachedName>, now_s: i64) -> bool {
-    if table.len() < NAMES_MAX {
-        return true;
+impl Table {
+    fn insert(&mut self, question: Query, name: CachedName) -> Option<CachedName> {
+        self.asking += usize::from(name.is_asked());
+        let before = self.names.insert(question, name);
+        self.without(before)
     }
-    table.retain(|_, node| match node {
-        CachedName::Known(found) => found.valid_s >= now_s,
-        CachedName::Asking(_) => true,
-    });
-    if table.len() == NAMES_MAX {
-        let mut left = NAMES_MAX / 8;
-        table.retain(|_, node| {
-            let goes = left > 0 && matches!(node, CachedName::Known(_));
-            left -= usize::from(goes);
-            !goes
+
+    fn remove(&mut self, question: &Query) -> Option<CachedName> {
+        let before = self.names.remove(question);
+        self.without(before)
+    }
+
+    fn without(&mut self, gone: Option<CachedName>) -> Option<CachedName> {
+        self.asking -= usize::from(gone.as_ref().is_some_and(CachedName::is_asked));
+        gone
+    }
+
+    /// Whether there is room for one more name. Expired answers are dropped first, then any.
+    fn make_place(&mut self, now_s: i64) -> bool {
+        if self.names.len() < NAMES_MAX {
+            return true;
+        }
+        // None of them can go.
+        if self.asking == NAMES_MAX {
+            return false;
+        }
+        self.names.retain(|_, name| match name {
+            CachedName::Known(found) => found.valid_s >= now_s,
+            CachedName::Asking(_) => true,
         });
+        if self.names.len() == NAMES_MAX {
+            let mut left = NAMES_MAX / 8;
+            self.names.retain(|_, name| {
+                let goes = left > 0 && !name.is_asked();
+                left -= usize::from(goes);
+                !goes
+            });
+        }
+        self.names.len() < NAMES_MAX
     }
-    table.len() < NAMES_MAX
+}
+
+impl CachedName {
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Asking(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_being_asked_for_stay_and_answers_make_room() {
+        let mut table = Table::default();
+        let question = |number: usize| Query::host(&format!("{number}.test"));
+        for number in 0..NAMES_MAX {
+            assert!(table.make_place(0));
+            table.insert(question(number), CachedName::Asking(Vec::new()));
+        }
+        assert!(!table.make_place(0) && table.asking == NAMES_MAX);
+        let known = ResolvedName {
+            valid_s: 10,
+            ..ResolvedName::default()
+        };
+        for number in 0..3 {
+            let known = CachedName::Known(Arc::new(known.clone()));
+            let before = table.insert(question(number), known);
+            assert!(before.is_some_and(|name| name.is_asked()));
+        }
+        assert!(table.make_place(0), "answers that hold");
+        assert_eq!((table.names.len(), table.asking), (9997, 9997));
+        assert!(table.remove(&question(3)).is_some() && table.remove(&question(3)).is_none());
+        assert_eq!(table.asking, 9996);
+    }
 }

@@ -19,7 +19,9 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::cache::{Query, ResolveError, ResolvedAddress, ResolvedName, Resolver, ServiceServer};
+use super::cache::{
+    Query, ResolveError, ResolvedAddress, ResolvedName, Resolver, ServiceServer, now_s,
+};
 use super::dns_message::{self, DnsAnswer, MESSAGE_MAX, RecordData, RecordType};
 
 /// Time after which the next server is asked.
@@ -35,14 +37,14 @@ const TARGETS_MAX: usize = 2 * RECORDS_MAX;
 const SOCKETS_MAX: usize = 1024;
 static SOCKETS: Semaphore = Semaphore::const_new(SOCKETS_MAX);
 
-/// Looks a name up and answers the waiting tasks.
-pub(crate) async fn run(resolver: Arc<Resolver>, question: Query) {
+/// Looks a name up and answers the waiting tasks, of which the first one waits for `timeout`.
+pub(crate) async fn run(resolver: Arc<Resolver>, question: Query, timeout: Duration) {
     let look_up = LookUp {
         resolver: &resolver,
         question: &question,
     };
     let outcome = match question.is_service() {
-        true => look_up.service().await,
+        true => look_up.service(Instant::now() + timeout).await,
         false => look_up.host().await,
     };
     if let Some(outcome) = outcome {
@@ -96,7 +98,9 @@ impl LookUp<'_> {
         }))
     }
 
-    async fn service(&self) -> Answered<ResolvedName> {
+    /// The servers of a service. Their names are looked up at the same time; those that are not found in time for the
+    /// tasks that wait are lost, and no other.
+    async fn service(&self, deadline: Instant) -> Answered<ResolvedName> {
         let (records, valid_s) = match self.follow(&[RecordType::Srv]).await? {
             Ok(found) => found,
             Err(unresolved) => return Some(Err(unresolved)),
@@ -107,17 +111,19 @@ impl LookUp<'_> {
             valid_s,
             ..ResolvedName::default()
         };
-        for server in servers {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let part = (left - left / 4).min(RESEND * 2);
+        let asked = servers.into_iter().map(|server| {
+            let question = Query::host(&server.name);
+            (server, self.resolver.ask(question, part))
+        });
+        let asked: Vec<_> = asked.collect();
+        let deadline = Instant::now() + part;
+        for (server, reply) in asked {
             if found.targets.len() >= TARGETS_MAX {
                 break;
             }
-            if !self.resolver.is_awaited(self.question) {
-                return None;
-            }
-            let question = Query::host(&server.name);
-            // Boxed: a look-up within a look-up.
-            let answer = Box::pin(self.resolver.find(question, RESEND * 2)).await;
-            match answer {
+            match reply.by(deadline).await {
                 Ok(addresses) => {
                     found.valid_s = found.valid_s.min(addresses.valid_s);
                     let server = Some(Arc::new(server));
@@ -167,7 +173,7 @@ impl LookUp<'_> {
                 _ if step.targets.is_empty() => break,
                 _ => {
                     let holds_s = self.resolver.rules.valid_s.unwrap_or(i64::from(ttl));
-                    let valid_s = wire::loop_clock::unix_seconds().saturating_add(holds_s);
+                    let valid_s = now_s().saturating_add(holds_s);
                     return Some(Ok((step.targets, valid_s)));
                 }
             }

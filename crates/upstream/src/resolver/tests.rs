@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::cache::{Query, ResolveError, Resolver, ResolverRules};
+use super::cache::{Query, ResolveError, Resolver, ResolverRules, now_s};
 
 const SOON: Duration = Duration::from_secs(20);
+
+/// The code of an answer that is never given.
+const SILENCE: u8 = 255;
 
 /// What a name server says of a name and a kind: its code, and records of kind, TTL and data.
 type Zone = fn(&str, u16) -> (u8, Vec<(u16, u32, Vec<u8>)>);
@@ -30,7 +33,9 @@ fn server(zone: Zone) -> Server {
         while let Ok((len, from)) = socket.recv_from(&mut buffer) {
             asked.fetch_add(1, Ordering::SeqCst);
             let answer = answer(&buffer[..len], zone);
-            let _ = socket.send_to(&answer, from);
+            if answer[3] != SILENCE {
+                let _ = socket.send_to(&answer, from);
+            }
         }
     });
     server
@@ -97,6 +102,13 @@ fn zone(name: &str, kind: u16) -> (u8, Vec<(u16, u32, Vec<u8>)>) {
             service(1, 5, 81, "three.test"),
             service(1, 1, 80, "gone.test"),
         ],
+        ("_http._tcp.half.test", 33) => (1..=9)
+            .map(|number| match number {
+                5 => service(1, 1, 80, "one.test"),
+                number => service(1, 1, 80, &format!("{number}.silent.test")),
+            })
+            .collect(),
+        (name, _) if name.ends_with(".silent.test") => return (SILENCE, Vec::new()),
         ("broken.test", _) => return (2, Vec::new()),
         ("refused.test", _) => return (5, Vec::new()),
         ("one.test" | "short.test", _) => Vec::new(),
@@ -160,6 +172,15 @@ async fn answers_are_kept_for_their_time_and_failures_are_not() {
         assert!(find(&resolver, "none.test").await.is_err());
     }
     assert_eq!(server.asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn the_time_of_an_answer_does_not_depend_on_the_clock_that_may_be_set() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], false);
+    let before = now_s();
+    let found = resolver.find(Query::host("one.test"), SOON).await.unwrap();
+    assert!((before + 300..=now_s() + 300).contains(&found.valid_s));
 }
 
 #[tokio::test]
@@ -230,6 +251,20 @@ async fn a_service_leads_to_its_servers() {
         resolver.find(whole, SOON).await,
         Err(ResolveError::NOT_FOUND)
     );
+}
+
+#[tokio::test]
+async fn servers_of_a_service_that_are_not_found_in_time_take_none_with_them() {
+    let server = server(zone);
+    let resolver = resolver(&[&server], false);
+    let question = Query::service("http", "half.test");
+    let found = resolver.find(question, Duration::from_secs(4)).await;
+    let found = found.unwrap();
+    let targets: Vec<u8> = found.targets.iter().map(|at| last(&at.ip)).collect();
+    assert_eq!(targets, [1]);
+    assert_eq!(found.lost.len(), 8);
+    let is_late = |lost: &(String, ResolveError)| lost.1 == ResolveError::TimedOut;
+    assert!(found.lost.iter().all(is_late));
 }
 
 #[tokio::test]
