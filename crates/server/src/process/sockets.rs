@@ -8,7 +8,7 @@
     reason = "the master waits for an address, and runs no loop"
 )]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -181,6 +181,9 @@ impl Sockets {
     }
 
     fn fill(&self, next: &mut Self, wanted: &Table, loops: usize) -> Result<(), CannotBind> {
+        let bound = self.0.iter().map(|bound| (&bound.address, bound));
+        let known: HashMap<&Address, &Bound> = bound.collect();
+        let mut done = HashSet::new();
         let mut hint = None;
         for attempt in 0..TRIES {
             if attempt > 0 {
@@ -192,16 +195,15 @@ impl Sockets {
             }
             let mut is_in_use = false;
             for entry in wanted.sockets() {
-                if next.0.iter().any(|bound| bound.address == entry.address) {
+                if done.contains(&entry.address) {
                     continue;
                 }
-                let known = self
-                    .0
-                    .iter()
-                    .find(|bound| bound.address == entry.address)
-                    .cloned();
+                let known = known.get(&entry.address).map(|bound| Bound::clone(bound));
                 match bind_all(known, &entry.address, &entry.options, loops) {
-                    Ok(bound) => next.0.push(bound),
+                    Ok(bound) => {
+                        next.0.push(bound);
+                        done.insert(&entry.address);
+                    }
                     Err(error) => {
                         error_log(Level::Emerg, format_args!("{error}"));
                         if !error.is_in_use() {
@@ -241,9 +243,10 @@ impl Sockets {
     }
 
     fn gone_of<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = (&'a Bound, &'a Path)> {
-        let is_kept = |bound: &&Bound| self.0.iter().any(|kept| kept.address == bound.address);
-        let gone = others.0.iter().filter(move |bound| !is_kept(bound));
-        gone.filter_map(|bound| Some((bound, bound.address.unix_path()?)))
+        let is_kept = |bound: &Bound| self.0.iter().any(|kept| kept.address == bound.address);
+        let paths = others.0.iter();
+        let paths = paths.filter_map(|bound| Some((bound, bound.address.unix_path()?)));
+        paths.filter(move |(bound, _)| !is_kept(bound))
     }
 
     /// Gives sockets that were in use before the options of this configuration, which is served now. What fails is logged.
