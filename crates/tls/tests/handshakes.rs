@@ -521,3 +521,33 @@ fn the_last_step_of_tls13_and_of_old_sessions_is_no_work() {
     let mut retried = client(client_config(TLS13, None), "example.org");
     assert_eq!(work_of(&other.unwrap(), &mut retried), [false, true, false]);
 }
+
+#[test]
+fn parts_of_a_record_are_no_work() {
+    let mut client = client(client_config(TLS12, None), "example.org");
+    let mut outgoing = Vec::new();
+    let mut needs = NeedsInput::default();
+    needs.receive(&take(&mut client));
+    let accepted = match needs.step(&mut outgoing).unwrap() {
+        Handshake::Accepted(accepted) => accepted,
+        _ => panic!("the ClientHello is whole"),
+    };
+    let chosen = accepted.choose(&server(&ECDSA), None, &mut outgoing);
+    let Handshake::NeedsInput(mut needs) = chosen.unwrap() else {
+        panic!("the client's key is missing");
+    };
+    give(&mut client, &outgoing).unwrap();
+    let flight = take(&mut client);
+    let length = 5 + usize::from(u16::from_be_bytes([flight[3], flight[4]]));
+    for byte in &flight[..length - 1] {
+        needs.receive(&[*byte]);
+        assert!(!needs.is_work());
+        let Handshake::NeedsInput(same) = needs.step(&mut outgoing).unwrap() else {
+            panic!("the record is not whole");
+        };
+        needs = same;
+    }
+    needs.receive(&flight[length - 1..]);
+    assert!(needs.is_work());
+    assert!(needs.step(&mut outgoing).is_ok());
+}

@@ -147,6 +147,11 @@ impl<C: Connection> Machine<C> {
         }
     }
 
+    /// Whether there is a whole record that the next step shows, or something that is none.
+    pub(crate) fn has_record(&self) -> bool {
+        record::whole(&self.incoming[self.window..]) != Ok(None)
+    }
+
     /// Shows the next whole record; whether there is one. What is no record is shown, too: rustls knows the alert.
     fn show_record(&mut self) -> bool {
         let rest = &self.incoming[self.window..];

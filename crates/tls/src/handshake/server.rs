@@ -108,12 +108,15 @@ impl NeedsInput {
     }
 
     /// Whether the next step asks for a key exchange or a signature. It does not before a server is chosen, nor where
-    /// no more than the client's Finished is waited for (TLS 1.3, or an old session): that takes some 20 µs.
+    /// no more than the client's Finished is waited for (TLS 1.3, or an old session): that takes some 20 µs. Nor does it
+    /// before a record is whole, however slowly it comes.
     #[must_use]
     pub fn is_work(&self) -> bool {
         match &self.0 {
             Stage::Hello(_) => false,
-            Stage::Negotiating(negotiating) => !negotiating.waits_for_finished(),
+            Stage::Negotiating(negotiating) => {
+                !negotiating.waits_for_finished() && negotiating.machine.has_record()
+            }
         }
     }
 
