@@ -1,12 +1,14 @@
 //! Disks of caches that hang or fail in the middle of a response: the rest comes from the origin, no byte twice and none
 //! of another version; where the origin has another version, the response ends.
 
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
+
 use crate::cache::cache;
+use crate::fills::hold_pools;
 use crate::sick_disks::{evict, evict_below, fault, metric};
 use blackbox::{Answer, Connection, Origin, PATIENCE, Received, Server, Site, is_nginx, until};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Bytes of a large body: more than sockets hold.
 const LARGE: usize = 12 << 20;
@@ -374,8 +376,7 @@ fn a_body_that_cannot_be_read_back_from_its_file_is_503() {
     // The body is in no memory when the second server is to get it, and its disk hangs.
     let first = Origin::start(move |_| {
         evict_below(&bodies);
-        std::fs::write(&held, "").expect("a site's directory can be written to");
-        std::thread::sleep(Duration::from_millis(100));
+        hold_pools(&held);
         Answer::with("503 Service Unavailable", "", "")
     });
     let second = Origin::start(|_| Answer::ok("second"));

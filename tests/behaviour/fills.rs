@@ -128,7 +128,7 @@ fn held(origin: &Origin, locations: &str) -> (Server, PathBuf) {
 }
 
 /// Lets the pools stand still. (The next look at the file is some milliseconds away.)
-fn hold_pools(hold: &PathBuf) {
+pub(crate) fn hold_pools(hold: &PathBuf) {
     std::fs::write(hold, "").expect("a site's directory can be written to");
     std::thread::sleep(Duration::from_millis(100));
 }

@@ -357,7 +357,8 @@ fn an_upload_that_has_always_more_to_send_holds_up_no_other() {
         small.end_body(&[]).unwrap();
         let small = tokio::task::spawn_local(async move { small.flush(LONG).await.map(drop) });
         // How many bytes of the upload come before the end of the other one.
-        let reading = tokio::task::spawn_blocking(move || {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
             read_preface(&mut server);
             let mut before = 0;
             loop {
@@ -367,12 +368,12 @@ fn an_upload_that_has_always_more_to_send_holds_up_no_other() {
                 server.read_exact(&mut vec![0; header.len]).unwrap();
                 match (header.kind.0, header.stream) {
                     (0, 1) => before += header.len,
-                    (0, _) if header.len > 0 => return (before, server),
+                    (0, _) if header.len > 0 => return tell.send((before, server)),
                     _ => {}
                 }
             }
         });
-        let (before, _server) = reading.await.unwrap();
+        let (before, _server) = told.await.unwrap();
         assert!(before < PIECES * PIECE / 2, "{before} bytes before it");
         small.await.unwrap().unwrap();
         uploading.abort();

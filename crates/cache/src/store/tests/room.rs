@@ -105,7 +105,7 @@ fn limits_hold_while_entries_are_compared_with_purges() {
         }
         // Every head is read, and none is covered.
         store.purge_prefix(&bench.local, b"none").await.unwrap();
-        store.set_limits(Some(store.space().used() - 20 << 12), 0, 600);
+        store.set_limits(Some((store.space().used() - 20) << 12), 0, 600);
         assert!(store.sweep(&bench.local, NOW, 10).await.unwrap());
         assert_eq!(store.purges_pending(), 1, "the pass is under way");
         assert!(store.counters().evicted > 0);

@@ -338,8 +338,8 @@ impl Session {
                 .is_some_and(|stream| stream.local == Side::Body && stream.send.available() > 0)
         };
         let age = |slot| stream_at(slot).map_or(u32::MAX, |stream| stream.id);
-        // The order of RFC 9218 lets the oldest response go before all others, for as long as it lasts: right for a page, and
-        // what its client says that it has. Of any other one's requests (a proxy's, gRPC's), none knows of the others.
+        // By RFC 9218 the oldest response goes before all others for as long as it lasts: right for the parts of one page,
+        // whose browser gives priorities. Requests of clients that give none (proxies, gRPC) have nothing to do with each other.
         let all_share = !self.has_priorities;
         let slot = self.scheduler.as_mut()?.next(all_share, may_send, age)?;
         self.streams.key_at(slot)
