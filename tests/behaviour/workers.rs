@@ -214,9 +214,12 @@ fn loops_that_a_refused_reload_would_have_added_lose_no_connection() {
     until("the next reload is taken", PATIENCE, || {
         (server.get("/").text() == "two").then_some(())
     });
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("there is TCP");
     let listens = format!(":{:04X} 00000000:0000 0A ", server.site().port(0));
-    assert_eq!(table.matches(&listens).count(), 4, "{table}");
+    // The first loop answers before the others listen.
+    until("all loops listen", PATIENCE, || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("there is TCP");
+        (table.matches(&listens).count() == 4).then_some(())
+    });
     server.forget_log();
 }
 
