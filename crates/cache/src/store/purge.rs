@@ -3,18 +3,19 @@
 //! Not here: the rules and how entries are matched ([`crate::purge`]). Invariant: once a purge has been made, no entry
 //! is found that it covers and that was requested before it, even after a restart.
 
+use super::purge_mark::purge_mark;
 use super::removal::{EpochGuard, Removed};
-use super::{DELETE_MAX, Store};
+use super::{DELETE_MAX, FILE_MODE, Store};
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, KeyState, KnownKey, STEP_MAX};
-use crate::journal::JournalRecord;
+use crate::journal::{JournalRecord, temp_ending};
 use crate::key::Key;
 use crate::purge::{
     NumberedRule, PurgeCheck, PurgeRule, RULE_TEXT_MAX, RULES_MANY, RULES_MAX, is_before,
 };
 use bytes::Bytes;
-use disk::{Access, Lane, Local};
+use disk::{Access, BatchStep, Lane, Local, NewFile};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Comparisons of an entry's filter with a rule's between two yields to the loop's other tasks: about a tenth of a
@@ -137,6 +138,36 @@ impl Store {
             Err(error) if error.errno().is_some() => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes the file or deletes it, if that has to be.
+    pub(super) async fn set_purge_mark(&self, local: &Local) -> Result<(), Error> {
+        let mut is_marked = self.0.is_purge_marked.lock().await;
+        // Asked under the lock: who adds a rule comes here behind it.
+        let is_due = self.purges_pending() > 0;
+        if *is_marked == is_due {
+            return Ok(());
+        }
+        let settings = &self.0.settings;
+        let path = purge_mark(&settings.directory).into();
+        let step = match is_due {
+            true => BatchStep::Create(NewFile {
+                path,
+                ending: temp_ending(0),
+                is_watched: false,
+                from: None,
+                mode: FILE_MODE,
+                contents: Vec::new(),
+            }),
+            false => BatchStep::Unlink(path),
+        };
+        // The directory is not given up before the job has ended.
+        let held = self.0.journal.hold()?;
+        local
+            .change_holding(vec![step], &settings.pool, held)
+            .await?;
+        *is_marked = is_due;
+        Ok(())
     }
 
     async fn add_rule(
