@@ -3,11 +3,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
-use crate::cache::cache;
+use crate::cache::{cache, store};
 use crate::fills::hold_pools;
-use crate::sick_disks::{evict, evict_below, fault, metric};
+use crate::sick_disks::{KEYS, cold, evict, evict_below, fault, files, metric, whole};
 use blackbox::{Answer, Connection, Origin, PATIENCE, Received, Server, Site, is_nginx, until};
 use nix::sys::socket::{setsockopt, sockopt};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 /// Bytes of a large body: more than sockets hold.
@@ -401,5 +403,49 @@ fn a_body_that_cannot_be_read_back_from_its_file_is_503() {
         "why",
     );
     std::fs::remove_file(hold).expect("it was made");
+    server.forget_log();
+}
+
+/// A file system drops what it cannot write: then there are holes where a response was.
+#[test]
+fn what_a_failing_disk_has_lost_is_not_sent() {
+    if is_nginx() || !store().is_empty() {
+        return;
+    }
+    const LEN: usize = 300_000;
+    let body = |target: &str| format!("{target} {}", "x".repeat(LEN));
+    let origin = Origin::start(move |request| {
+        let body = body(request.target());
+        Answer::with(
+            "200 OK",
+            "Cache-Control: max-age=600\r\nETag: \"1\"\r\n",
+            body,
+        )
+    });
+    let (server, faults) = cold(&origin, "");
+    let all_are_right = || {
+        for number in 0..KEYS {
+            let path = format!("/one/{number}");
+            assert!(whole(&server, &path).text() == body(&path), "{path}");
+        }
+    };
+    all_are_right();
+    fault(&server, &faults, "one", "fail 4");
+    until("some reads fail", PATIENCE, || {
+        evict(&server, &["one"]);
+        all_are_right();
+        let log = server.error_log();
+        log.contains("/one\": its disk is failing").then_some(())
+    });
+    let mut found = Vec::new();
+    files(&server.site().path("one"), &mut found);
+    let is_entry = |path: &&PathBuf| path.metadata().is_ok_and(|meta| meta.len() > LEN as u64);
+    for path in found.iter().filter(is_entry) {
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[0; 1000], LEN as u64 / 2).unwrap();
+    }
+    all_are_right();
+    fault(&server, &faults, "one", "");
+    all_are_right();
     server.forget_log();
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Keys of each cache.
-const KEYS: usize = 12;
+pub const KEYS: usize = 12;
 
 /// An origin whose answers can be stored, and that counts what it is asked.
 fn origin() -> Origin {
@@ -56,7 +56,7 @@ pub fn files(directory: &Path, all: &mut Vec<PathBuf>) {
 }
 
 /// Stores the keys of both caches, and starts the server anew with none of them in memory.
-fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
+pub fn cold(origin: &Origin, more: &str) -> (Server, PathBuf) {
     let (mut server, faults) = start(origin, more);
     for name in ["one", "two"] {
         for number in 0..KEYS {
@@ -104,7 +104,7 @@ pub fn fault(server: &Server, faults: &Path, name: &str, kind: &str) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-fn whole(server: &Server, path: &str) -> Reply {
+pub fn whole(server: &Server, path: &str) -> Reply {
     let reply = server.get(path);
     assert_eq!(reply.status, 200, "{path}: {}", server.error_log());
     assert!(reply.text().starts_with(&format!("{path} ")), "{path}");

@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use shard::Shard;
 use slot::{KeySlot, seconds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use windows::StaleWindows;
 
 /// Maximum memory in bytes, everything counted, of an entry in a segment and of one with a file of its own (in an index
@@ -58,6 +58,8 @@ pub struct Index {
     search_start: AtomicUsize,
     vary: RwLock<Vec<Arc<[u8]>>>,
     windows: Arc<StaleWindows>,
+    /// Whether what was verified or written may be used as it is; see [`Index::trust`].
+    is_trusted: AtomicBool,
 }
 
 /// Looks at one slab each for a key that is not in an order of use, before one is evicted that may not be the oldest.
@@ -128,6 +130,7 @@ impl Index {
             search_start: AtomicUsize::new(0),
             vary: RwLock::default(),
             windows,
+            is_trusted: AtomicBool::new(true),
         }
     }
 
@@ -177,9 +180,15 @@ impl Index {
     pub fn look_up(&self, key: &Key, now: Seconds) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
-        let known = shard.touch(key, seconds(now))?;
+        let mut known = shard.touch(key, seconds(now))?;
         part.note_oldest(&shard);
+        known.is_verified &= self.is_trusted.load(Relaxed);
         Some(known)
+    }
+
+    /// Whether entries that are looked up count as verified, where they were. Until then each use verifies.
+    pub(crate) fn trust(&self, is_trusted: bool) {
+        self.is_trusted.store(is_trusted, Relaxed);
     }
 
     /// Looks a key up without counting a use.

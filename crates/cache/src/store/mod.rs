@@ -165,6 +165,8 @@ struct StoreInner {
     rules: PurgeRules,
     /// The running purge pass of the sweep through the index.
     pass: Mutex<Option<purge::PurgePass>>,
+    /// Was every entry distrusted since the start? Then memory proves nothing of the disk.
+    was_distrusted: AtomicBool,
     /// Is the file made that says that purges are pending?
     is_purge_marked: tokio::sync::Mutex<bool>,
     stored: AtomicU64,
@@ -229,6 +231,7 @@ impl Store {
             publish_order: PublishOrder::default(),
             rules: PurgeRules::new(recovered.purges.clone()),
             pass: Mutex::default(),
+            was_distrusted: AtomicBool::new(false),
             // Whatever a former process has left is changed.
             is_purge_marked: tokio::sync::Mutex::new(recovered.purges.pending().next().is_none()),
             stored: AtomicU64::new(0),

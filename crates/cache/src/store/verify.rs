@@ -5,6 +5,7 @@ use crate::entry::{ChecksumTable, Entry};
 use crate::error::{EntryFault, Error};
 use disk::{Access, Local, READ_MAX};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The blocks of a hit that have been verified.
 #[derive(Debug)]
@@ -64,7 +65,11 @@ impl Store {
         if checks.is_done() {
             return Ok(());
         }
-        let done = verify_blocks(local, access, hit, checks, range).await;
+        let source = match self.0.was_distrusted.load(Relaxed) {
+            true => Source::Disk,
+            false => Source::Any,
+        };
+        let done = verify_from(source, local, access, hit, checks, range).await;
         if let Err(error) = &done {
             self.note_unread(&hit.known, error);
         }
@@ -90,16 +95,36 @@ pub async fn verify_blocks(
     checks: &mut Checks,
     range: &Range<u64>,
 ) -> Result<(), Error> {
+    verify_from(Source::Any, local, access, hit, checks, range).await
+}
+
+/// Where the bytes of an entry are read that are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The kernel's memory, or the disk.
+    Any,
+    /// The disk: it was failing, and may not have what the kernel's memory has.
+    Disk,
+}
+
+async fn verify_from(
+    source: Source,
+    local: &Local,
+    access: &Access<'_>,
+    hit: &Hit,
+    checks: &mut Checks,
+    range: &Range<u64>,
+) -> Result<(), Error> {
     let entry = &hit.entry;
     if checks.table.is_none() {
-        let bytes = read(local, access, hit, entry.table()).await?;
+        let bytes = read_from(source, local, access, hit, entry.table()).await?;
         checks.table = Some(ChecksumTable::decode(&bytes, entry)?);
     }
     for index in entry.blocks_of(range) {
         if checks.done.get(index as usize) != Some(&false) {
             continue;
         }
-        let block = read(local, access, hit, entry.block(index)).await?;
+        let block = read_from(source, local, access, hit, entry.block(index)).await?;
         let table = checks.table.as_ref();
         table.map_or(Err(EntryFault::Damaged("table")), |table| {
             table.verify(index, &block)
@@ -117,15 +142,29 @@ pub(super) async fn read(
     hit: &Hit,
     range: Range<u64>,
 ) -> Result<bytes::Bytes, Error> {
+    read_from(Source::Any, local, access, hit, range).await
+}
+
+async fn read_from(
+    source: Source,
+    local: &Local,
+    access: &Access<'_>,
+    hit: &Hit,
+    range: Range<u64>,
+) -> Result<bytes::Bytes, Error> {
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let start = hit.base + range.start;
+    let part = async |at, len| match source {
+        Source::Any => local.read(&hit.file, at, len, access).await,
+        Source::Disk => local.read_anew(&hit.file, at, len, access).await,
+    };
     if len <= READ_MAX {
-        return Ok(local.read(&hit.file, start, len, access).await?);
+        return Ok(part(start, len).await?);
     }
     let mut all = bytes::BytesMut::with_capacity(len);
     while all.len() < len {
         let at = start + all.len() as u64;
-        let more = local.read(&hit.file, at, len - all.len(), access).await?;
+        let more = part(at, len - all.len()).await?;
         if more.is_empty() {
             break;
         }

@@ -13,7 +13,9 @@ use crate::pool::Lane;
 use crate::residency::cached::all_cached;
 use crate::residency::window::Residency;
 use bytes::Bytes;
+use rustix::fs::{Advice, fadvise};
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use std::time::Instant;
 /// A call that appends up to so many bytes of a file at an offset to a buffer, and returns their number.
 type Reader = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> std::io::Result<usize>;
 
+/// Size in bytes of the largest pages that kernels are built with.
+const PAGE_MAX: u64 = 64 << 10;
 /// Bytes of one read at most; longer ranges are for [`Local::send`] or several reads.
 pub const READ_MAX: usize = 128 << 10;
 
@@ -72,12 +76,30 @@ impl Local {
                 file.direct,
                 access.directio_alignment,
             )?,
-            Err(WouldBlock) => Box::pin(self.read_in_pool(file, offset, len, access)).await?,
+            Err(WouldBlock) => {
+                Box::pin(self.read_in_pool(file, offset, len, access, false)).await?
+            }
         };
         if offset == 0 && bytes.len() as u64 == file.meta().len && bytes.len() <= BODY_MAX {
             self.0.files.borrow_mut().keep_body(file, &bytes);
         }
         Ok(bytes)
+    }
+
+    /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset` from the disk, as far as memory has nothing that is still to
+    /// be written there: what could not be written may be in the kernel's memory, as if it were on the disk.
+    ///
+    /// # Errors
+    /// As [`Local::read`].
+    pub async fn read_anew(
+        &self,
+        file: &Rc<OpenFile>,
+        offset: u64,
+        len: usize,
+        access: &Access<'_>,
+    ) -> Result<Bytes, Error> {
+        let len = len.min(READ_MAX);
+        Box::pin(self.read_in_pool(file, offset, len, access, true)).await
     }
 
     /// Keeps a small file as its [`OpenFile::body`] if it is used again and is in memory, for callers that read parts of
@@ -133,6 +155,7 @@ impl Local {
         offset: u64,
         len: usize,
         access: &Access<'_>,
+        is_anew: bool,
     ) -> Result<Bytes, Error> {
         let (handle, direct) = (file.handle.clone(), file.direct);
         let alignment = file.alignment(access.directio_alignment);
@@ -141,6 +164,9 @@ impl Local {
         // Its disk may be out: then nothing is queued behind threads that hang.
         let own = (file.handle.disk_pool()).map(|opener| pool.for_disk_of(opener));
         let job = own.as_ref().unwrap_or(pool).run(Lane::Read, move || {
+            if is_anew {
+                forget(&handle, offset, len);
+            }
             read_waiting(&handle, offset, len, direct, alignment)
         });
         match job.await {
@@ -238,6 +264,19 @@ fn is_before_end(file: &OpenFile, offset: u64) -> bool {
 /// Asks cachestat(2) first, where it is permitted: a read that misses starts I/O on the loop.
 fn seems_present(file: &OpenFile, offset: u64, len: usize) -> bool {
     all_cached(file, offset, len as u64).unwrap_or(true)
+}
+
+/// Takes a range, and what shares its pages, out of the kernel's memory, but for what is still to be written. **Waits.**
+fn forget(handle: &Handle, offset: u64, len: usize) {
+    let start = offset / PAGE_MAX * PAGE_MAX;
+    let end = (offset + len as u64).next_multiple_of(PAGE_MAX);
+    // Where it cannot be done, memory is read.
+    let _ = fadvise(
+        handle,
+        start,
+        NonZeroU64::new(end - start),
+        Advice::DontNeed,
+    );
 }
 
 /// Reads in a pool (or on the loop, [`AioMode::Inline`]). **Waits.**

@@ -28,10 +28,11 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
             tell(&cache, was, &change);
             if was == DiskState::Out && change.state != DiskState::Out {
                 loan.give_back();
-                come_back(&cache).await;
             }
+            obey(&cache, was, change.state).await;
             was = change.state;
         }
+        trust(&cache, was);
         if let Some(error) = cache.disk.probe_error() {
             let directory = cache.zone.directory.escape_ascii();
             let error = wire::errno(&error);
@@ -48,9 +49,27 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
     }
 }
 
-/// Every entry is checked at its next use: a disk that was out may not have kept what it had.
-async fn come_back(cache: &Cache) {
+/// Whether a disk may lose what it has, or was given.
+fn loses(state: DiskState) -> bool {
+    matches!(state, DiskState::Failing | DiskState::Out)
+}
+
+/// Every entry is checked at each use while its disk fails.
+fn trust(cache: &Cache, state: DiskState) {
     if let Some(store) = cache.store() {
+        store.trust(!loses(state));
+    }
+}
+
+/// Every entry is checked at its next use, too, when its disk fails no more.
+async fn obey(cache: &Cache, was: DiskState, state: DiskState) {
+    if loses(state) {
+        trust(cache, state);
+    }
+    if loses(was)
+        && was != state
+        && let Some(store) = cache.store()
+    {
         store.distrust().await;
     }
 }
