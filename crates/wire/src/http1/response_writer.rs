@@ -173,11 +173,25 @@ fn safe_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Writes a text without the bytes that would end its line: a CR or LF that got this far must not split the response.
 fn text(out: &mut Vec<u8>, value: &[u8]) {
-    if memchr::memchr2(b'\r', b'\n', value).is_none() {
-        out.extend_from_slice(value);
-    } else {
+    if has_control(value) {
         out.extend(value.iter().filter(|c| !matches!(c, b'\r' | b'\n')));
+    } else {
+        out.extend_from_slice(value);
     }
+}
+
+/// Whether a byte is no more than CR, as hardly a value's is: eight at a time, since values are short.
+fn has_control(value: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const BEYOND: u64 = b'\r' as u64 + 1;
+    let any = |bytes: &[u8; 8]| {
+        let bytes = u64::from_ne_bytes(*bytes);
+        bytes.wrapping_sub(ONES * BEYOND) & !bytes & (ONES * 128) != 0
+    };
+    let Some(last) = value.last_chunk() else {
+        return value.iter().any(|byte| u64::from(*byte) < BEYOND);
+    };
+    any(last) || value.as_chunks().0.iter().any(any)
 }
 
 /// Appends the size line of a chunk of `len` bytes (not 0, which would end the body). `CRLF` must follow the chunk.
@@ -269,6 +283,21 @@ mod tests {
         );
         response.last_modified = Some(0);
         assert!(!written(&response, ConnectionHeader::Upgrade, false).contains("Last-Modified"));
+    }
+
+    #[test]
+    fn a_control_is_found_wherever_it_is() {
+        for len in 0..40 {
+            assert!(!has_control(&vec![b' '; len]));
+            assert!(!has_control(&vec![0xff; len]));
+            for at in 0..len {
+                for control in [b'\r', b'\n'] {
+                    let mut value = vec![b'\x80'; len];
+                    value[at] = control;
+                    assert!(has_control(&value), "{at} of {len}");
+                }
+            }
+        }
     }
 
     #[test]
