@@ -2,7 +2,8 @@
 //! as after a start.
 //!
 //! A file system that cannot write what it has taken drops it: what is read then has holes, without an error, or comes from
-//! memory until that is needed, and then from a disk that never got it (ext4, "Delayed block allocation failed").
+//! memory until that is needed, and then from a disk that never got it (ext4: blocks whose writing failed stay unwritten,
+//! and are read as zeros).
 
 use super::Store;
 use crate::index::{Cursor, KeyState, STEP_MAX};
