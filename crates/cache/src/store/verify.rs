@@ -65,21 +65,25 @@ impl Store {
         if checks.is_done() {
             return Ok(());
         }
-        let source = match self.0.was_distrusted.load(Relaxed) {
-            true => Source::Disk,
-            false => Source::Any,
-        };
+        let source = self.source();
         let done = verify_from(source, local, access, hit, checks, range).await;
         if let Err(error) = &done {
             self.note_unread(&hit.known, error);
         }
         if let Err(Error::Fault(_)) = done {
             self.drop_hit(local, hit).await?;
-        } else if checks.is_done() {
+        } else if checks.is_done() && source == self.source() {
             self.index()
                 .set_verified(&hit.known.key, hit.known.extent.file);
         }
         done
+    }
+
+    fn source(&self) -> Source {
+        match self.0.was_distrusted.load(Relaxed) {
+            true => Source::Disk,
+            false => Source::Any,
+        }
     }
 }
 

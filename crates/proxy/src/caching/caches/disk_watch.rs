@@ -29,7 +29,7 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
             if was == DiskState::Out && change.state != DiskState::Out {
                 loan.give_back();
             }
-            obey(&cache, was, change.state).await;
+            distrust(&cache, was, change.state).await;
             was = change.state;
         }
         trust(&cache, was);
@@ -62,10 +62,7 @@ fn trust(cache: &Cache, state: DiskState) {
 }
 
 /// Every entry is checked at its next use, too, when its disk fails no more.
-async fn obey(cache: &Cache, was: DiskState, state: DiskState) {
-    if loses(state) {
-        trust(cache, state);
-    }
+async fn distrust(cache: &Cache, was: DiskState, state: DiskState) {
     if loses(was)
         && was != state
         && let Some(store) = cache.store()
