@@ -130,8 +130,12 @@ def missing():
 def forget():
     """Takes everything clean out of the kernel's memory: pages, names, inodes."""
     os.sync()
+    _drop("3")
+
+
+def _drop(what):
     with open("/proc/sys/vm/drop_caches", "w") as f:
-        f.write("3")
+        f.write(what)
 
 
 class Forgetting:
@@ -143,8 +147,7 @@ class Forgetting:
 
     def run(self):
         while not self.ends.wait(self.every_s):
-            with open("/proc/sys/vm/drop_caches", "w") as f:
-                f.write("1")
+            _drop("1")
 
     def join(self):
         """As of `cgroup.Limits`: nothing is to be done for a process."""

@@ -69,6 +69,15 @@ fn what_has_a_tag_is_purged_by_it() {
     assert_eq!(purge(&"t ".repeat(257)), 400);
 }
 
+/// Another server, which reads the cache of the first one.
+fn beside(first: &Server, origin: &Origin, locations: &str) -> Server {
+    let directory = first.site().path("cache");
+    let directory = directory.to_str().expect("it is text");
+    let second = Server::start(&http(origin, locations).replace("%DIR%/cache", directory));
+    second.wait_for("in use by another process", "the second instance");
+    second
+}
+
 #[test]
 fn a_purge_that_cannot_be_obeyed_now_is_not_passed_on() {
     if is_nginx() {
@@ -79,11 +88,7 @@ fn a_purge_that_cannot_be_obeyed_now_is_not_passed_on() {
     let mut first = server(&origin, locations);
     first.get("/a");
     hit(&first, "/a");
-    let directory = first.site().path("cache");
-    let text =
-        http(&origin, locations).replace("%DIR%/cache", directory.to_str().expect("it is text"));
-    let second = Server::start(&text);
-    second.wait_for("in use by another process", "the second instance");
+    let second = beside(&first, &origin, locations);
     let asked = origin.received().len();
     let purge = || second.get_with("/a", "X-Purge: 1\r\n");
     let refused = purge();
@@ -122,11 +127,7 @@ fn an_instance_that_reads_the_cache_of_another_uses_nothing_while_that_one_purge
     let first = server(&origin, locations);
     first.get("/a");
     hit(&first, "/a");
-    let directory = first.site().path("cache");
-    let text =
-        http(&origin, locations).replace("%DIR%/cache", directory.to_str().expect("it is text"));
-    let second = Server::start(&text);
-    second.wait_for("in use by another process", "the second instance");
+    let second = beside(&first, &origin, locations);
     assert_eq!(hit(&second, "/a").text(), "answer 1");
     std::thread::scope(|scope| {
         // While it is on its way, no purge is ended.

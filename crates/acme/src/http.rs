@@ -301,22 +301,7 @@ mod tests {
     use std::net::TcpListener;
 
     fn issuer(port: u16) -> Issuer {
-        Issuer {
-            name: "test".to_owned(),
-            uri: Url::parse(&format!("http://127.0.0.1:{port}/dir")).unwrap(),
-            account_key: crate::AccountKey::Made(crate::keys::KeyKind::default()),
-            challenge: crate::challenge::ChallengeKind::Http01,
-            has_common_name: false,
-            contacts: Vec::new(),
-            external_account: None,
-            preferred_chain: None,
-            profile: None,
-            authorities: Authorities::Unverified,
-            state_path: None,
-            accepts_terms: true,
-            resolver: String::new(),
-            resolve: std::sync::Arc::new(|_| Err("(3: Host not found)".to_owned())),
-        }
+        Issuer::of_test(&format!("http://127.0.0.1:{port}/dir"))
     }
 
     /// The answer to a request, where the server sends these bytes and closes.

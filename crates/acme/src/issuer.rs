@@ -128,3 +128,26 @@ impl PartialEq for Issuer {
             && self.external_account == other.external_account
     }
 }
+
+#[cfg(test)]
+impl Issuer {
+    /// One whose terms are accepted, and that no host name is found for.
+    pub(crate) fn of_test(uri: &str) -> Self {
+        Self {
+            name: "test".to_owned(),
+            uri: Url::parse(uri).expect("a test's URL"),
+            account_key: AccountKey::Made(KeyKind::default()),
+            challenge: ChallengeKind::Http01,
+            has_common_name: false,
+            contacts: Vec::new(),
+            external_account: None,
+            preferred_chain: None,
+            profile: None,
+            authorities: Authorities::Unverified,
+            state_path: None,
+            accepts_terms: true,
+            resolver: String::new(),
+            resolve: Arc::new(|_| Err("(3: Host not found)".to_owned())),
+        }
+    }
+}

@@ -1,10 +1,8 @@
 //! An authority that cannot be reached, and certificates that end meanwhile.
 
 use super::*;
-use crate::challenge::{Challenge, ChallengeKind};
-use crate::issuer::{AccountKey, Authorities};
+use crate::challenge::Challenge;
 use crate::keys::KeyKind;
-use crate::url::Url;
 
 const HOUR: i64 = 3600;
 
@@ -26,24 +24,8 @@ impl Sink for Silent {
 
 fn keeper(jobs: Vec<Job>) -> (Keeper, Sender<Wanted>) {
     let (sender, changes) = mpsc::channel();
-    let issuer = Issuer {
-        name: "main".to_owned(),
-        uri: Url::parse("https://acme.test/").unwrap(),
-        account_key: AccountKey::Made(KeyKind::default()),
-        challenge: ChallengeKind::Http01,
-        has_common_name: false,
-        contacts: Vec::new(),
-        external_account: None,
-        preferred_chain: None,
-        profile: None,
-        authorities: Authorities::Unverified,
-        state_path: None,
-        accepts_terms: false,
-        resolver: String::new(),
-        resolve: Arc::new(|_| Err("no such host".to_owned())),
-    };
     let keeper = Keeper {
-        issuer: Arc::new(issuer),
+        issuer: Arc::new(Issuer::of_test("https://acme.test/")),
         store: Arc::new(Store::new(None)),
         sink: Arc::new(Silent),
         changes,

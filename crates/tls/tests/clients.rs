@@ -77,21 +77,24 @@ fn versions(name: &str) -> Protocols {
     Protocols::read([name]).unwrap().chosen
 }
 
+/// A server that gives tickets, and a client that sends names.
+fn with_sessions(version: &str) -> (Server, Client) {
+    let server = Server::new(ServerOptions {
+        tickets: Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap())),
+        ..options(&MADE)
+    });
+    let client = Client::new(ClientOptions {
+        protocols: versions(version),
+        sends_name: true,
+        ..ClientOptions::default()
+    });
+    (server.unwrap(), client.unwrap())
+}
+
 #[test]
 fn both_sides_talk_and_take_up_sessions() {
     for version in ["TLSv1.2", "TLSv1.3"] {
-        let tickets = Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap()));
-        let server = Server::new(ServerOptions {
-            tickets,
-            ..options(&MADE)
-        })
-        .unwrap();
-        let client = Client::new(ClientOptions {
-            protocols: versions(version),
-            sends_name: true,
-            ..ClientOptions::default()
-        })
-        .unwrap();
+        let (server, client) = with_sessions(version);
         let sessions = PeerSessions::default();
         for is_resumed in [false, true, true] {
             let (mut theirs, mut ours) = connect(&server, &client, Some(&sessions));
@@ -118,18 +121,7 @@ fn both_sides_talk_and_take_up_sessions() {
 fn sessions_of_several_names_are_kept() {
     let names = ["a.example.org", "b.example.org", "c.example.org"];
     for version in ["TLSv1.2", "TLSv1.3"] {
-        let tickets = Some(Arc::new(Tickets::random(Duration::from_secs(60)).unwrap()));
-        let server = Server::new(ServerOptions {
-            tickets,
-            ..options(&MADE)
-        })
-        .unwrap();
-        let client = Client::new(ClientOptions {
-            protocols: versions(version),
-            sends_name: true,
-            ..ClientOptions::default()
-        })
-        .unwrap();
+        let (server, client) = with_sessions(version);
         let sessions = PeerSessions::default();
         for is_resumed in [false, true] {
             for name in names {

@@ -260,12 +260,7 @@ impl<'a> Extensions<'a> {
             if count > EXTENSIONS_MAX {
                 return None;
             }
-            let mut one = list.enter(der::SEQUENCE)?;
-            let oid = one.expect(der::OID)?;
-            let is_critical = one
-                .optional(der::BOOLEAN)?
-                .is_some_and(|value| value != [0]);
-            let value = one.expect(der::OCTET_STRING)?;
+            let (oid, is_critical, value) = list.extension()?;
             extensions.take(oid, is_critical, value)?;
         }
         Some(extensions)

@@ -94,6 +94,14 @@ impl<'a> Reader<'a> {
         self.expect(tag).map(Reader::new)
     }
 
+    /// Reads an extension: its name, whether it is critical, and its value (RFC 5280, 4.1).
+    pub(crate) fn extension(&mut self) -> Option<(&'a [u8], bool, &'a [u8])> {
+        let mut one = self.enter(SEQUENCE)?;
+        let oid = one.expect(OID)?;
+        let is_critical = one.optional(BOOLEAN)?.is_some_and(|value| value != [0]);
+        Some((oid, is_critical, one.expect(OCTET_STRING)?))
+    }
+
     /// The bytes of the next value, a BIT STRING of whole bytes.
     pub(crate) fn bit_string(&mut self) -> Option<&'a [u8]> {
         match self.expect(BIT_STRING)?.split_first()? {

@@ -173,12 +173,7 @@ impl<'a> Extensions<'a> {
         let mut list = Reader::new(der::only(contents, der::SEQUENCE)?);
         let mut read = Self::default();
         while !list.is_empty() {
-            let mut one = list.enter(der::SEQUENCE)?;
-            let oid = one.expect(der::OID)?;
-            let is_critical = one
-                .optional(der::BOOLEAN)?
-                .is_some_and(|value| value != [0]);
-            let value = one.expect(der::OCTET_STRING)?;
+            let (oid, is_critical, value) = list.extension()?;
             read.has_other_critical |= is_critical && ![CRL_NUMBER, AUTHORITY_KEY].contains(&oid);
             if oid == AUTHORITY_KEY {
                 let mut parts = Reader::new(der::only(value, der::SEQUENCE)?);
