@@ -54,10 +54,10 @@ fn loses(state: DiskState) -> bool {
     matches!(state, DiskState::Failing | DiskState::Out)
 }
 
-/// Every entry is checked at each use while its disk fails.
+/// Every entry is checked at each use while its disk fails; of one that is out only what is in memory is used.
 fn trust(cache: &Cache, state: DiskState) {
     if let Some(store) = cache.store() {
-        store.trust(!loses(state));
+        store.trust(state != DiskState::Failing);
     }
 }
 
