@@ -39,6 +39,7 @@ mod geo;
 mod grpc;
 mod headers;
 mod headers_more;
+mod hedged_reads;
 mod host;
 mod http2;
 mod http2_ends;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub const HISTORY_MAX: usize = 16;
 
 /// Minimum wait after which a read may be raced by another source.
-pub const HEDGE_MIN: Duration = Duration::from_millis(50);
+pub const HEDGE_MIN: Duration = Duration::from_millis(25);
 /// The same, at most, however slow the disk usually is.
 const HEDGE_MAX: Duration = Duration::from_secs(1);
 /// Time that a request waits for a disk, at least, before it is answered without it.

@@ -7,15 +7,21 @@
 //! Invariants: the loser is dropped, and leaves nothing at the request; what the origin says in a race is not stored,
 //! and no other request follows it.
 
+use std::ops::Add;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use cache::store::Hit;
 use message::{Framing, HeaderId, Method};
 
 use crate::caching::cache_request::CacheRequest;
+use crate::caching::caches::registry;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::fetch_alone;
+use crate::caching::hedge_budget::Latest;
 use crate::caching::stored::disk_work::{self, DiskWork, Quick};
+use crate::caching::stored::serve::{Unusable, with_read};
 use crate::state::cache_state::{CacheState, Status};
 use crate::state::upstream_state::UpstreamState;
 use httpcore::outcome::Outcome;
@@ -30,6 +36,24 @@ pub(crate) enum Raced<T> {
     Origin(Outcome),
     /// The disk is out, or took longer than a request waits.
     Past,
+}
+
+/// Answers with a hit, or with the origin's response where that is faster than the disk.
+///
+/// # Errors
+/// [`Unusable`]: the origin is to be asked.
+pub(crate) async fn used(
+    request: &mut Request,
+    cache_request: &CacheRequest<'_>,
+    hit: &Hit,
+    status: Status,
+) -> Result<Outcome, Unusable> {
+    let body = disk_work::body(request, cache_request, hit);
+    match race(request, cache_request, body).await {
+        Raced::Disk(body) => with_read(request, cache_request, hit, status, body),
+        Raced::Origin(outcome) => Ok(outcome),
+        Raced::Past => Err(Unusable),
+    }
 }
 
 /// Waits for the disk, and races it with the origin where that is due.
@@ -60,7 +84,7 @@ async fn wait<T>(
             _ = &mut past => return Raced::Past,
             () = limit.wheel.sleep(cache_request.cache.disk.hedge_after()) => {}
         }
-        if may_begin(cache_request)
+        if may_begin(request, cache_request)
             && let Some(raced) = Box::pin(hedge(request, cache_request, &mut work)).await
         {
             return raced;
@@ -82,14 +106,18 @@ fn may_hedge(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
         && !cache_request.rules.refuses_miss(&cache_request.wishes)
 }
 
-/// Takes a race out of the budget.
-fn may_begin(cache_request: &CacheRequest<'_>) -> bool {
+/// Takes a race out of the budget, which the disks of a cache have together.
+fn may_begin(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
     let cache = cache_request.cache;
-    let share = cache_request.caching.proxy_cache_hedge.0;
+    let now_ms = wire::loop_clock::monotonic_ms();
+    let disks = registry::find(&request.generation.settings, &cache.zone.name).unwrap_or_default();
+    let others = disks.iter().filter(|disk| !Arc::ptr_eq(disk, cache));
+    let others = others.map(|disk| disk.hedges.latest(now_ms, disk.counters.all()));
     cache.hedges.take(
-        wire::loop_clock::monotonic_ms(),
+        now_ms,
         cache.counters.all(),
-        share,
+        cache_request.caching.proxy_cache_hedge.0,
+        others.fold(Latest::default(), Latest::add),
     )
 }
 

@@ -19,8 +19,8 @@ use crate::caching::caches::open_cache::Cache;
 use crate::caching::caches::{placing, registry};
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
 use crate::caching::fetch::origin_fetch::{fetch, fetch_alone, fetch_behind, has_expired};
-use crate::caching::hedge::{Raced, race};
-use crate::caching::stored::serve::{Unusable, serve, with_read};
+use crate::caching::hedge::{Raced, race, used};
+use crate::caching::stored::serve::Unusable;
 use crate::caching::stored::{disk_work, foreign_cache, hot_entries};
 use crate::caching::{cache_request, purging};
 use crate::settings::caching::rules;
@@ -239,24 +239,6 @@ async fn look(request: &mut Request, cache_request: &CacheRequest<'_>) -> Option
     outcome(request, Fetched::Pass)
 }
 
-/// Answers with a hit that may be used, or with the origin's response where that is faster than the disk.
-///
-/// # Errors
-/// [`Unusable`]: the origin is to be asked.
-async fn used(
-    request: &mut Request,
-    cache_request: &CacheRequest<'_>,
-    hit: &Hit,
-    status: Status,
-) -> Result<Outcome, Unusable> {
-    let body = disk_work::body(request, cache_request, hit);
-    match race(request, cache_request, body).await {
-        Raced::Disk(body) => with_read(request, cache_request, hit, status, body),
-        Raced::Origin(outcome) => Ok(outcome),
-        Raced::Past => Err(Unusable),
-    }
-}
-
 /// The step for a request whose hit was used, or could not be.
 fn used_or_past(
     request: &mut Request,
@@ -318,8 +300,8 @@ async fn update_behind(
     hit: &Hit,
 ) -> Result<Outcome, Unusable> {
     match in_place::boxed(|| fetch_behind(request, cache_request, hit)).await {
-        Ok(true) => serve(request, cache_request, hit, Status::Stale).await,
-        Ok(false) => serve(request, cache_request, hit, Status::Updating).await,
+        Ok(true) => used(request, cache_request, hit, Status::Stale).await,
+        Ok(false) => used(request, cache_request, hit, Status::Updating).await,
         Err(outcome) => Ok(outcome),
     }
 }

@@ -268,7 +268,7 @@ directives! {
         /// follow that one.
         proxy_cache_lock_age: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
         /// Races a stored response's disk with the origin, where the disk takes longer than it usually does for 99 of 100
-        /// reads (and 50 ms) and nothing was sent yet (not in nginx). The first of the two is the response; the origin's is
+        /// reads (and 25 ms) and nothing was sent yet (not in nginx). The first of the two is the response; the origin's is
         /// not stored then. At most this share of the requests of the last 10 seconds is sent to the origin so. `off`: such
         /// requests wait, two seconds at least, before they go to the origin.
         proxy_cache_hedge: HedgeShare = "5%", [HTTP | SERVER | LOCATION] 1;

@@ -1,4 +1,5 @@
-//! The watch over a cache's disk: its state from tick to tick, the log line of each change, and what follows from it.
+//! The watch over a cache's disk: its state from tick to tick, the log line of each change, and what follows from it;
+//! and the requests of the last seconds, of which hedged reads are a share.
 //!
 //! Not here: the states (`disk::health`), and what requests do meanwhile (`lookup`, `hedge`). A task of the caches'
 //! thread; all that it does itself is in memory.
@@ -33,6 +34,8 @@ pub(super) async fn run(disk: std::sync::Arc<disk::Disk>, watched: Weak<Cache>) 
             was = change.state;
         }
         trust(&cache, was);
+        let now_ms = wire::loop_clock::monotonic_ms();
+        cache.hedges.note(now_ms, cache.counters.all());
         if let Some(error) = cache.disk.probe_error() {
             let directory = cache.zone.directory.escape_ascii();
             let error = wire::errno(&error);

@@ -4,10 +4,11 @@
 use cache::Lifetime;
 use cache::fill::Ending;
 use cache::freshness::OriginFailure as Lost;
-use cache::store::Hit;
+use cache::store::{Hit, LookupOutcome};
 
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::fetch::fetch_params::{FetchParams, Fetched};
+use crate::caching::hedge::{Raced, race, used};
 use crate::caching::stored::disk_work;
 use crate::caching::stored::serve::{Unusable, serve};
 use crate::settings::caching::UseStale;
@@ -52,11 +53,12 @@ async fn renewed(request: &mut Request, cache_request: &CacheRequest<'_>, old: H
         Err(failure) => return Fetched::Answer(Outcome::Failed(failure)),
     };
     // With the lines that the 304 brought, if they could be stored.
-    let hit = match disk_work::wait(request, cache_request, find).await {
-        Some(Ok(cache::store::LookupOutcome::Hit(new))) => new,
+    let hit = match race(request, cache_request, find).await {
+        Raced::Disk(Ok(LookupOutcome::Hit(new))) => new,
+        Raced::Origin(outcome) => return Fetched::Answer(outcome),
         _ => old,
     };
-    served(serve(request, cache_request, &hit, Status::Revalidated).await)
+    served(used(request, cache_request, &hit, Status::Revalidated).await)
 }
 
 fn status_of(ending: Ending) -> u16 {
