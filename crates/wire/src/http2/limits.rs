@@ -41,6 +41,9 @@ pub const FLOOD_FACTOR: u64 = 8;
 pub const FLOOD_BASE: u64 = 1 << 20;
 /// Maximum number of requests of a connection that are opened in one turn of the loop; the rest of the input waits.
 pub const REQUESTS_PER_TURN_MAX: u32 = 32;
+/// Number of bytes of a request's head in memory that count as one more request of a turn: to read and to answer it takes
+/// longer, too.
+pub const REQUEST_HEAD_BYTES: u32 = 2048;
 
 /// A count that starts anew with each period.
 #[derive(Clone, Copy, Debug, Default)]

@@ -107,16 +107,26 @@ fn refused_streams() {
     assert_eq!(outcome, (101, closed("TooManyRefused")));
 }
 
+/// 4 KB that are 28 behind the decoder.
+fn large_head() -> Vec<u8> {
+    let host = (":authority", "a");
+    let mut block = fields(&[
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/"),
+        host,
+    ]);
+    // Literal with incremental indexing and a new name; the length of the value in three bytes.
+    block.extend(b"\x40\x01x\x7f\xa1\x1e");
+    block.extend("y".repeat(4000).as_bytes());
+    [block.as_slice(), &[0xbe; 6]].concat()
+}
+
 /// CVE-2026-49975: heads that are large behind the decoder, on streams that do not end.
 #[test]
 fn heads_of_live_streams() {
     let mut peer = Peer::server();
-    let long = "y".repeat(4000);
-    let mut block = fields(&[(":method", "GET"), (":scheme", "http"), (":path", "/")]);
-    // Literal with incremental indexing and a new name; the length of the value in three bytes.
-    block.extend(b"\x40\x01x\x7f\xa1\x1e");
-    block.extend(long.as_bytes());
-    let again = [block.as_slice(), &[0xbe; 6]].concat();
+    let again = large_head();
     let mut open = |n: u32| peer.give(&frame(1, WHOLE, 2 * n + 1, &again));
     let mut refused = None;
     for n in 0..100 {
@@ -135,11 +145,11 @@ fn heads_of_live_streams() {
     assert_eq!(small, ["1001 GET / HTTP/2.0 end"], "one has ended");
 }
 
-#[test]
-fn streams_in_one_turn_and_in_one_read() {
+/// So many of these requests in one input: how many were opened at the end of each turn, and in all.
+fn turns(count: u32, request: impl Fn(u32) -> Vec<u8>) -> (Vec<u32>, u32) {
     let mut session = Session::server(SessionConfig::default());
-    let input = (0..80).fold(PREFACE.to_vec(), |bytes, n| {
-        [bytes, get(2 * n + 1)].concat()
+    let input = (0..count).fold(PREFACE.to_vec(), |bytes, n| {
+        [bytes, request(2 * n + 1)].concat()
     });
     let (mut at, mut requests, mut turns) = (0, 0, Vec::new());
     loop {
@@ -151,10 +161,16 @@ fn streams_in_one_turn_and_in_one_read() {
                 turns.push(requests);
                 session.begin_turn(0);
             }
-            _ => break,
+            _ => return (turns, requests),
         }
     }
-    assert_eq!((turns, requests), (vec![32, 64], 80));
+}
+
+#[test]
+fn streams_in_one_turn_and_in_one_read() {
+    assert_eq!(turns(80, get), (vec![32, 64], 80));
+    let large = |stream| frame(1, WHOLE, stream, &large_head());
+    assert_eq!(turns(7, large), (vec![3, 6], 7));
     let config = SessionConfig {
         streams_max: 2,
         ..SessionConfig::default()

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use runtime::timing::{current_request, poll_timing};
 use runtime::{Idle, InFlight, Waiting};
 use wire::http2::limits::MALFORMED_MAX;
@@ -82,7 +83,7 @@ pub(super) struct Driver<'a> {
     connection: &'a Rc<Http2Connection>,
     client: &'a Rc<Client>,
     /// Bytes that were read and not used: the beginning of a frame, or what waits for the next turn.
-    unread: Vec<u8>,
+    unread: Bytes,
     /// Maximum number of bytes of a read.
     read_max: usize,
     /// Whether `unread` has more than the beginning of a frame.
@@ -129,7 +130,7 @@ impl<'a> Driver<'a> {
             client,
             // What was read with the preface may be all that comes.
             has_paused: !unread.is_empty(),
-            unread,
+            unread: unread.into(),
             read_max,
             awaits_rest: false,
             is_broken: false,
@@ -206,8 +207,14 @@ impl<'a> Driver<'a> {
             .with_session(|session| session.begin_turn(now_ms));
         self.begin_requests::<R>(turn::may_go_on);
         if self.opened.is_empty() && std::mem::take(&mut self.has_paused) {
-            let bytes = std::mem::take(&mut self.unread);
-            self.take_events(&bytes, now_ms);
+            let mut bytes = std::mem::take(&mut self.unread);
+            let used = self.take_events(&bytes, now_ms);
+            bytes.advance(used);
+            self.unread = match self.has_paused {
+                // Not copied: many turns may use a part of them each.
+                true => bytes,
+                false => Bytes::copy_from_slice(&bytes),
+            };
             self.begin_requests::<R>(turn::may_go_on);
         }
         while !self.is_behind() && !self.is_broken && !self.is_full() {
@@ -246,7 +253,9 @@ impl<'a> Driver<'a> {
                 .stream
                 .try_read(&mut scratch[kept.len()..max])?;
             self.connection.with_session(|session| session.begin_read());
-            self.take_events(&scratch[..kept.len() + count], now_ms);
+            let bytes = &scratch[..kept.len() + count];
+            let used = self.take_events(bytes, now_ms);
+            self.unread = Bytes::copy_from_slice(&bytes[used..]);
             Ok(count)
         });
         match outcome {
@@ -256,7 +265,8 @@ impl<'a> Driver<'a> {
         outcome
     }
 
-    fn take_events(&mut self, bytes: &[u8], now_ms: u64) {
+    /// Takes in what was read; returns the number of bytes used: all of them once the session is broken.
+    fn take_events(&mut self, bytes: &[u8], now_ms: u64) -> usize {
         let generation = self.generation();
         let chosen = generation.and_then(|(generation, entry)| {
             let default = self.client.default_server(&generation)?;
@@ -266,7 +276,7 @@ impl<'a> Driver<'a> {
             self.is_broken = true;
             self.connection
                 .with_session(|session| session.finish_goaway());
-            return;
+            return bytes.len();
         };
         let mut opened = std::mem::take(&mut self.opened);
         let mut input = Input {
@@ -290,8 +300,9 @@ impl<'a> Driver<'a> {
             Pause::Turn => self.has_paused = true,
             Pause::Broken => self.is_broken = true,
         }
-        if !self.is_broken && used < bytes.len() {
-            self.unread = bytes[used..].to_vec();
+        match self.is_broken {
+            true => bytes.len(),
+            false => used,
         }
     }
 

@@ -21,15 +21,15 @@ use message::{Framing, Header};
 use super::{AnswerHead, AnswerReader, BodyWriter, Exchange, ExchangeError, RequestKind};
 use crate::answer::{AnswerFault, Event};
 use crate::event_loop::Loop;
-use crate::read_buffers::{LENT_MIN, SCRATCH};
+use crate::read_buffers::LENT_MIN;
 use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::tls_layer::TlsLayer;
 use crate::turn;
 
-/// Maximum of bytes that are read into a buffer of their own: as many as into the loop's, less what the allocator adds, so
-/// that it makes no mapping (M_MMAP_THRESHOLD).
-const APART_MAX: usize = SCRATCH - 64;
+/// Maximum of bytes that are read into a buffer of their own: with what the allocator adds they need no mapping
+/// (M_MMAP_THRESHOLD).
+const APART_MAX: usize = 128 * 1024 - 64;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
 /// on the connection.

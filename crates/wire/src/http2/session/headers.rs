@@ -13,7 +13,7 @@ use crate::http1::request_parser::Choose;
 use crate::http2::flow::{RecvWindow, SendWindow};
 use crate::http2::frame::{self, FrameHeader, flags};
 use crate::http2::hpack::{BlockLimits, HpackFault};
-use crate::http2::limits::{CONTINUATIONS_MAX, HEADS_MAX, HEADS_MIN};
+use crate::http2::limits::{CONTINUATIONS_MAX, HEADS_MAX, HEADS_MIN, REQUEST_HEAD_BYTES};
 use crate::http2::priority::Priority;
 use crate::http2::request_head::{self, DecodedRequest, RequestContext};
 use crate::http2::response_head;
@@ -168,10 +168,11 @@ impl Session {
         };
         let request = request_head::decode(&mut self.decoder, block, &context, choose);
         let request = request.map_err(broken)?;
-        self.requests_left = self.requests_left.saturating_sub(1);
         let mut stream = self.new_stream(id, Side::Head);
         stream.remote = if is_end { Side::Ended } else { Side::Body };
         stream.head = memory_of(request.head());
+        let counted = 1 + stream.head / REQUEST_HEAD_BYTES;
+        self.requests_left = self.requests_left.saturating_sub(counted);
         let asked = match &request {
             DecodedRequest::Head(head, priority) => {
                 stream.length_left = match head.framing {

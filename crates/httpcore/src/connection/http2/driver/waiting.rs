@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use runtime::{Idle, Waiting};
 use wire::http2::Reason;
 use wire::{loop_clock, turn};
@@ -94,7 +95,7 @@ impl<'a> Driver<'a> {
 
     /// Enters the list of idle connections, without what such a connection needs not.
     fn enter_idle(&mut self) -> Idle<'a> {
-        self.unread.shrink_to_fit();
+        self.unread = Bytes::copy_from_slice(&self.unread);
         self.opened = VecDeque::new();
         self.generation = None;
         self.connection.release_buffers();
