@@ -34,6 +34,9 @@ use waiting::Wait;
 
 /// Bytes of unsent output from which on nothing is read: the client does not take its answers.
 const UNSENT_MAX: usize = 512 << 10;
+/// Bytes of a connection's first reads: what a turn leaves of them is copied. A body's are larger: each full read doubles the
+/// next one.
+const READ_FIRST: usize = 16 << 10;
 /// The cost of a request that is answered in the turn of its connection, in bytes: the clock is read after some of them.
 const REQUEST_COST: usize = turn::LOOK_BYTES as usize / 2;
 /// How long the end of a request may follow its answer before the stream is reset.
@@ -86,6 +89,8 @@ pub(super) struct Driver<'a> {
     unread: Bytes,
     /// Maximum number of bytes of a read.
     read_max: usize,
+    /// Number of bytes of the next one.
+    read_len: usize,
     /// Whether `unread` has more than the beginning of a frame.
     has_paused: bool,
     /// Whether what came last begins a message, or a frame, and does not end it.
@@ -132,6 +137,7 @@ impl<'a> Driver<'a> {
             has_paused: !unread.is_empty(),
             unread: unread.into(),
             read_max,
+            read_len: READ_FIRST.min(read_max),
             awaits_rest: false,
             is_broken: false,
             timer: connection.owner.wheel.timer(),
@@ -246,7 +252,8 @@ impl<'a> Driver<'a> {
         let owner = Rc::clone(&self.connection.owner);
         let kept = std::mem::take(&mut self.unread);
         let outcome = owner.with_scratch(|scratch| {
-            let max = scratch.len().min(self.read_max.max(kept.len() + 1));
+            let most = scratch.len().min(self.read_max.max(kept.len() + 1));
+            let max = most.min(kept.len() + self.read_len);
             scratch[..kept.len()].copy_from_slice(&kept);
             let count = self
                 .connection
@@ -256,6 +263,11 @@ impl<'a> Driver<'a> {
             let bytes = &scratch[..kept.len() + count];
             let used = self.take_events(bytes, now_ms);
             self.unread = Bytes::copy_from_slice(&bytes[used..]);
+            self.read_len = match self.has_paused {
+                true => READ_FIRST.min(self.read_max),
+                false if bytes.len() == max => self.read_max.min(2 * self.read_len),
+                false => self.read_len,
+            };
             Ok(count)
         });
         match outcome {
