@@ -1,6 +1,7 @@
 """What a figure is worth nothing without: machine, kernel, versions of the servers, the commit, the options, the date."""
 
 import hashlib
+import mmap
 import os
 import platform
 import subprocess
@@ -32,7 +33,18 @@ def machine():
                 model = line.split(":", 1)[1].strip()
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return "%s, %d cores, %.0f GiB, Linux %s, %s" % (model, len(os.sched_getaffinity(0)), memory, platform.release(), congestion_control())
+    return "%s, %d cores, %.0f GiB, Linux %s, %s, a new page %.1f us" % (model, len(os.sched_getaffinity(0)), memory, platform.release(), congestion_control(), page_us())
+
+
+def page_us(size=64 << 20):
+    """Microseconds for the first use of a page of memory: ten and more in a virtual machine whose host has taken back what was free."""
+    with mmap.mmap(-1, size) as memory:
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        begun = time.perf_counter()
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
+        return (time.perf_counter() - begun) * 1e6 / (size / mmap.PAGESIZE)
 
 
 def congestion_control():

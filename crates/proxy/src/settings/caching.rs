@@ -269,8 +269,8 @@ directives! {
         proxy_cache_lock_age: Msec = "5s", [HTTP | SERVER | LOCATION] 1;
         /// Races a stored response's disk with the origin, where the disk takes longer than it usually does for 99 of 100
         /// reads (and 25 ms) and nothing was sent yet (not in nginx). The first of the two is the response; the origin's is
-        /// not stored then. At most this share of the requests of the last 10 seconds is sent to the origin so. `off`: such
-        /// requests wait, two seconds at least, before they go to the origin.
+        /// not stored then. At most this share of the requests of the last 10 seconds, of all disks of the cache together, is sent
+        /// to the origin so. `off`: such requests wait, two seconds at least, before they go to the origin.
         proxy_cache_hedge: HedgeShare = "5%", [HTTP | SERVER | LOCATION] 1;
         /// Revalidates stored responses with the origin (`If-Modified-Since`, `If-None-Match`) instead of fetching them
         /// whole. A 304 makes the response fresh again and replaces the header fields that it has (RFC 9111, 3.2).
