@@ -180,10 +180,10 @@ impl Index {
     pub fn look_up(&self, key: &Key, now: Seconds) -> Option<KnownKey> {
         let part = self.part(key);
         let mut shard = part.shard.lock();
-        let mut known = shard.touch(key, seconds(now))?;
+        let known = shard.touch(key, seconds(now))?;
         part.note_oldest(&shard);
-        known.is_verified &= self.is_trusted.load(Relaxed);
-        Some(known)
+        drop(shard);
+        Some(self.as_trusted(known))
     }
 
     /// Whether entries that are looked up count as verified, where they were. Until then each use verifies.
@@ -194,7 +194,15 @@ impl Index {
     /// Looks a key up without counting a use.
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<KnownKey> {
-        self.part(key).shard.lock().peek(key)
+        let known = self.part(key).shard.lock().peek(key)?;
+        Some(self.as_trusted(known))
+    }
+
+    fn as_trusted(&self, known: KnownKey) -> KnownKey {
+        KnownKey {
+            is_verified: known.is_verified && self.is_trusted.load(Relaxed),
+            ..known
+        }
     }
 
     /// Counts a use of a key, known or not (`proxy_cache_min_uses`). Returns its record, and the key that was evicted

@@ -388,6 +388,22 @@ fn threads_share_it() {
     assert!(index.len() <= 500);
 }
 
+#[test]
+fn nothing_counts_as_verified_while_it_is_not_trusted() {
+    let index = Index::new(40);
+    let known = KnownKey {
+        is_verified: true,
+        ..stored(1, 1)
+    };
+    index.put(&known);
+    for is_trusted in [false, true] {
+        index.trust(is_trusted);
+        assert_eq!(index.peek(&known.key).unwrap().is_verified, is_trusted);
+        let found = index.look_up(&known.key, 1).unwrap();
+        assert_eq!(found.is_verified, is_trusted);
+    }
+}
+
 proptest! {
     #[test]
     fn it_agrees_with_a_map_and_a_list(steps in proptest::collection::vec((0u8..5, 0u64..60), 0..300)) {

@@ -48,6 +48,14 @@ pub struct Hit {
     pub whole: Option<Bytes>,
 }
 
+impl Hit {
+    /// Whether its file is only what was read of a segment, without a place on the disk: a segment begins with its header,
+    /// a device with its own.
+    pub(super) fn is_piece(&self) -> bool {
+        self.known.extent.is_in_segment() && self.base == 0
+    }
+}
+
 /// Whether a lookup counts a use of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {

@@ -65,25 +65,26 @@ impl Store {
         if checks.is_done() {
             return Ok(());
         }
-        let source = self.source();
+        let source = match self.was_distrusted() && !hit.is_piece() {
+            true => Source::Disk,
+            false => Source::Any,
+        };
         let done = verify_from(source, local, access, hit, checks, range).await;
         if let Err(error) = &done {
             self.note_unread(&hit.known, error);
         }
         if let Err(Error::Fault(_)) = done {
             self.drop_hit(local, hit).await?;
-        } else if checks.is_done() && source == self.source() {
+        } else if checks.is_done() && (source == Source::Disk || !self.was_distrusted()) {
             self.index()
                 .set_verified(&hit.known.key, hit.known.extent.file);
         }
         done
     }
 
-    fn source(&self) -> Source {
-        match self.0.was_distrusted.load(Relaxed) {
-            true => Source::Disk,
-            false => Source::Any,
-        }
+    /// Whether memory proves nothing of what the disk has.
+    pub(super) fn was_distrusted(&self) -> bool {
+        self.0.was_distrusted.load(Relaxed)
     }
 }
 

@@ -87,7 +87,8 @@ impl Local {
     }
 
     /// Reads up to `len` (at most [`READ_MAX`]) bytes at `offset` from the disk, as far as memory has nothing that is still to
-    /// be written there: what could not be written may be in the kernel's memory, as if it were on the disk.
+    /// be written there: what could not be written may be in the kernel's memory, as if it were on the disk. Not for a
+    /// [piece](crate::SegmentFile::piece), whose offsets are not those of its descriptor.
     ///
     /// # Errors
     /// As [`Local::read`].

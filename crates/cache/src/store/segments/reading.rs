@@ -42,7 +42,12 @@ impl Store {
             return Ok(None);
         };
         let owner = owner_of(segments);
-        let kept = kept::get(owner, known);
+        // It is to be verified from the disk, of which what is kept knows no place.
+        let is_doubted = !known.is_verified && self.was_distrusted();
+        let kept = match is_doubted {
+            true => None,
+            false => kept::get(owner, known),
+        };
         if let Some(kept::Kept {
             piece: Some(file),
             entry,
@@ -72,12 +77,14 @@ impl Store {
         if owner.is_on_device && !self.is_at(known) {
             return Ok(None);
         }
-        let read = read_from(local, access, source, known).await;
+        let read = read_from(local, access, source, known, is_doubted).await;
         let read = read.inspect_err(|error| self.note_unread(known, error));
         let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
-        kept::put(owner, known, sequence, &opened, is_piece);
+        if !is_doubted {
+            kept::put(owner, known, sequence, &opened, is_piece);
+        }
         Ok(Some(opened))
     }
 
@@ -197,16 +204,19 @@ fn copy_of(
     })
 }
 
-/// Reads an entry. Also returns whether all of it was read; then its file is a piece.
+/// Reads an entry. Also returns whether all of it was read; then its file is a piece. Of one that `is_doubted` the head is
+/// read, and its file is the segment.
 async fn read_from(
     local: &Local,
     access: &Access<'_>,
     source: SegmentSource,
     known: &KnownKey,
+    is_doubted: bool,
 ) -> Result<Option<(OpenedInSegment, bool)>, Error> {
     let (view, base) = (Rc::new(source.view), source.base);
     let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).unwrap_or(usize::MAX);
     let mut wanted = match most {
+        _ if is_doubted => HEAD_BYTES.min(most),
         0..=PIECE_BYTES_MAX => most,
         // In memory it is sent by the page; a disk is asked once.
         ..=BODY_MAX if local.try_read(&view, base, HEAD_BYTES).is_err() => most,
@@ -217,7 +227,8 @@ async fn read_from(
         match decode(&head, known) {
             Ok((entry, len)) => {
                 let entry = Rc::new(entry);
-                let whole = usize::try_from(len).ok().filter(|len| *len <= head.len());
+                let whole = usize::try_from(len).ok();
+                let whole = whole.filter(|len| !is_doubted && *len <= head.len());
                 let (file, base) = match whole {
                     Some(len) => (Rc::new(source.file.piece(head.slice(..len))), 0),
                     None => (view, base),

@@ -1,5 +1,6 @@
 //! A store whose segments lie on a device: here a file of a fixed length, opened as a device is.
 
+use super::segments::distrust::distrust_all;
 use super::segments::places::fill_anew;
 use super::segments::{body_of, put_lengths, put_many};
 use super::*;
@@ -275,5 +276,16 @@ fn limits_of_device_and_directory_are_obeyed() {
         store.set_files_bytes(8 << 20);
         store.set_limits(None, 0, 600);
         assert_eq!(store.max_bytes(), Some((3 + 2) * (4 << 20)));
+    });
+}
+
+#[test]
+fn entries_are_verified_from_the_device_that_was_failing() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let store = board.open(&bench).await;
+        distrust_all(&bench, &store).await;
     });
 }

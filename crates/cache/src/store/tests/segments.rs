@@ -1,6 +1,7 @@
 //! A store whose small entries lie in segments.
 
 mod copies;
+pub(super) mod distrust;
 mod emptying;
 mod handover;
 pub(super) mod places;
