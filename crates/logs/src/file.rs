@@ -1,8 +1,9 @@
 //! One log file (or pipe, terminal, socket): the lines that gather for it, and how they are written.
 //!
-//! Not here: which lines (`sink`), and when (`thread`). Invariant: a reader that reads nothing holds up the other logs for
-//! [`READER_WAIT`] at most, and a line that it has got in part is finished before the next one.
+//! Not here: which lines (`sink`), and when (`thread`). Invariant: readers that read nothing hold up the other logs for
+//! [`READER_WAIT`] in each [`READERS_PAUSE`] at most, however many they are; and a line that it has got in part is finished before the next one.
 
+use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -22,7 +23,9 @@ use super::level::Level;
 const WRITE_BYTES: usize = 256 << 10;
 /// Maximum time that one write waits for the reader of a pipe, terminal or socket. After that the log is stalled: nothing waits
 /// for it, and lines beyond those that gather are dropped, until its reader has read what was begun.
-pub(super) const READER_WAIT: Duration = Duration::from_secs(1);
+const READER_WAIT: Duration = Duration::from_secs(1);
+/// After a wait in vain, a thread waits for no reader for this long: several logs often have the same one.
+const READERS_PAUSE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the reader of a stalled log reads again, where no line comes.
 const STALLED_EVERY: Duration = Duration::from_secs(1);
 /// Maximum bytes of a write to a pipe: so many go in whole once poll(2) says that it is writable (pipe(7), PIPE_BUF).
@@ -79,8 +82,34 @@ pub(super) struct File {
     stall: Option<Stall>,
     /// The time by which the gathered bytes must be written.
     due: Option<Instant>,
+    failures: Failures,
+}
+
+/// Failures to write to a log, of which one a minute is told.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
     paused: Option<Instant>,
     complained: Option<Instant>,
+}
+
+impl Failures {
+    /// Whether the disk was full a moment ago, so that nothing is written.
+    pub(super) fn is_paused(&self, now: Instant) -> bool {
+        self.paused.is_some_and(|until| now < until)
+    }
+
+    /// Notes one; whether it is to be told.
+    pub(super) fn note(&mut self, now: Instant, error: &io::Error) -> bool {
+        let is_full = error.raw_os_error() == Some(libc::ENOSPC);
+        self.paused = is_full.then_some(now + FULL_PAUSE);
+        let is_told = self
+            .complained
+            .is_none_or(|last| now >= last + COMPLAIN_EVERY);
+        if is_told {
+            self.complained = Some(now);
+        }
+        is_told
+    }
 }
 
 #[derive(Debug)]
@@ -137,14 +166,13 @@ impl File {
             begun_lines: 0,
             stall: None,
             due: None,
-            paused: None,
-            complained: None,
+            failures: Failures::default(),
         }
     }
 
     /// Writes a line at once, in the calling thread. What a reader does not take is lost.
     pub(super) fn write_now(&mut self, line: &[u8]) {
-        let patience = self.patience();
+        let patience = patience(self.stall.is_some());
         let written = write_within(self.descriptor.as_fd(), self.takes, line, patience);
         self.stall = match written {
             Ok(count) if count < line.len() => Some(Stall::default()),
@@ -213,7 +241,7 @@ impl File {
         }
         self.takes = Takes::of(descriptor.as_fd());
         self.descriptor = Descriptor::Own(descriptor);
-        self.paused = None;
+        self.failures.paused = None;
         if let Some(buffer) = buffer {
             self.buffer = buffer;
             self.is_leaving = false;
@@ -229,21 +257,13 @@ impl File {
         !(self.gathered.is_empty() && self.begun.is_empty())
     }
 
-    fn patience(&self) -> Duration {
-        if self.stall.is_some() {
-            Duration::ZERO
-        } else {
-            READER_WAIT
-        }
-    }
-
     fn write_gathered(&mut self, path: &Path) -> Result<(), Complaint> {
         self.due = None;
         if !self.holds_lines() {
             return Ok(());
         }
         let now = Instant::now();
-        if self.paused.is_some_and(|until| now < until) {
+        if self.failures.is_paused(now) {
             return Err(Complaint::silent(self.forget()));
         }
         let written = self.write_begun().and_then(|done| {
@@ -269,8 +289,6 @@ impl File {
             }
             Err(error) => {
                 let lost = self.forget();
-                self.paused =
-                    (error.raw_os_error() == Some(libc::ENOSPC)).then_some(now + FULL_PAUSE);
                 Err(self.complain(path, now, &error, lost))
             }
         }
@@ -300,7 +318,7 @@ impl File {
         if self.begun.is_empty() {
             return Ok(true);
         }
-        let patience = self.patience();
+        let patience = patience(self.stall.is_some());
         let count = write_within(self.descriptor.as_fd(), self.takes, &self.begun, patience)?;
         self.begun.drain(..count);
         if self.begun.is_empty() {
@@ -319,13 +337,9 @@ impl File {
     }
 
     fn complain(&mut self, path: &Path, now: Instant, error: &io::Error, lost: u64) -> Complaint {
-        let silent = self
-            .complained
-            .is_some_and(|last| now < last + COMPLAIN_EVERY);
-        if silent {
+        if !self.failures.note(now, error) {
             return Complaint::silent(lost);
         }
-        self.complained = Some(now);
         let mut text = b"write() to \"".to_vec();
         text.extend_from_slice(path.as_os_str().as_bytes());
         text.extend_from_slice(b"\" failed");
@@ -362,6 +376,33 @@ fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     }
 }
 
+thread_local! {
+    /// The end of the pause after a wait in vain.
+    static PAUSE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Number of waits in vain.
+    #[cfg(test)]
+    static WAITS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How long a write may wait for its reader.
+pub(super) fn patience(is_stalled: bool) -> Duration {
+    let is_pause = || PAUSE.get().is_some_and(|until| Instant::now() < until);
+    if is_stalled || is_pause() {
+        Duration::ZERO
+    } else {
+        READER_WAIT
+    }
+}
+
+/// A reader has not read for all this time.
+fn note_wait(patience: Duration) {
+    if !patience.is_zero() {
+        PAUSE.set(Some(Instant::now() + READERS_PAUSE));
+        #[cfg(test)]
+        WAITS.set(WAITS.get() + 1);
+    }
+}
+
 /// Writes bytes, and returns their number. It is smaller only where a reader has not taken all of them in this time.
 pub(super) fn write_within(
     descriptor: BorrowedFd<'_>,
@@ -390,6 +431,9 @@ pub(super) fn write_within(
             Err(error) => return Err(error.into()),
         }
     }
+    if written < bytes.len() {
+        note_wait(patience);
+    }
     Ok(written)
 }
 
@@ -413,5 +457,28 @@ fn is_writable(descriptor: BorrowedFd<'_>, patience: Duration) -> io::Result<boo
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_readers_that_do_not_read_are_waited_for_once() {
+        let lines = vec![b'\n'; 100 << 10];
+        let (_readers, logs): (Vec<_>, Vec<_>) = (0..5)
+            .map(|_| {
+                let (reader, writer) = std::io::pipe().unwrap();
+                (reader, Descriptor::Own(Arc::new(writer.into())))
+            })
+            .unzip();
+        for descriptor in logs {
+            let mut file = File::new(descriptor, None);
+            file.append(Path::new("pipe"), &lines, 1).unwrap();
+            let complaint = file.flush(Path::new("pipe"), true).unwrap_err();
+            assert!(complaint.text.ends_with(b"lines are dropped until it does"));
+        }
+        assert_eq!(WAITS.get(), 1);
     }
 }

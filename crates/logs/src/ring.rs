@@ -1,8 +1,8 @@
 //! The way from the loops to the log thread: lines gather in a buffer of their loop (`Feed`) and are handed over once
 //! per iteration.
 //!
-//! Not the writing (`thread` does it) and not the formatting. Invariant: at most [`RING_BYTES`] wait for the thread or
-//! are being written by it, and beside them [`LOCAL_BYTES`] and the lines of one request per loop; a loop never waits
+//! Not the writing (`thread` does it) and not the formatting. Invariant: at most [`RING_BYTES`] (or one batch) wait for the
+//! thread or are being written by it, and beside them [`LOCAL_BYTES`] and the lines of one request per loop; a loop never waits
 //! for a disk here: the lock is held for a few moves of pointers only.
 
 use std::cell::{Cell, RefCell};
@@ -10,6 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -129,6 +130,8 @@ pub(super) struct Ring {
     pub queue: Mutex<Queue>,
     work: Condvar,
     idle: Condvar,
+    /// Whether a target has counted dropped lines since the thread last looked.
+    pub has_dropped: AtomicBool,
 }
 
 /// The work that the thread takes at once.
@@ -162,13 +165,15 @@ impl Ring {
             }),
             work: Condvar::new(),
             idle: Condvar::new(),
+            has_dropped: AtomicBool::new(false),
         }
     }
 
     /// Takes the lines out of `batch` and puts an empty buffer there, if there is room. Gives the number of the batch.
     fn take(&self, batch: &mut Batch, must: bool) -> Result<u64, Full> {
         let mut queue = self.queue.lock();
-        if queue.bytes + batch.bytes.len() > RING_BYTES && !must {
+        let is_full = queue.bytes > 0 && queue.bytes + batch.bytes.len() > RING_BYTES;
+        if is_full && !must {
             return Err(Full {
                 written: queue.written,
             });
@@ -295,9 +300,14 @@ impl Ring {
         }
         if self.take(&mut batch, false).is_err() {
             for run in &batch.runs {
-                run.target.count_dropped(run.lines.into());
+                self.count_dropped(&run.target, run.lines.into());
             }
         }
+    }
+
+    fn count_dropped(&self, target: &Target, lines: u64) {
+        target.count_dropped(lines);
+        self.has_dropped.store(true, Ordering::Release);
     }
 }
 
@@ -419,8 +429,7 @@ impl Feed {
             line.push(b'\n');
         }
         self.append(target, &line, names);
-        line.clear();
-        self.scratch.replace(line);
+        self.put_back(line);
     }
 
     /// Writes a line of the error log to all of `logs` that want its level. Never waits: without room the line is
@@ -446,11 +455,18 @@ impl Feed {
             });
         } else {
             logs.each(level, &line, &self.clock, |target, _| {
-                target.count_dropped(1)
+                self.ring.count_dropped(target, 1)
             });
         }
+        self.put_back(line);
+    }
+
+    /// A buffer that a long line has enlarged is not kept.
+    fn put_back(&self, mut line: Vec<u8>) {
         line.clear();
-        self.scratch.replace(line);
+        if line.capacity() <= 2 * LOCAL_BYTES {
+            self.scratch.replace(line);
+        }
     }
 
     /// Whether a wait ends in time.
@@ -529,5 +545,26 @@ impl Drop for Feed {
             // `must`: cannot be refused.
             let _ = self.ring.take(local, true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::Sink;
+
+    #[test]
+    fn a_loop_keeps_no_buffer_of_a_long_line() {
+        let sleep = Sleep::by(|_| std::future::pending());
+        let feed = Feed::new(Arc::new(Ring::new()), Rc::new(Clock::new()), sleep);
+        let target = Sink::stderr();
+        let errors = ErrorLogs::new(vec![(Level::Info, Arc::clone(&target))]);
+        let long = |out: &mut Vec<u8>| out.resize(4 << 20, b'x');
+        feed.line(&target, long);
+        assert!(feed.scratch.borrow().capacity() <= 2 * LOCAL_BYTES);
+        feed.error(&errors, Level::Error, None, long);
+        assert!(feed.scratch.borrow().capacity() <= 2 * LOCAL_BYTES);
+        feed.line(&target, |out| out.extend_from_slice(b"short\n"));
+        assert!(feed.scratch.borrow().capacity() >= 6, "others are kept");
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -28,6 +28,30 @@ pub struct Sink {
     kind: Kind,
     /// Lines lost since the log last reported any.
     dropped: AtomicU64,
+    /// The lists of the log thread that it is in.
+    pub(super) lists: Lists,
+}
+
+/// Whether a target is in a list of the log thread, which alone asks: each is in a list once, without a search.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub dirty: Listed,
+    pub held: Listed,
+}
+
+/// Whether a target is in one list.
+#[derive(Debug, Default)]
+pub(super) struct Listed(AtomicBool);
+
+impl Listed {
+    /// Changes it; returns what it was.
+    pub(super) fn set(&self, is_in: bool) -> bool {
+        self.0.swap(is_in, Ordering::Relaxed)
+    }
+
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -125,6 +149,7 @@ impl Sink {
         Arc::new(Self {
             kind,
             dropped: AtomicU64::new(0),
+            lists: Lists::default(),
         })
     }
 

@@ -2,10 +2,11 @@
 //!
 //! It is the only thread of a worker that writes logs, and may wait for a disk as long as it likes. Invariant: without
 //! load a line is written as soon as it is handed over; under load lines gather for [`NAP`], so that one write takes
-//! many.
+//! many; the time that a round takes grows with what is written, and with the number of logs only by [`WALK_EVERY`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -29,6 +30,9 @@ const CREDIT_EVERY: Duration = Duration::from_millis(4);
 const ZONE_EVERY: Duration = Duration::from_secs(60);
 /// How often it is said that lines of access logs were dropped.
 const SAY_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between two walks through a list, for each log in it: the share of the thread's time that walks take
+/// is small, however many logs there are.
+const WALK_EVERY: Duration = Duration::from_micros(2);
 
 /// All targets of the process, so that the last handle to one is let go on the log thread (closing may wait for a disk).
 #[derive(Debug, Default)]
@@ -77,9 +81,21 @@ pub(super) struct Writer {
     process: Process,
     /// Written to since the last flush.
     dirty: Vec<Target>,
+    /// Logs that hold lines: those with `buffer=`, and those whose readers do not read.
+    held: Vec<Target>,
+    /// The time by which the first of these is to be flushed, and the one before which they are not walked through again.
+    held_due: Option<Instant>,
+    held_pause: Instant,
+    /// Whether there was work since it was last looked for unused targets, and the time before which it is not.
+    may_forget: bool,
+    forget_pause: Instant,
+    /// Number of targets that walks have looked at.
+    #[cfg(test)]
+    looks: usize,
     /// What went wrong, and the logs to say it in where those are not the process's.
     complaints: Vec<(Complaint, Option<ErrorLogs>)>,
-    written: u64,
+    /// Lines taken less those lost: below 0 while more of earlier rounds were lost.
+    written: i64,
     bytes: u64,
     failed: u64,
     said: Option<Instant>,
@@ -88,18 +104,26 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(crate) fn new(ring: Arc<Ring>, targets: Arc<Targets>) -> Self {
+        let now = Instant::now();
         Self {
             ring,
             targets,
             clock: Clock::new(),
             process: Process::current(),
             dirty: Vec::new(),
+            held: Vec::new(),
+            held_due: None,
+            held_pause: now,
+            may_forget: false,
+            forget_pause: now,
+            #[cfg(test)]
+            looks: 0,
             complaints: Vec::new(),
             written: 0,
             bytes: 0,
             failed: 0,
             said: None,
-            zone: Instant::now(),
+            zone: now,
         }
     }
 
@@ -130,6 +154,7 @@ impl Writer {
     }
 
     fn write(&mut self, mut work: Work) {
+        self.may_forget |= !work.items.is_empty();
         for item in &mut work.items {
             match item {
                 Item::Lines(batch) => self.append_all(batch),
@@ -143,7 +168,9 @@ impl Writer {
         self.complain();
         self.count();
         self.ring.done(work);
-        self.forget_unused();
+        if self.may_forget && Instant::now() >= self.forget_pause {
+            self.forget_unused();
+        }
     }
 
     fn append_all(&mut self, batch: &Batch) {
@@ -151,7 +178,7 @@ impl Writer {
         for run in &batch.runs {
             let (lines, after) = rest.split_at(run.len);
             rest = after;
-            self.written += u64::from(run.lines);
+            self.written += i64::from(run.lines);
             self.bytes += run.len as u64;
             self.append(&run.target, lines, run.lines, run.names);
         }
@@ -160,7 +187,12 @@ impl Writer {
     fn append(&mut self, target: &Target, lines: &[u8], count: u32, names: (u16, u16)) {
         let result = target.append(lines, count, names);
         self.note_for(target.error_logs(), result);
-        if !self.dirty.iter().any(|dirty| Arc::ptr_eq(dirty, target)) {
+        self.mark(target);
+    }
+
+    /// It is looked at when this round's lines are flushed.
+    fn mark(&mut self, target: &Target) {
+        if !target.lists.dirty.set(true) {
             self.dirty.push(Arc::clone(target));
         }
     }
@@ -168,12 +200,51 @@ impl Writer {
     /// Writes what has gathered; of buffered logs only what is due, unless `all`.
     fn flush(&mut self, all: bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.retain(|target| {
-            let result = target.flush(all);
-            self.note(result);
-            target.due().is_some() || target.holds_lines()
-        });
+        for target in dirty.drain(..) {
+            target.lists.dirty.set(false);
+            if self.flush_one(&target, all) && !target.lists.held.set(true) {
+                self.held.push(target);
+            }
+        }
         self.dirty = dirty;
+        if all || self.next_walk().is_some_and(|at| at <= Instant::now()) {
+            self.flush_held(all);
+        }
+    }
+
+    fn flush_held(&mut self, all: bool) {
+        self.held_due = None;
+        let mut held = std::mem::take(&mut self.held);
+        self.held_pause = self.walked(held.len());
+        held.retain(|target| {
+            let holds = self.flush_one(target, all);
+            target.lists.held.set(holds);
+            holds
+        });
+        self.held = held;
+    }
+
+    /// Whether the target holds lines still.
+    fn flush_one(&mut self, target: &Target, all: bool) -> bool {
+        let result = target.flush(all);
+        self.note(result);
+        let due = target.due();
+        self.held_due = due.into_iter().chain(self.held_due).min();
+        due.is_some() || target.holds_lines()
+    }
+
+    /// The time of the next walk through the logs that hold lines.
+    fn next_walk(&self) -> Option<Instant> {
+        self.held_due.map(|due| due.max(self.held_pause))
+    }
+
+    /// So many targets are looked at: the end of the pause behind it.
+    fn walked(&mut self, targets: usize) -> Instant {
+        #[cfg(test)]
+        {
+            self.looks += targets;
+        }
+        Instant::now() + WALK_EVERY * u32::try_from(targets).unwrap_or(u32::MAX)
     }
 
     fn obey(&mut self, order: Order) {
@@ -185,10 +256,12 @@ impl Writer {
             } => {
                 let result = target.reopen(descriptor, buffer);
                 self.note(result);
+                self.mark(&target);
             }
             Order::Leave { target } => {
                 let result = target.leave();
                 self.note(result);
+                self.mark(&target);
             }
             Order::Done => {}
             Order::ForgetNamed => {
@@ -206,6 +279,7 @@ impl Writer {
     fn note_for(&mut self, logs: Option<&ErrorLogs>, result: Result<(), Complaint>) {
         if let Err(complaint) = result {
             self.failed += complaint.lost;
+            self.written -= i64::try_from(complaint.lost).unwrap_or(i64::MAX);
             if !complaint.text.is_empty() {
                 self.complaints.push((complaint, logs.cloned()));
             }
@@ -221,6 +295,9 @@ impl Writer {
                 complaint.level,
                 &complaint.text,
             );
+        }
+        if !self.ring.has_dropped.swap(false, Ordering::Acquire) {
+            return;
         }
         let lossy: Vec<(Target, u64)> = {
             let all = self.targets.all.lock();
@@ -262,7 +339,10 @@ impl Writer {
 
     fn count(&mut self) {
         let mut queue = self.ring.queue.lock();
-        queue.figures.written += std::mem::take(&mut self.written);
+        if let Ok(written) = u64::try_from(self.written) {
+            queue.figures.written += written;
+            self.written = 0;
+        }
         queue.figures.bytes += std::mem::take(&mut self.bytes);
         queue.figures.failed += std::mem::take(&mut self.failed);
         if queue.unsaid == 0 || self.said.is_some_and(|at| at.elapsed() < SAY_EVERY) {
@@ -279,31 +359,32 @@ impl Writer {
 
     /// Lets go of targets that no configuration names any more.
     fn forget_unused(&mut self) {
-        let dirty = &self.dirty;
-        let unused: Vec<Target> = {
+        self.may_forget = false;
+        let (unused, count) = {
             let mut all = self.targets.all.lock();
             let is_unused = |target: &Target| {
-                let here = dirty
-                    .iter()
-                    .filter(|dirty| Arc::ptr_eq(dirty, target))
-                    .count();
+                let here = usize::from(target.lists.held.get());
                 Arc::strong_count(target) == 1 + here
             };
-            all.take(is_unused)
+            let count = all.iter().count();
+            (all.take(is_unused), count)
         };
-        for target in unused {
-            self.dirty.retain(|dirty| !Arc::ptr_eq(dirty, &target));
+        self.forget_pause = self.walked(count);
+        if unused.is_empty() {
+            return;
+        }
+        for target in &unused {
+            target.lists.held.set(false);
             let result = target.flush(true);
             self.note(result);
         }
+        self.held.retain(|held| held.lists.held.get());
     }
 
     fn next_deadline(&self) -> Instant {
-        let flushes = self.dirty.iter().filter_map(|target| target.due());
-        flushes
-            .min()
-            .unwrap_or(self.zone + ZONE_EVERY)
-            .min(self.zone + ZONE_EVERY)
+        let forget = self.may_forget.then_some(self.forget_pause);
+        let walks = self.next_walk().into_iter().chain(forget);
+        walks.fold(self.zone + ZONE_EVERY, Instant::min)
     }
 }
 
@@ -327,5 +408,66 @@ impl Pace {
         let left = self.credits.checked_sub(1);
         self.credits = left.unwrap_or(0);
         left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::Buffer;
+    use crate::sink::Sink;
+
+    const LOGS: usize = 2000;
+    const LINES: usize = 2000;
+
+    /// A round of the thread with one line.
+    fn write_line(writer: &mut Writer, target: &Target) {
+        let mut batch = Batch::default();
+        batch.push(target, b"line\n", (0, 0));
+        writer.ring.push_now(batch);
+        let work = writer.ring.wait(None);
+        writer.write(work);
+    }
+
+    #[test]
+    fn a_round_does_not_go_through_all_logs() {
+        let (ring, targets) = (Arc::new(Ring::new()), Arc::new(Targets::default()));
+        let null = Arc::<std::os::fd::OwnedFd>::new(
+            File::options()
+                .write(true)
+                .open("/dev/null")
+                .unwrap()
+                .into(),
+        );
+        let buffer = Some(Buffer {
+            size: 4096,
+            flush: Some(Duration::from_micros(1)),
+            gzip: None,
+        });
+        let log = |number: usize| {
+            let path = format!("/log/{number}");
+            let log = Sink::file(Path::new(&path), Arc::clone(&null), buffer);
+            targets.all.lock().add(Arc::clone(&log));
+            log
+        };
+        let logs: Vec<Target> = (0..LOGS).map(log).collect();
+        let mut writer = Writer::new(ring, Arc::clone(&targets));
+        let start = Instant::now();
+        for number in 0..LINES {
+            write_line(&mut writer, &logs[number % LOGS]);
+        }
+        // A walk is followed by a pause for each target that it looked at, so that time has passed for all but the last ones.
+        let most = start.elapsed().as_micros() / WALK_EVERY.as_micros();
+        let most = 2 * (usize::try_from(most).unwrap() + 2 * LOGS);
+        assert!(writer.looks <= most, "{} of {most}", writer.looks);
+        // The logs of an older configuration go all the same.
+        let kept = Arc::clone(&logs[0]);
+        drop(logs);
+        writer.forget_pause = Instant::now();
+        write_line(&mut writer, &kept);
+        assert_eq!(targets.all.lock().iter().count(), 1);
+        assert!(writer.held.len() <= 1, "{}", writer.held.len());
     }
 }

@@ -175,6 +175,26 @@ fn logs_with_variables_in_their_names() {
 }
 
 #[test]
+fn a_named_log_on_a_full_disk_is_complained_about_once() {
+    let fixture = Fixture::new();
+    fixture.main_log();
+    let configured = configure(
+        &fixture,
+        "log_format t $uri; access_log /dev/$arg_name t; access_log $arg_name t;",
+    )
+    .unwrap();
+    for _ in 0..100 {
+        configured.request(&fixture, &[("uri", "/u"), ("arg_name", "full")]);
+    }
+    let log = fixture.read("place.log");
+    let said = "write() to \"/dev/full\" failed (28: No space left on device)";
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+    assert!(fixture.read("full").lines().count() == 100, "another log");
+    let figures = fixture.logs.figures();
+    assert_eq!((figures.failed, figures.written), (100, 100));
+}
+
+#[test]
 fn open_log_files_are_kept_as_nginx_keeps_them() {
     let fixture = Fixture::new();
     let cache = "open_log_file_cache max=3 inactive=20s valid=1m min_uses=2;";
