@@ -129,6 +129,8 @@ pub(crate) struct Ticket {
     log: Output,
     writer: Option<Arc<()>>,
     journal: Arc<JournalInner>,
+    /// The deferred records that it has beside its own.
+    deferred: Vec<JournalRecord>,
 }
 
 impl JournalState {
@@ -163,6 +165,16 @@ impl Ticket {
     #[must_use]
     pub(crate) fn record(&mut self) -> (Output, Bytes) {
         (self.log.clone(), std::mem::take(&mut self.frame))
+    }
+
+    /// Defers the records that it has beside its own again: it was not written.
+    fn defer(mut self) {
+        let deferred = std::mem::take(&mut self.deferred);
+        let later = &mut self.journal.state.lock().later;
+        deferred
+            .into_iter()
+            .rev()
+            .for_each(|record| later.push_front(record));
     }
 }
 
@@ -292,15 +304,17 @@ impl Journal {
         let mut batch = FrameBatch::default();
         // The oldest first: a later record of a key is the one that holds.
         let first = state.later.len().min(LATER_MAX);
-        state
-            .later
-            .drain(..first)
-            .for_each(|record| batch.push(&record));
+        let deferred: Vec<_> = state.later.drain(..first).collect();
+        for record in &deferred {
+            batch.push(record);
+        }
         for record in records {
             batch.push(record);
             state.note(record);
         }
-        self.frame(batch, &mut state)
+        let mut ticket = self.frame(batch, &mut state);
+        ticket.deferred = deferred;
+        ticket
     }
 
     fn frame(&self, batch: FrameBatch, state: &mut JournalState) -> Ticket {
@@ -313,6 +327,7 @@ impl Journal {
             log: state.log.clone(),
             writer: Some(state.writers.clone()),
             journal: self.0.clone(),
+            deferred: Vec::new(),
         }
     }
 
@@ -357,6 +372,7 @@ impl Journal {
             log: state.log.clone(),
             writer: Some(state.writers.clone()),
             journal: self.0.clone(),
+            deferred: Vec::new(),
         })
     }
 
@@ -370,7 +386,11 @@ impl Journal {
         records: &[JournalRecord],
     ) -> Result<(), Error> {
         let ticket = self.ticket(records)?;
-        Ok(local.change(vec![ticket.step()], &self.0.pool).await?)
+        let done = local.change(vec![ticket.step()], &self.0.pool).await;
+        if done.is_err() {
+            ticket.defer();
+        }
+        Ok(done?)
     }
 
     /// Notes that a fill has no temp file any more. The next ticket records it.

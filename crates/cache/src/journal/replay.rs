@@ -201,6 +201,11 @@ impl<'a> Replay<'a> {
 
     fn apply(&mut self, record: JournalRecord) {
         self.found.is_clean = false;
+        // A purge that was cut off before it was written has left its number in later records, also in those of keys that
+        // are not asked for.
+        if let JournalRecord::Put { known, .. } = &record {
+            self.found.purges.is_at_least(known.clean_of);
+        }
         let is_others = |key: &Key| self.only.is_some_and(|only| !only.contains(key));
         if record.key().is_some_and(is_others) {
             return;
@@ -214,8 +219,6 @@ impl<'a> Replay<'a> {
                 if !known.extent.is_in_segment() {
                     self.begun.insert((known.key.0, known.extent.file));
                 }
-                // A purge that was cut off before it was written has left its number in later records.
-                self.found.purges.is_at_least(known.clean_of);
                 known.varies.names = number_of(self.index, &vary);
                 let Displaced { replaced, evicted } = self.index.put(&known);
                 // An entry in a segment does not replace the file of the one before it.

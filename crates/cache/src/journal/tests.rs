@@ -1,5 +1,7 @@
 //! Journals written, damaged and read back.
 
+mod deferred;
+
 use super::frame::{FILE_HEADER_BYTES, JournalFrame, Scanner};
 use super::*;
 use crate::index::{Cursor, EntryExtent, KeyState, KnownKey, VARY_MAX, VARY_UNKNOWN, Varies};

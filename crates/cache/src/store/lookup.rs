@@ -408,8 +408,12 @@ impl Store {
     }
 
     /// Forgets an entry whose file is missing (the process that wrote it was killed before the file was made), or whose
-    /// place in a segment another entry has, which stays.
+    /// place in a segment another entry has, which stays. Not what is in segments that another process has now.
     pub(super) fn forget(&self, known: &KnownKey) {
+        let segments = self.0.segments.as_ref();
+        if known.extent.is_in_segment() && segments.is_some_and(|one| one.set.is_closed()) {
+            return;
+        }
         if let Some(known) = self.0.index.remove_at(&known.key, &known.extent) {
             self.0.journal.gone(known.key, known.extent.file);
             self.leave_place(&known);

@@ -248,7 +248,11 @@ impl Store {
         );
         store.count_what_is_there();
         store.count_foreign(recovered.foreign_blocks);
-        store.delete_leftovers(local, &recovered).await?;
+        if let Err(error) = store.delete_leftovers(local, &recovered).await {
+            // The next try finds the same.
+            store.0.journal.clone().withdraw().await;
+            return Err(error);
+        }
         // A sweep tries again.
         let _ = store.set_purge_mark(local).await;
         store.poke_segments();

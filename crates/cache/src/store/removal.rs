@@ -12,7 +12,7 @@
 use super::publish_order::PublishTurn;
 use super::{DELETE_MAX, Store, has_file};
 use crate::error::Error;
-use crate::index::{Index, KnownKey};
+use crate::index::{Index, KeyState, KnownKey};
 use crate::journal::{JournalRecord, TICKET_RECORDS_MAX, Ticket};
 use crate::key::Key;
 use crate::space::Reservation;
@@ -328,15 +328,18 @@ impl Store {
         }
         let places = own.iter().map(|key| self.path(key).into());
         let mut steps: Vec<_> = places.map(BatchStep::Unlink).collect();
-        let tickets: Vec<_> = gone
-            .chunks(TICKET_RECORDS_MAX)
-            .map(|part| {
-                let gone = part.iter().map(|known| JournalRecord::Remove {
-                    key: known.key,
-                    tag: known.extent.file,
-                });
-                self.0.journal.ticket(&gone.collect::<Vec<_>>())
+        // A record names no place: of an entry that was moved, it would remove the one at its new place.
+        let records: Vec<_> = gone
+            .iter()
+            .filter(|known| !self.is_elsewhere(known))
+            .map(|known| JournalRecord::Remove {
+                key: known.key,
+                tag: known.extent.file,
             })
+            .collect();
+        let tickets: Vec<_> = records
+            .chunks(TICKET_RECORDS_MAX)
+            .map(|part| self.0.journal.ticket(part))
             .collect::<Result<_, _>>()?;
         steps.extend(tickets.iter().map(Ticket::step));
         // The turns are the job's: a new file of one of the keys comes after it, even if the caller has left.
@@ -345,6 +348,13 @@ impl Store {
             .change_holding(steps, &self.0.settings.pool, held)
             .await?;
         Ok(left)
+    }
+
+    /// Whether the index has the same entry at another place, where it was moved.
+    fn is_elsewhere(&self, known: &KnownKey) -> bool {
+        let present = self.0.index.peek(&known.key);
+        let present = present.filter(|present| present.state == KeyState::Stored);
+        present.is_some_and(|present| present.extent.file == known.extent.file)
     }
 
     /// Takes the turns of the keys of entries that are out of the index, so that nothing gets their paths before their

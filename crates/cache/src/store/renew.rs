@@ -33,13 +33,13 @@ impl Store {
         lifetime: Lifetime,
     ) -> Result<(), Error> {
         let (key, tag) = (known.key, known.extent.file);
+        if !self.0.index.renew(&key, tag, lifetime) {
+            return Ok(());
+        }
         let ticket = self
             .0
             .journal
             .ticket(&[JournalRecord::Renew { key, tag, lifetime }])?;
-        if !self.0.index.renew(&key, tag, lifetime) {
-            return Ok(());
-        }
         let pool = &self.0.settings.pool;
         Ok(local.change(vec![ticket.step()], pool).await?)
     }

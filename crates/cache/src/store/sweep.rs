@@ -29,15 +29,22 @@ impl Store {
         }
         self.balance_segments(now);
         self.poke_segments();
-        self.write_dead_maps(false).await?;
+        // What cannot be written or deleted does not stop the rest of the sweep, which may be what makes room for it; but no
+        // purge is forgotten for a while.
+        let mut lost = self.write_dead_maps(false).await;
         if self.0.space.has_min_free() {
             let room = local.room(&settings.directory, &settings.pool).await?;
             self.0.space.set_free(room.free_blocks);
         }
-        // A file that cannot be deleted does not stop the rest of the sweep; but no purge is forgotten for a while.
-        let lost = self.delete_all_pending(local).await;
-        self.0.journal.write_rest(local).await?;
-        let compared = self.sweep_purged(local, files_max).await?;
+        lost = lost.and(self.delete_all_pending(local).await);
+        lost = lost.and(self.0.journal.write_rest(local).await);
+        let compared = match self.sweep_purged(local, files_max).await {
+            Ok(compared) => compared,
+            Err(error) => {
+                lost = lost.and(Err(error));
+                0
+            }
+        };
         let before = now.saturating_sub(self.0.inactive.load(Relaxed));
         let inactive = self.take_out(|index| index.evict_inactive(before, files_max));
         let mut done = inactive.known.len();

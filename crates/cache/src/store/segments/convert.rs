@@ -22,7 +22,18 @@ pub struct Conversion {
     cursor: Cursor,
     /// Entries that were moved so far.
     pub moved: u64,
+    /// Entries that could not be read so far, and stay.
+    pub unread: u64,
     is_over: bool,
+}
+
+/// What became of an entry.
+enum Outcome {
+    Moved,
+    /// It is damaged, not to be moved, or not the one that was asked for any more.
+    Stays,
+    /// It could not be read.
+    Unread,
 }
 
 impl Conversion {
@@ -35,22 +46,26 @@ impl Conversion {
         let before = self.cursor;
         let step = store.0.index.scan(&mut self.cursor, ENTRIES_OF_STEP);
         self.is_over = step.is_empty();
+        let mut unread = 0;
         for known in &step {
             let moved = match store.0.settings.kind {
                 StoreKind::Segments if has_file(known) => store.move_to_segment(local, known).await,
                 StoreKind::Files if known.extent.is_in_segment() => {
                     store.move_to_file(local, known).await
                 }
-                _ => Ok(false),
+                _ => Ok(Outcome::Stays),
             };
             match moved {
-                Ok(is_moved) => self.moved += u64::from(is_moved),
+                Ok(Outcome::Moved) => self.moved += 1,
+                Ok(Outcome::Stays) => {}
+                Ok(Outcome::Unread) => unread += 1,
                 Err(error) => {
                     self.cursor = before;
                     return Err(error);
                 }
             }
         }
+        self.unread += unread;
         // Segments without entries give their room back.
         store.poke_segments();
         Ok(!self.is_over)
@@ -58,35 +73,34 @@ impl Conversion {
 }
 
 impl Store {
-    /// Moves an entry from its file into a segment. False: it is large, damaged, or not the one that was asked for any
-    /// more; it stays as it is.
-    async fn move_to_segment(&self, local: &Local, known: &KnownKey) -> Result<bool, Error> {
+    /// Moves an entry from its file into a segment, unless it is large.
+    async fn move_to_segment(&self, local: &Local, known: &KnownKey) -> Result<Outcome, Error> {
         let blocks = u64::from(known.extent.blocks);
         if blocks * self.0.space.block_bytes() >= ENTRY_BYTES_MAX + self.0.space.block_bytes() {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         }
         let (path, pool) = (self.path(&known.key), &self.0.settings.pool);
         let most = ENTRY_BYTES_MAX as usize;
         let (bytes, meta) = match local.read_front(&path, most, pool).await {
             Ok(front) => front,
-            Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(Outcome::Stays),
+            Err(error) => return self.unread(known, error.into()),
         };
         // A request that finds it damaged deletes it.
         let Some(entry) = whole(&bytes, known) else {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         if meta.len != bytes.len() as u64 {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         }
         let turn = match self.turn(known.key, known.extent.file).await {
             Ok(turn) => turn,
-            Err(Error::Superseded) => return Ok(false),
+            Err(Error::Superseded) => return Ok(Outcome::Stays),
             Err(error) => return Err(error),
         };
         let present = self.0.index.peek(&known.key);
         let Some(present) = present.filter(|present| present.extent == known.extent) else {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         let moved = KnownKey {
             is_verified: true,
@@ -95,7 +109,7 @@ impl Store {
         let kind = AppendKind::FromFile(present.extent, entry.vary().clone());
         let stored = self.append(moved, kind, vec![bytes], meta.len).await?;
         let Some(replaced) = stored.displaced.replaced.filter(has_file) else {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         // Without a record: the journal knows the entry, under the same tag, at its new place. A file that cannot be
         // deleted counts until the next start.
@@ -103,27 +117,39 @@ impl Store {
         local.change(vec![unlink], pool).await?;
         drop(blocks_of(&self.0.space, &replaced));
         drop(turn);
-        Ok(true)
+        Ok(Outcome::Moved)
     }
 
-    /// Moves an entry from a segment into a file of its own. False: it is damaged, and was dropped; or it is not the one
-    /// that was asked for any more.
-    async fn move_to_file(&self, local: &Local, known: &KnownKey) -> Result<bool, Error> {
+    /// What follows from an error of a read: nothing for others, if it is of this entry alone.
+    fn unread(&self, known: &KnownKey, error: Error) -> Result<Outcome, Error> {
+        match error.errno() {
+            None | Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+            Some(_) => {
+                self.note_unread(known, &error);
+                Ok(Outcome::Unread)
+            }
+        }
+    }
+
+    /// Moves an entry from a segment into a file of its own. One that is damaged is dropped.
+    async fn move_to_file(&self, local: &Local, known: &KnownKey) -> Result<Outcome, Error> {
         let (reader, it) = (self.clone(), *known);
         let read = move || reader.read_whole(&it);
         let pool = &self.0.settings.pool;
         let read = pool.run(Lane::Read, read).await;
-        let Some(bytes) = read.map_err(disk::Error::from)?? else {
-            return Ok(false);
+        let bytes = match read.map_err(disk::Error::from)? {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(Outcome::Stays),
+            Err(error) => return self.unread(known, error),
         };
         let Some(entry) = whole(&bytes, known) else {
             // Its segment would wait for it.
             self.forget(known);
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         let turn = match self.turn(known.key, known.extent.file).await {
             Ok(turn) => turn,
-            Err(Error::Superseded) => return Ok(false),
+            Err(Error::Superseded) => return Ok(Outcome::Stays),
             Err(error) => return Err(error),
         };
         let mut room = self.0.space.reserve(0)?;
@@ -136,7 +162,7 @@ impl Store {
         let epoch = self.0.epochs.begin();
         let present = self.0.index.peek(&known.key);
         let Some(present) = present.filter(|present| present.extent == known.extent) else {
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         let moved = KnownKey {
             is_verified: true,
@@ -157,11 +183,11 @@ impl Store {
                 epoch: Some(epoch),
             };
             drop(self.delete_at(local, gone, Some(&turn)).await?);
-            return Ok(false);
+            return Ok(Outcome::Stays);
         };
         self.leave_segment(&replaced);
         drop((turn, epoch));
-        Ok(true)
+        Ok(Outcome::Moved)
     }
 
     /// Writes the record and the file of an entry that was in a segment.

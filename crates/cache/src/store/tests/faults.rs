@@ -484,3 +484,43 @@ fn an_nginx_that_comes_back_finds_its_entries_for_half_of_inactive() {
         }
     });
 }
+
+#[test]
+fn what_cannot_be_written_for_purges_does_not_keep_old_entries() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        bench.put(&store, "old", b"old").await.unwrap();
+        // In the place of the mark.
+        let folder = bench.dir.path().join(crate::journal::FOLDER);
+        std::fs::create_dir_all(folder.join("purging/full")).unwrap();
+        let purged = store.purge_prefix(&bench.local, b"x").await;
+        assert!(purged.is_err(), "{purged:?}");
+        let swept = store.sweep(&bench.local, NOW + 601, 100).await;
+        assert!(matches!(swept, Err(Error::Disk(_))), "{swept:?}");
+        assert!(store.index().is_empty());
+        assert_eq!(store.purges_pending(), 1);
+    });
+}
+
+#[test]
+fn a_renewal_of_what_is_gone_takes_no_record_of_another_along() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for key in ["a", "b"] {
+            bench.put(&store, key, b"x").await.unwrap();
+        }
+        let b = bench.hit(&store, "b").await.known;
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        store.purge(&bench.local, &b.key).await.unwrap();
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        std::fs::remove_file(bench.entry_file(&store, "a")).unwrap();
+        assert!(bench.body(&store, "a").await.is_none());
+        store.renew(&bench.local, &b, b.lifetime).await.unwrap();
+        bench.put(&store, "c", b"c").await.unwrap();
+        drop(store);
+        let (store, _) = bench.open().await;
+        assert_eq!(store.index().len(), 1);
+    });
+}

@@ -1,5 +1,6 @@
 //! A store whose small entries lie in segments.
 
+mod convert;
 mod copies;
 pub(super) mod distrust;
 mod emptying;

@@ -38,6 +38,8 @@ const ORDERS_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum of the pause after each step of a conversion.
 const CONVERT_PAUSE_MAX: Duration = Duration::from_millis(2);
+/// Maximum of pauses in a row of a conversion that finds no room, or whose disk is out or has too much to do.
+const CONVERT_WAITS_MAX: u32 = 60;
 /// Interval at which a conversion tells its progress: a client waits for a word longer than that.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 /// Interval at which it is checked whether the cache is still in use.
@@ -277,7 +279,7 @@ impl Ordered {
             ));
         };
         let mut conversion = Conversion::default();
-        let mut told = Instant::now();
+        let (mut told, mut waits) = (Instant::now(), 0);
         let end = loop {
             // Not held over the pause: a cache that a reload has taken out is closed then.
             let Some(cache) = self.cache() else {
@@ -286,10 +288,20 @@ impl Ordered {
             if has_left(stream) {
                 break Some("the command has ended");
             }
-            if !conversion.step(&self.store, &self.local).await? {
-                break None;
-            }
-            let pause = cache.zone.manager.sleep.min(CONVERT_PAUSE_MAX);
+            let pause = match conversion.step(&self.store, &self.local).await {
+                Ok(true) => {
+                    waits = 0;
+                    cache.zone.manager.sleep.min(CONVERT_PAUSE_MAX)
+                }
+                Ok(false) => break None,
+                Err(cache::Error::NoRoom(_) | cache::Error::Disk(disk::Error::Overflow(_)))
+                    if waits < CONVERT_WAITS_MAX =>
+                {
+                    waits += 1;
+                    TICK
+                }
+                Err(error) => return Err(error),
+            };
             drop(cache);
             if told.elapsed() >= PROGRESS_EVERY {
                 told = Instant::now();
@@ -298,7 +310,8 @@ impl Ordered {
             }
             sleep(pause).await;
         };
-        let moved = conversion.moved;
+        let (moved, unread) = (conversion.moved, conversion.unread);
+        let end = end.or((unread > 0).then_some("some could not be read"));
         log_done(
             &self.store,
             format_args!("moved {moved} small entries{}", Until(end)),

@@ -82,3 +82,18 @@ fn the_next_owner_cuts_no_segment_that_the_last_one_reads() {
         assert_eq!(bench.body(&new, "new").await.unwrap().unwrap(), b"new");
     });
 }
+
+#[test]
+fn entries_that_are_asked_for_while_segments_are_given_up_are_not_lost() {
+    block_on(async {
+        let bench = Bench::new();
+        let old = bench.segments().await;
+        bench.put_whole(&old, "late", b"late").await.unwrap();
+        old.close_segments().await;
+        // By a request that came before.
+        assert!(bench.body(&old, "late").await.is_none());
+        old.give_up(&bench.local).await.unwrap();
+        let new = bench.segments().await;
+        assert_eq!(bench.body(&new, "late").await.unwrap().unwrap(), b"late");
+    });
+}
