@@ -137,8 +137,8 @@ pub struct Disk {
     /// `openat2` with `RESOLVE_CACHED` is permitted.
     pub(crate) has_openat2: bool,
     pub(crate) windows: Arc<Windows>,
-    /// KiB of buffers for windows that were evicted before a slow socket took them.
-    pub(crate) buffers: Semaphore,
+    /// KiB of buffers for windows that were evicted before a slow socket took them, of all pools together.
+    buffers_kib: usize,
     pools: Mutex<Vec<Pool>>,
     /// How many descriptors the process may have, for good: while it is configured anew it may have more.
     pub(crate) descriptors: usize,
@@ -179,7 +179,7 @@ impl Disk {
             descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
             has_openat2,
             windows: Windows::new(prepared.pagemap),
-            buffers: Semaphore::new(buffers_kib()),
+            buffers_kib: buffers_kib(),
             pools: Mutex::new(Vec::new()),
             scarcity: AtomicU32::new(0),
             counters: Mutex::default(),
@@ -237,6 +237,16 @@ impl Disk {
         let pools = self.pools.lock();
         let mut pools = pools.iter().filter(|pool| pool.kind() == PoolKind::Disk);
         pools.next().cloned()
+    }
+
+    /// A pool's share, in KiB, of the buffers for evicted windows: one whose disk hangs takes none of another's. Judged by
+    /// the pools that there are when it is first asked for.
+    pub(crate) fn buffers_of<'a>(&self, pool: &'a Pool) -> &'a Semaphore {
+        pool.buffers(|| {
+            let pools = self.pools.lock();
+            let disks = pools.iter().filter(|pool| pool.kind() == PoolKind::Disk);
+            (self.buffers_kib / disks.count().max(1)).max(BUFFERS_KIB_MIN)
+        })
     }
 
     /// The pool `default`: as defined, else with 32 threads and 65536 places in its queue.

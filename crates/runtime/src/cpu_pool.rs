@@ -150,7 +150,7 @@ impl CpuPool {
         let threads = self.threads(&disk);
         let turns = match lane {
             Lane::Shared => &threads.first_turns,
-            Lane::Read | Lane::Write => &threads.turns,
+            Lane::Read | Lane::Write | Lane::Release => &threads.turns,
         };
         // It is never closed.
         let turn = Arc::clone(turns).acquire_owned().await.ok();

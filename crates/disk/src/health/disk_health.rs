@@ -388,11 +388,20 @@ impl DiskHealth {
             self.refused.fetch_add(1, Relaxed);
             return None;
         }
+        Some(self.counted(is_write))
+    }
+
+    /// Counts a job that is never refused: one that closes a file.
+    pub(crate) fn ticket_of_release(self: &Arc<Self>) -> JobTicket {
+        self.counted(true)
+    }
+
+    fn counted(self: &Arc<Self>, is_write: bool) -> JobTicket {
         self.lane(is_write).waiting.fetch_add(1, Relaxed);
-        Some(JobTicket {
+        JobTicket {
             health: Arc::clone(self),
             is_write,
-        })
+        }
     }
 }
 

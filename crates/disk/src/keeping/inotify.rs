@@ -101,29 +101,47 @@ impl Watcher {
     }
 
     /// Ends a walk: its guard, unless the path changed meanwhile. Call it for every walk begun.
+    ///
+    /// # Errors
+    /// There is no guard: the watches that none needs, to be removed in a pool.
     pub(crate) fn end_walk(
         &mut self,
-        walked: Option<(GuardedPath, Vec<PathWatch>)>,
-    ) -> Option<Rc<PathGuard>> {
+        way: Option<GuardedPath>,
+        watches: Vec<PathWatch>,
+    ) -> Result<Rc<PathGuard>, Vec<i32>> {
         self.take_events();
-        let guard = walked.and_then(|(way, watches)| self.register(way, watches));
+        let outcome = match way {
+            Some(way) if !self.has_changed(&watches) => Ok(self.register(way, watches)),
+            _ => Err(self.unused(&watches)),
+        };
         self.walks -= 1;
         if self.walks == 0 {
             self.recent.clear();
             self.lost = false;
         }
-        guard
+        outcome
     }
 
-    fn register(&mut self, way: GuardedPath, watches: Vec<PathWatch>) -> Option<Rc<PathGuard>> {
-        let changed = watches.iter().any(|watch| {
-            self.recent
-                .iter()
-                .any(|(wd, name)| *wd == watch.wd && (name.is_none() || *name == watch.link))
-        });
-        if self.lost || changed {
-            return None;
-        }
+    /// Whether a path with these watches may have changed since its walk began.
+    fn has_changed(&self, watches: &[PathWatch]) -> bool {
+        let concerns = |(wd, name): &(i32, Option<Box<[u8]>>)| {
+            let is_it =
+                |watch: &PathWatch| *wd == watch.wd && (name.is_none() || *name == watch.link);
+            watches.iter().any(is_it)
+        };
+        self.lost || self.recent.iter().any(concerns)
+    }
+
+    /// Those that no guard depends on. (A walk under way that has made the same watch learns of its removal.)
+    fn unused(&self, watches: &[PathWatch]) -> Vec<i32> {
+        let all = watches.iter().map(|watch| watch.wd);
+        let mut unused: Vec<i32> = all.filter(|wd| !self.dependants.contains_key(wd)).collect();
+        unused.sort_unstable();
+        unused.dedup();
+        unused
+    }
+
+    fn register(&mut self, way: GuardedPath, watches: Vec<PathWatch>) -> Rc<PathGuard> {
         let guard = Rc::new(PathGuard {
             valid: Cell::new(true),
             watches,
@@ -135,7 +153,7 @@ impl Watcher {
                 .or_default()
                 .push((watch.link.clone(), guard.clone()));
         }
-        Some(guard)
+        guard
     }
 
     /// Makes a guard invalid and returns the watches that no guard needs any more, to be removed in a pool.
@@ -212,5 +230,43 @@ pub(crate) fn remove_watches(inotify: BorrowedFd<'_>, watches: &[i32]) {
     for wd in watches {
         // EINVAL: the kernel has removed it already, with the directory.
         let _ = inotify::remove_watch(inotify, *wd);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
+mod tests {
+    use super::*;
+    use crate::keeping::walk::watch_path;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+
+    /// Watches that an inotify has.
+    fn count(watcher: &Watcher) -> usize {
+        let fd = watcher.inotify().as_raw_fd();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+        info.matches("inotify wd:").count()
+    }
+
+    #[test]
+    fn a_walk_without_a_guard_leaves_no_watches() {
+        let Some(mut watcher) = Watcher::new() else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", "missing/file"] {
+            let path = dir.path().join(name);
+            let inotify = watcher.begin_walk();
+            let (walked, watches) = watch_path(path.as_os_str().as_bytes(), inotify.as_fd());
+            assert_eq!(walked.is_ok(), name.is_empty());
+            if watches.is_empty() {
+                // A directory here cannot be watched.
+                return;
+            }
+            assert!(count(&watcher) > 0);
+            let unused = watcher.end_walk(None, watches).unwrap_err();
+            remove_watches(inotify.as_fd(), &unused);
+            assert_eq!(count(&watcher), 0);
+        }
     }
 }

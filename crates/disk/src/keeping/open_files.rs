@@ -346,8 +346,13 @@ impl OpenFiles {
             let Some(entry) = &mut self.slots[at] else {
                 continue;
             };
-            if !std::mem::take(&mut entry.asked) || !is_as_it_was(&entry.file) {
-                self.remove(u32::try_from(at).expect("fewer than FILES_MAX slots"));
+            let has_changed = !is_as_it_was(&entry.file);
+            if !std::mem::take(&mut entry.asked) || has_changed {
+                let slot = u32::try_from(at).expect("fewer than FILES_MAX slots");
+                match has_changed {
+                    true => self.remove(slot),
+                    false => self.let_go(slot),
+                }
             }
         }
         end < self.slots.len()
@@ -380,7 +385,18 @@ impl OpenFiles {
         self.free.push(slot);
     }
 
-    /// Takes a file's body out of the accounts. (Holders of the file still have the body.)
+    /// Removes a file, and takes its body away: other holders may keep the file for long (`open_file_cache`), and read it
+    /// then. (Of one that has changed they keep the body, which goes with its metadata.)
+    fn let_go(&mut self, slot: u32) {
+        let entry = self.slots[slot as usize].as_ref();
+        let file = entry.map(|entry| Rc::clone(&entry.file));
+        self.remove(slot);
+        if let Some(file) = file {
+            file.drop_body();
+        }
+    }
+
+    /// Takes a file's body out of the accounts.
     fn forget_body(&mut self, file: &OpenFile) {
         self.body_bytes -= file.counted.take();
     }
@@ -422,7 +438,7 @@ impl OpenFiles {
                 Some(entry) if entry.used => entry.used = false,
                 Some(_) => {
                     return self
-                        .remove(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
+                        .let_go(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
                 }
                 None => {}
             }
@@ -431,7 +447,7 @@ impl OpenFiles {
 }
 
 /// Bytes of bodies that one loop may keep now.
-fn body_bytes_max() -> usize {
+pub(crate) fn body_bytes_max() -> usize {
     if memory::level::level() >= MemoryLevel::Copies {
         return 0;
     }

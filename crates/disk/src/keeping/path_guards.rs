@@ -114,23 +114,30 @@ impl PathGuards {
         self.walks -= 1;
         self.by_path.remove(path);
         if let Some(watcher) = &mut self.watcher {
-            watcher.end_walk(None);
+            let _ = watcher.end_walk(None, Vec::new());
         }
     }
 
-    /// Ends a walk: what it found, if it came to its end.
+    /// Ends a walk: what it found, if it came to its end, and what it watches.
     pub(crate) fn walked(
         &mut self,
         path: Box<[u8]>,
-        walked: Option<(GuardedPath, Vec<PathWatch>)>,
+        way: Option<GuardedPath>,
+        watches: Vec<PathWatch>,
+        pool: &Pool,
     ) {
         self.walks -= 1;
-        let watcher = self.watcher.as_mut();
-        let slot = match watcher.and_then(|watcher| watcher.end_walk(walked)) {
-            Some(guard) => GuardSlot::Ready(guard),
-            None => GuardSlot::None {
-                until: Instant::now() + RETRY,
-            },
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let slot = match watcher.end_walk(way, watches) {
+            Ok(guard) => GuardSlot::Ready(guard),
+            Err(unused) => {
+                remove_in(pool, watcher, unused);
+                GuardSlot::None {
+                    until: Instant::now() + RETRY,
+                }
+            }
         };
         self.by_path.insert(path, slot);
     }
@@ -181,10 +188,15 @@ impl PathGuards {
             return;
         };
         let unused = watcher.drop_guard(guard);
-        if !unused.is_empty() {
-            let inotify = watcher.inotify().clone();
-            pool.release(RemoveWatchesOnDrop(inotify, unused));
-        }
+        remove_in(pool, watcher, unused);
+    }
+}
+
+/// Has a pool remove watches that no guard needs.
+fn remove_in(pool: &Pool, watcher: &Watcher, unused: Vec<i32>) {
+    if !unused.is_empty() {
+        let inotify = watcher.inotify().clone();
+        pool.release(RemoveWatchesOnDrop(inotify, unused));
     }
 }
 

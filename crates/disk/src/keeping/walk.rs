@@ -62,8 +62,6 @@ pub(crate) struct Walked {
     pub dir: OwnedFd,
     /// The last component, as resolved; `.` if the path is a directory given with a slash, or `..`.
     pub name: Box<[u8]>,
-    /// The watches that the result depends on.
-    pub watches: Vec<PathWatch>,
 }
 
 struct PathWalk<'a> {
@@ -83,13 +81,19 @@ struct Component {
     end: Option<usize>,
 }
 
-/// Walks an absolute path and watches each directory on the way with `inotify`. **Waits.**
+/// Walks an absolute path and watches each directory on the way with `inotify`. Returns also the watches that the result
+/// depends on, an error's too. **Waits.**
 ///
 /// # Errors
 /// Those of open(2) and inotify_add_watch(2) (EACCES, ENOSPC: no watch to be had); EXDEV where a directory on the way
 /// is on a file system whose changes inotify does not see.
-pub(crate) fn watch_path(path: &[u8], inotify: BorrowedFd<'_>) -> Result<Walked, Errno> {
-    PathWalk::new(path, Some(inotify), Symlinks::Follow).run()
+pub(crate) fn watch_path(
+    path: &[u8],
+    inotify: BorrowedFd<'_>,
+) -> (Result<Walked, Errno>, Vec<PathWatch>) {
+    let mut walk = PathWalk::new(path, Some(inotify), Symlinks::Follow);
+    let walked = walk.run();
+    (walked, walk.watches)
 }
 
 /// Walks an absolute path and refuses (ELOOP) the symlinks that `symlinks` refuses. **Waits.**
@@ -130,7 +134,7 @@ impl<'a> PathWalk<'a> {
         walk
     }
 
-    fn run(mut self) -> Result<Walked, Errno> {
+    fn run(&mut self) -> Result<Walked, Errno> {
         let mut dir = open_dir(None, b"/")?;
         self.watch(dir.as_fd(), None)?;
         while let Some(component) = self.todo.pop_front() {
@@ -144,7 +148,6 @@ impl<'a> PathWalk<'a> {
                     return Ok(Walked {
                         dir,
                         name: component.name,
-                        watches: self.watches,
                     });
                 }
                 dir = open_dir(Some(dir.as_fd()), &component.name)?;
@@ -166,7 +169,6 @@ impl<'a> PathWalk<'a> {
                     return Ok(Walked {
                         dir,
                         name: component.name,
-                        watches: self.watches,
                     });
                 }
                 FileType::Directory => {
@@ -179,7 +181,6 @@ impl<'a> PathWalk<'a> {
         Ok(Walked {
             dir,
             name: (*b".").into(),
-            watches: self.watches,
         })
     }
 

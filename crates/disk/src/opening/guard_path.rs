@@ -5,11 +5,10 @@
 use crate::files::open_file::{self, Handle, Meta, Way};
 use crate::keeping::inotify::{GuardedPath, PathGuard};
 use crate::keeping::path_guards::parent_of;
-use crate::keeping::walk::{self, PathWatch, Walked};
+use crate::keeping::walk::{self, Walked};
 use crate::local::Local;
 use crate::pool::{Lane, Pool};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -111,26 +110,25 @@ impl Local {
         };
         let (disk, asked): (_, Box<[u8]>) = (self.0.disk.clone(), path.into());
         let (path, closing) = (asked.clone(), pool.clone());
-        let job = pool.submit(
-            Lane::Read,
-            move || -> Result<(GuardedPath, Vec<PathWatch>), Errno> {
-                let Walked { dir, name, watches } = walk::watch_path(&asked, inotify.as_fd())?;
-                let mount = disk.mounts.learn(dir.as_fd()).ok_or(Errno::XDEV)?;
-                if !mount.answers_inline() {
-                    return Err(Errno::XDEV);
-                }
+        let job = pool.submit(Lane::Read, move || {
+            let (walked, watches) = walk::watch_path(&asked, inotify.as_fd());
+            let way = walked.ok().and_then(|Walked { dir, name }| {
+                let mount = disk.mounts.learn(dir.as_fd());
+                let mount = mount.filter(|mount| mount.answers_inline())?;
                 let dir = Handle::new(dir, Some(mount.clone()), &closing);
-                Ok((GuardedPath { dir, name, mount }, watches))
-            },
-        );
+                Some(GuardedPath { dir, name, mount })
+            });
+            (way, watches)
+        });
         let Ok(job) = job else {
             return guards.refused(&path);
         };
         drop(guards);
-        let inner = self.0.clone();
+        let (inner, pool) = (self.0.clone(), pool.clone());
         tokio::task::spawn_local(async move {
-            let walked = job.await.ok();
-            inner.guards.borrow_mut().walked(path, walked);
+            let (way, watches) = job.await;
+            let mut guards = inner.guards.borrow_mut();
+            guards.walked(path, way, watches, &pool);
         });
     }
 }

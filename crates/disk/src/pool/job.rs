@@ -7,7 +7,7 @@
 use super::mailbox::{self, Mailbox};
 use super::queue::Lane;
 use super::{Pool, PoolShared};
-use crate::health::disk_health::JobTicket;
+use crate::health::disk_health::{DiskHealth, JobTicket};
 use crate::metrics::counters::add_waited;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -49,6 +49,8 @@ enum JobStage<F, T> {
     Taken,
     /// The waiting future was dropped.
     Abandoned(Option<F>),
+    /// It was dropped before this read had begun: the work is dropped in its place in the queue.
+    Left(F),
 }
 
 impl<F, T> PoolJob<F, T> {
@@ -102,6 +104,12 @@ impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
                 state.stage = JobStage::Abandoned(None);
                 work
             }
+            JobStage::Left(work) => {
+                state.stage = JobStage::Abandoned(None);
+                drop(state);
+                drop(work);
+                return;
+            }
             other => {
                 state.stage = other;
                 return;
@@ -146,13 +154,15 @@ impl<F: FnOnce() -> T + Send, T: Send> RunJob for PoolJob<F, T> {
 pub struct Pending<F: FnOnce() -> T + Send + 'static, T: Send + 'static> {
     job: Arc<PoolJob<F, T>>,
     pool: Arc<PoolShared>,
+    disk: Option<Arc<DiskHealth>>,
 }
 
 impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Pending<F, T> {
     /// The future of a job that a thread of the pool runs.
     pub(crate) fn new(job: Arc<PoolJob<F, T>>, pool: &Pool) -> Self {
+        let disk = pool.disk_health().cloned();
         let pool = pool.shared().clone();
-        Self { job, pool }
+        Self { job, pool, disk }
     }
 }
 
@@ -170,7 +180,9 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Future for Pending<F,
                 drop(state);
                 resume_unwind(panic)
             }
-            JobStage::Taken | JobStage::Abandoned(_) => unreachable!("polled after it was ready"),
+            JobStage::Taken | JobStage::Abandoned(_) | JobStage::Left(_) => {
+                unreachable!("polled after it was ready")
+            }
             stage => {
                 state.stage = stage;
                 match &mut state.waker {
@@ -190,17 +202,16 @@ impl<F: FnOnce() -> T + Send + 'static, T: Send + 'static> Drop for Pending<F, T
             JobStage::Taken => {}
             JobStage::Done(result) => {
                 drop(state);
-                self.pool.release(result);
+                self.pool.release(result, self.disk.as_ref());
             }
             JobStage::Queued(work) if self.job.lane == Lane::Write => {
                 state.stage = JobStage::Abandoned(Some(work))
             }
-            JobStage::Queued(work) => {
-                drop(state);
-                // The queue still holds the (now empty) job; its work is dropped in the pool.
-                self.pool.release(work);
+            // As a job of its own it would wait for its turn among the releases, and keep what it has claimed.
+            JobStage::Queued(work) => state.stage = JobStage::Left(work),
+            JobStage::Running | JobStage::Abandoned(_) | JobStage::Left(_) => {
+                state.stage = JobStage::Abandoned(None)
             }
-            JobStage::Running | JobStage::Abandoned(_) => state.stage = JobStage::Abandoned(None),
         }
     }
 }

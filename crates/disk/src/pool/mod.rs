@@ -1,6 +1,6 @@
 //! Named, bounded pools of threads: the only place where anything waits for a disk.
 //!
-//! A pool takes jobs in three lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller
+//! A pool takes jobs in four lanes (see [`Lane`]), refuses them when its queue is full ([`Overflow`]: the caller
 //! decides what that means), and counts them. CPU work above a threshold uses pools, too.
 //!
 //! Not here: the jobs' work. Invariant: an accepted job is run, or, if it is a read and its caller stopped waiting,
@@ -40,6 +40,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Threads of a pool without `threads=`.
 pub const DEFAULT_THREADS: usize = 32;
@@ -114,6 +115,8 @@ pub(crate) struct PoolShared {
     /// Jobs that would hang in those, too, with their lanes: at most as many as may wait.
     aside: Mutex<Vec<(Lane, Arc<dyn RunJob>)>>,
     gives_way: OnceLock<CpuJobs>,
+    /// KiB of buffers for evicted windows, see [`Pool::buffers`].
+    buffers: OnceLock<Semaphore>,
     metrics: Arc<PoolMetrics>,
 }
 
@@ -140,6 +143,8 @@ pub struct PoolCounters {
     pub reads_waiting: usize,
     /// Writes waiting now.
     pub writes_waiting: usize,
+    /// Files and other values waiting now to be closed or dropped.
+    pub releases_waiting: usize,
     /// Jobs finished since start.
     pub completed: u64,
     /// Jobs refused since start.
@@ -186,6 +191,7 @@ impl Pool {
             spare: AtomicUsize::new(0),
             aside: Mutex::default(),
             gives_way: OnceLock::new(),
+            buffers: OnceLock::new(),
             metrics,
         })));
         Pool { handle, disk: None }
@@ -313,10 +319,16 @@ impl Pool {
         self.shared().push(lane, Arc::new(job))
     }
 
-    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and run
-    /// before reads when the write lane is full.
+    /// Drops a value on a thread of the pool (the last `close` of a file may wait for its disk). Never refused, and
+    /// counted as a write of its disk: a thread that hangs in it is one that hangs there.
     pub fn release<T: Send + 'static>(&self, value: T) {
-        self.shared().release(value);
+        self.shared().release(value, self.disk.as_ref());
+    }
+
+    /// KiB of buffers that its readers may have for evicted windows; `kib` says how many when it is first called.
+    pub(crate) fn buffers(&self, kib: impl FnOnce() -> usize) -> &Semaphore {
+        let semaphore = || Semaphore::new(kib());
+        self.shared().buffers.get_or_init(semaphore)
     }
 
     /// Freezes the pool until the result is dropped.
@@ -328,14 +340,15 @@ impl Pool {
     /// The number of writes that wait. When it is large, fills of caches should be shed.
     #[must_use]
     pub fn writes_waiting(&self) -> usize {
-        self.shared().queue.waiting().1
+        let [_, writes, _] = self.shared().queue.waiting();
+        writes
     }
 
     /// The pool's counters.
     #[must_use]
     pub fn counters(&self) -> PoolCounters {
         let shared = self.shared();
-        let (reads_waiting, writes_waiting) = shared.queue.waiting();
+        let [reads_waiting, writes_waiting, releases_waiting] = shared.queue.waiting();
         let ran = shared.metrics.running.times();
         PoolCounters {
             name: shared.name.clone(),
@@ -344,6 +357,7 @@ impl Pool {
             running: shared.queue.running(),
             reads_waiting,
             writes_waiting,
+            releases_waiting,
             completed: ran.count(),
             rejected: shared.metrics.rejected.get(),
             waiting: shared.metrics.waiting.times(),
@@ -408,11 +422,15 @@ impl PoolShared {
         }
     }
 
-    pub(crate) fn release<T: Send + 'static>(self: &Arc<Self>, value: T) {
-        let job = Arc::new(PoolJob::detached(Lane::Write, move || drop(value)));
-        // A job that is handed back (the queue is full beyond its bound) is dropped here, and the caller waits for
-        // that.
-        if let Ok(pushed) = self.queue.push_always(job) {
+    pub(crate) fn release<T: Send + 'static>(
+        self: &Arc<Self>,
+        value: T,
+        disk: Option<&Arc<DiskHealth>>,
+    ) {
+        let ticket = disk.map(DiskHealth::ticket_of_release);
+        let job = PoolJob::detached(Lane::Release, move || drop(value)).with(ticket);
+        // A job that is handed back (too many wait) is dropped here, and the caller waits for that.
+        if let Ok(pushed) = self.queue.push_release(Arc::new(job)) {
             self.start_if_needed(&pushed);
         }
     }

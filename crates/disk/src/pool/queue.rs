@@ -1,4 +1,4 @@
-//! The queue of a pool: three bounded lanes, and workers that wake each other in a chain.
+//! The queue of a pool: four bounded lanes, and workers that wake each other in a chain.
 //!
 //! It knows nothing of threads or of what jobs are (its tests run it under loom with numbers for jobs).
 //!
@@ -16,8 +16,12 @@ pub enum Lane {
     Read,
     /// Reads that several requests wait for. They come before those of [`Lane::Read`]: one read serves them all.
     Shared,
-    /// Creates, writes, renames, closes. All of these together never occupy the last thread of a pool.
+    /// Creates, writes, renames. In a pool of [`RELEASE_THREADS_MIN`] threads they leave one to reads and one to
+    /// releases.
     Write,
+    /// Values that are dropped: the last `close` of a file. Nobody waits for them, and they are never refused, so they
+    /// must keep pace with what opens files. Together with writes they never occupy the last thread of a pool.
+    Release,
 }
 
 /// While reads wait, one job in this many is a write, so that writes proceed on a busy disk.
@@ -26,9 +30,20 @@ const WRITE_TURN: u32 = 8;
 /// While shared reads wait, one job in this many is a single read, so that those proceed, too.
 const SINGLE_TURN: u32 = 4;
 
-/// Jobs that may wait in the write lane beyond its bound, because they must not be refused: they close descriptors, so
-/// as many as a process can have (fs.nr_open).
-const BEYOND_MAX: usize = 1 << 20;
+/// While other jobs wait, one job in this many is a release.
+const RELEASE_TURN: u32 = 8;
+
+/// Releases that wait from which one job in two is one: each job opens one file at most.
+const RELEASES_MANY: usize = 64;
+
+/// Releases that wait from which they come first.
+const RELEASES_URGENT: usize = 1024;
+
+/// Releases that may wait at most: as many as a process can have descriptors (fs.nr_open).
+const RELEASES_MAX: usize = 1 << 20;
+
+/// Threads of a pool from which writes leave one to releases.
+const RELEASE_THREADS_MIN: usize = 4;
 
 /// The bounds of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +66,14 @@ struct QueueState<J> {
     reads: VecDeque<J>,
     shared: VecDeque<J>,
     writes: VecDeque<J>,
+    releases: VecDeque<J>,
     /// Workers inside [`JobQueue::next`] that sleep.
     idle: usize,
     /// Is one of them being woken?
     waking: bool,
     running: usize,
     writing: usize,
+    releasing: usize,
     turn: u32,
     holds: usize,
     closed: bool,
@@ -79,10 +96,12 @@ impl<J> JobQueue<J> {
             reads: VecDeque::new(),
             shared: VecDeque::new(),
             writes: VecDeque::new(),
+            releases: VecDeque::new(),
             idle: 0,
             waking: false,
             running: 0,
             writing: 0,
+            releasing: 0,
             turn: 0,
             holds: 0,
             closed: false,
@@ -104,14 +123,13 @@ impl<J> JobQueue<J> {
         Ok(self.accept(state, lane, job))
     }
 
-    /// Accepts a job that must not be refused (a close), in the write lane, even if that is full. Returns it when
-    /// [`BEYOND_MAX`] jobs wait beyond the lane's bound.
-    pub(super) fn push_always(&self, job: J) -> Result<Pushed, J> {
+    /// Accepts a release. Returns it when [`RELEASES_MAX`] of them wait.
+    pub(super) fn push_release(&self, job: J) -> Result<Pushed, J> {
         let state = self.state.lock();
-        if state.writes.len() >= state.bounds.max_queue.saturating_add(BEYOND_MAX) {
+        if state.releases.len() >= RELEASES_MAX {
             return Err(job);
         }
-        Ok(self.accept(state, Lane::Write, job))
+        Ok(self.accept(state, Lane::Release, job))
     }
 
     fn accept(&self, mut state: MutexGuard<'_, QueueState<J>>, lane: Lane, job: J) -> Pushed {
@@ -133,8 +151,7 @@ impl<J> JobQueue<J> {
     pub(super) fn next(&self, finished: Option<Lane>) -> Option<(Lane, J, Pushed)> {
         let mut state = self.state.lock();
         if let Some(lane) = finished {
-            state.running -= 1;
-            state.writing -= usize::from(lane == Lane::Write);
+            state.end(lane);
         }
         loop {
             if let Some((lane, job)) = state.take() {
@@ -150,9 +167,9 @@ impl<J> JobQueue<J> {
                 }
                 return Some((lane, job, more));
             }
-            if state.closed && state.has_no_reads() && state.writes.is_empty() {
+            if state.closed && state.is_empty() {
                 drop(state);
-                // A worker may still sleep from when the only jobs left were writes that it might not take.
+                // A worker may still sleep from when the only jobs left were such as it might not take.
                 self.work.notify_one();
                 return None;
             }
@@ -163,10 +180,11 @@ impl<J> JobQueue<J> {
         }
     }
 
-    /// The numbers of waiting jobs: reads (single and shared), and writes.
-    pub(super) fn waiting(&self) -> (usize, usize) {
+    /// The numbers of waiting jobs: reads (single and shared), writes, and releases.
+    pub(super) fn waiting(&self) -> [usize; 3] {
         let state = self.state.lock();
-        (state.reads.len() + state.shared.len(), state.writes.len())
+        let reads = state.reads.len() + state.shared.len();
+        [reads, state.writes.len(), state.releases.len()]
     }
 
     /// Jobs being run.
@@ -177,8 +195,7 @@ impl<J> JobQueue<J> {
     /// A worker ends behind its last job, without another call of [`JobQueue::next`].
     pub(super) fn leave(&self, finished: Lane) {
         let mut state = self.state.lock();
-        state.running -= 1;
-        state.writing -= usize::from(finished == Lane::Write);
+        state.end(finished);
         let wake = state.must_wake();
         drop(state);
         if wake {
@@ -242,7 +259,15 @@ impl<J> QueueState<J> {
             Lane::Read => &mut self.reads,
             Lane::Shared => &mut self.shared,
             Lane::Write => &mut self.writes,
+            Lane::Release => &mut self.releases,
         }
+    }
+
+    /// Notes that a job is not run any more.
+    fn end(&mut self, lane: Lane) {
+        self.running -= 1;
+        self.writing -= usize::from(lane == Lane::Write);
+        self.releasing -= usize::from(lane == Lane::Release);
     }
 
     /// Workers that it has, or could have.
@@ -250,16 +275,25 @@ impl<J> QueueState<J> {
         self.bounds.threads + self.spare
     }
 
-    /// Threads that writes may occupy: all but one; in a pool of one thread, that one.
-    fn write_threads(&self) -> usize {
+    /// Threads that writes and releases together may occupy: all but one; in a pool of one thread, that one.
+    fn threads_beside_reads(&self) -> usize {
         (self.threads() - 1).max(1)
+    }
+
+    /// Threads that writes alone may occupy.
+    fn write_threads(&self) -> usize {
+        match self.threads() >= RELEASE_THREADS_MIN {
+            true => self.threads_beside_reads() - 1,
+            false => self.threads_beside_reads(),
+        }
     }
 
     fn has_room(&mut self, lane: Lane) -> bool {
         if self.bounds.max_queue > 0 {
             return self.lane(lane).len() < self.bounds.max_queue;
         }
-        let busy = self.running + self.reads.len() + self.shared.len() + self.writes.len();
+        let reads = self.reads.len() + self.shared.len();
+        let busy = self.running + reads + self.writes.len() + self.releases.len();
         busy < self.threads()
             && (lane != Lane::Write || self.writing + self.writes.len() < self.write_threads())
     }
@@ -268,12 +302,24 @@ impl<J> QueueState<J> {
         self.reads.is_empty() && self.shared.is_empty()
     }
 
+    fn is_empty(&self) -> bool {
+        self.has_no_reads() && self.writes.is_empty() && self.releases.is_empty()
+    }
+
     fn can_write(&self) -> bool {
-        !self.writes.is_empty() && self.writing < self.write_threads()
+        !self.writes.is_empty() && self.writing < self.write_threads() && self.has_thread()
+    }
+
+    fn can_release(&self) -> bool {
+        !self.releases.is_empty() && self.has_thread()
+    }
+
+    fn has_thread(&self) -> bool {
+        self.writing + self.releasing < self.threads_beside_reads()
     }
 
     fn can_take(&self) -> bool {
-        self.holds == 0 && (!self.has_no_reads() || self.can_write())
+        self.holds == 0 && (!self.has_no_reads() || self.can_write() || self.can_release())
     }
 
     fn must_wake(&mut self) -> bool {
@@ -286,23 +332,36 @@ impl<J> QueueState<J> {
         if !self.can_take() {
             return None;
         }
-        self.turn = (self.turn + 1) % WRITE_TURN;
-        // Only jobs that cannot be refused are beyond the bound. Writes come first then, or the lane would grow as long
-        // as there are reads.
-        let is_beyond = self.writes.len() > self.bounds.max_queue;
-        let is_turn = self.turn == 0 && self.threads() > 1;
-        let write = self.can_write() && (self.has_no_reads() || is_turn || is_beyond);
-        let is_single = self.turn % SINGLE_TURN == 1 && !self.reads.is_empty();
-        let lane = if write {
-            Lane::Write
-        } else if self.shared.is_empty() || is_single {
-            Lane::Read
-        } else {
-            Lane::Shared
-        };
+        self.turn = self.turn.wrapping_add(1);
+        let lane = self.next_lane();
         let job = self.lane(lane).pop_front()?;
         self.running += 1;
-        self.writing += usize::from(write);
+        self.writing += usize::from(lane == Lane::Write);
+        self.releasing += usize::from(lane == Lane::Release);
         Some((lane, job))
+    }
+
+    /// The lane whose turn it is. Releases and writes have their turns in different jobs.
+    fn next_lane(&self) -> Lane {
+        let has_no_reads = self.has_no_reads();
+        let can_write = self.can_write();
+        let release_turn = match self.releases.len() {
+            RELEASES_URGENT.. => 1,
+            RELEASES_MANY.. => 2,
+            _ if has_no_reads => 2,
+            _ => RELEASE_TURN,
+        };
+        let is_alone = has_no_reads && !can_write;
+        if self.can_release() && (is_alone || self.turn % release_turn == 1 % release_turn) {
+            return Lane::Release;
+        }
+        if can_write && (has_no_reads || self.turn % WRITE_TURN == 0) {
+            return Lane::Write;
+        }
+        let is_single = self.turn % SINGLE_TURN == 2 && !self.reads.is_empty();
+        match self.shared.is_empty() || is_single {
+            true => Lane::Read,
+            false => Lane::Shared,
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the reading itself (`window`). Invariant: every waiter is woken at the end, also when the fill failed.
 
-use crate::pool::{Mailbox, Overflow};
+use crate::pool::Mailbox;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::pin::Pin;
@@ -18,8 +18,6 @@ pub(crate) type FillResult = Result<(), FillError>;
 pub(crate) enum FillError {
     /// The kernel could not read it.
     Read(Errno),
-    /// The pool refused the job.
-    Overflow(Overflow),
     /// The job that had claimed it ended without a result: another must fill the window.
     Abandoned,
 }

@@ -4,7 +4,8 @@
 //! There are two proofs: a mapping of our own (see `mappings`), and where the page map does not tell of that,
 //! cachestat(2), if it permits the call. Without either, the range is read into buffers.
 //!
-//! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it.
+//! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it;
+//! what our page table shows is sent, whoever fills the rest of its window.
 //!
 //! Limits: a few milliseconds at most lie between proof and `sendfile` (see `files::residency_memo`). A page used just
 //! before is not evicted in that time. One that has not been used for long may be, while the kernel reclaims memory as
@@ -15,7 +16,7 @@ use crate::files::mount::Filesystem;
 use crate::files::open_file::{Handle, Meta, OpenFile};
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
-use crate::pool::{Lane, Pool};
+use crate::pool::{Lane, Overflow, Pool};
 use crate::residency::ahead_limit::AheadLimit;
 use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,11 +114,8 @@ impl Windows {
         }
         let end = offset + len;
         let windows = offset / WINDOW..=end.saturating_sub(1) / WINDOW;
-        let is_filling = windows.clone().any(|number| {
-            let window = key(file.meta(), number);
-            self.fills_of(window).lock().contains_key(&window)
-        });
-        if is_filling {
+        // A page in our page table is up to date; cachestat counts those that are on their way, too.
+        if self.pagemap.is_none() && self.are_filling(file, windows.clone()) {
             return Residency::Absent;
         }
         let proofs = file.proofs();
@@ -155,6 +154,13 @@ impl Windows {
         }
     }
 
+    fn are_filling(&self, file: &OpenFile, mut windows: RangeInclusive<u64>) -> bool {
+        windows.any(|number| {
+            let window = key(file.meta(), number);
+            self.fills_of(window).lock().contains_key(&window)
+        })
+    }
+
     fn ask(&self, file: &OpenFile, offset: u64, len: u64) -> Option<bool> {
         // With a page map the pool reads ahead, and cachestat counts pages that are on their way as cached.
         let Some(pagemap) = &self.pagemap else {
@@ -166,28 +172,36 @@ impl Windows {
     }
 
     /// The fill of window `first`, begun now unless one is under way: concurrent callers share it. The windows behind
-    /// it up to `last` come with it, in one job and (where the disk takes that) one request.
+    /// it up to `last` that are not in memory come with it, in one job and (where the disk takes that) one request.
+    ///
+    /// # Errors
+    /// The pool refuses the job. Others that wait for these windows already learn that they must ask themselves.
     pub(crate) fn fill(
         self: &Arc<Self>,
         file: &OpenFile,
         first: u64,
         last: u64,
         pool: &Pool,
-    ) -> Arc<WindowFill> {
+    ) -> Result<Arc<WindowFill>, Overflow> {
         let fill = match self.claim(file, first) {
             Ok(job) => job,
-            Err(running) => return running,
+            Err(running) => return Ok(running),
         };
         let answer = fill.fill.clone();
         let mut jobs = vec![fill];
-        jobs.extend((first + 1..=last).map_while(|number| self.claim(file, number).ok()));
+        jobs.extend((first + 1..=last).map_while(|number| self.claim_absent(file, number)));
         let handle = file.handle.clone();
-        let begun = pool.spawn(Lane::Read, move || run(jobs, &handle, MappingUse::Coming));
-        if let Err(overflow) = begun {
-            // Dropping the refused jobs has ended their fills as abandoned; this one reports the real reason.
-            answer.finish(Err(FillError::Overflow(overflow)));
-        }
-        answer
+        pool.spawn(Lane::Read, move || run(jobs, &handle, MappingUse::Coming))?;
+        Ok(answer)
+    }
+
+    /// Claims a window, unless it is in memory or being filled: what others may send at once must not wait for a job
+    /// that begins elsewhere.
+    pub(crate) fn claim_absent(self: &Arc<Self>, file: &OpenFile, number: u64) -> Option<FillJob> {
+        let start = number * WINDOW;
+        let len = WINDOW.min(file.meta().len.saturating_sub(start));
+        let is_absent = self.residency(file, start, len) == Residency::Absent;
+        is_absent.then(|| self.claim(file, number).ok()).flatten()
     }
 
     /// Claims a window for a new fill. Err: the fill of it that is under way.

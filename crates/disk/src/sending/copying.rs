@@ -26,7 +26,8 @@ impl<S: Sink> FileSending<'_, S> {
     /// not taken is read again, so the next buffer is about as large as what was.
     pub(super) async fn copy_bounded(&mut self, until: u64) -> Result<(), Error> {
         self.until_writable().await?;
-        let (buffers, sink) = (&self.local.disk().buffers, self.sink);
+        let buffers = self.local.disk().buffers_of(self.access.pool);
+        let sink = self.sink;
         let wished = self.buffer_len(until).min(self.taken).min(sink.room());
         if wished == 0 {
             return self.wait_for_socket().await;
@@ -169,6 +170,16 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     #[test]
+    fn readers_of_one_pool_take_no_buffers_of_another_one() {
+        let disk = crate::Disk::new(crate::Disk::prepare());
+        let one = disk.define_pool("one", 1, 10);
+        let two = disk.define_pool("two", 1, 10);
+        let buffers = disk.buffers_of(&one);
+        buffers.forget_permits(buffers.available_permits());
+        assert!(disk.buffers_of(&two).available_permits() >= BUFFER_MAX / 1024);
+    }
+
+    #[test]
     fn a_peer_that_takes_nothing_holds_no_buffer_that_another_waits_for() {
         block_on(async {
             let (local, pool) = local();
@@ -180,7 +191,7 @@ mod tests {
             let path = path.as_os_str().as_bytes();
             let file = &local.open(path, &access).await.unwrap();
             // One buffer for all.
-            let buffers = &local.disk().buffers;
+            let buffers = local.disk().buffers_of(&pool);
             buffers.forget_permits(buffers.available_permits() - BUFFER_STRAIGHT / 1024);
             let end = contents.len() as u64;
             let (stalled, mut peer) = UnixStream::pair().unwrap();

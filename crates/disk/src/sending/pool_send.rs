@@ -43,24 +43,26 @@ const LEFT: u64 = 1 << 62;
 /// What a job that sends and its caller agree on: the number of bytes that were sent, whether the thread is in a call
 /// that sends more, and whether the caller has left, after which nothing is sent. It has the socket, which a thread that
 /// hangs, or a queue behind it, would hold open.
-#[derive(Debug)]
 pub(crate) struct SendTurn {
     state: AtomicU64,
     socket: Mutex<Option<Arc<OwnedFd>>>,
+    /// The windows that are claimed for the job, until it begins: a caller that leaves before that gives them up at once,
+    /// wherever the job is in the queue.
+    claims: Mutex<Vec<FillJob>>,
     /// Whether bytes are waited for before a call that sends them, which then is short.
     waits_first: bool,
 }
 
 /// A caller's hold on the turn of its job: a caller that is dropped leaves, too.
-#[derive(Debug)]
 pub(crate) struct Caller(pub(crate) Arc<SendTurn>);
 
 impl SendTurn {
-    /// The turn of a job that sends to this socket.
-    pub(crate) fn new(sender: &PoolSender, waits_first: bool) -> Arc<Self> {
+    /// The turn of a job that sends to this socket, from windows that are claimed for it.
+    pub(crate) fn new(sender: &PoolSender, claims: Vec<FillJob>, waits_first: bool) -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU64::new(0),
             socket: Mutex::new(Some(Arc::clone(&sender.0))),
+            claims: Mutex::new(claims),
             waits_first,
         })
     }
@@ -112,6 +114,7 @@ impl SendTurn {
 impl Drop for Caller {
     fn drop(&mut self) {
         self.0.cut();
+        drop(std::mem::take(&mut *self.0.claims.lock()));
     }
 }
 
@@ -144,7 +147,7 @@ impl PoolSender {
         Ok(PoolSender(Arc::new(socket)))
     }
 
-    /// Has the pool send bytes `from .. until` of adjacent claimed windows. Returns how many were sent, and why it
+    /// Has the pool send bytes `from .. until` of the adjacent windows that its `turn` has claimed. Returns how many were sent, and why it
     /// stopped. If the future is dropped while the job runs, the job may send more bytes, which are not counted, unless
     /// its `turn` was [left](SendTurn::leave); its [`Caller`] is dropped with it.
     ///
@@ -152,25 +155,19 @@ impl PoolSender {
     /// The pool is full.
     pub(crate) async fn send(
         &self,
-        jobs: Vec<FillJob>,
         file: &OpenFile,
         (from, until): (u64, u64),
         turn: Arc<SendTurn>,
         access: &Access<'_>,
     ) -> Result<(u64, SendEnd), Overflow> {
         let handle = file.handle.clone();
-        let work = move || part(jobs, &handle, &turn, from, until);
+        let work = move || part(&handle, &turn, from, until);
         access.pool.run(Lane::Read, work).await
     }
 }
 
-fn part(
-    jobs: Vec<FillJob>,
-    handle: &Handle,
-    turn: &SendTurn,
-    from: u64,
-    until: u64,
-) -> (u64, SendEnd) {
+fn part(handle: &Handle, turn: &SendTurn, from: u64, until: u64) -> (u64, SendEnd) {
+    let jobs = std::mem::take(&mut *turn.claims.lock());
     let before = sys::blocks_read();
     // Explicit ranges only: a page with a readahead marker would start I/O on a loop, and pages on their way outside
     // any fill might be taken for present.
@@ -264,9 +261,33 @@ fn send_once(file: &Handle, socket: &OwnedFd, at: &mut u64, len: usize) -> Optio
         Ok(_) | Err(Errno::INTR) => None,
         Err(Errno::AGAIN) => Some(SendEnd::Full),
         Err(Errno::INVAL) => Some(SendEnd::Unsupported),
-        Err(Errno::IO) => Some(SendEnd::Disk(Errno::IO)),
-        Err(errno) => Some(SendEnd::Socket(errno)),
+        Err(errno) if is_of_socket(errno) => Some(SendEnd::Socket(errno)),
+        Err(errno) => Some(SendEnd::Disk(errno)),
     }
+}
+
+/// Whether an error of `sendfile` is the socket's: those are few, and what a file system may return is not known.
+pub(super) fn is_of_socket(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::CONNREFUSED
+            | Errno::NOTCONN
+            | Errno::SHUTDOWN
+            | Errno::TIMEDOUT
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::NETRESET
+            | Errno::NOBUFS
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::ACCESS
+            | Errno::PERM
+    )
 }
 
 /// The same for a disk that may hang: waits until a part is in memory, then sends it, if the caller is still there.
@@ -344,10 +365,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_system_returns_is_no_error_of_the_socket() {
+        let of_disks = [
+            Errno::IO,
+            Errno::NOMEM,
+            Errno::UCLEAN,
+            Errno::BADMSG,
+            Errno::NXIO,
+            Errno::STALE,
+            Errno::NODATA,
+        ];
+        assert!(!of_disks.into_iter().any(is_of_socket));
+        assert!(is_of_socket(Errno::PIPE) && is_of_socket(Errno::CONNRESET));
+    }
+
+    #[test]
     fn a_caller_leaves_between_two_calls_that_send_and_nothing_is_sent_after_that() {
         let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let sender = PoolSender::new(socket.as_fd()).unwrap();
-        let turn = SendTurn::new(&sender, true);
+        let turn = SendTurn::new(&sender, Vec::new(), true);
         drop((socket, sender));
         assert!(turn.begin().is_some());
         assert_eq!(turn.leave(), None);
@@ -366,7 +402,7 @@ mod tests {
     fn a_caller_that_is_dropped_in_the_middle_of_a_call_ends_the_connection() {
         let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let sender = PoolSender::new(socket.as_fd()).unwrap();
-        let caller = Caller(SendTurn::new(&sender, false));
+        let caller = Caller(SendTurn::new(&sender, Vec::new(), false));
         let turn = Arc::clone(&caller.0);
         drop((socket, sender));
         let of_the_call = turn.begin().unwrap();

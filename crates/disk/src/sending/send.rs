@@ -20,7 +20,7 @@ use crate::residency::ahead_limit::{AHEAD_MAX, WindowState};
 use crate::residency::fill::{FillError, WindowFill};
 use crate::residency::window::{PART_WINDOWS, Residency, WINDOW};
 use crate::sending::copying::BUFFER_MAX;
-use crate::sending::pool_send::{Caller, PoolSender, SendEnd, SendTurn};
+use crate::sending::pool_send::{Caller, PoolSender, SendEnd, SendTurn, is_of_socket};
 use crate::sending::sink::Sink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
@@ -291,7 +291,7 @@ impl<S: Sink> FileSending<'_, S> {
                 None => rustix::fs::sendfile(socket, &**self.file, Some(&mut offset), len),
             };
             sent.map_err(|errno| {
-                from_disk = errno == rustix::io::Errno::IO;
+                from_disk = !is_of_socket(errno);
                 io::Error::from(errno)
             })
         });
@@ -365,16 +365,17 @@ impl<S: Sink> FileSending<'_, S> {
         let ahead = (self.access.read_ahead / WINDOW).clamp(PART_WINDOWS, AHEAD_MAX);
         let last = self.last_window().min(self.window + ahead - 1);
         let behind = self.window + 1..=last;
-        jobs.extend(behind.map_while(|window| windows.claim(self.file, window).ok()));
+        jobs.extend(behind.map_while(|window| windows.claim_absent(self.file, window)));
         let until = self.end.min((self.window + jobs.len() as u64) * WINDOW);
         let Some(stream) = self.stream.clone() else {
             return Ok(());
         };
         let (begun, counters) = (Instant::now(), &self.local.0.counters);
         let from = *self.offset;
-        let caller = Caller(SendTurn::new(&stream, self.access.pool.is_for_disk()));
+        let waits_first = self.access.pool.is_for_disk();
+        let caller = Caller(SendTurn::new(&stream, jobs, waits_first));
         let turn = Arc::clone(&caller.0);
-        let part = stream.send(jobs, self.file, (from, until), turn, self.access);
+        let part = stream.send(self.file, (from, until), turn, self.access);
         let (sent, end) = match self.part_within_limit(part, &caller.0).await? {
             Ok(part) => part,
             Err(overflow) => {
@@ -481,11 +482,9 @@ impl<S: Sink> FileSending<'_, S> {
         self.state = self.state.filled(&self.local.disk().windows.ahead, ago_ns);
         let last = self.last_window().min(self.window + self.depth());
         self.note_filled(last + 1);
-        let fill = self
-            .local
-            .disk()
-            .windows
-            .fill(self.file, self.window, last, self.access.pool);
+        let windows = &self.local.disk().windows;
+        let fill = windows.fill(self.file, self.window, last, self.access.pool);
+        let fill = fill.inspect_err(|_| self.local.0.counters.overflowed(Operation::Send))?;
         self.ahead = self.ahead.max(last + 1);
         // A socket that waits is faster than the disk: larger requests. A window that was evicted means too much was
         // asked for.
@@ -509,10 +508,6 @@ impl<S: Sink> FileSending<'_, S> {
                 Ok(())
             }
             Err(FillError::Read(errno)) => Err(Error::system("read()", errno)),
-            Err(FillError::Overflow(overflow)) => {
-                self.local.0.counters.overflowed(Operation::Send);
-                Err(overflow.into())
-            }
         }
     }
 

@@ -43,7 +43,12 @@ fn show_pool(page: &mut Page, pool: PoolCounters) {
     for (state, count) in threads {
         page.whole(&POOL_THREADS, &[name, state], count as u64);
     }
-    for (lane, count) in [("read", pool.reads_waiting), ("write", pool.writes_waiting)] {
+    let lanes = [
+        ("read", pool.reads_waiting),
+        ("write", pool.writes_waiting),
+        ("release", pool.releases_waiting),
+    ];
+    for (lane, count) in lanes {
         page.whole(&POOL_QUEUE, &[name, lane], count as u64);
     }
     page.whole(&POOL_REJECTED, &[name], pool.rejected);
