@@ -405,7 +405,8 @@ async fn sweep(loop_: Weak<Loop>) {
     while let Some(wheel) = loop_.upgrade().map(|loop_| Rc::clone(&loop_.wire.wheel)) {
         wheel.sleep(disk::SWEEP_EVERY).await;
         if let Some(loop_) = loop_.upgrade() {
-            loop_.disk.sweep().await;
+            // As a task of its own, so that one that panics is not the last.
+            let _ = spawn(Kind::Sweep, async move { loop_.disk.sweep().await }).await;
         }
     }
 }

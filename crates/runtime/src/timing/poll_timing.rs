@@ -345,16 +345,22 @@ fn begin_turn(figures: &LoopFigures, now: u64) {
     cpu_wait::turn(figures, now);
 }
 
-/// Guard held while a task is polled; ends the process when that panics. Without the task the loop would look alive and
-/// serve no request. The master starts another worker on the same sockets.
-struct Vital(Kind);
+/// Guard held while a task is polled, and forgotten at the end of the poll: it is dropped where the task panics. The
+/// process ends then if the loop would look alive without the task and serve no request; the master starts another worker
+/// on the same sockets. Otherwise the poll has ended, so that the loop does not look held.
+struct Panicked<'a> {
+    kind: Kind,
+    figures: &'a LoopFigures,
+}
 
-impl Drop for Vital {
+impl Drop for Panicked<'_> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        end_poll(tsc_clock::now_ns());
+        self.figures.began_ns.set(0);
+        if !self.kind.is_vital() {
             return;
         }
-        let name = self.0.name();
+        let name = self.kind.name();
         error_log(
             Level::Alert,
             format_args!("the task \"{name}\" of a loop has failed, the process ends"),
@@ -485,12 +491,15 @@ impl<F: Future> Future for Timed<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        let _vital = this.kind.is_vital().then_some(Vital(this.kind));
         if !ARE_COUNTED {
             wire::loop_clock::forget();
             turn::resume(0);
             turn::begin(0);
-            return this.future.as_mut().poll(context);
+            let (kind, figures) = (this.kind, &*this.figures);
+            let panicked = Panicked { kind, figures };
+            let outcome = this.future.as_mut().poll(context);
+            std::mem::forget(panicked);
+            return outcome;
         }
         let task = this.stamp.task.get_or_init(|| context.waker().clone());
         // The runtime keeps one waker per task: otherwise a wake could go astray.
@@ -509,10 +518,11 @@ impl<F: Future> Future for Timed<F> {
         }
         turn::resume(READY.get());
         READING.set(Reading::PollStart);
-        let outcome = this
-            .future
-            .as_mut()
-            .poll(&mut Context::from_waker(&this.waker));
+        let (kind, figures) = (this.kind, &*this.figures);
+        let panicked = Panicked { kind, figures };
+        let own = &mut Context::from_waker(&this.waker);
+        let outcome = this.future.as_mut().poll(own);
+        std::mem::forget(panicked);
         let has_yielded = is_own(this.stamp.woken_at.load(Ordering::Relaxed));
         // Once: a task that yields again and again delays no other.
         if has_yielded && !goes_on && outcome.is_pending() {

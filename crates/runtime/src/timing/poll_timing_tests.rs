@@ -271,3 +271,18 @@ fn all_tasks_that_were_put_off_go_on_in_the_end() {
         );
     }
 }
+
+#[test]
+fn a_poll_that_panics_has_ended() {
+    let figures = Arc::<LoopFigures>::default();
+    enter(Arc::clone(&figures));
+    let runtime = Waker::from(Arc::new(Runtime));
+    let failing = std::future::poll_fn(|_| -> Poll<()> { panic!("as it was meant to") });
+    let mut task = Box::pin(timed(Kind::Upstream, failing));
+    let poll = std::panic::AssertUnwindSafe(|| {
+        let _ = task.as_mut().poll(&mut Context::from_waker(&runtime));
+    });
+    assert!(std::panic::catch_unwind(poll).is_err());
+    assert_eq!(figures.began_ns.get(), 0, "it looks held");
+    assert_eq!(READING.get(), Reading::PollEnd);
+}
