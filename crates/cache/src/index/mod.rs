@@ -320,14 +320,19 @@ impl Index {
         self.change(key, tag, |slot| slot.set_clean_of(number))
     }
 
-    /// Notes that an entry has another head now: lifetime, purge filter and tag (`extent.file`) of `known`. False: the
-    /// entry did not have this tag.
+    /// Notes that an entry's file has another head now: lifetime, purge filter and tag (`extent.file`) of `known`. False:
+    /// the entry did not have this tag, or was moved to a segment, with its former head.
     pub fn set_head(&self, tag: u32, known: &KnownKey) -> bool {
         let windows = self.windows_of(&known.lifetime);
+        let mut is_set = false;
         self.change(&known.key, tag, |slot| {
-            slot.set_lifetime(&known.lifetime, windows);
-            slot.set_head(known.extent.file, known.purge_filter);
-        })
+            is_set = !slot.extent().is_in_segment();
+            if is_set {
+                slot.set_lifetime(&known.lifetime, windows);
+                slot.set_head(known.extent.file, known.purge_filter);
+            }
+        });
+        is_set
     }
 
     fn change(&self, key: &Key, tag: u32, change: impl FnOnce(&mut KeySlot)) -> bool {

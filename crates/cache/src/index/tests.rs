@@ -404,6 +404,26 @@ fn nothing_counts_as_verified_while_it_is_not_trusted() {
     }
 }
 
+#[test]
+fn the_head_of_a_file_is_not_that_of_an_entry_in_a_segment() {
+    let index = Index::new(40);
+    let (file, segment) = (stored(1, 1), in_segment(1, 1));
+    let patched = KnownKey {
+        extent: EntryExtent {
+            file: 7,
+            ..file.extent
+        },
+        ..file
+    };
+    index.put(&file);
+    assert!(index.put_at(&file.extent, &segment).is_some());
+    assert!(!index.set_head(file.extent.file, &patched));
+    assert_eq!(index.peek(&file.key).unwrap().extent, segment.extent);
+    index.put(&file);
+    assert!(index.set_head(file.extent.file, &patched));
+    assert_eq!(index.peek(&file.key).unwrap().extent, patched.extent);
+}
+
 proptest! {
     #[test]
     fn it_agrees_with_a_map_and_a_list(steps in proptest::collection::vec((0u8..5, 0u64..60), 0..300)) {

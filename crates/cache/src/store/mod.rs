@@ -42,7 +42,9 @@ pub use written_body::WrittenBody;
 use crate::entry::Entry;
 use crate::error::{EntryFault, Error};
 use crate::index::{Cursor, Displaced, Index, KeyState, KnownKey};
-use crate::journal::{Journal, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, push_temp};
+use crate::journal::{
+    Journal, JournalRecord, Recovered, TEMP_BYTES, TICKET_RECORDS_MAX, Ticket, push_temp,
+};
 use crate::key::{Directory, Key, LEVELS_MAX, Levels};
 use crate::purge::{FetchMoment, PurgeRules};
 use crate::space::{Reservation, Space, SpaceLimits};
@@ -52,6 +54,7 @@ use message::date::Seconds;
 use parking_lot::Mutex;
 use publish_order::PublishOrder;
 use removal::{Epochs, PendingDelete};
+use segments::LostEntries;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -62,6 +65,8 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Maximum of files that one job deletes.
 pub const DELETE_MAX: usize = 32;
+/// Lost entries whose records one job of a start writes.
+const LOST_OF_JOB: usize = 4096;
 /// One job holds a small entry's directories, the files deleted for it and its own steps (`entry_writer`); or deleted
 /// files and their records in the journal.
 const _: () = assert!(LEVELS_MAX + DELETE_MAX + 3 <= STEPS_MAX);
@@ -205,8 +210,6 @@ impl Store {
             }
         };
         recovered.is_complete &= found.as_ref().is_none_or(|found| !found.is_unknown);
-        lost.iter()
-            .for_each(|known| journal.gone(known.key, known.extent.file));
         // Far from the tags of the previous start.
         let first_tag = (journal.generation() as u32).wrapping_mul(0x9E37_79B9);
         let group = GroupCommit::new(pool);
@@ -248,7 +251,7 @@ impl Store {
         );
         store.count_what_is_there();
         store.count_foreign(recovered.foreign_blocks);
-        if let Err(error) = store.delete_leftovers(local, &recovered).await {
+        if let Err(error) = store.delete_leftovers(local, &recovered, lost).await {
             // The next try finds the same.
             store.0.journal.clone().withdraw().await;
             return Err(error);
@@ -483,8 +486,13 @@ impl Store {
     }
 
     /// Deletes the temp files that a killed process left, and the entries for which the index had no room. What cannot
-    /// be deleted now is left to a sweep.
-    async fn delete_leftovers(&self, local: &Local, recovered: &Recovered) -> Result<(), Error> {
+    /// be deleted now is left to a sweep. Records which entries in segments are `lost`.
+    async fn delete_leftovers(
+        &self,
+        local: &Local,
+        recovered: &Recovered,
+        lost: LostEntries,
+    ) -> Result<(), Error> {
         for (key, tag) in &recovered.unfinished {
             let _ = self.delete_cut(local, key, *tag).await;
         }
@@ -501,6 +509,13 @@ impl Store {
             }
         }
         self.0.journal.write_rest(local).await?;
+        for part in lost.chunks(LOST_OF_JOB) {
+            let gone = |&(key, tag): &(Key, u32)| JournalRecord::Remove { key, tag };
+            let tickets = self.0.journal.tickets(part.iter().map(gone))?;
+            let steps = tickets.iter().map(Ticket::step).collect();
+            local.change(steps, &self.0.settings.pool).await?;
+        }
+        drop(lost);
         let has_file = |known: &&KnownKey| !known.extent.is_in_segment();
         for known in recovered.evicted.iter().filter(has_file) {
             // Its blocks were never counted.

@@ -185,7 +185,8 @@ impl DeleteGuard<'_> {
         lost.failures += 1;
         let is_awaited = lost.failures >= PATIENT_ATTEMPTS && self.store.purges_pending() > 0;
         if is_awaited && lost.epoch.take().is_some() {
-            for known in &lost.victims {
+            let victims = lost.victims.iter();
+            for known in victims.filter(|known| !self.store.is_elsewhere(known)) {
                 self.store.0.journal.gone(known.key, known.extent.file);
             }
         }

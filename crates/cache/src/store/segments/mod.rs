@@ -20,6 +20,7 @@ pub(super) use append::{AppendKind, SegmentAppend};
 pub use convert::Conversion;
 use emptying::Emptying;
 use start::FoundSegments;
+pub(in crate::store) use start::LostEntries;
 pub(super) use walk::SegmentsWalk;
 use writer::{Filling, SegmentWriter};
 
@@ -100,7 +101,7 @@ pub(super) async fn find(
     index: &Index,
     recovered: &Recovered,
     room: &FreeSpace,
-) -> Result<(Option<FoundSegments>, Vec<KnownKey>), Error> {
+) -> Result<(Option<FoundSegments>, LostEntries), Error> {
     match &settings.device {
         Some(device) => on_device::find(local, settings, device, index, recovered).await,
         None => FoundSegments::find(local, settings, index, recovered, room).await,

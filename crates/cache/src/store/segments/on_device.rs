@@ -4,9 +4,9 @@
 //! device, and a file with the device's identity. Not here: the device's format ([`crate::segments::device`]).
 //! Invariants: a device that holds something else is not written to; what a journal says of another device is not used.
 
-use super::start::{FoundSegments, folder, forget_all_but, has_table};
+use super::start::{FoundSegments, LostEntries, folder, forget_all_but, has_table};
 use crate::error::Error;
-use crate::index::{Index, KnownKey};
+use crate::index::Index;
 use crate::journal::{FOLDER, Recovered, temp_ending};
 use crate::segments::device::{self, DEVICE_FILE, DeviceContents};
 use crate::segments::{DeviceSegments, Segment, SegmentState, SegmentUse, Segments};
@@ -28,7 +28,7 @@ pub(super) async fn find(
     device: &DeviceSettings,
     index: &Index,
     recovered: &Recovered,
-) -> Result<(Option<FoundSegments>, Vec<KnownKey>), Error> {
+) -> Result<(Option<FoundSegments>, LostEntries), Error> {
     let (one, pool) = (device.clone(), settings.pool.clone());
     let looked = settings.pool.run(Lane::Write, move || look(&one, &pool));
     let (set, filling) = looked.await.map_err(disk::Error::from)??;
@@ -44,7 +44,7 @@ pub(super) async fn find(
             String::from_utf8_lossy(&settings.directory)
         )));
     }
-    let mut lost = Vec::new();
+    let mut lost = LostEntries::new();
     if !is_known {
         // What the journal says is of another device, or of files.
         lost = forget_all_but(index, |_| false);

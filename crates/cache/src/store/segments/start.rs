@@ -8,6 +8,7 @@ use super::Filling;
 use crate::error::Error;
 use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
 use crate::journal::{Recovered, table_frame};
+use crate::key::Key;
 use crate::segments::{
     DeadMap, PAGE, SEGMENTS_FOLDER, SEGMENTS_MAX, Segment, SegmentHeader, SegmentState, SegmentUse,
     Segments, TRAILER_BYTES, Trailer, number_of, segment_bytes_for, segments_share,
@@ -36,6 +37,9 @@ struct FoundFile {
     is_sealed: bool,
 }
 
+/// Keys and tags of entries that the journal knows and segments do not have: a little each, they may be all.
+pub(in crate::store) type LostEntries = Vec<(Key, u32)>;
+
 impl FoundSegments {
     /// Opens the segments of a directory, which this process owns. Entries of the index that are in none leave it; they
     /// are returned as well. `None`: there are no segments. `room` is what the file system has.
@@ -48,7 +52,7 @@ impl FoundSegments {
         index: &Index,
         recovered: &Recovered,
         room: &FreeSpace,
-    ) -> Result<(Option<Self>, Vec<KnownKey>), Error> {
+    ) -> Result<(Option<Self>, LostEntries), Error> {
         let folder = folder(settings);
         let (disk, pool) = (Arc::clone(local.disk()), settings.pool.clone());
         let (kind, max_bytes) = (settings.kind, settings.max_bytes);
@@ -72,7 +76,7 @@ impl FoundSegments {
         settings: &StoreSettings,
         index: &Index,
         recovered: &Recovered,
-    ) -> Result<(Option<Self>, Vec<KnownKey>), Error> {
+    ) -> Result<(Option<Self>, LostEntries), Error> {
         let lost = forget_all_but(index, |known| {
             let is_there = set.source(&known.extent).is_some();
             let (_, page) = set.place(known.extent.offset);
@@ -109,16 +113,14 @@ impl FoundSegments {
 }
 
 /// Removes the entries in segments that are not as they should be from the index.
-pub(super) fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> Vec<KnownKey> {
-    let mut lost = Vec::new();
+pub(super) fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> LostEntries {
+    let mut lost = LostEntries::new();
     each_in_segment(index, |known| {
-        if !is_right(known) {
-            lost.push(*known);
+        if !is_right(known) && index.remove_at(&known.key, &known.extent).is_some() {
+            lost.push((known.key, known.extent.file));
         }
     });
-    let gone = lost.iter();
-    gone.filter_map(|known| index.remove_at(&known.key, &known.extent))
-        .collect()
+    lost
 }
 
 fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {

@@ -253,6 +253,10 @@ fn a_directory_belongs_to_its_device() {
         assert!(bench.body(&store, "k3").await.is_none());
         bench.put_whole(&store, "a", b"body").await.unwrap();
         assert_eq!(bench.body(&store, "a").await.unwrap().unwrap(), b"body");
+        drop(store);
+        let (store, _) = bench.open_with(next.settings(&bench)).await;
+        assert_eq!(store.index().len(), 1, "the others are forgotten");
+        assert_eq!(bench.body(&store, "a").await.unwrap().unwrap(), b"body");
     });
 }
 
