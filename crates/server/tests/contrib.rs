@@ -116,3 +116,18 @@ fn every_label_is_one_of_the_family_s() {
         }
     }
 }
+
+/// Prometheus asks once a minute where nothing else is said, and a rate needs two samples.
+#[test]
+fn alerts_look_at_more_than_two_samples() {
+    let text = text("contrib/prometheus/alerts.yml");
+    let spans = text.split('[').skip(1).filter_map(|rest| {
+        let (span, _) = rest.split_once(']')?;
+        Some(span.strip_suffix('m')?.parse::<u32>().unwrap())
+    });
+    let spans: Vec<u32> = spans.collect();
+    assert!(
+        !spans.is_empty() && spans.iter().all(|span| *span >= 3),
+        "{spans:?}"
+    );
+}

@@ -3,8 +3,9 @@
 //!
 //! A rule holds where all its tests hold. A test compares one figure with a bound: `rate` (per second, over 5 minutes),
 //! `increase` (in 10 minutes), `p99` of a histogram, `value` of a gauge (as a share `of` another), `until` (seconds left
-//! until a moment), `changes` (in 15 minutes), `ended` (values of a histogram per second, over a minute). `where`
-//! selects labels; `share` divides by the same figure without that selection; `by` sums over all other labels.
+//! until a moment), `changes` (in 15 minutes), `ended` (values of a histogram per second, over 3 minutes: Prometheus asks
+//! once a minute where nothing else is said, and a rate needs two samples). `where` selects labels; `share` divides by the
+//! same figure without that selection; `by` sums over all other labels.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -164,7 +165,7 @@ impl Test {
             });
         }
         if let Some(name) = &self.ended {
-            return Some(self.summed(&format!("rate({name}_count{selected}[1m])")));
+            return Some(self.summed(&format!("rate({name}_count{selected}[3m])")));
         }
         if let Some(name) = &self.until {
             return Some(format!("{name}{selected} - time()"));

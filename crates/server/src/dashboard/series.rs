@@ -6,7 +6,8 @@
 //! series that has ended is reused when no kept sample has it any more.
 //!
 //! Where names of the configuration (zones, peers) make more than [`FAMILY_MAX`] series of a family, the first that
-//! count anything have places of their own, and the rest is added up, so that the sum of all is always right.
+//! count anything have places of their own, and the rest is one series: added up, so that the sum of all is always right; of
+//! moments, ages and states it is the worst.
 //!
 //! Invariant: at most [`SERIES_MAX`] places; families with few series get them first.
 
@@ -33,6 +34,21 @@ const NAMES: [&str; 9] = [
     "upstream",
     "peer",
     "certificate",
+];
+
+/// Families of moments, of which the first one counts.
+const FIRST: [&str; 2] = [
+    "freewheel_tls_certificate_end_seconds",
+    "freewheel_acme_next_attempt_seconds",
+];
+/// Families of ages, times and states, of which the greatest one counts.
+const GREATEST: [&str; 6] = [
+    "freewheel_cache_snapshot_age_seconds",
+    "freewheel_cache_disk_state",
+    "freewheel_cache_disk_write_state",
+    "freewheel_cache_disk_usual_seconds",
+    "freewheel_loop_longest_poll_seconds",
+    "freewheel_loop_current_poll_seconds",
 ];
 
 /// The series so far.
@@ -241,7 +257,7 @@ fn is_nameless(family: &Family, labels: &[String]) -> bool {
     labels.all(|(label, value)| value.is_empty() || !NAMES.contains(label))
 }
 
-/// Adds a sample to the sum of those that have the same labels but for names.
+/// Joins a sample with those that have the same labels but for names.
 fn add_up(family: &Family, sample: &Sample, sums: &mut Vec<Sample>) {
     let labels = family.labels.iter().zip(&sample.labels);
     let labels = labels.map(|(label, value)| match NAMES.contains(label) {
@@ -250,11 +266,26 @@ fn add_up(family: &Family, sample: &Sample, sums: &mut Vec<Sample>) {
     });
     let labels: Vec<String> = labels.collect();
     match sums.iter_mut().find(|sum| sum.labels == labels) {
-        Some(sum) => sum.value.add(&sample.value),
+        Some(sum) => join(family, &mut sum.value, &sample.value),
         None => sums.push(Sample {
             labels,
             value: sample.value.clone(),
         }),
+    }
+}
+
+fn join(family: &Family, joined: &mut Value, one: &Value) {
+    let is_before = match (&*joined, one) {
+        (Value::Whole(joined), Value::Whole(one)) => one < joined,
+        (Value::Real(joined), Value::Real(one)) => one < joined,
+        _ => false,
+    };
+    match family.name {
+        name if FIRST.contains(&name) && is_before => *joined = one.clone(),
+        name if FIRST.contains(&name) => {}
+        name if GREATEST.contains(&name) && is_before => {}
+        name if GREATEST.contains(&name) => *joined = one.clone(),
+        _ => joined.add(one),
     }
 }
 
@@ -298,6 +329,8 @@ mod tests {
         BUSY Counter "example_requests" "" ["loop"] "Requests.";
         QUEUE Gauge "example_queue" "" ["pool", "lane"] "Jobs.";
         ZONES Counter "example_zone_requests" "" ["zone", "status"] "Requests.";
+        ENDS Gauge "freewheel_tls_certificate_end_seconds" "seconds" ["certificate"] "Ends.";
+        AGES Gauge "freewheel_cache_snapshot_age_seconds" "seconds" ["cache"] "Ages.";
         LINES Counter "example_lines" "" ["outcome"] "Lines.";
         BYTES Counter "example_bytes" "bytes" [] "Bytes.";
     }
@@ -396,6 +429,39 @@ mod tests {
             told(&series, &third, &format!("{:04}", 2 * FAMILY_MAX + 1)),
             ["0"]
         );
+    }
+
+    #[test]
+    fn of_moments_and_ages_without_a_place_the_worst_is_told() {
+        let page = |ending: u64| {
+            let mut page = Page::default();
+            for number in 0..2 * FAMILY_MAX as u64 {
+                let name = format!("{number:04}");
+                let is_last = number == 2 * FAMILY_MAX as u64 - 1;
+                page.whole(
+                    &ENDS,
+                    &[&name],
+                    if is_last { ending } else { 5000 + number },
+                );
+                page.whole(&AGES, &[&name], if is_last { 90_000 } else { 10 + number });
+            }
+            page
+        };
+        let mut series = Series::default();
+        series.take(&page(9000), 0);
+        let second = series.take(&page(700), 0);
+        let mut worst = told(&series, &second, "");
+        worst.sort();
+        assert_eq!(worst, ["700", "90000"]);
+    }
+
+    #[test]
+    fn families_of_moments_and_states_are_there() {
+        let is_gauge = |name: &&str| {
+            let mut all = crate::monitoring::families::all();
+            all.any(|family| family.name == *name && family.kind == Kind::Gauge)
+        };
+        assert!(FIRST.iter().chain(&GREATEST).all(is_gauge));
     }
 
     #[test]
