@@ -475,6 +475,12 @@ impl Journal {
         Ok(local.change(steps, &self.0.pool).await?)
     }
 
+    /// Has another file in the place of the log, and returns that.
+    #[cfg(test)]
+    pub(crate) fn set_log(&self, log: Output) -> Output {
+        std::mem::replace(&mut self.0.state.lock().log, log)
+    }
+
     /// The number of the current log: higher with each start.
     #[must_use]
     pub(crate) fn generation(&self) -> u64 {

@@ -201,8 +201,8 @@ impl Store {
         let index = Index::of_zone(settings.zone_bytes);
         let (journal, mut recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
-        let found = segments::find(local, &settings, &index, &recovered, &room).await;
-        let (found, lost) = match found {
+        let (found, lost) = match segments::find(local, &settings, &index, &recovered, &room).await
+        {
             Ok(found) => found,
             Err(error) => {
                 journal.withdraw().await;
@@ -244,11 +244,8 @@ impl Store {
             undeleted: AtomicU64::new(0),
             purged: AtomicU64::new(0),
         }));
-        store.set_limits(
-            store.0.settings.max_bytes,
-            store.0.settings.min_free_bytes,
-            store.0.settings.inactive,
-        );
+        let set = &store.0.settings;
+        store.set_limits(set.max_bytes, set.min_free_bytes, set.inactive);
         store.count_what_is_there();
         store.count_foreign(recovered.foreign_blocks);
         if let Err(error) = store.delete_leftovers(local, &recovered, lost).await {

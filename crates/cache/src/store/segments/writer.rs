@@ -75,6 +75,17 @@ impl Filling {
         (self.page, self.table_max) = (end, table);
         true
     }
+
+    /// Overwrites the heads of entries that were written and are in no journal: a start without one would find those
+    /// that lie behind what gets their places.
+    fn blot_out(&self, run: &[SegmentAppend]) {
+        let nothing = Bytes::from(vec![0; PAGE as usize]);
+        for item in run {
+            let page = item.known.extent.offset % pages(self.of.header.bytes);
+            // Where that fails, too, purges of their keys that come later do not cover them.
+            let _ = (self.of.file).write(u64::from(page) * PAGE, &[nothing.clone()]);
+        }
+    }
 }
 
 impl SegmentWriter {
@@ -170,7 +181,10 @@ impl SegmentWriter {
         }
         self.left = 0;
         let steps: Vec<BatchStep> = tickets.iter().map(Ticket::step).collect();
-        take_steps(&steps)?;
+        if let Err(error) = take_steps(&steps) {
+            filling.blot_out(run);
+            return Err(error.into());
+        }
         filling.written = (filling.page, filling.table_max);
         let entries = run.iter().map(|item| &item.known);
         filling.table.extend(table_frame(&store.0.index, entries));

@@ -36,3 +36,31 @@ fn a_file_whose_key_is_in_a_segment_by_then_is_deleted_by_the_walk() {
         assert!(store.0.publish_order.is_empty());
     });
 }
+
+#[test]
+fn entries_that_came_into_no_journal_are_not_found() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.segments().await;
+        bench.put_whole(&store, "a", b"a").await.unwrap();
+        let full = (bench.local).create(b"/dev/full", disk::Create::Append, 0o600, &bench.pool);
+        let log = store.0.journal.set_log(full.await.unwrap());
+        let put = |key: &'static str| bench.put_whole(&store, key, b"lost");
+        // In one job.
+        let lost = tokio::join!(put("b"), put("c"), put("d"), put("e"));
+        let lost = [lost.0, lost.1, lost.2, lost.3];
+        assert!(lost.iter().all(Result::is_err), "{lost:?}");
+        store.0.journal.set_log(log);
+        bench.put_whole(&store, "f", b"f").await.unwrap();
+        drop(store);
+        std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();
+        let store = bench.segments().await;
+        for key in ["a", "f"] {
+            let found = bench.body(&store, key).await.unwrap();
+            assert_eq!(found.unwrap(), key.as_bytes());
+        }
+        for key in ["b", "c", "d", "e"] {
+            assert!(bench.body(&store, key).await.is_none(), "{key}");
+        }
+    });
+}
