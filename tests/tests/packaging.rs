@@ -197,6 +197,10 @@ fn started(scripts: &[(&str, &str)], template: &str) -> String {
         assert!(copied.unwrap().success());
     }
     std::fs::write(site.path("templates/a.conf.template"), template).unwrap();
+    // What an image has by that name may be read only.
+    std::fs::write(&made, "of the image\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    std::fs::set_permissions(&made, mode).unwrap();
     // The words "freewheel FILE" of the command line are a program that prints the file.
     std::os::unix::fs::symlink("/bin/cat", site.path("bin/freewheel")).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();

@@ -106,6 +106,18 @@ fn files_of_the_packages_name_the_same_places() {
             "rpm: {place}"
         );
     }
+    // Packages have other names elsewhere: programs are required.
+    let manifest = text("crates/server/Cargo.toml");
+    let (_, requires) = manifest.split_once("generate-rpm.requires]\n").unwrap();
+    assert!(
+        requires
+            .lines()
+            .next()
+            .unwrap()
+            .starts_with("\"/usr/sbin/useradd\"")
+    );
+    // xtask writes the other group there.
+    assert!(text("packaging/etc/logrotate").contains("    create 0640 freewheel adm\n"));
 }
 
 #[test]

@@ -5,6 +5,8 @@ use super::{Order, output, place, tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The rules for the rotation of logs.
+const ROTATION: &str = "etc/logrotate.d/freewheel";
 /// The crate with the packages' metadata.
 const CRATE: &str = "crates/server";
 
@@ -76,9 +78,17 @@ fn rpm(order: &Order, tree: &Path, name: &str) -> Result<PathBuf, String> {
     }
     text.push_str("assets = [\n");
     for file in tree::files(tree)? {
-        text.push_str(&asset(tree, &file));
+        let source = match file == Path::new(ROTATION) {
+            true => rotation(order, tree)?,
+            false => tree.join(&file),
+        };
+        text.push_str(&asset(&source, &file));
     }
     text.push_str("]\n");
+    if name != "freewheel" {
+        // Those of the scripts.
+        text.push_str("[requires]\n");
+    }
     let list = place(
         &order.output.join(format!("{name}.rpm.toml")),
         text.as_bytes(),
@@ -104,8 +114,20 @@ fn rpm(order: &Order, tree: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(file)
 }
 
+/// The rules for rotation with the group of the logs' directory: distributions with RPMs need not have Debian's.
+fn rotation(order: &Order, tree: &Path) -> Result<PathBuf, String> {
+    let path = tree.join(ROTATION);
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = text.replace(
+        "create 0640 freewheel adm",
+        "create 0640 freewheel freewheel",
+    );
+    place(&order.output.join("logrotate"), text.as_bytes())
+}
+
 /// The line of a file.
-fn asset(tree: &Path, file: &Path) -> String {
+fn asset(source: &Path, file: &Path) -> String {
     let place = file.display().to_string();
     // Where distributions with RPMs have completions of zsh.
     let place = place.replace("zsh/vendor-completions", "zsh/site-functions");
@@ -117,7 +139,7 @@ fn asset(tree: &Path, file: &Path) -> String {
     };
     format!(
         "    {{ source = \"{}\", dest = \"/{place}\", mode = \"{mode}\"{kind} }},\n",
-        tree.join(file).display()
+        source.display()
     )
 }
 

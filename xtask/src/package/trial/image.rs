@@ -12,7 +12,7 @@ use std::time::Instant;
 /// The user of the images, and what it may not have.
 const USER: &str =
     "setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs --bounding-set=-all";
-/// A template as users of nginx's image have them.
+/// A template as users of nginx's image have them, in the place of the image's own server.
 const TEMPLATE: &str =
     "server { listen ${PORT}; location / { return 200 \"filled in: ${WORD}, uri $uri\"; } }\n";
 
@@ -34,14 +34,13 @@ fn with_debian(order: &Order, machine: &Machine) -> Result<(), String> {
     let entrypoint = order.project.join("packaging/container/entrypoint");
     machine.copy(&entrypoint, "/docker-entrypoint.sh")?;
     machine.run("mkdir -p /etc/nginx/templates /docker-entrypoint.d")?;
-    machine.write("/etc/nginx/templates/trial.conf.template", TEMPLATE)?;
+    machine.write("/etc/nginx/templates/default.conf.template", TEMPLATE)?;
     machine.write("/docker-entrypoint.d/10-word.envsh", "export WORD=word\n")?;
     machine.run("chmod 755 /docker-entrypoint.d/10-word.envsh")?;
     let command = format!(
         "PORT=8081 {USER} /docker-entrypoint.sh freewheel -c /etc/nginx/nginx.conf -g 'daemon off;'"
     );
     begin(machine, &command)?;
-    serves(machine, 8080, super::PAGE)?;
     serves(machine, 8081, "filled in: word, uri /")?;
     end(machine)?;
     println!(
