@@ -404,6 +404,16 @@ fn a_damaged_entry_is_found_and_removed_only_if_asked() {
     assert_eq!((code, text.contains("\"removed\":1")), (1, true), "{text}");
     let (code, text) = verify(&[]);
     assert_eq!((code, text.contains("\"entries\":4")), (0, true), "{text}");
+    // A reader that has gone (`| head`) ends no command.
+    damage(&kept.path().join("cache"), "/a");
+    let (reader, writer) = std::io::pipe().expect("there are descriptors");
+    drop(reader);
+    let mut removal = std::process::Command::new(blackbox::binary());
+    removal.args(["cache", "verify", &directory, "--remove"]);
+    let output = removal.stdout(writer).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (code, text) = verify(&[]);
+    assert_eq!((code, text.contains("\"entries\":3")), (0, true), "{text}");
 }
 
 /// Set when this is dropped, also by a test that fails.

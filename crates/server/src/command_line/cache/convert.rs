@@ -7,6 +7,7 @@ use cache::store::StoreKind;
 use proxy::caching::caches::control::{Answer, Order};
 
 use super::place::{Place, Which};
+use super::text;
 use httpcore::handler::Modules;
 
 /// What to convert.
@@ -28,7 +29,7 @@ fn convert(place: &Place) -> Result<bool, String> {
                 StoreKind::Segments => "segments",
                 StoreKind::Files => "files of their own",
             };
-            println!("{count} entries were moved into {into}");
+            text::say(format_args!("{count} entries were moved into {into}\n"));
             Ok(true)
         }
         Some(other) => Err(format!("the server answers {other:?}")),

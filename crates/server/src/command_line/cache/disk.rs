@@ -27,20 +27,20 @@ fn tell(place: &Place) -> Result<bool, String> {
         Some(other) => return Err(format!("the server answers {other:?}")),
         None => return Err("no server runs that has this cache".to_owned()),
     };
-    println!(
-        "{}, writing: {}, usual p99 of reads: {} ms",
+    text::say(format_args!(
+        "{}, writing: {}, usual p99 of reads: {} ms\n",
         report.state,
         report.writing,
         report.usual_us / 1000
-    );
+    ));
     for change in &report.changes {
-        println!(
-            "{} ago: {}, writing: {}: {}",
+        text::say(format_args!(
+            "{} ago: {}, writing: {}: {}\n",
             text::duration(change.age()),
             change.state,
             change.writing,
             change.reason
-        );
+        ));
     }
     Ok(report.is_well())
 }

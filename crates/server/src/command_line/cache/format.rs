@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use cache::device::{DeviceContents, format, look};
 use disk::{DeviceUse, DirectFile, Errno, errno_text, open_device};
 
+use super::text;
+
 /// What to format.
 #[derive(Debug, clap::Args)]
 pub(super) struct Wishes {
@@ -47,10 +49,10 @@ pub(super) fn run(wishes: &Wishes) -> Result<ExitCode, String> {
         }
     }
     let header = format(&device).map_err(told)?;
-    println!(
-        "{name}: {} segments of {} MiB",
+    text::say(format_args!(
+        "{name}: {} segments of {} MiB\n",
         header.segments,
         header.segment_bytes >> 20
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }

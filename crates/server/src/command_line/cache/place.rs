@@ -23,6 +23,7 @@ use proxy::caching::caches::control::{Answer, Order};
 use proxy::settings::cache_path::{Zone, Zones};
 
 use super::files::{self, Located};
+use super::text;
 use crate::cache_orders;
 use crate::command_line::flags::Flags;
 use crate::command_line::{question, start_options};
@@ -117,7 +118,7 @@ impl Which {
         let mut is_fine = true;
         for place in &places {
             if places.len() > 1 {
-                println!("{}:", place.directory.display());
+                text::say(format_args!("{}:\n", place.directory.display()));
             }
             is_fine &= work(place)?;
         }

@@ -7,6 +7,7 @@ use cache::{Error, Key, PurgeRule};
 use proxy::caching::caches::control::{Answer, Order};
 
 use super::place::{Place, Which};
+use super::text;
 use httpcore::handler::Modules;
 
 /// Maximum length of a prefix or a tag, in bytes: what the server takes.
@@ -52,8 +53,10 @@ fn purge(place: &Place, wishes: &Wishes) -> Result<bool, String> {
     for text in &wishes.texts {
         let rule = rule(wishes.by, text);
         match place.order(&Order::Purge(rule.clone()))? {
-            Some(Answer::Purged(true)) => println!("purged {text}: by the server"),
-            Some(Answer::Purged(false)) => println!("nothing is stored under {text}"),
+            Some(Answer::Purged(true)) => text::say(format_args!("purged {text}: by the server\n")),
+            Some(Answer::Purged(false)) => {
+                text::say(format_args!("nothing is stored under {text}\n"))
+            }
             Some(other) => return Err(format!("the server answers {other:?}")),
             None => alone(place, rule, text)?,
         }
@@ -81,7 +84,9 @@ fn alone(place: &Place, rule: PurgeRule, text: &str) -> Result<(), String> {
     })?;
     match done {
         Ok(()) => {
-            println!("purged {text}: no server runs; its files are deleted after the next start");
+            text::say(format_args!(
+                "purged {text}: no server runs; its files are deleted after the next start\n"
+            ));
             Ok(())
         }
         Err(Error::InUse) => Err(in_use(place)),

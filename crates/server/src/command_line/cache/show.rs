@@ -44,14 +44,14 @@ pub(super) fn run(wishes: &Wishes, modules: Modules) -> Result<ExitCode, String>
     let (place, at) = match found? {
         Ok(found) => found,
         Err(none) => {
-            println!("{none}");
+            text::say(format_args!("{none}\n"));
             return Ok(ExitCode::from(FOUND));
         }
     };
     let (entry, len) = match at.head() {
         Ok(read) => read,
         Err(unread) => {
-            println!("{}: {}", at.shown(), reason(&unread));
+            text::say(format_args!("{}: {}\n", at.shown(), reason(&unread)));
             return Ok(ExitCode::from(FOUND));
         }
     };

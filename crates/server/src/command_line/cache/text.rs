@@ -2,6 +2,14 @@
 
 use cache::{Lifetime, PurgeRule, Reuse};
 use message::date;
+use std::fmt::Arguments;
+use std::io::Write as _;
+
+/// Writes to standard output. A reader that has gone (`| head`) does not end the command, which may have more to do.
+pub(super) fn say(text: Arguments<'_>) {
+    // Nowhere else to tell it.
+    let _ = std::io::stdout().write_fmt(text);
+}
 
 /// Bytes.
 pub(super) fn size(bytes: u64) -> String {

@@ -297,11 +297,14 @@ impl Verify<'_> {
                 why,
                 done,
             };
-            println!("{}", serde_json::to_string(&fault).unwrap_or_default());
+            text::say(format_args!(
+                "{}\n",
+                serde_json::to_string(&fault).unwrap_or_default()
+            ));
             return;
         }
         let done = done.map_or_else(String::new, |done| format!("; {done}"));
-        println!("{kind:13} {file}: {why}{done}");
+        text::say(format_args!("{kind:13} {file}: {why}{done}\n"));
     }
 
     /// Waits until what was read is no more than the rate allows.
@@ -330,17 +333,20 @@ impl Verify<'_> {
             (sums.foreign, "foreign files"),
         ];
         if self.wishes.json {
-            println!("{}", serde_json::to_string(sums).unwrap_or_default());
+            text::say(format_args!(
+                "{}\n",
+                serde_json::to_string(sums).unwrap_or_default()
+            ));
         } else {
             let (bytes, seconds) = (text::size(sums.bytes), sums.seconds);
-            print!(
+            text::say(format_args!(
                 "{} entries whole, {bytes} read in {seconds:.1} s",
                 sums.entries
-            );
+            ));
             for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-                print!(", {count} {what}");
+                text::say(format_args!(", {count} {what}"));
             }
-            println!();
+            text::say(format_args!("\n"));
         }
         let is_bad = sums.damaged + sums.cut + sums.other_version + sums.unread > 0;
         if is_bad {
