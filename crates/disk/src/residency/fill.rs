@@ -33,15 +33,31 @@ type FillWaiter = (Waker, Option<Arc<Mailbox>>);
 
 #[derive(Debug)]
 enum WindowFillState {
-    /// The waiting tasks, one per client, each with its loop's mailbox.
-    Running(Vec<Option<FillWaiter>>),
+    Running(Waiters),
     Done(FillResult),
+}
+
+/// The waiting tasks, one per client, each with its loop's mailbox: as many places as there were at once.
+#[derive(Debug, Default)]
+struct Waiters {
+    places: Vec<Option<FillWaiter>>,
+    /// Places of those that have given up.
+    free: Vec<usize>,
+}
+
+impl Waiters {
+    fn take_place(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        })
+    }
 }
 
 impl WindowFill {
     pub(crate) fn new() -> Arc<WindowFill> {
         Arc::new(WindowFill {
-            state: Mutex::new(WindowFillState::Running(Vec::new())),
+            state: Mutex::new(WindowFillState::Running(Waiters::default())),
             is_hurried: AtomicBool::new(false),
         })
     }
@@ -55,7 +71,7 @@ impl WindowFill {
         let waiting = std::mem::take(waiting);
         *state = WindowFillState::Done(outcome);
         drop(state);
-        for (waker, mailbox) in waiting.into_iter().flatten() {
+        for (waker, mailbox) in waiting.places.into_iter().flatten() {
             match mailbox {
                 Some(mailbox) => mailbox.post(waker),
                 None => waker.wake(),
@@ -65,7 +81,7 @@ impl WindowFill {
 
     pub(crate) fn is_awaited(&self) -> bool {
         match &*self.state.lock() {
-            WindowFillState::Running(waiting) => waiting.iter().any(Option::is_some),
+            WindowFillState::Running(waiting) => waiting.places.len() > waiting.free.len(),
             WindowFillState::Done(_) => false,
         }
     }
@@ -98,11 +114,8 @@ impl Future for Wait {
         match &mut *state {
             WindowFillState::Done(outcome) => Poll::Ready(outcome.clone()),
             WindowFillState::Running(waiting) => {
-                let place = *self.place.get_or_insert_with(|| {
-                    waiting.push(None);
-                    waiting.len() - 1
-                });
-                waiting[place] = Some((context.waker().clone(), Mailbox::current()));
+                let place = *self.place.get_or_insert_with(|| waiting.take_place());
+                waiting.places[place] = Some((context.waker().clone(), Mailbox::current()));
                 Poll::Pending
             }
         }
@@ -114,7 +127,32 @@ impl Drop for Wait {
         if let Some(place) = self.place
             && let WindowFillState::Running(waiting) = &mut *self.fill.state.lock()
         {
-            waiting[place] = None;
+            waiting.places[place] = None;
+            waiting.free.push(place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_give_up_leave_their_places_to_others() {
+        let fill = WindowFill::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut stays = Box::pin(Arc::clone(&fill).wait());
+        assert!(stays.as_mut().poll(&mut context).is_pending());
+        for _ in 0..1000 {
+            let mut wait = Box::pin(Arc::clone(&fill).wait());
+            assert!(wait.as_mut().poll(&mut context).is_pending());
+        }
+        match &*fill.state.lock() {
+            WindowFillState::Running(waiting) => assert_eq!(waiting.places.len(), 2),
+            WindowFillState::Done(_) => unreachable!("nothing has ended it"),
+        }
+        assert!(fill.is_awaited());
+        drop(stays);
+        assert!(!fill.is_awaited());
     }
 }
