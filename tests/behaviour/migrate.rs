@@ -231,7 +231,12 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
     let site = Site::new();
     let ports =
         "server { listen 127.0.0.1:%PORT1%; listen 127.0.0.1:%PORT2%; server_name a; } server {";
-    site.configure(&SIMPLE.replacen("server {\n", ports, 1));
+    let paths = "proxy_temp_path '/srv/temp' 1 2;\n    client_body_temp_path body;
+    resolver 127.0.0.1;
+    acme_issuer x { uri https://localhost/; state_path /srv/state; }
+    server {";
+    let text = SIMPLE.replacen("server {", paths, 1);
+    site.configure(&text.replacen("server {\n", ports, 1));
     let (_, report) = report(&site);
     let lines = trial(&report);
     let copy = copied(&lines);
@@ -256,6 +261,18 @@ fn the_commands_of_the_trial_make_a_copy_that_is_accepted() {
     assert!(
         text.contains(&format!("proxy_cache_path {copy}/cache0 keys_zone")),
         "{text}"
+    );
+    for line in [
+        "proxy_temp_path %/temp0 1 2;",
+        "client_body_temp_path %/temp1;",
+        "state_path %/state0;",
+    ] {
+        let line = line.replace('%', &copy);
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    assert!(
+        calls.contains("# change by hand: the \"uri\" of \"acme_issuer\""),
+        "{calls}"
     );
     std::fs::remove_dir_all(copy).unwrap();
 }
@@ -368,7 +385,8 @@ fn the_long_page_has_everything() {
         "Gets better by itself:",
         "Differences that this configuration meets",
         "\nTo try it beside nginx:",
-        "kill -USR2 $(cat run/nginx.pid)",
+        "pid=$prefix/run/nginx.pid\n",
+        "kill -USR2 \"$(cat \"$pid\")\"",
         "To go back:",
     ] {
         assert!(text.contains(part), "{part}: {text}");

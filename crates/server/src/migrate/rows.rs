@@ -59,6 +59,7 @@ rows! {
         "worker_connections" "client_header_timeout" "client_body_timeout";
     Every, "Trailers are limited:":;
     Lines, "If `disable_symlinks` rejects a directory in the path,": "disable_symlinks";
+    Lines, "A 401 keeps its challenge": "satisfy=any";
     Lines, "`auth_request` passes several hidden challenges on in one line.": "auth_request";
     Lines, "`stub_status` counts a connection once:": "stub_status";
     Every, "`client_body_buffer_size` is 16k by default":;
