@@ -10,6 +10,7 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 const LIMITS: BlockLimits = BlockLimits {
     string_max: 1000,
     block_max: 4000,
+    dropped_max: 0,
 };
 
 // Blocks of one connection, each with its length before it.

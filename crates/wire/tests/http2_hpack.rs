@@ -11,6 +11,7 @@ type Fields = Vec<(String, String)>;
 const LIMITS: BlockLimits = BlockLimits {
     string_max: 8192,
     block_max: 32_768,
+    dropped_max: 0,
 };
 
 /// Decodes a block; each line must be what its spans say.
@@ -178,6 +179,7 @@ fn limits_count_while_decoding() {
     let limits = BlockLimits {
         string_max: 10,
         block_max: 100,
+        dropped_max: 0,
     };
     let decoded = |block: &[u8]| decode(&mut Decoder::default(), block, &limits);
     assert!(decoded(b"\x00\x01a\x0a0123456789").is_ok());

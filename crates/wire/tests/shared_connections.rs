@@ -379,3 +379,81 @@ fn an_upload_that_has_always_more_to_send_holds_up_no_other() {
         uploading.abort();
     });
 }
+
+/// A header block in frames of at most 16 KiB.
+fn block_frames(stream: u32, is_end: bool, block: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let last = block.len().div_ceil(16_384) - 1;
+    for (at, part) in block.chunks(16_384).enumerate() {
+        let (kind, end) = match at {
+            0 => (HEADERS, u8::from(is_end)),
+            _ => (9, 0),
+        };
+        let flags = end | if at == last { 4 } else { 0 };
+        out.extend(frame(kind, flags, stream, part));
+    }
+    out
+}
+
+/// A field of so many bytes, and one behind it that is indexed.
+fn with_large_field(mut block: Vec<u8>, bytes: usize) -> Vec<u8> {
+    encode::field(&mut block, b"grpc-message", &vec![0xe4; bytes]);
+    block.push(0x40);
+    encode::string(&mut block, b"x-a");
+    encode::string(&mut block, b"b");
+    block
+}
+
+fn status_block() -> Vec<u8> {
+    let mut block = Vec::new();
+    encode::status(&mut block, 200);
+    block
+}
+
+#[test]
+fn a_head_or_trailers_that_are_too_large_end_their_own_request_alone() {
+    on_loop(|owner| async move {
+        let (connection, _driver, mut server) = open(&owner).await;
+        let mut other = ask(&connection).await;
+        let mut of_head = ask(&connection).await;
+        let mut of_trailers = ask(&connection).await;
+        let large = block_frames(3, true, &with_large_field(status_block(), 70_000));
+        server.write_all(&large).unwrap();
+        let error = of_head.head(LONG).await.unwrap_err();
+        assert!(error.to_string().contains("too big header"), "{error}");
+        server.write_all(&answer_head(5)).unwrap();
+        let large = block_frames(5, true, &with_large_field(Vec::new(), 700_000));
+        server.write_all(&large).unwrap();
+        assert_eq!(status(&mut of_trailers).await, 200);
+        let error = poll_fn(|cx| of_trailers.poll_piece(cx, LONG)).await;
+        assert!(error.unwrap_err().to_string().contains("too big header"));
+        // What the dropped blocks put into the table is there.
+        let block = [&status_block()[..], &[0x80 | 62]].concat();
+        server.write_all(&frame(HEADERS, END, 1, &block)).unwrap();
+        let AnswerHead::Final(head) = other.head(LONG).await.unwrap() else {
+            panic!("an interim head");
+        };
+        let mut lines = head.iter();
+        assert!(lines.any(|(name, value, _)| name == b"x-a" && value == b"b"));
+        assert!(connection.is_usable());
+    });
+}
+
+#[test]
+fn a_connection_with_many_resets_takes_no_more_requests_and_goes_on_with_others() {
+    on_loop(|owner| async move {
+        let (connection, driver, mut server) = open(&owner).await;
+        let mut held = ask(&connection).await;
+        let mut given_up = 0;
+        while connection.is_usable() {
+            drop(ask(&connection).await);
+            given_up += 1;
+            assert!(given_up < 50, "it takes more");
+        }
+        assert!(given_up > 10, "{given_up}");
+        server.write_all(&answer(1, 204)).unwrap();
+        assert_eq!(status(&mut held).await, 204);
+        drop(held);
+        owner.wheel.timeout(LONG, driver).await.unwrap().unwrap();
+    });
+}

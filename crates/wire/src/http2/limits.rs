@@ -27,6 +27,9 @@ pub const REFUSED_MIN: u32 = 100;
 pub const HEADS_MAX: usize = 32;
 /// The same while memory is scarce.
 pub const HEADS_MIN: usize = 4;
+/// Maximum number of bytes by which the head or the trailers of a response may be above their limit before the connection
+/// ends, which other requests share: as far as that they are decoded and dropped, and end their own request alone.
+pub const DROPPED_BLOCK_MAX: usize = 1 << 20;
 /// Maximum number of CONTINUATION frames of a header block.
 pub const CONTINUATIONS_MAX: u32 = 64;
 /// Maximum number of WINDOW_UPDATE frames beside those that were earned.
@@ -47,21 +50,21 @@ pub const REQUEST_HEAD_BYTES: u32 = 2048;
 
 /// A count that starts anew with each period.
 #[derive(Clone, Copy, Debug, Default)]
-struct Periodic {
+pub(crate) struct Periodic {
     count: u32,
     since_ms: u64,
 }
 
 impl Periodic {
     fn add(&mut self, now_ms: u64, count: u32, max: u32, reason: Reason) -> Result<(), Reason> {
-        self.note(now_ms, count);
-        match self.count > max {
+        match self.note(now_ms, count) > max {
             true => Err(reason),
             false => Ok(()),
         }
     }
 
-    fn note(&mut self, now_ms: u64, count: u32) {
+    /// Counts; returns the number in this period.
+    pub(crate) fn note(&mut self, now_ms: u64, count: u32) -> u32 {
         if self.is_over(now_ms) {
             *self = Periodic {
                 count: 0,
@@ -69,6 +72,7 @@ impl Periodic {
             };
         }
         self.count += count;
+        self.count
     }
 
     fn is_over(self, now_ms: u64) -> bool {

@@ -119,6 +119,7 @@ impl BlockLimits {
             block_max: limits
                 .large_buffers
                 .saturating_mul(limits.large_buffer_size),
+            dropped_max: 0,
         }
     }
 }

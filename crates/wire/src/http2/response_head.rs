@@ -33,9 +33,11 @@ pub fn decode(
         head.framing = ResponseFraming::Chunked;
         let mut fields = decoder.block(block, limits);
         let mut outcome = Ok(());
+        let mut left = limits.block_max;
         while let Some(line) = fields.next(&mut scratch.lines)? {
             if outcome.is_ok() {
-                outcome = take(&mut head, &scratch.lines, line);
+                outcome =
+                    count(&mut left, line).and_then(|()| take(&mut head, &scratch.lines, line));
             }
             if outcome.is_err() {
                 scratch.lines.truncate(line.name.start as usize);
@@ -48,6 +50,13 @@ pub fn decode(
         head.bytes = joined(&[&scratch.lines]);
         Ok(outcome.map(|()| Arc::new(head)))
     })
+}
+
+/// Counts a line against what is left of [`BlockLimits::block_max`]; with more, nothing is kept.
+fn count(left: &mut usize, line: DecodedLine) -> Result<(), Reason> {
+    let bytes = (line.name.len + line.value.len) as usize;
+    *left = left.checked_sub(bytes).ok_or(Reason::BlockTooLarge)?;
+    Ok(())
 }
 
 /// Takes a line of a response. The line of `:status` stays in the bytes, but is no field.
@@ -118,11 +127,16 @@ pub fn decode_trailers(
         let mut spans: Vec<(Span, Span)> = Vec::new();
         let mut fields = decoder.block(block, limits);
         let mut outcome = Ok(());
+        let mut left = limits.block_max;
         while let Some(line) = fields.next(&mut scratch.lines)? {
-            match check_trailer(line, &scratch.lines) {
+            let counted = count(&mut left, line);
+            match counted.and_then(|()| check_trailer(line, &scratch.lines)) {
                 Ok(true) if outcome.is_ok() => spans.push((line.name, line.value)),
                 Ok(_) => scratch.lines.truncate(line.name.start as usize),
-                Err(reason) => outcome = outcome.and(Err(reason)),
+                Err(reason) => {
+                    outcome = outcome.and(Err(reason));
+                    scratch.lines.truncate(line.name.start as usize);
+                }
             }
         }
         let bytes = joined(&[&scratch.lines]);

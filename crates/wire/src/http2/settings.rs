@@ -9,6 +9,7 @@ const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
+const MAX_HEADER_LIST_SIZE: u16 = 6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 const NO_RFC7540_PRIORITIES: u16 = 9;
 
@@ -74,8 +75,8 @@ impl PeerSettings {
     }
 }
 
-/// The settings that we announce. As in nginx, SETTINGS_MAX_HEADER_LIST_SIZE is not among them: it counts 32 bytes more for
-/// each field than our limit does, so that clients which obey it would not send what is served.
+/// The settings that we announce. To clients, as in nginx, SETTINGS_MAX_HEADER_LIST_SIZE is not among them: it counts 32 bytes
+/// more for each field than our limit does, so that clients which obey it would not send what is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnSettings {
     /// Whether it is the server that announces.
@@ -86,6 +87,8 @@ pub struct OwnSettings {
     pub initial_window: u32,
     /// Maximum length in bytes of a payload that is accepted, at least [`PAYLOAD_MAX`].
     pub frame_max: u32,
+    /// Maximum size in bytes of the fields of a response: what a server sends beyond it ends the connection.
+    pub header_list_max: u32,
     /// Whether extended CONNECT may be used (RFC 8441).
     pub allows_protocol: bool,
 }
@@ -101,7 +104,10 @@ impl OwnSettings {
         let of_role: &[(u16, u32)] = match (self.is_server, self.allows_protocol) {
             (true, true) => &of_server,
             (true, false) => &of_server[..2],
-            (false, _) => &[(ENABLE_PUSH, 0)],
+            (false, _) => &[
+                (ENABLE_PUSH, 0),
+                (MAX_HEADER_LIST_SIZE, self.header_list_max),
+            ],
         };
         let of_both = [
             (INITIAL_WINDOW_SIZE, self.initial_window),
@@ -173,6 +179,7 @@ mod tests {
             streams_max: 7,
             initial_window: 8,
             frame_max: 20_000,
+            header_list_max: 9,
             allows_protocol: true,
         };
         let mut out = Vec::new();

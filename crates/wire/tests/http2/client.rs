@@ -206,6 +206,23 @@ fn malformed_responses_end_no_other_one() {
     }
 }
 
+/// What is above the limit is dropped, up to a limit of its own: a block may name the same long line often.
+#[test]
+fn a_response_far_above_the_limit_ends_the_connection() {
+    let long = "x".repeat(4000);
+    let first = [b"\x88\x40".as_slice(), &fields(&[("a", &long)])[1..]].concat();
+    for (count, said) in [
+        (50, "1 reset Fault(BlockTooLarge)"),
+        (300, "closed BlockTooLarge"),
+    ] {
+        let mut peer = Peer::client_with(SessionConfig::default());
+        open(&mut peer, "GET", true).unwrap();
+        let block = [&first[..], &vec![0x80 | 62; count]].concat();
+        let events = peer.give(&frame(1, WHOLE, 1, &block));
+        assert_eq!(events, [said]);
+    }
+}
+
 #[test]
 fn empty_data_of_many_responses_is_no_flood() {
     let mut peer = Peer::client_with(SessionConfig::default());

@@ -21,8 +21,9 @@ use crate::exchange::{Exchange, ExchangeError, RequestKind, UpstreamConnection};
 use crate::http1::request_parser::HeadLimits;
 use crate::http2::flow::BODY_WINDOW;
 use crate::http2::frame::PAYLOAD_MAX;
+use crate::http2::limits::Periodic;
 use crate::http2::priority::SLOTS_MAX;
-use crate::http2::{ErrorCode, Event, Session, SessionConfig, StreamKey};
+use crate::http2::{ErrorCode, Event, ResetCause, Session, SessionConfig, StreamKey};
 use crate::loop_clock;
 
 /// Maximum number of requests at a time on a connection.
@@ -32,6 +33,10 @@ pub const STREAMS_MAX: usize = SLOTS_MAX;
 const WINDOW_MIN: usize = PAYLOAD_MAX;
 /// The time in milliseconds in which the window of an idle connection comes back, if it does: some round trips.
 const WINDOW_AWAITED_MS: u64 = 2000;
+/// Maximum number of streams that we reset on a connection in a period ([`crate::http2::limits::PERIOD_MS`]) before it takes
+/// no more requests; those that it has go on. Servers end connections for resets (CVE-2023-44487), Netty's from 200 in
+/// 30 seconds on: four periods, and all requests that the connection has then, are fewer.
+const OWN_RESETS_MAX: u32 = 16;
 /// Bytes of a connection beside its buffers.
 const CONNECTION_BYTES: usize = 3 << 10;
 /// Minimum of the limit of a head or of trailers, decoded, in bytes: trailers may carry an error's details.
@@ -64,6 +69,8 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     pub(super) is_leaving: bool,
     requests: u64,
+    /// Streams that we reset.
+    resets: Periodic,
     /// Number of reads that brought something.
     reads: u64,
     /// The time of the last of them.
@@ -98,6 +105,7 @@ impl SharedConnection {
                 is_closed: false,
                 is_leaving: false,
                 requests: 0,
+                resets: Periodic::default(),
                 reads: 0,
                 read_ms: 0,
                 idle_since_ms: loop_clock::monotonic_ms(),
@@ -295,11 +303,19 @@ impl State {
             *entry = None;
         }
         let was_idle = self.session.live() == 0;
-        if !self.is_closed {
+        if !self.is_closed && self.session.is_open(key) {
             self.session.reset(key, code);
+            self.note_reset();
         }
         self.note_idle(was_idle);
         self.wake_driver();
+    }
+
+    /// Notes that we have reset a stream. A server that ends the connection for resets ends the requests of others with it.
+    fn note_reset(&mut self) {
+        if self.resets.note(loop_clock::monotonic_ms(), 1) >= OWN_RESETS_MAX {
+            self.is_leaving = true;
+        }
     }
 
     /// Notes that it carries no request, where that is so. What comes on an idle connection (a server's PINGs) does not make
@@ -364,10 +380,13 @@ impl State {
 
     fn note(&mut self, event: Event<'_>, bytes: usize) {
         let key = match &event {
-            Event::Response(key, ..)
-            | Event::Data(key, ..)
-            | Event::Trailers(key, _)
-            | Event::Reset(key, _) => *key,
+            Event::Response(key, ..) | Event::Data(key, ..) | Event::Trailers(key, _) => *key,
+            Event::Reset(key, cause) => {
+                if matches!(cause, ResetCause::Fault(_)) {
+                    self.note_reset();
+                }
+                *key
+            }
             Event::GoAway(_, code) => return self.goaway = *code,
             Event::Closed(reason) => {
                 self.is_closed = true;

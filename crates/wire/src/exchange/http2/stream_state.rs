@@ -222,6 +222,7 @@ fn of_upstream(reason: Reason) -> &'static str {
         Reason::PseudoMissing => "sent no :status header",
         Reason::PseudoDuplicate => "sent duplicate :status header",
         Reason::PseudoUnknown | Reason::FieldName | Reason::FieldValue => "sent invalid header",
+        Reason::BlockTooLarge | Reason::FieldTooLarge => "sent too big header",
         Reason::Push => "sent unexpected push promise frame",
         reason => reason.text(),
     }

@@ -19,6 +19,9 @@ pub struct BlockLimits {
     pub string_max: usize,
     /// Maximum sum in bytes of all names and values (`large_client_header_buffers`, number times size).
     pub block_max: usize,
+    /// Maximum number of bytes beyond both that are decoded all the same, so that the tables stay the same; the caller
+    /// keeps nothing of such a block.
+    pub dropped_max: usize,
 }
 
 impl Default for BlockLimits {
@@ -27,6 +30,7 @@ impl Default for BlockLimits {
         BlockLimits {
             string_max: 8192,
             block_max: 4 * 8192,
+            dropped_max: 0,
         }
     }
 }
@@ -66,8 +70,8 @@ impl Decoder {
             table: &mut self.table,
             is_of_upstream: self.is_of_upstream,
             rest: block,
-            string_max: limits.string_max,
-            left: limits.block_max,
+            string_max: limits.string_max.saturating_add(limits.dropped_max),
+            left: limits.block_max.saturating_add(limits.dropped_max),
             has_field: false,
         }
     }
@@ -80,7 +84,7 @@ pub struct BlockDecoder<'a> {
     is_of_upstream: bool,
     rest: &'a [u8],
     string_max: usize,
-    /// Bytes left of `block_max`.
+    /// Bytes left of `block_max` and `dropped_max`.
     left: usize,
     has_field: bool,
 }

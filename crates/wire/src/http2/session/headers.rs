@@ -13,7 +13,9 @@ use crate::http1::request_parser::Choose;
 use crate::http2::flow::{RecvWindow, SendWindow};
 use crate::http2::frame::{self, FrameHeader, flags};
 use crate::http2::hpack::{BlockLimits, HpackFault};
-use crate::http2::limits::{CONTINUATIONS_MAX, HEADS_MAX, HEADS_MIN, REQUEST_HEAD_BYTES};
+use crate::http2::limits::{
+    CONTINUATIONS_MAX, DROPPED_BLOCK_MAX, HEADS_MAX, HEADS_MIN, REQUEST_HEAD_BYTES,
+};
 use crate::http2::priority::Priority;
 use crate::http2::request_head::{self, DecodedRequest, RequestContext};
 use crate::http2::response_head;
@@ -57,7 +59,7 @@ impl Session {
         if block.continuations > CONTINUATIONS_MAX {
             return Err(Fault::Connection(Reason::TooManyContinuations));
         }
-        if block.bytes.len() + fragment.len() > self.block_limits().block_max {
+        if block.bytes.len() + fragment.len() > self.block_bytes_max() {
             return Err(Fault::Connection(Reason::BlockTooLarge));
         }
         block.bytes.extend_from_slice(fragment);
@@ -69,7 +71,19 @@ impl Session {
     }
 
     pub(super) fn block_limits(&self) -> BlockLimits {
-        BlockLimits::of(&self.config.limits)
+        BlockLimits {
+            dropped_max: match self.role {
+                Role::Server => 0,
+                Role::Client => DROPPED_BLOCK_MAX,
+            },
+            ..BlockLimits::of(&self.config.limits)
+        }
+    }
+
+    /// Maximum number of bytes of a block as it was sent.
+    pub(super) fn block_bytes_max(&self) -> usize {
+        let limits = self.block_limits();
+        limits.block_max.saturating_add(limits.dropped_max)
     }
 
     /// Bytes of memory of live streams' heads from which on no stream is opened.

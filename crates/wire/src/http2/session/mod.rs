@@ -22,8 +22,8 @@ use self::output::Output;
 use self::unended::Unended;
 use super::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use super::frame::FrameHeader;
-use super::hpack::{Decoder, Encoder};
-use super::limits::{Counters, REQUESTS_PER_TURN_MAX};
+use super::hpack::{BlockLimits, Decoder, Encoder};
+use super::limits::{Counters, DROPPED_BLOCK_MAX, REQUESTS_PER_TURN_MAX};
 use super::priority::{Priority, SLOTS_MAX, Scheduler};
 use super::settings::{OwnSettings, PeerSettings};
 use super::streams::{Closed, Stream, StreamKey, Streams};
@@ -539,11 +539,14 @@ impl Session {
 }
 
 fn own_settings(role: Role, config: &SessionConfig) -> OwnSettings {
+    let limits = BlockLimits::of(&config.limits);
     OwnSettings {
         is_server: role == Role::Server,
         streams_max: config.streams_max,
         initial_window: config.stream_window,
         frame_max: config.frame_max(role) as u32,
+        header_list_max: u32::try_from(limits.block_max.saturating_add(DROPPED_BLOCK_MAX))
+            .unwrap_or(u32::MAX),
         allows_protocol: config.allows_protocol,
     }
 }

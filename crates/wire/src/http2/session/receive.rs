@@ -71,7 +71,7 @@ impl Session {
             });
             return self.glitch();
         }
-        if header.len > self.block_limits().block_max + frame::BESIDE_FRAGMENT_MAX {
+        if header.len > self.block_bytes_max() + frame::BESIDE_FRAGMENT_MAX {
             return Err(Fault::Connection(Reason::BlockTooLarge));
         }
         self.long = Some(Box::new(LongFrame {
