@@ -103,7 +103,7 @@ fn trailers_come_also_behind_a_body_of_known_length() {
 fn the_fields_of_a_request() {
     let (origin, server) = servers(
         WIDE,
-        "server { listen 127.0.0.1:%PORT%; grpc_set_header X-Set $arg_a; grpc_set_header X-No '';
+        "server { listen 127.0.0.1:%PORT%; grpc_set_header X-Set $arg_a; grpc_set_header X-No ''; proxy_method PUT;
          location / { grpc_pass %O%; }
          location /fields { grpc_pass grpc://%O%; grpc_set_header Host other; grpc_set_header TE ''; } }",
     );

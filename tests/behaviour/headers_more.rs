@@ -1,5 +1,6 @@
 //! `more_set_headers`, `more_clear_headers`, `more_set_input_headers` and `more_clear_input_headers`.
 
+use blackbox::http2_origin::{Http2Origin, Windows};
 use blackbox::{Answer, Origin, Server, Site};
 
 /// Lines of a location that answers `/a` with a file of three bytes, and what its head says then: `Name: value`, or `-Name` for one that is not
@@ -197,6 +198,35 @@ fn headers_of_requests_are_set_and_cleared_for_all_who_look_at_them() {
     );
     let whole = server.get_with("/packed", "Accept-Encoding: gzip\r\n");
     assert_eq!(whole.header("content-encoding"), None);
+}
+
+/// Fields that `Connection` names are not passed on: a client could have those removed by which a server is to know it.
+#[test]
+fn a_client_cannot_have_lines_removed_that_were_set_for_the_server() {
+    let origin = Origin::start(|_| Answer::ok("x"));
+    let of_http2 = Http2Origin::start(Windows(1 << 20));
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; more_set_input_headers 'X-A: 1' 'X-B*: 2';
+            location / {{ proxy_pass http://{}; }}
+            location /fields/two {{ proxy_http_version 2; proxy_pass http://{1}; }}
+            location /fields/grpc {{ grpc_pass {1}; }} }}",
+        origin.address(),
+        of_http2.address()
+    ));
+    let lines =
+        "Connection: X-A\r\nX-Bc: of the client\r\nConnection: x-c , X-A,x-bc\r\nX-C: 3\r\n";
+    assert_eq!(server.get_with("/", lines).status, 200);
+    let last = origin.last();
+    let seen = ["x-a", "x-bc", "x-c"].map(|name| last.header(name));
+    assert_eq!(seen, [Some("1"), Some("2"), None]);
+    for path in ["/fields/two", "/fields/grpc"] {
+        let fields = server.get_with(path, lines).text();
+        assert!(
+            fields.contains("x-a: 1\n") && fields.contains("x-bc: 2\n"),
+            "{fields}"
+        );
+        assert!(!fields.contains("x-c"), "{fields}");
+    }
 }
 
 #[test]

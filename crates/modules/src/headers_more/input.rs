@@ -53,8 +53,11 @@ impl Change {
         if is_set && first.is_none() && (self.mode == Mode::ReplaceOnly || self.is_prefix) {
             return Ok(());
         }
+        if is_set {
+            self.keep_for_next(head)?;
+        }
         let line = match is_set {
-            true => Some(self.write(head, value, id)?),
+            true => Some(write(head, &self.name, value, id)?),
             false => None,
         };
         if id == HeaderId::Host {
@@ -80,8 +83,29 @@ impl Change {
         Ok(())
     }
 
+    /// Takes the names of the lines that are set out of `Connection`: a client that lists them there would have them
+    /// removed from the request that is passed on (RFC 9110, 7.6.1).
+    fn keep_for_next(&self, head: &mut RequestHead) -> Result<(), Failure> {
+        let is_about = |token: &[u8]| self.is_name(token.trim_ascii());
+        let names_one = |value: &[u8]| value.split(|byte| *byte == b',').any(is_about);
+        for at in 0..head.fields.len() {
+            let field = &head.fields[at];
+            if field.id != HeaderId::Connection || !names_one(head.text(field.value)) {
+                continue;
+            }
+            let tokens = head.text(field.value).split(|byte| *byte == b',');
+            let kept: Vec<&[u8]> = tokens.filter(|token| !is_about(token)).collect();
+            let kept = kept.join(&b',');
+            head.fields[at] = write(head, b"Connection", &kept, HeaderId::Connection)?;
+        }
+        Ok(())
+    }
+
     fn is_about(&self, head: &RequestHead, field: &Field) -> bool {
-        let name = head.text(field.name);
+        self.is_name(head.text(field.name))
+    }
+
+    fn is_name(&self, name: &[u8]) -> bool {
         match self.is_prefix {
             true => {
                 let start = name.get(..self.name.len());
@@ -90,30 +114,35 @@ impl Change {
             false => name.eq_ignore_ascii_case(&self.name),
         }
     }
+}
 
-    /// Writes a line behind the head's bytes: all that lies in them stays where it is.
-    fn write(&self, head: &mut RequestHead, value: &[u8], id: HeaderId) -> Result<Field, Failure> {
-        let length = head.bytes.len() + self.name.len() + value.len() + 4;
-        // A line's end in a value would be another line for who gets the request next.
-        let is_one_line = !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
-        if length > HEAD_BYTES_MAX || !is_one_line {
-            return Err(Failure::new(500));
-        }
-        let mut bytes = Vec::with_capacity(length);
-        bytes.extend_from_slice(&head.bytes);
-        let name = Span::new(bytes.len(), bytes.len() + self.name.len());
-        bytes.extend_from_slice(&self.name);
-        bytes.extend_from_slice(b": ");
-        let value_at = Span::new(bytes.len(), bytes.len() + value.len());
-        bytes.extend_from_slice(value);
-        bytes.extend_from_slice(b"\r\n");
-        head.bytes = bytes.into();
-        Ok(Field {
-            name,
-            value: value_at,
-            id,
-        })
+/// Writes a line behind the head's bytes: all that lies in them stays where it is.
+fn write(
+    head: &mut RequestHead,
+    name: &[u8],
+    value: &[u8],
+    id: HeaderId,
+) -> Result<Field, Failure> {
+    let length = head.bytes.len() + name.len() + value.len() + 4;
+    // A line's end in a value would be another line for who gets the request next.
+    let is_one_line = !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
+    if length > HEAD_BYTES_MAX || !is_one_line {
+        return Err(Failure::new(500));
     }
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend_from_slice(&head.bytes);
+    let name_at = Span::new(bytes.len(), bytes.len() + name.len());
+    bytes.extend_from_slice(name);
+    bytes.extend_from_slice(b": ");
+    let value_at = Span::new(bytes.len(), bytes.len() + value.len());
+    bytes.extend_from_slice(value);
+    bytes.extend_from_slice(b"\r\n");
+    head.bytes = bytes.into();
+    Ok(Field {
+        name: name_at,
+        value: value_at,
+        id,
+    })
 }
 
 /// `$host` follows what `Host` says.

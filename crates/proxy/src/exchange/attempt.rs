@@ -98,7 +98,7 @@ impl Attempt {
         }
     }
 
-    /// A kept connection that turns out to be dead is not the peer's fault.
+    /// A kept connection that turns out to be dead takes no try; as in nginx it counts as a failure of the peer.
     pub(super) fn is_forgiven(&self, failure: PeerFailure) -> bool {
         self.is_kept && failure == PeerFailure::Error
     }

@@ -54,7 +54,7 @@ impl HeadWriter<'_> {
         let own = own.iter().map(|(name, value)| (&name[..], &value[..]));
         let host = host.iter().map(|value| (&b"Host"[..], &value[..]));
         let outcome = if asking.proxy_pass_request_headers {
-            let hop_by_hop = HopByHop::new(request.head.get_each(HeaderId::Connection));
+            let hop_by_hop = self.hop_by_hop();
             let replaced = match self.variation.is_cacheable {
                 true => &self.passing.replaced_for_cache,
                 false => &self.passing.replaced,
@@ -94,7 +94,7 @@ impl HeadWriter<'_> {
             false => &self.passing.replaced,
         };
         let asking = &self.passing.groups.asking;
-        let hop_by_hop = HopByHop::new(request.head.get_each(HeaderId::Connection));
+        let hop_by_hop = self.hop_by_hop();
         let lines = request.head.iter();
         let lines = lines.filter(|(name, _, id)| {
             asking.proxy_pass_request_headers
@@ -114,6 +114,15 @@ impl HeadWriter<'_> {
             out.extend_from_slice(&target);
         }
         Ok((end..out.len(), method.eq_ignore_ascii_case(b"HEAD")))
+    }
+
+    /// The client's lines that are not for the server. Of a request whose response may be stored none is left out because
+    /// `Connection` names it: the key and the variant are made of all lines, and the server has to see what they are made of.
+    fn hop_by_hop(&self) -> HopByHop<'_> {
+        match self.variation.is_cacheable {
+            true => HopByHop::default(),
+            false => HopByHop::new(self.request.head.get_each(HeaderId::Connection)),
+        }
     }
 
     /// Whether the client takes trailers, and no line says otherwise to the server.
@@ -138,8 +147,11 @@ impl HeadWriter<'_> {
             return Cow::Borrowed(b"GET");
         }
         match &settings.proxy_method {
-            Some(method) => Cow::Owned(self.request.evaluate(method).into()),
-            None => Cow::Borrowed(self.request.method_text()),
+            // It is a directive of `proxy_pass`, and stands where other families inherit it, too.
+            Some(method) if self.passing.family == Family::Proxy => {
+                Cow::Owned(self.request.evaluate(method).into())
+            }
+            _ => Cow::Borrowed(self.request.method_text()),
         }
     }
 

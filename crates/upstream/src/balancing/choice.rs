@@ -160,7 +160,7 @@ impl Choice {
         self.tries_left = self.tries_left.min(most);
     }
 
-    /// Records that the peer's idle connection was dead: it is not to blame, and the try does not count.
+    /// Records that the peer's idle connection was dead: the try does not count. (As in nginx, the failure does.)
     pub fn forgive_try(&mut self) {
         self.tries_left += 1;
     }
