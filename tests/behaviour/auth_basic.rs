@@ -247,3 +247,52 @@ fn a_password_that_is_being_checked_keeps_nobody_else() {
     assert_eq!(waiting.reply().status, 401);
     server.forget_log();
 }
+
+#[test]
+fn who_has_left_waits_for_no_check() {
+    if is_nginx() {
+        return;
+    }
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
+    let server = Server::start_on(
+        site,
+        "worker_processes 1;",
+        "log_format left '$status';
+         server { listen 127.0.0.1:%PORT%; access_log logs/access.log left;
+             auth_basic closed; auth_basic_user_file html/users; try_files /none =410; }",
+    );
+    server.file("users", "a:{PLAIN}a-secret\n");
+    let hold = server.site().path("hold");
+    std::fs::write(&hold, "").unwrap();
+    // As many as are checked at a time do not see it: more than the machine has cores.
+    let said = base64("a:other");
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {said}\r\n\r\n");
+    for _ in 0..200 {
+        server.connect().send(&request);
+    }
+    let log = server.access_log(20);
+    assert!(
+        log.lines().all(|line| line == "499" || line == "401"),
+        "{log}"
+    );
+    assert!(
+        log.lines().filter(|line| *line == "499").count() > 10,
+        "{log}"
+    );
+    std::fs::remove_file(&hold).unwrap();
+    assert_eq!(status(&server, "/", "a"), 410);
+    server.forget_log();
+}
+
+#[test]
+fn a_password_may_be_as_long_as_a_head() {
+    let server = Server::start(
+        "large_client_header_buffers 4 32k;
+         server { listen 127.0.0.1:%PORT%; auth_basic closed; auth_basic_user_file html/users; try_files /none =410; }",
+    );
+    let password = "p".repeat(7000);
+    server.file("users", format!("a:{{PLAIN}}{password}\n"));
+    assert_eq!(ask(&server, "/", "a", &password).status, 410);
+    assert_eq!(ask(&server, "/", "a", &password[1..]).status, 401);
+    server.forget_log();
+}

@@ -276,3 +276,32 @@ fn wrong_lines_are_refused() {
         );
     }
 }
+
+/// A mirror is not waited for: its places are taken until it has ended, and not until the client is answered.
+#[test]
+fn a_mirror_counts_until_it_has_ended() {
+    if is_nginx() {
+        return;
+    }
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let server = Server::start(&format!(
+        "limit_conn_zone $server_name zone=m:1m; limit_conn_zone $arg_key zone=own:1m;
+         log_format said '$uri $status $limit_conn_status';
+         server {{ listen 127.0.0.1:%PORT%; server_name h; access_log logs/access.log said;
+             location / {{ mirror /m; }}
+             location /own {{ limit_conn own 1; mirror /m; alias html/f; }}
+             location = /m {{ internal; limit_conn m 1; log_subrequest on; proxy_pass http://{}; }} }}",
+        silent.local_addr().expect("it is bound")
+    ));
+    server.file("f", "content");
+    assert_eq!(status(&server, "/f"), 200);
+    assert_eq!(status(&server, "/f"), 200);
+    let log = server.access_log(3);
+    assert!(log.contains("/m 503 REJECTED\n"), "{log}");
+    for _ in 0..3 {
+        assert_eq!(status(&server, "/own?key=a"), 200, "the request has ended");
+    }
+    // Mirrors that wait hold up the server's end.
+    drop(silent);
+    server.forget_log();
+}

@@ -125,3 +125,23 @@ fn rules_logs_and_servers_see_the_new_address() {
         ]
     );
 }
+
+#[test]
+fn an_address_that_a_sub_request_finds_is_the_request_s() {
+    let server = Server::start(&format!(
+        "{SEEN} server {{ listen 127.0.0.1:%PORT%;
+             location / {{ auth_request /auth; error_page 403 /denied; try_files /none =204; }}
+             location /passed {{ auth_request /open; try_files /none =204; }}
+             location = /auth {{ internal; set_real_ip_from 127.0.0.0/8; return 403; }}
+             location = /open {{ internal; set_real_ip_from 127.0.0.0/8; try_files /none =204; }}
+             location = /denied {{ set_real_ip_from 127.0.0.0/8; allow 127.0.0.0/8; deny all; try_files /none =204; }} }}"
+    ));
+    let behind = "X-Real-IP: 192.0.2.1\r\n";
+    assert_eq!(server.get_with("/", behind).status, 403);
+    let passed = seen(&server, "/passed", behind);
+    assert!(
+        passed.starts_with("192.0.2.1 ") && passed.ends_with("|127.0.0.1"),
+        "{passed}"
+    );
+    server.forget_log();
+}

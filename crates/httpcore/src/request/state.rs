@@ -29,6 +29,11 @@ pub trait State: Any {
         false
     }
 
+    /// The state of a sub-request that is not waited for, and may outlive the response (a mirror); `None`: it shares this one.
+    fn apart(&self) -> Option<Rc<dyn State>> {
+        None
+    }
+
     /// Whether it is the record of another server's response, to which this request's response may be due.
     fn is_of_upstream(&self) -> bool {
         false
@@ -199,6 +204,17 @@ impl States {
         }
     }
 
+    /// Gives a sub-request that is not waited for its values.
+    fn share_apart(&self, child: &Self) {
+        for value in self.places.iter().filter_map(OnceCell::get) {
+            let own = value.apart().unwrap_or_else(|| Rc::clone(value));
+            child.free().get_or_init(|| own);
+        }
+        if let Some(more) = self.more.get() {
+            more.share_apart(child);
+        }
+    }
+
     fn share_with_stand_in(&self, stand_in: &Self) {
         for value in self.places.iter().filter_map(OnceCell::get) {
             if value.is_for_stand_in() {
@@ -239,6 +255,15 @@ impl Request {
     pub(super) fn share_family_states(&self, child: &mut Self) {
         let states = self.family_states.get_or_init(Rc::default);
         child.family_states = Rc::clone(states).into();
+    }
+
+    /// Parts a sub-request from its family: nothing waits for it, and what it takes is its own.
+    pub fn set_apart(&mut self) {
+        if let Some(states) = self.family_states.take() {
+            let own = States::default();
+            states.share_apart(&own);
+            self.family_states = Rc::new(own).into();
+        }
     }
 
     /// Shares the state of what is shown with a stand-in.

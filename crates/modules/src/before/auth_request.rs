@@ -1,5 +1,7 @@
 //! `auth_request`: a sub-request decides whether the client may pass.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use config::{List, Problem, Scope, Template, Value, VariableIndex, Word, directives};
 use logs::Level;
@@ -102,6 +104,8 @@ pub async fn judge(request: &mut Request) -> Verdict {
         return Verdict::Refused(Failure::new(500));
     };
     let answered = subrequest::ask_for_head_below(request, child, &SUBREQUESTS).await;
+    // As in nginx, the client that a trusted proxy names there (`set_real_ip_from`) is the one of the whole request.
+    request.client = Rc::clone(&answered.client);
     for assignment in settings.auth_request_set.iter() {
         let value = answered.evaluate(&assignment.value);
         if request.is_too_long(&value) {

@@ -115,6 +115,7 @@ pub async fn run(request: &mut Request) -> Option<Outcome> {
 
 fn send(request: &Request, mut mirror: Box<Request>) {
     mirror.take_method(request);
+    mirror.set_apart();
     let Some(seat) = request.client.loop_.take_seat() else {
         subrequest::count(&mirror, &SUBREQUESTS, None);
         mirror.log(Level::Error, &|out| {

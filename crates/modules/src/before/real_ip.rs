@@ -72,8 +72,8 @@ httpcore::variables! {
 /// The outcome for a request and its sub-requests.
 #[derive(Default)]
 struct RealIpState {
-    /// The client of the connection itself, once `real_ip_header` has named the one behind it.
-    connected: OnceCell<Rc<Client>>,
+    /// The client of the connection itself, once `real_ip_header` has named the one behind it; and that one.
+    clients: OnceCell<(Rc<Client>, Rc<Client>)>,
     /// Whether a trusted proxy named something that is no address, and that was counted.
     is_misnamed: Cell<bool>,
 }
@@ -106,8 +106,13 @@ pub fn is_on(location: &Location) -> bool {
 /// Replaces the client's address, if a trusted client names another one.
 pub fn run(request: &mut Request) {
     let settings = request.location().own::<RealIp>();
-    let is_done = || of_connection(request).is_some();
-    if settings.set_real_ip_from.is_empty() || is_done() {
+    if settings.set_real_ip_from.is_empty() {
+        return;
+    }
+    // It may have been named in a sub-request.
+    let known = clients(request).map(|(_, named)| Rc::clone(named));
+    if let Some(named) = known {
+        request.client = named;
         return;
     }
     let address = match named(request, settings) {
@@ -122,9 +127,9 @@ pub fn run(request: &mut Request) {
     };
     count(request, HeaderOutcome::Replaced);
     let client = Rc::new(request.client.behind(address));
-    let connected = std::mem::replace(&mut request.client, client);
+    let connected = std::mem::replace(&mut request.client, Rc::clone(&client));
     let state = request.family_states().get_or_default::<RealIpState>();
-    state.connected.get_or_init(|| connected);
+    state.clients.get_or_init(|| (connected, client));
 }
 
 /// Counts for the client's request only: its sub-requests are the same request.
@@ -213,10 +218,11 @@ fn append_address(request: &Request, out: &mut Vec<u8>) -> bool {
 /// The peer of the connection itself.
 #[must_use]
 pub fn connected(request: &Request) -> &Client {
-    of_connection(request).unwrap_or(&request.client)
+    clients(request).map_or(&request.client, |(connected, _)| connected)
 }
 
-fn of_connection(request: &Request) -> Option<&Client> {
+/// The client of the connection, and the one behind it.
+fn clients(request: &Request) -> Option<&(Rc<Client>, Rc<Client>)> {
     let state = request.family_states_if_any()?.get::<RealIpState>()?;
-    state.connected.get().map(|client| &**client)
+    state.clients.get()
 }

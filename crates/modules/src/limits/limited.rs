@@ -2,6 +2,7 @@
 //! sub-requests together, whatever happens to its URI.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use httpcore::request::Request;
 use httpcore::request::state::State;
@@ -48,6 +49,15 @@ pub struct Limited {
 }
 
 impl State for Limited {
+    /// Its places are its own: they are taken until it has ended.
+    fn apart(&self) -> Option<Rc<dyn State>> {
+        Some(Rc::new(Self {
+            paced: self.paced.clone(),
+            counted: self.counted.clone(),
+            held: RefCell::default(),
+        }))
+    }
+
     /// The request is not counted any more.
     fn answered(&self) {
         self.held.take();

@@ -18,10 +18,11 @@ use logs::Level;
 use message::{HeaderId, Method, credentials};
 use runtime::cpu_pool;
 use runtime::timing::poll_timing;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::password::{self, Unreadable};
 use httpcore::Failure;
+use httpcore::failure::CLIENT_CLOSED;
 use httpcore::files;
 use httpcore::request::Request;
 use httpcore::settings::Location;
@@ -34,6 +35,10 @@ use proven::Proof;
 /// leaves the other half to all other work.
 static CHECKS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(cpu_pool::cores().div_ceil(2)));
+/// Maximum number of requests that wait for a check; more are refused (503).
+const WAITING_MAX: usize = 1024;
+/// Places of those that wait.
+static WAITING: Semaphore = Semaphore::const_new(WAITING_MAX);
 
 directives! {
     /// HTTP basic authentication.
@@ -166,6 +171,21 @@ fn append_user(said: &Credentials, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Waits until a password may be checked. A client that leaves makes room for those behind it.
+async fn wait_for_turn(request: &Request) -> Result<SemaphorePermit<'static>, Failure> {
+    let Ok(_place) = WAITING.try_acquire() else {
+        request.log(Level::Error, &|out| {
+            out.extend_from_slice(b"too many passwords wait to be checked");
+        });
+        return Err(Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1")));
+    };
+    tokio::select! {
+        biased;
+        () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
+        turn = CHECKS.acquire() => Ok(turn.expect("it is never closed")),
+    }
+}
+
 /// Whether the password fits: remembered, or checked by the thread pool.
 async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
@@ -174,13 +194,20 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
         return Ok(Password::Remembered);
     }
     let begun = poll_timing::now_ns();
-    let _turn = CHECKS.acquire().await;
+    let turn = match CHECKS.try_acquire() {
+        Ok(turn) => turn,
+        Err(_) => Box::pin(wait_for_turn(request)).await?,
+    };
     // While this one waited, another request may have had the same password checked.
     if proven::is_known(&proof, now_ms()) {
         return Ok(Password::Remembered);
     }
     let password = said.password.clone();
-    let check = move || password::fits(&password, &stored);
+    let check = move || {
+        // A request that is given up meanwhile makes no room for another check.
+        let _turn = turn;
+        password::fits(&password, &stored)
+    };
     let disk = Arc::clone(request.client.loop_.disk.disk());
     let checked = cpu_pool::run(disk, check).await;
     let answer = checked.map_err(|overflow| files::overflowed(request, &overflow))?;
