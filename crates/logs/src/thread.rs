@@ -412,6 +412,7 @@ impl Pace {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test runs on no loop")]
 mod tests {
     use std::fs::File;
 
