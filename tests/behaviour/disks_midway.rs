@@ -9,6 +9,7 @@ use crate::sick_disks::{KEYS, cold, evict, evict_below, fault, files, metric, wh
 use blackbox::{Answer, Connection, Origin, PATIENCE, Received, Server, Site, is_nginx, until};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
@@ -57,7 +58,10 @@ fn answer(request: &Received, is_again: bool) -> Answer {
         _ => format!("ETag: {tag}\r\n"),
     };
     let headers = format!("{kept}{validator}");
-    let is_range = request.header("If-Range") == Some(&tag) && !path.starts_with("/whole");
+    let is_range = match path.starts_with("/slice") {
+        true => true,
+        false => request.header("If-Range") == Some(&tag) && !path.starts_with("/whole"),
+    };
     let Some(range) = request.header("Range").filter(|_| is_range) else {
         return Answer::with("200 OK", &headers, body);
     };
@@ -152,6 +156,24 @@ impl Setup {
         body
     }
 
+    /// The same where it follows its own fetch, which stores it.
+    fn followed(&self, path: &str, kind: &str) -> Vec<u8> {
+        let mut client = self.server.connect();
+        setsockopt(client.stream(), sockopt::RcvBuf, &RECEIVED).expect("it is a socket");
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        assert!(client.until("\r\n\r\n").contains("X-Cache: MISS"));
+        let mut body = client.read(FIRST);
+        // The fetch goes on without its client, which has to read the file from here on.
+        until("it is stored", PATIENCE, || {
+            (cache(&self.server.request("HEAD", path, "")) == "HIT").then_some(())
+        });
+        self.fail(kind);
+        body.extend(client.rest());
+        body
+    }
+
     fn takeovers(&self) -> (u64, u64) {
         let count = |outcome: &str| {
             let labels = format!("{{cache=\"one\",outcome=\"{outcome}\"}}");
@@ -161,6 +183,13 @@ impl Setup {
             )
         };
         (count("origin"), count("refused"))
+    }
+
+    /// The origin gave the rest, of one part of the response at least.
+    #[track_caller]
+    fn took_over(&self) {
+        let (taken, refused) = self.takeovers();
+        assert!(taken > 0 && refused == 0, "{taken} {refused}");
     }
 
     /// The disk is well again; the server has said that it was not.
@@ -309,23 +338,60 @@ fn a_response_that_follows_its_own_fetch_goes_on() {
     }
     for kind in ["fail 1", "stall"] {
         let setup = setup("", "", &[]);
-        let (path, mut client) = ("/tag/1", setup.server.connect());
-        setsockopt(client.stream(), sockopt::RcvBuf, &RECEIVED).expect("it is a socket");
-        client.send(format!(
-            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        ));
-        assert!(client.until("\r\n\r\n").contains("X-Cache: MISS"));
-        let mut body = client.read(FIRST);
-        // The fetch goes on without its client, which has to read the file from here on.
-        until("it is stored", PATIENCE, || {
-            (cache(&setup.server.request("HEAD", path, "")) == "HIT").then_some(())
-        });
-        setup.fail(kind);
-        body.extend(client.rest());
-        same(&body, &content(path, 0));
+        same(&setup.followed("/tag/1", kind), &content("/tag/1", 0));
         assert_eq!(setup.takeovers(), (1, 0));
         setup.end();
     }
+}
+
+/// Slices of a cache's entry: two make the whole.
+const SLICES: &str =
+    "slice 6m; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;";
+
+#[test]
+fn the_first_slice_of_a_response_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    for kind in ["fail 1", "stall"] {
+        let setup = setup("", SLICES, &["/slice/1"]);
+        same(&setup.body("/slice/1", "", kind), &content("/slice/1", 0));
+        let asked = setup.origin.take();
+        assert_eq!(asked[0].header("Range"), Some("bytes=0-6291455"));
+        setup.took_over();
+        setup.end();
+    }
+    let setup = setup("", SLICES, &[]);
+    let body = setup.followed("/slice/1", "fail 1");
+    same(&body, &content("/slice/1", 0));
+    setup.took_over();
+    setup.end();
+}
+
+#[test]
+fn a_body_that_is_a_part_of_one_behind_a_filter_goes_on() {
+    if is_nginx() {
+        return;
+    }
+    let replacing = "sub_filter 'nothing of this' 'that';";
+    let setup = setup("", &format!("{SLICES} {replacing}"), &["/slice/1"]);
+    let body = setup.body("/slice/1", "", "fail 1");
+    same(&unchunked(&body), &content("/slice/1", 0));
+    setup.took_over();
+    setup.end();
+    let more = "add_after_body /tag/small; gzip on; gzip_comp_level 1;";
+    let setup = self::setup("", more, &["/tag/1"]);
+    let headers = "Accept-Encoding: gzip\r\n";
+    let body = setup.body("/tag/1", headers, "fail 1");
+    let mut text = Vec::new();
+    let coded = unchunked(&body);
+    flate2::read::GzDecoder::new(&coded[..])
+        .read_to_end(&mut text)
+        .expect("it is whole");
+    let parts = [content("/tag/1", 0), content("/tag/small", 0)];
+    same(&text, &parts.concat());
+    setup.took_over();
+    setup.end();
 }
 
 fn unchunked(mut bytes: &[u8]) -> Vec<u8> {

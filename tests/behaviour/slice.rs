@@ -181,7 +181,7 @@ fn slices_are_cached(store: &str) {
         "proxy_cache_path %DIR%/cache keys_zone=c:1m {store};
          server {{ listen 127.0.0.1:%PORT%;
              location / {{ slice 4; proxy_cache c; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range;
-                 add_header X-Cache $upstream_cache_status always; proxy_pass http://{}; }} }}",
+                 add_header X-Cache $upstream_cache_status always; add_header X-Slice $slice_range; proxy_pass http://{}; }} }}",
         origin.address()
     ));
     let get = |path: &str, range: &str, status: &str| {
@@ -208,6 +208,14 @@ fn slices_are_cached(store: &str) {
             partial("23456789abcd")
         );
     }
+    let shown = |range| {
+        server
+            .get_with("/", range)
+            .header("x-slice")
+            .map(str::to_owned)
+    };
+    assert_eq!(shown("Range: bytes=5-8\r\n").as_deref(), Some("bytes=4-7"));
+    assert_eq!(shown("").as_deref(), Some("bytes=0-3"));
     assert_eq!(get("/", "If-None-Match: \"a\"\r\n", "HIT").0, 304);
     assert_eq!(get("/", "If-Match: \"b\"\r\n", "HIT").0, 412);
     assert_eq!(

@@ -121,6 +121,11 @@ pub trait Source<F> {
     /// may have been asked for already. Polled whenever the reader is.
     fn poll_ahead(&mut self, _cx: &mut Context<'_>) {}
 
+    /// The file of which it will give a range, among other chunks, where that is known and nothing has been read yet.
+    fn ranged_file(&self) -> Option<&F> {
+        None
+    }
+
     /// Whether the last chunk has been returned and there are no trailers. The end can then be sent with that chunk.
     fn is_over(&self) -> bool {
         false
@@ -250,6 +255,15 @@ impl<F> Body<F> {
     /// Whether the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+
+    /// The file of which it is a range, or as [`Source::ranged_file`].
+    pub fn ranged_file(&self) -> Option<&F> {
+        match self {
+            Body::Once(Chunk::File(range)) => Some(&range.file),
+            Body::Stream(source) => source.ranged_file(),
+            Body::Once(Chunk::Bytes(_)) | Body::Empty | Body::Tunnel => None,
+        }
     }
 
     /// Whether the last chunk has been returned and there are no trailers.

@@ -181,19 +181,14 @@ impl Inside {
             generation: Rc::clone(&request.generation),
             location: request.location,
             pool: files::pool(request).ok().cloned(),
-            limit: match &body {
-                Body::Once(Chunk::File(range)) => files::disk_limit_of(request, &range.file),
-                _ => files::disk_limit(request),
+            limit: match body.ranged_file() {
+                Some(file) => files::disk_limit_of(request, file),
+                None => files::disk_limit(request),
             },
         };
-        let successor = match &body {
-            Body::Once(Chunk::File(range)) => request.successor(&range.file),
-            _ => None,
-        };
-        let takeover = successor.map_or(Takeover::No, |successor| {
-            let stand_in = request.stand_in();
-            Takeover::by(move |missing, why| successor(stand_in, missing, why))
-        });
+        let takeover = body
+            .ranged_file()
+            .map_or(Takeover::No, |file| takeover_of(request, file));
         Self {
             body,
             reader,
@@ -321,6 +316,20 @@ impl Inside {
             _ => Vec::new(),
         }
     }
+}
+
+/// What has the rest of this file, and of no other one that is in the body.
+fn takeover_of(request: &Request, file: &Rc<OpenFile>) -> Takeover<FileRange<Rc<OpenFile>>> {
+    let Some(successor) = request.successor(file) else {
+        return Takeover::No;
+    };
+    let (stand_in, file) = (request.stand_in(), Rc::clone(file));
+    Takeover::by(move |missing: FileRange<Rc<OpenFile>>, why| {
+        match Rc::ptr_eq(&missing.file, &file) {
+            true => successor(stand_in, missing, why),
+            false => Box::pin(std::future::ready(None)),
+        }
+    })
 }
 
 /// The next part to read of a range.

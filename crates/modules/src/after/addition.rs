@@ -200,6 +200,10 @@ impl Source<Rc<OpenFile>> for SurroundedBody {
         }
     }
 
+    fn ranged_file(&self) -> Option<&Rc<OpenFile>> {
+        self.body.as_ref().and_then(Body::ranged_file)
+    }
+
     fn takes_request(&self) -> bool {
         self.body.as_ref().is_some_and(Body::takes_request)
     }

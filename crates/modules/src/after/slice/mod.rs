@@ -46,12 +46,22 @@ httpcore::variables! {
     "slice_range" => fresh(append_range).made_by(&["slice"]);
 }
 
-/// The slice that is asked for.
+/// The slice that is asked for: by a sub-request a later one, by the client's own request the first.
 #[derive(Default)]
 struct Asked {
-    /// Its first byte, until its response has come.
-    start: Cell<Option<u64>>,
     slice: OnceCell<RequestedSlice>,
+    came: Cell<Came>,
+}
+
+/// What has come for the client's own request.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Came {
+    #[default]
+    Nothing,
+    /// The slice that was asked for.
+    Slice,
+    /// A response that is no slice.
+    Other,
 }
 
 impl State for Asked {
@@ -59,7 +69,7 @@ impl State for Asked {
         false
     }
 
-    /// An update behind the request asks for the same one.
+    /// An update behind the request asks for the same one, and so does what asks for the rest of its body.
     fn is_for_stand_in(&self) -> bool {
         true
     }
@@ -79,17 +89,17 @@ impl State for Asked {
 }
 
 fn start_of(request: &Request) -> Option<u64> {
-    request.states.get::<Asked>()?.start.get()
+    let asked = request.states.get::<Asked>()?;
+    asked.slice.get().map(|slice| slice.start)
 }
 
 fn ask_for(request: &Request, slice: RequestedSlice) {
     let asked = request.states.get_or_default::<Asked>();
-    asked.start.set(Some(slice.start));
     // A request asks for one only.
     let _ = asked.slice.set(slice);
 }
 
-/// Whether a request asks for a slice.
+/// Whether a sub-request asks for a slice.
 #[must_use]
 pub fn is_slice(request: &Request) -> bool {
     start_of(request).is_some()
@@ -108,11 +118,15 @@ pub static METRICS: ModuleMetrics = ModuleMetrics {
     },
 };
 
-/// Appends `$slice_range`, `bytes=0-1048575`: the range of the current slice; at first that of the slice in which the
-/// client's range begins.
+/// Appends `$slice_range`, `bytes=0-1048575`: the range of the requested slice; for the client's own request it is the one in
+/// which its range begins, and there is none once it turns out that the response is no slice.
 fn append_range(request: &Request, out: &mut Vec<u8>) -> bool {
     let size = request.location().own::<Slicing>().slice.0;
+    let is_no_slice = |asked: &Asked| asked.came.get() == Came::Other;
     let start = match start_of(request) {
+        Some(_) if !request.is_subrequest() && request.states.get().is_some_and(is_no_slice) => {
+            return false;
+        }
         Some(start) => start,
         None if size == 0 || request.is_subrequest() || request.response.is_some() => return false,
         None => {
@@ -152,8 +166,15 @@ pub struct Whole {
 /// It is not the slice that was asked for: the connection ends without an answer.
 pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>, Outcome> {
     let asked = request.states.get::<Asked>();
-    let asked = asked.and_then(|asked| asked.start.take());
-    let Some(start) = asked.filter(|_| response.status == 206) else {
+    let asked = asked.filter(|asked| asked.came.get() == Came::Nothing);
+    let is_slice = response.status == 206;
+    if let Some(asked) = asked {
+        asked
+            .came
+            .set(if is_slice { Came::Slice } else { Came::Other });
+    }
+    let start = asked.and_then(|_| start_of(request)).filter(|_| is_slice);
+    let Some(start) = start else {
         return Ok(None);
     };
     let size = request.location().own::<Slicing>().slice.0;
@@ -186,7 +207,7 @@ pub fn end(request: &Request, response: &mut Response, whole: Whole, part: Optio
     }
     let part = part.unwrap_or(0..whole.length);
     let slices = Slices::new(request.twin(), whole, part);
-    response.body = Body::unfold_ahead(slices, Slices::step, Slices::poll_ahead);
+    response.body = slices.body();
 }
 
 /// A requested slice.

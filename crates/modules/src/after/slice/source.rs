@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use disk::OpenFile;
 use logs::Level;
-use message::{Body, BodyError, Chunk};
+use message::{Body, BodyError, Chunk, Source};
 
 use httpcore::request::Request;
 use httpcore::subrequest;
@@ -50,8 +50,16 @@ impl Slices {
         }
     }
 
-    /// The next piece, for [`Body::unfold`].
-    pub(super) async fn step(mut self) -> Result<Option<(Piece, Self)>, BodyError> {
+    /// All that is to be sent.
+    pub(super) fn body(self) -> Body<Rc<OpenFile>> {
+        let first = self.current.as_ref().map(|slice| &slice.body);
+        let file = first.and_then(Body::ranged_file).map(Rc::clone);
+        let slices = Body::unfold_ahead(self, Slices::step, Slices::poll_ahead);
+        Body::Stream(Box::new(SlicedBody { file, slices }))
+    }
+
+    /// The next piece, for [`Body::unfold_ahead`].
+    async fn step(mut self) -> Result<Option<(Piece, Self)>, BodyError> {
         loop {
             if self.left.is_empty() {
                 self.leave().await;
@@ -73,7 +81,7 @@ impl Slices {
     }
 
     /// Lets the current slice be fetched while the client is slow.
-    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         if let Some(slice) = &mut self.current {
             slice.body.poll_ahead(cx);
         }
@@ -140,6 +148,26 @@ impl Slice {
         }
         wanted.start = to;
         Ok(Some(piece.slice(from - came.start, to - came.start)))
+    }
+}
+
+/// The body, which knows the file that its first slice is in.
+struct SlicedBody {
+    file: Option<Rc<OpenFile>>,
+    slices: Body<Rc<OpenFile>>,
+}
+
+impl Source<Rc<OpenFile>> for SlicedBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
+        self.slices.poll_next(cx)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.slices.poll_ahead(cx);
+    }
+
+    fn ranged_file(&self) -> Option<&Rc<OpenFile>> {
+        self.file.as_ref()
     }
 }
 
