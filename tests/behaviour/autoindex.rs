@@ -2,6 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use blackbox::{Server, is_nginx};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
 fn directories_first_names_escaped() {
@@ -88,5 +90,28 @@ fn an_entry_that_cannot_be_looked_at_is_an_error() {
         "/list/link\" failed (20: Not a directory)",
         "the line about the entry",
     );
+    server.forget_log();
+}
+
+#[test]
+fn entries_that_may_not_be_looked_at_are_left_out_and_logged_up_to_a_limit() {
+    let server = Server::start("server { listen 127.0.0.1:%PORT%; autoindex on; }");
+    let mut closed = server.file("closed/a", "");
+    closed.pop();
+    let file = server.file("list/file", "");
+    for number in 0..300 {
+        let link = file.with_file_name(number.to_string());
+        std::os::unix::fs::symlink("../closed/a", link).unwrap();
+    }
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+    let reply = server.get("/list/");
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+    let text = reply.text();
+    assert_eq!((reply.status, text.matches("<a href=").count()), (200, 2));
+    if !is_nginx() {
+        server.wait_for("200 more such failures", "the number of the others");
+        let log = server.error_log();
+        assert_eq!(log.matches("(13: Permission denied)").count(), 100);
+    }
     server.forget_log();
 }

@@ -1,5 +1,8 @@
 //! Content that is chosen or made in one step: `empty_gif`, `random_index`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use blackbox::Server;
 
 #[test]
@@ -61,5 +64,26 @@ fn any_file_of_a_directory() {
         "/html/none\" failed (2: No such file or directory)",
         "what is not there",
     );
+    server.forget_log();
+}
+
+#[test]
+fn a_random_file_is_chosen_by_what_the_directory_says() {
+    let server =
+        Server::start("server { listen 127.0.0.1:%PORT%; location / { random_index on; } }");
+    let mut directory = server.file("closed/a", "a");
+    directory.pop();
+    // It may be read, and not searched: only the chosen file is opened.
+    std::fs::set_permissions(&directory, Permissions::from_mode(0o444)).unwrap();
+    let status = server.get("/closed/").status;
+    std::fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(status, 403);
+    server.wait_for("/closed/a\" failed (13: Permission denied)", "the file");
+    let file = server.file("links/a", "a");
+    std::os::unix::fs::symlink("nowhere", file.with_file_name("dangling")).unwrap();
+    assert_eq!(server.get("/links/").text(), "a");
+    std::os::unix::fs::symlink("circle", file.with_file_name("circle")).unwrap();
+    assert_eq!(server.get("/links/").status, 500);
+    server.wait_for("/links/circle\" failed (40: ", "the link");
     server.forget_log();
 }

@@ -125,7 +125,9 @@ pub use pool::{
 };
 pub use reading::read::READ_MAX;
 pub use reading::read_job::FileReader;
-pub use reading::readdir::{DirEntry, EntryName, Listing, NAMES_MAX, READDIR_MAX};
+pub use reading::readdir::{
+    DirEntry, EntryName, FileNames, Listing, NAMES_MAX, READDIR_MAX, STAT_ERRORS_MAX, StatErrors,
+};
 pub use refusals::{Refusal, refusals};
 pub use residency::mappings::MAPPED_MAX;
 pub use residency::window::WINDOW;

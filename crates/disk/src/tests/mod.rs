@@ -3,6 +3,7 @@
 mod closing;
 mod copies;
 mod leaving;
+mod readdir;
 mod sending;
 mod trees;
 mod unprivileged;
@@ -411,40 +412,6 @@ fn disable_symlinks_refuses_links_behind_its_prefix() {
         assert_eq!(
             ask("link/none", Symlinks::RefuseOthers { from: 0 }).await,
             Err(Some(rustix::io::Errno::NOENT))
-        );
-    });
-}
-
-#[test]
-fn readdir_lists_the_entries() {
-    block_on(async {
-        let (local, pool) = local();
-        let dir = tempfile::tempdir().unwrap();
-        put(&dir.path().join("a"), b"xyz");
-        std::fs::create_dir(dir.path().join("d")).unwrap();
-        std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
-        std::os::unix::fs::symlink("a/x", dir.path().join("broken")).unwrap();
-        let access = Access::new(&pool);
-        let listing = local.readdir(bytes(dir.path()), &access).await.unwrap();
-        let broken = (b"broken"[..].into(), rustix::io::Errno::NOTDIR);
-        assert_eq!(listing.failed, [broken]);
-        let mut entries = listing.entries;
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        let seen: Vec<_> = entries.iter().map(|e| (&*e.name, e.meta.kind)).collect();
-        assert_eq!(
-            seen,
-            [
-                (&b"a"[..], FileKind::File),
-                (b"d", FileKind::Directory),
-                (b"dangling", FileKind::Other)
-            ]
-        );
-        assert_eq!(entries[0].meta.len, 3);
-        assert!(
-            local
-                .readdir(bytes(&dir.path().join("a")), &access)
-                .await
-                .is_err()
         );
     });
 }

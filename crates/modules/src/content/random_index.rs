@@ -3,7 +3,7 @@
 //! The directory is read in the pool. Not here: serving the file, to which the request is redirected internally.
 
 use config::{Flag, directives};
-use disk::{DirEntry, FileKind, Lane};
+use disk::{Errno, FileNames};
 use message::Method;
 
 use httpcore::Failure;
@@ -52,33 +52,31 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     }
     let access = files::access(request, &mapped.path)?;
     let disk = &request.client.loop_.disk;
-    let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
-    let read = read.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
-    let mut failed = read.failed.iter();
-    if let Some((name, errno)) = failed.find(|(name, _)| !name.starts_with(b".")) {
-        autoindex::log_left_out(request, &mapped.path, name, *errno);
-        return Err(Failure::new(500));
-    }
-    let entries = read.entries;
     let random = u128::from_ne_bytes(request.client.loop_.random_16());
-    // There too, since letting go of many entries takes a while.
-    let chosen = access
-        .pool
-        .run(Lane::Read, move || choose(&entries, random));
+    // There too, since letting go of many names takes a while.
+    let choose = move |found| choose(found, random);
+    let chosen = files::within(request, || disk.files_shown(&mapped.path, &access, choose));
     let chosen = chosen.await;
-    chosen.map_err(|overflow| files::overflowed(request, &overflow))
+    let chosen = chosen.map_err(|error| autoindex::failure(request, &error, &mapped.path))?;
+    chosen.map_err(|(name, errno)| {
+        autoindex::log_left_out(request, &mapped.path, &name, errno);
+        Failure::new(500)
+    })
 }
 
-/// The file for a random number.
-fn choose(entries: &[DirEntry], random: u128) -> Option<Box<[u8]>> {
-    let is_file =
-        |entry: &&DirEntry| entry.meta.kind == FileKind::File && !entry.name.starts_with(b".");
-    let count = entries.iter().filter(is_file).count();
-    if count == 0 {
-        return None;
+/// The file for a random number; `None`: there is none.
+///
+/// # Errors
+/// The entry that cannot be looked at.
+fn choose(found: FileNames, random: u128) -> Result<Option<Box<[u8]>>, (Box<[u8]>, Errno)> {
+    let FileNames { mut names, failed } = found;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    if names.is_empty() {
+        return Ok(None);
     }
     // 128 bits: how much more often the first ones come does not show.
-    let at = usize::try_from(random % count as u128).unwrap_or(0);
-    let chosen = entries.iter().filter(is_file).nth(at);
-    chosen.map(|entry| entry.name.clone())
+    let at = usize::try_from(random % names.len() as u128).unwrap_or(0);
+    Ok(Some(names.swap_remove(at)))
 }

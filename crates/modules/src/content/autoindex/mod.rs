@@ -4,7 +4,7 @@ pub(crate) mod listing;
 
 use bytes::Bytes;
 use config::{Flag, directives};
-use disk::{Errno, FileKind};
+use disk::{Errno, FileKind, StatErrors};
 use logs::Level;
 use message::{Body, Method, uri};
 
@@ -75,11 +75,6 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
         mapped.path.pop();
     }
     let access = files::access(request, &mapped.path)?;
-    let disk = &request.client.loop_.disk;
-    let read = files::within(request, || disk.readdir(&mapped.path, &access)).await;
-    let disk::Listing { entries, failed } =
-        read.map_err(|error| failure(request, &error, &mapped.path))?;
-    tell(request, &mapped.path, &failed)?;
     let format = settings.autoindex_format;
     let (exact_size, is_local) = (settings.autoindex_exact_size, settings.autoindex_localtime);
     let utc_offset = if is_local {
@@ -90,14 +85,10 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     let uri = request.uri.clone();
     let is_call = callback.is_some();
     let utf8 = charset(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
-    let write = move || {
-        let mut entries: Vec<Entry> = entries
-            .iter()
-            .filter(|e| !e.name.starts_with(b"."))
-            .map(entry)
-            .collect();
+    let write = move |found: disk::Listing| {
+        let mut entries: Vec<Entry> = found.entries.iter().map(entry).collect();
         listing::sort(&mut entries);
-        match format {
+        let page = match format {
             Format::Html => Html {
                 uri: &uri,
                 utf8,
@@ -107,13 +98,14 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
             .page(&entries),
             Format::Xml => listing::xml(&entries),
             Format::Json | Format::Jsonp => listing::json(&entries, callback.as_deref()),
-        }
+        };
+        (page, found.failed)
     };
-    let page = access
-        .pool
-        .run(disk::Lane::Read, write)
-        .await
-        .map_err(|overflow| files::overflowed(request, &overflow))?;
+    let disk = &request.client.loop_.disk;
+    let made = files::within(request, || disk.readdir_shown(&mapped.path, &access, write));
+    let made = made.await;
+    let (page, failed) = made.map_err(|error| failure(request, &error, &mapped.path))?;
+    tell(request, &mapped.path, &failed)?;
     let (media_type, charset) = match format {
         Format::Html => ("text/html", ""),
         Format::Xml => ("text/xml", "utf-8"),
@@ -136,14 +128,23 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
 ///
 /// # Errors
 /// 500 for one that is left out for another reason than its permissions.
-fn tell(request: &Request, path: &[u8], failed: &[(Box<[u8]>, Errno)]) -> Result<(), Failure> {
-    for (name, errno) in failed.iter().filter(|(name, _)| !name.starts_with(b".")) {
+fn tell(request: &Request, path: &[u8], failed: &StatErrors) -> Result<(), Failure> {
+    for (name, errno) in &failed.noted {
         log_left_out(request, path, name, *errno);
         if *errno != Errno::ACCESS {
             return Err(Failure::new(500));
         }
     }
-    Ok(())
+    let more = failed.count - failed.noted.len();
+    if more > 0 {
+        request.log(Level::Crit, &|out| {
+            out.extend_from_slice(format!("{more} more such failures").as_bytes());
+        });
+    }
+    match failed.has_others {
+        true => Err(Failure::new(500)),
+        false => Ok(()),
+    }
 }
 
 /// Logs that an entry of a directory cannot be looked at.
