@@ -77,6 +77,11 @@ pub async fn run<T: Send + 'static>(
     CPU.run(disk, Lane::Read, work).await
 }
 
+/// Drops a value in the pool for compression and passwords: to free megabytes takes the kernel milliseconds.
+pub fn release<T: Send + 'static>(disk: &Disk, value: T) {
+    CPU.threads(disk).pool.release(value);
+}
+
 /// Runs a step of a client's handshake in the pool for those when it is its turn.
 ///
 /// # Errors

@@ -80,6 +80,8 @@ impl Brotli {
 }
 
 impl Coder for Encoder {
+    const MAY_BE_LARGE: bool = true;
+
     fn code(
         &mut self,
         input: &[u8],
@@ -134,8 +136,6 @@ impl Coder for Encoder {
     fn room(&self, len: usize) -> usize {
         len
     }
-
-    fn finish(self) {}
 }
 
 #[cfg(test)]

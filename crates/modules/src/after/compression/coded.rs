@@ -2,7 +2,8 @@
 //! [`runtime::cpu_pool`].
 //!
 //! Not here: the coders themselves. Invariants: one piece is under way at a time, and the next one is asked for once it
-//! was taken; no poll codes more input on the loop than [`Coder::inline_len`] allows.
+//! was taken; no poll codes more input on the loop than [`Coder::inline_len`] allows; what a large coder has taken of
+//! memory is freed by the pool.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,6 +54,9 @@ pub struct Progress {
 
 /// A compressor or decompressor.
 pub trait Coder: Send + 'static {
+    /// Whether it may have megabytes once it has done much work: to free those takes the kernel milliseconds.
+    const MAY_BE_LARGE: bool;
+
     /// Codes until the goal is reached or `out` is full; it does not grow `out`. For `Flush` and `End` there is no
     /// input.
     ///
@@ -74,13 +78,35 @@ pub trait Coder: Send + 'static {
     /// An upper bound, in most cases, of its output for `len` bytes.
     fn room(&self, len: usize) -> usize;
 
-    /// The end of its stream: it is no longer needed.
-    fn finish(self);
+    /// The end of its stream: it is no longer needed, and may be kept for another one if it is never large.
+    fn finish(self)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+/// A coder that is freed by the pool if it is large.
+struct Owned<C: Coder> {
+    /// There until it is freed.
+    coder: Option<C>,
+    /// The disk layer whose pool has worked with it; `None`: none has, so it is small.
+    pool_of: Option<Arc<Disk>>,
+}
+
+impl<C: Coder> Drop for Owned<C> {
+    fn drop(&mut self) {
+        if let (Some(coder), Some(disk)) = (self.coder.take(), &self.pool_of)
+            && C::MAY_BE_LARGE
+        {
+            cpu_pool::release(disk, coder);
+        }
+    }
 }
 
 /// A piece of work for a coder, and its result.
-struct Work<C> {
-    coder: C,
+struct Work<C: Coder> {
+    owned: Owned<C>,
     input: Bytes,
     goal: FlushMode,
     /// Bytes of the input that were taken.
@@ -98,7 +124,10 @@ impl<C: Coder> Work<C> {
     /// Does the work, timed by `clock`.
     fn code(mut self, clock: fn() -> u64) -> Self {
         let begun = clock();
-        match self.coder.code(&self.input, self.goal, &mut self.out) {
+        let Some(coder) = &mut self.owned.coder else {
+            return self;
+        };
+        match coder.code(&self.input, self.goal, &mut self.out) {
             Ok(progress) => {
                 self.input.advance(progress.taken);
                 self.taken = progress.taken;
@@ -106,19 +135,27 @@ impl<C: Coder> Work<C> {
             }
             Err(failure) => self.failure = Some(failure),
         }
+        if C::MAY_BE_LARGE && self.owned.pool_of.is_some() && self.is_over() {
+            self.owned.coder = None;
+        }
         self.took_ns = clock().saturating_sub(begun);
         self
+    }
+
+    /// Whether its coder is no longer needed.
+    fn is_over(&self) -> bool {
+        self.goal == FlushMode::End && self.is_done
     }
 }
 
 type Job<C> = Pin<Box<dyn Future<Output = Result<Work<C>, BodyError>>>>;
 
 /// A body behind a coder.
-struct Coded<C> {
+struct Coded<C: Coder> {
     inside: Inside,
     disk: Arc<Disk>,
     /// `None` while it works elsewhere, and after the end.
-    coder: Option<C>,
+    owned: Option<Owned<C>>,
     job: Option<Job<C>>,
     /// The next input of the coder.
     input: Bytes,
@@ -159,7 +196,10 @@ pub fn body<C: Coder>(
     Body::Stream(Box::new(Coded {
         inside: Inside::new(request, body),
         disk: Arc::clone(request.client.loop_.disk.disk()),
-        coder: Some(coder),
+        owned: Some(Owned {
+            coder: Some(coder),
+            pool_of: None,
+        }),
         job: None,
         input: Bytes::new(),
         goal: FlushMode::Take,
@@ -201,15 +241,16 @@ impl<C: Coder> Coded<C> {
     }
 
     /// Has the coder continue: here, or on the thread pool, as `job`.
-    fn work_on(&mut self, coder: C) -> Option<Work<C>> {
+    fn work_on(&mut self, owned: Owned<C>) -> Option<Work<C>> {
+        let coder = owned.coder.as_ref()?;
         let due = self.since_flush + self.input.len();
         let room = coder.room(due).clamp(OUT_LEN_LEAST, OUT_LEN);
         let is_taken = self.input.is_empty() && coder.codes_at_once();
         let is_little = due <= coder.inline_len() || is_taken;
         let mut out = std::mem::take(&mut self.held);
         out.reserve(room);
-        let work = Work {
-            coder,
+        let mut work = Work {
+            owned,
             input: std::mem::take(&mut self.input),
             goal: self.goal,
             taken: 0,
@@ -226,6 +267,7 @@ impl<C: Coder> Coded<C> {
             return Some(done);
         }
         let disk = Arc::clone(&self.disk);
+        work.owned.pool_of = Some(Arc::clone(&disk));
         self.job = Some(Box::pin(async move {
             let done = cpu_pool::run(disk, || work.code(thread_ns)).await;
             done.map_err(|overflow| BodyError::Io(std::io::Error::other(overflow)))
@@ -234,7 +276,7 @@ impl<C: Coder> Coded<C> {
     }
 
     /// Takes back the coder and its output.
-    fn take_back(&mut self, work: Work<C>) -> Result<Bytes, BodyError> {
+    fn take_back(&mut self, mut work: Work<C>) -> Result<Bytes, BodyError> {
         if let Some(failure) = work.failure {
             return Err(BodyError::Io(std::io::Error::other(failure)));
         }
@@ -249,7 +291,11 @@ impl<C: Coder> Coded<C> {
         counted.given.add(given as u64);
         match (work.goal, work.is_done) {
             (FlushMode::End, true) => {
-                work.coder.finish();
+                if !C::MAY_BE_LARGE
+                    && let Some(coder) = work.owned.coder.take()
+                {
+                    coder.finish();
+                }
                 self.is_over = true;
                 if let Some(ratio) = &self.ratio {
                     ratio.end();
@@ -259,7 +305,7 @@ impl<C: Coder> Coded<C> {
                 if goal == FlushMode::Flush && is_done {
                     self.since_flush = 0;
                 }
-                self.coder = Some(work.coder);
+                self.owned = Some(work.owned);
                 if goal == FlushMode::Take && is_done && work.out.len() < HELD_LEN {
                     self.held = work.out;
                     return Ok(Bytes::new());
@@ -293,10 +339,10 @@ impl<C: Coder> Coded<C> {
             return Poll::Ready(Some(Err(error)));
         }
         // Without a coder, an earlier call failed.
-        let Some(coder) = self.coder.take() else {
+        let Some(owned) = self.owned.take() else {
             return Poll::Ready(Some(Err(BodyError::Logged)));
         };
-        match self.work_on(coder) {
+        match self.work_on(owned) {
             Some(work) => Poll::Ready(Some(self.take_back(work))),
             None => Poll::Ready(Some(Ok(Bytes::new()))),
         }
@@ -362,4 +408,75 @@ pub fn all(mut coder: impl Coder, text: &[u8], piece: usize) -> Vec<u8> {
     }
     reach(&[], FlushMode::End);
     coded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::{self, ThreadId};
+
+    /// Tells the thread that frees it.
+    struct Freed(Sender<ThreadId>);
+
+    impl Drop for Freed {
+        fn drop(&mut self) {
+            let _ = self.0.send(thread::current().id());
+        }
+    }
+
+    impl Coder for Freed {
+        const MAY_BE_LARGE: bool = true;
+
+        fn code(&mut self, _: &[u8], _: FlushMode, _: &mut Vec<u8>) -> Result<Progress, String> {
+            Ok(Progress {
+                taken: 0,
+                is_done: true,
+            })
+        }
+
+        fn inline_len(&self) -> usize {
+            0
+        }
+
+        fn codes_at_once(&self) -> bool {
+            false
+        }
+
+        fn room(&self, len: usize) -> usize {
+            len
+        }
+    }
+
+    #[test]
+    fn a_large_coder_is_freed_by_the_pool() {
+        let disk = Disk::new(Disk::prepare());
+        let (sender, freed) = channel();
+        let here = thread::current().id();
+        for (pool_of, is_here) in [(None, true), (Some(Arc::clone(&disk)), false)] {
+            let coder = Some(Freed(sender.clone()));
+            drop(Owned { coder, pool_of });
+            assert_eq!(freed.recv().unwrap() == here, is_here);
+        }
+        let work = Work {
+            owned: Owned {
+                coder: Some(Freed(sender)),
+                pool_of: Some(disk),
+            },
+            input: Bytes::new(),
+            goal: FlushMode::End,
+            taken: 0,
+            out: Vec::new(),
+            held: 0,
+            is_done: false,
+            failure: None,
+            took_ns: 0,
+        };
+        let at_its_end = thread::spawn(move || {
+            let own = thread::current().id();
+            (own, work.code(thread_ns).owned.coder.is_none())
+        });
+        let (pool_s, is_gone) = at_its_end.join().unwrap();
+        assert_eq!((freed.recv().unwrap(), is_gone), (pool_s, true));
+    }
 }

@@ -74,6 +74,8 @@ impl Default for Inflate {
 }
 
 impl Coder for Inflate {
+    const MAY_BE_LARGE: bool = false;
+
     fn code(
         &mut self,
         input: &[u8],
@@ -119,8 +121,6 @@ impl Coder for Inflate {
     fn room(&self, len: usize) -> usize {
         (len * 4).min(OUT_LEN)
     }
-
-    fn finish(self) {}
 }
 
 #[cfg(test)]

@@ -91,6 +91,8 @@ impl Gzip {
 }
 
 impl Coder for Deflate {
+    const MAY_BE_LARGE: bool = false;
+
     fn code(
         &mut self,
         input: &[u8],

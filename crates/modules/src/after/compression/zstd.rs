@@ -108,6 +108,8 @@ impl Zstd {
 }
 
 impl Coder for Compressor {
+    const MAY_BE_LARGE: bool = true;
+
     fn code(
         &mut self,
         input: &[u8],
@@ -152,8 +154,6 @@ impl Coder for Compressor {
     fn room(&self, len: usize) -> usize {
         len
     }
-
-    fn finish(self) {}
 }
 
 #[cfg(test)]
