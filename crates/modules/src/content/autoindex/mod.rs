@@ -57,7 +57,8 @@ pub async fn make(request: &mut Request, charset: CharsetOf) -> Option<Outcome> 
     if !is_on || !matches!(request.method, Method::Get | Method::Head) {
         return None;
     }
-    Some(match list(request, charset).await {
+    // Its future would make that of each request larger.
+    Some(match Box::pin(list(request, charset)).await {
         Ok(response) => Outcome::Answer(Box::new(response)),
         Err(failure) => Outcome::Failed(failure),
     })
