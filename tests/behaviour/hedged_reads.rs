@@ -1,5 +1,4 @@
 //! Reads of a cache's disk that the origin races (`proxy_cache_hedge`): what is sent, what is left behind, and how many.
-#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use crate::cache::cache;
 use crate::sick_disks::{cold, comes_back, fault, metric, origin, whole};

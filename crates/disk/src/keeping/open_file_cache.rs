@@ -235,16 +235,15 @@ mod tests {
                 errors: false,
             });
             let body = |cache: &OpenFileCache| cache.look_up(path).unwrap().unwrap().body();
-            let found = Ok(file);
-            cache.keep(path, &found);
+            cache.keep(path, &Ok(Rc::clone(&file)));
             assert_eq!(
                 (body(&cache).map(|body| body.len()), KEPT.get()),
                 (Some(100), 100)
             );
             let all = KeptBody::of(body_bytes_max() - 100).unwrap();
-            cache.keep(b"/another", &found);
+            cache.keep(b"/another", &Ok(Rc::clone(&file)));
             let other = cache.look_up(b"/another").unwrap().unwrap();
-            assert!(other.body().is_none() && found.unwrap().body().is_some());
+            assert!(other.body().is_none() && file.body().is_some());
             drop((all, cache));
             assert_eq!(KEPT.get(), 0);
         });

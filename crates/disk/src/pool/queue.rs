@@ -355,7 +355,7 @@ impl<J> QueueState<J> {
         if self.can_release() && (is_alone || self.turn % release_turn == 1 % release_turn) {
             return Lane::Release;
         }
-        if can_write && (has_no_reads || self.turn % WRITE_TURN == 0) {
+        if can_write && (has_no_reads || self.turn.is_multiple_of(WRITE_TURN)) {
             return Lane::Write;
         }
         let is_single = self.turn % SINGLE_TURN == 2 && !self.reads.is_empty();

@@ -64,11 +64,14 @@ async fn choose_one(request: &Request) -> Result<Option<Box<[u8]>>, Failure> {
     })
 }
 
+/// The name of an entry that cannot be looked at, and why.
+type Unseen = (Box<[u8]>, Errno);
+
 /// The file for a random number; `None`: there is none.
 ///
 /// # Errors
 /// The entry that cannot be looked at.
-fn choose(found: FileNames, random: u128) -> Result<Option<Box<[u8]>>, (Box<[u8]>, Errno)> {
+fn choose(found: FileNames, random: u128) -> Result<Option<Box<[u8]>>, Unseen> {
     let FileNames { mut names, failed } = found;
     if let Some(failed) = failed {
         return Err(failed);

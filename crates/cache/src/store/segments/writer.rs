@@ -83,7 +83,7 @@ impl Filling {
         for item in run {
             let page = item.known.extent.offset % pages(self.of.header.bytes);
             // Where that fails, too, purges of their keys that come later do not cover them.
-            let _ = (self.of.file).write(u64::from(page) * PAGE, &[nothing.clone()]);
+            let _ = (self.of.file).write(u64::from(page) * PAGE, std::slice::from_ref(&nothing));
         }
     }
 }
