@@ -16,7 +16,7 @@ pub enum Lane {
     Read,
     /// Reads that several requests wait for. They come before those of [`Lane::Read`]: one read serves them all.
     Shared,
-    /// Creates, writes, renames. In a pool of [`RELEASE_THREADS_MIN`] threads they leave one to reads and one to
+    /// Creates, writes, renames. In a pool of `RELEASE_THREADS_MIN` threads they leave one to reads and one to
     /// releases.
     Write,
     /// Values that are dropped: the last `close` of a file. Nobody waits for them, and they are never refused, so they
