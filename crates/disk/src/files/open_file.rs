@@ -14,15 +14,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of a file that a loop may close itself. Larger and deleted files are closed in the pool: their last `close`
 /// may free blocks, so wait for a disk. (That holds for O_PATH descriptors, too: they are no open files, but hold the
 /// dentry and so the inode, which is freed with its last reference of any kind. A large file with a name may lose it
 /// just before the `close`.)
 pub(crate) const INLINE_CLOSE_MAX: u64 = 1 << 20;
-/// Seconds after its last change for which a file counts as one that its writer may still have open.
-const LATELY_S: i64 = 30;
 
 /// What offsets and lengths of direct reads and writes of a device are multiples of, in bytes.
 pub const DIRECT_ALIGNMENT: u64 = 4096;
@@ -202,23 +199,15 @@ impl Handle {
             .as_ref()
             .is_some_and(|mount| mount.answers_inline());
         // fstat: 0.3 µs; never waits on a mount that answers inline.
-        let closes = |meta: Meta| closes_at_once(&meta) && !has_changed_lately(&meta);
-        inline && rustix::fs::fstat(fd).is_ok_and(|stat| closes(Meta::from_stat(&stat)))
+        inline && rustix::fs::fstat(fd).is_ok_and(|stat| closes_at_once(&Meta::from_stat(&stat)))
     }
 }
 
-/// Closes a descriptor that a loop has opened for a look (O_PATH), on a mount that answers inline.
+/// Closes a descriptor that a loop has opened for a look, on a mount that answers inline.
 pub(crate) fn close(fd: OwnedFd, meta: &Meta, pool: &Pool) {
     if !closes_at_once(meta) {
         pool.release(fd);
     }
-}
-
-/// Whether a close may have to write the file: ext4, xfs and btrfs do so at the next one of a file that was truncated and
-/// written anew, whoever makes it, if the writer has not closed it yet.
-fn has_changed_lately(meta: &Meta) -> bool {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.is_ok_and(|since| since.as_secs().cast_signed().saturating_sub(meta.ctime) < LATELY_S)
 }
 
 fn closes_at_once(meta: &Meta) -> bool {

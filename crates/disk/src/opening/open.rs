@@ -120,8 +120,8 @@ impl Local {
             Err(error) => return Ok(Err(error)),
         };
         if found.records_access {
-            // The pool opens it, and reads its first bytes. It was changed lately, as a rule: its close may wait, too.
-            access.pool.release(found.fd);
+            // The pool opens it, and reads its first bytes.
+            open_file::close(found.fd, &found.meta, access.pool);
             return Err(WouldBlock);
         }
         self.0.counters.memory(Operation::Open);

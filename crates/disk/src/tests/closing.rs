@@ -52,27 +52,6 @@ fn a_large_file_that_was_only_looked_at_is_closed_in_the_pool_and_a_small_one_he
 }
 
 #[test]
-fn a_file_that_was_changed_lately_is_closed_in_the_pool() {
-    block_on(async {
-        let (local, pool) = local();
-        let access = Access::new(&pool);
-        let dir = tempfile::tempdir().unwrap();
-        let path = file_of(dir.path(), 100);
-        let file = local.open(path.as_os_str().as_bytes(), &access).await;
-        local.0.files.borrow_mut().shrink(0);
-        // That of a look before the open.
-        while open_on(&path) > 1 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let held = pool.hold();
-        drop(file);
-        assert_eq!(open_on(&path), 1);
-        drop(held);
-        until_closed(&path).await;
-    });
-}
-
-#[test]
 fn a_kept_file_is_closed_when_idle_and_a_deleted_one_at_the_next_sweep() {
     block_on(async {
         let (local, pool) = local();
