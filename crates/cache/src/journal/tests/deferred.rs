@@ -17,9 +17,14 @@ fn deferred_records_wait_for_a_frame_that_is_written() {
         journal.write_rest(&local).await.unwrap();
         journal.gone(known(0, 1).key, 1);
         // A pool that takes nothing more.
-        let (end, ended) = channel::<()>();
-        let hang = move || ended.recv().unwrap_or_default();
+        let ((end, ended), (begun, begins)) = (channel::<()>(), channel());
+        let hang = move || {
+            begun.send(()).unwrap();
+            ended.recv().unwrap_or_default();
+        };
         small.spawn(disk::Lane::Write, hang).unwrap();
+        // It has left the queue.
+        begins.recv().unwrap();
         while small.spawn(disk::Lane::Write, || {}).is_ok() {}
         let written = journal.write_rest(&local).await;
         let is_full = |error: &Error| matches!(error, Error::Disk(disk::Error::Overflow(_)));
