@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn files_of_etc_are_configuration_and_programs_can_be_run() {
-        let line = |file: &str| asset(Path::new("/t"), Path::new(file));
+        let line = |file: &str| asset(&Path::new("/t").join(file), Path::new(file));
         assert!(line("etc/freewheel/mime.types").contains("config = \"noreplace\""));
         assert!(line("usr/sbin/freewheel").contains("\"755\" }"));
         let zsh = line("usr/share/zsh/vendor-completions/_freewheel");
