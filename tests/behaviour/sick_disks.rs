@@ -5,7 +5,9 @@
 use super::cache::{cache, hit, store, stored};
 use blackbox::{Answer, Origin, PATIENCE, Reply, Server, Site, is_nginx, until};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -247,6 +249,47 @@ fn a_disk_that_fails_at_some_reads_is_failing_and_no_answer_fails() {
     assert!(metric(&server, "freewheel_cache_past_disk_total{cache=\"one\"}") > 0);
     fault(&server, &faults, "one", "");
     comes_back(&server, "/one/5");
+    server.forget_log();
+}
+
+#[test]
+fn what_a_failing_disk_does_not_bring_stays_there() {
+    if is_nginx() || !store().is_empty() {
+        return;
+    }
+    let origin = origin();
+    let (server, faults) = cold(&origin, "");
+    fault(&server, &faults, "one", "fail 3");
+    let ask = |number: usize| whole(&server, &format!("/one/{number}"));
+    until("it is failing", PATIENCE, || {
+        evict(&server, &["one"]);
+        (0..KEYS / 2).for_each(|number| drop(ask(number)));
+        let log = server.error_log();
+        log.contains("/one\": its disk is failing").then_some(())
+    });
+    let of_cache = |name: &str| metric(&server, &format!("{name}{{cache=\"one\"}}"));
+    let all_has_ended = || {
+        until("all fills have ended", PATIENCE, || {
+            (of_cache("freewheel_cache_fills_running") == 0).then_some(())
+        });
+    };
+    let entries = || {
+        let mut found = Vec::new();
+        files(&server.site().path("one"), &mut found);
+        found.retain(|path| path.file_name().is_some_and(|name| name.len() == 32));
+        let inodes = found
+            .iter()
+            .map(|path| path.metadata().map(|meta| meta.ino()));
+        inodes
+            .collect::<Result<BTreeSet<_>, _>>()
+            .expect("they stay")
+    };
+    all_has_ended();
+    let (before, past) = (entries(), of_cache("freewheel_cache_past_disk_total"));
+    (KEYS / 2..KEYS).for_each(|number| drop(ask(number)));
+    assert!(of_cache("freewheel_cache_past_disk_total") > past);
+    all_has_ended();
+    assert_eq!(entries(), before, "{}", server.error_log());
     server.forget_log();
 }
 

@@ -19,6 +19,7 @@ use cache::freshness::{
 use cache::store::{Hit, Renewal};
 use cache::{Key, Lifetime, Store, variant};
 use cache::{KeyState, KnownKey};
+use disk::DiskState;
 use disk::in_place;
 use disk::memory::MemoryLevel;
 use disk::memory::level::level;
@@ -88,6 +89,8 @@ pub(super) struct FillContext {
     pub is_miss: bool,
     /// Whether the origin was asked to revalidate the stored response.
     pub is_conditional: bool,
+    /// Whether the disk did not bring what is stored.
+    pub is_past_disk: bool,
     /// Purges from this moment on cover the response.
     pub moment: FetchMoment,
     /// Its place among the loop's connections, until the whole response has arrived.
@@ -177,6 +180,16 @@ impl FillContext {
 
     fn passing(&self) -> Option<&PassSettings> {
         self.location().made()
+    }
+
+    /// Why the response is not to be written to the cache's disk; `None`: it may be. What a failing disk did not bring may
+    /// be whole there, and what it takes in its place may never get there.
+    pub(super) fn write_refusal(&self) -> Option<&'static str> {
+        let keeps_its_own = self.is_past_disk && self.cache.disk.state() == DiskState::Failing;
+        match keeps_its_own {
+            true => Some("its disk fails, and has the entry still"),
+            false => self.cache.write_refusal(),
+        }
     }
 
     fn rules(&self) -> &Rules {
@@ -327,7 +340,7 @@ impl FillContext {
             lifetime: Some(storable.lifetime),
         });
         let (store, is_alone) = (self.store(), filler.is_alone());
-        let refusal = self.cache.write_refusal();
+        let refusal = self.write_refusal();
         let backpressure = &self.cache.backpressure;
         let is_saved = refusal.is_none() && backpressure.admits(store, &self.loop_, is_alone).await;
         if !is_saved {

@@ -41,7 +41,7 @@ pub(super) async fn ask(
         return Asked::Nothing(none);
     }
     // A response that is not read yet takes no memory while it waits.
-    let permit = match may_store && context.cache.write_refusal().is_none() {
+    let permit = match may_store && context.write_refusal().is_none() {
         true => Some(context.cache.backpressure.permit(&context.loop_).await),
         false => None,
     };

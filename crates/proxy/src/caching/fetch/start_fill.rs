@@ -92,6 +92,7 @@ pub(super) fn start(
         stale: params.stale.clone(),
         is_miss: params.status == Some(Status::Miss),
         is_conditional: conditional_on(cache_request, params).is_some(),
+        is_past_disk: params.is_past_disk,
         moment: cache_request.store.moment(),
         seat: Some(loop_.seat()),
         end: receivers.end,
