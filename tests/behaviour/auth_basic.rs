@@ -4,6 +4,7 @@
     reason = "tests run on no loop: they may look at files"
 )]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use blackbox::{Reply, Server, Site, is_nginx};
@@ -203,21 +204,24 @@ fn a_tunnel_is_asked_for_in_lines_of_its_own() {
     assert!(log.contains("- 407") && log.contains("a 200"), "{log}");
 }
 
+/// A server whose pools for work that takes processor time stand still while the file exists.
+pub fn holdable(http: &str) -> (Server, PathBuf) {
+    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
+    let hold = site.path("hold");
+    (Server::start_on(site, "worker_processes 1;", http), hold)
+}
+
 #[test]
 fn a_password_that_is_being_checked_keeps_nobody_else() {
     if is_nginx() {
         return;
     }
-    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
-    let server = Server::start_on(
-        site,
-        "worker_processes 1;",
+    let (server, hold) = holdable(
         "server { listen 127.0.0.1:%PORT%; location /open { return 200 open; }
              location / { auth_basic closed; auth_basic_user_file html/users; try_files /none =410; } }",
     );
     server.file("users", "a:{PLAIN}a-secret\nb:{PLAIN}b-secret\n");
     assert_eq!(status(&server, "/", "a"), 410);
-    let hold = server.site().path("hold");
     std::fs::write(&hold, "").unwrap();
     // Until the pools stand still, a check is done; each has another password, so none is known.
     let mut waiting;
@@ -253,16 +257,12 @@ fn who_has_left_waits_for_no_check() {
     if is_nginx() {
         return;
     }
-    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
-    let server = Server::start_on(
-        site,
-        "worker_processes 1;",
+    let (server, hold) = holdable(
         "log_format left '$status';
          server { listen 127.0.0.1:%PORT%; access_log logs/access.log left;
              auth_basic closed; auth_basic_user_file html/users; try_files /none =410; }",
     );
     server.file("users", "a:{PLAIN}a-secret\n");
-    let hold = server.site().path("hold");
     std::fs::write(&hold, "").unwrap();
     // As many as are checked at a time do not see it: more than the machine has cores.
     let said = base64("a:other");

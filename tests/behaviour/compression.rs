@@ -4,7 +4,8 @@
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc;
 
-use blackbox::{Answer, Exposition, Origin, Reply, Server, Site, is_nginx};
+use crate::auth_basic::holdable;
+use blackbox::{Answer, Exposition, Origin, Reply, Server, is_nginx};
 use flate2::read::MultiGzDecoder;
 
 fn gunzip(body: &[u8]) -> Vec<u8> {
@@ -444,10 +445,7 @@ fn a_large_body_never_keeps_its_loop() {
     if is_nginx() {
         return;
     }
-    let site = Site::new().with_environment("FREEWHEEL_DEBUG_HOLD_CPU", "%DIR%/hold");
-    let server = Server::start_on(
-        site,
-        "worker_processes 1;",
+    let (server, hold) = holdable(
         "types { text/html html; } gzip on; gzip_comp_level 1;
          server { listen 127.0.0.1:%PORT%; location = /metrics { metrics; } }",
     );
@@ -463,7 +461,6 @@ fn a_large_body_never_keeps_its_loop() {
     // From here on the pool is there, and can be held.
     server.get_with("/some.html", accepts);
     server.get_with("/little.html", accepts);
-    let hold = server.site().path("hold");
     std::fs::write(&hold, "").expect("the directory is ours");
     let mut client = server.connect();
     large(&mut client);

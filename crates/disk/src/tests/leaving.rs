@@ -1,11 +1,12 @@
 //! Callers that leave while a disk stands still, and windows that are claimed for a job which waits in a queue.
 
 use crate::residency::window::{Residency, Windows};
-use crate::tests::sending::{LEN, evict, large_file, open, sent};
+use crate::tests::sending::{LEN, cold_file, large_file, open, sent};
 use crate::tests::{block_on, local};
 use crate::*;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -38,20 +39,23 @@ impl Sink for Impatient {
     }
 }
 
+/// A send that takes too long.
+async fn send_in_vain(local: &Local, file: &Rc<OpenFile>, here: &Impatient, access: &Access<'_>) {
+    let sent = local.send(file, &mut 0, LEN as u64, here, access).await;
+    assert!(matches!(sent, Err(Error::Late(_))), "{sent:?}");
+}
+
 #[test]
 fn a_caller_that_leaves_a_queue_keeps_nothing_claimed() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
-        let (path, _) = large_file(dir.path());
         let access = Access::new(&pool);
-        let file = open(&local, &path, &access).await;
-        evict(&path);
+        let (file, _) = cold_file(&local, dir.path(), &access).await;
         let hold = pool.hold();
         let (here, _there) = UnixStream::pair().unwrap();
         let here = Impatient(here);
-        let sent = local.send(&file, &mut 0, LEN as u64, &here, &access).await;
-        assert!(matches!(sent, Err(Error::Late(_))), "{sent:?}");
+        send_in_vain(&local, &file, &here, &access).await;
         // Another takes its place, and need not wait until the queue comes to what was left there.
         assert!(local.disk().windows.claim(&file, 0).is_ok());
         drop(hold);
@@ -63,15 +67,12 @@ fn a_queue_that_stands_still_holds_no_socket_of_a_caller_that_has_left() {
     block_on(async {
         let (local, pool) = local();
         let dir = tempfile::tempdir().unwrap();
-        let (path, _) = large_file(dir.path());
         let access = Access::new(&pool);
-        let file = open(&local, &path, &access).await;
-        evict(&path);
+        let (file, _) = cold_file(&local, dir.path(), &access).await;
         let hold = pool.hold();
         let (here, mut there) = UnixStream::pair().unwrap();
         let here = Impatient(here);
-        let sent = local.send(&file, &mut 0, LEN as u64, &here, &access).await;
-        assert!(matches!(sent, Err(Error::Late(_))), "{sent:?}");
+        send_in_vain(&local, &file, &here, &access).await;
         drop(here);
         let mut got = Vec::new();
         let deadline = Duration::from_secs(5);
@@ -114,9 +115,7 @@ fn a_fill_that_the_pool_refuses_says_so() {
         let (local, _) = local();
         let pool = local.disk().define_pool("full", 1, 1);
         let dir = tempfile::tempdir().unwrap();
-        let (path, _) = large_file(dir.path());
-        let file = open(&local, &path, &Access::new(&pool)).await;
-        evict(&path);
+        let (file, _) = cold_file(&local, dir.path(), &Access::new(&pool)).await;
         let hold = pool.hold();
         pool.spawn(Lane::Read, || ()).unwrap();
         let windows = &local.disk().windows;

@@ -41,6 +41,18 @@ pub(super) async fn open(local: &Local, path: &Path, access: &Access<'_>) -> Rc<
         .unwrap()
 }
 
+/// A [`large_file`] that is open, and not in memory; and its contents.
+pub(super) async fn cold_file(
+    local: &Local,
+    dir: &Path,
+    access: &Access<'_>,
+) -> (Rc<OpenFile>, Vec<u8>) {
+    let (path, contents) = large_file(dir);
+    let file = open(local, &path, access).await;
+    evict(&path);
+    (file, contents)
+}
+
 /// A file that can be proven by a mapping; `None`: this machine has no such proof.
 async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
     let file = open(local, path, access).await;
@@ -413,10 +425,8 @@ fn a_full_pool_refuses_a_cold_window_and_nothing_hangs() {
         let (local, _) = local();
         let tight = local.disk().define_pool("tight", 1, 1);
         let dir = tempfile::tempdir().unwrap();
-        let (path, _) = large_file(dir.path());
         let access = Access::new(&tight);
-        let file = open(&local, &path, &access).await;
-        evict(&path);
+        let (file, _) = cold_file(&local, dir.path(), &access).await;
         let hold = tight.hold();
         let waiting = tight.submit(Lane::Read, || ()).unwrap();
         let (_, result) = sent(&local, &file, 0..LEN as u64, &access).await;
