@@ -182,7 +182,7 @@ fn descriptors_that_run_out_are_taken_from_what_idles() {
         "accept4() failed (24: Too many open files) while accepting new connection on 127.0.0.1:",
         "nothing else was tried here",
     );
-    server.forget_log();
+    server.quit_and_forget_log();
 }
 
 /// A server of one word, at so many sockets.
@@ -221,7 +221,7 @@ fn a_worker_without_a_descriptor_left_gets_its_logs_and_a_new_configuration() {
     assert_eq!(server.get("/word").text(), "new");
     // The master has made the new file, but only the worker writes to it.
     assert!(!server.access_log(1).is_empty());
-    server.forget_log();
+    server.quit_and_forget_log();
 }
 
 /// More sockets than a worker has room for whose limit is 64, and fewer than its master has.
@@ -271,8 +271,8 @@ fn descriptors_that_run_out_are_taken_from_heads_that_do_not_come_to_their_end()
         assert_eq!(server.get("/").text(), "x");
     }
     server.wait_for("accept4() failed (24: Too many open files)", "they ran out");
-    server.forget_log();
     drop(begun);
+    server.quit_and_forget_log();
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_connection_to_a_server_gets_the_descriptor_of_what_idles() {
         assert_eq!(connection.reply().status, 200, "{number}");
         kept.push(connection);
     }
-    server.forget_log();
+    server.quit_and_forget_log();
 }
 
 /// A lack of descriptors here says nothing about the servers.
@@ -338,7 +338,8 @@ fn servers_are_not_to_blame_for_descriptors_that_run_out() {
             "{statuses:?}"
         );
         assert_eq!(server.get("/").status, 200, "both are asked still");
-        server.forget_log();
+        drop(client);
+        server.quit_and_forget_log();
     }
 }
 

@@ -119,6 +119,15 @@ impl Server {
         std::fs::write(self.site.path("logs/error.log"), "").expect("the directory is ours");
     }
 
+    /// QUIT, and what stands in the error log until the end is meant: for tests whose `[crit]` may still be on its way.
+    ///
+    /// # Panics
+    /// It does not end well.
+    pub fn quit_and_forget_log(mut self) {
+        self.quit();
+        self.forget_log();
+    }
+
     /// Process id of the master.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a pid fits")
