@@ -1,51 +1,75 @@
 //! A clock that stands still for a thread in single steps: a step takes up to a tenth of a millisecond, so that by the machine's clock
 //! a hot request would last seconds, and whatever is done now and then would be counted with it.
 //!
-//! The thread reads the time in the page of code that the kernel gives each process (vdso(7)). Where it enters the function there, the
-//! tracer answers in its place. Invariant: what the clock says never goes back, and goes on a little with each reading.
+//! The thread reads the time in the page of code that the kernel gives each process (vdso(7)), or the processor's counter (RDTSC, Intel
+//! SDM). Where it enters the function there, or is about to read the counter, the tracer answers in its place. Invariant: what both say
+//! never goes back, and goes on a little with each reading.
 
 use nix::libc::{c_long, timespec, user_regs_struct};
 use nix::sys::ptrace;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What reading the clock counts as: that many instructions it has in Linux 6.18.
-pub const READING: u64 = 61;
+const READING: u64 = 61;
 /// How far the clock goes on with each reading.
 const GOES_ON: Duration = Duration::from_nanos(100);
 /// The kernel's function (vdso(7)).
 const FUNCTION: &[u8] = b"__vdso_clock_gettime";
 /// More than the page of code has ever had.
 const IMAGE_MAX: u64 = 64 << 10;
+/// The instruction that reads the counter.
+const RDTSC: [u8; 2] = [0x0f, 0x31];
+/// What reading the counter counts as: it, and the instruction behind it, which is stepped over with it.
+const COUNTER_READING: u64 = 2;
+/// How far the counter goes on with each reading: [`GOES_ON`] at 3 GHz.
+const COUNTER_GOES_ON: u64 = 300;
 
-/// Where the function is, and since when the clock stands still.
+/// Where the function is, where the counter may be read, and since when both stand still.
 pub struct Clock {
     function: u64,
-    still: Option<(Instant, u32)>,
+    /// Each place in the program with the bytes of the instruction. Where a step begins at one, it is the instruction.
+    counters: HashSet<u64>,
+    still: Option<Still>,
+}
+
+/// When the clock stopped.
+struct Still {
+    since: Instant,
+    counter: u64,
+    readings: u32,
 }
 
 impl Clock {
     /// That of a process.
     pub fn of(process: Pid) -> Result<Self, String> {
-        let start = mapped(process)?;
-        let mut image = Vec::new();
-        File::open(format!("/proc/{process}/mem"))
-            .and_then(|mut memory| {
-                memory.seek(SeekFrom::Start(start))?;
-                // The page behind it may not be mapped: what was read up to there is kept.
-                match memory.take(IMAGE_MAX).read_to_end(&mut image) {
-                    Err(error) if image.is_empty() => Err(error),
-                    _ => Ok(()),
-                }
-            })
-            .map_err(|error| format!("vdso of {process}: {error}"))?;
+        let path = format!("/proc/{process}/maps");
+        let maps = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let vdso = mapped(&maps, |flags, name| flags.contains('x') && name == "[vdso]");
+        let start = vdso
+            .first()
+            .ok_or_else(|| format!("{path}: there is no vdso"))?
+            .0;
+        let image = memory(process, start, IMAGE_MAX)?;
         let offset =
             function(&image).ok_or("vdso: the function that reads the clock is not found")?;
+        let program = std::fs::read_link(format!("/proc/{process}/exe"));
+        let program = program.map_err(|error| format!("program of {process}: {error}"))?;
+        let mut counters = HashSet::new();
+        for (start, end) in mapped(&maps, |flags, name| {
+            flags.contains('x') && Path::new(name) == program
+        }) {
+            let code = memory(process, start, end - start)?;
+            counters.extend(places(&code, start));
+        }
         Ok(Clock {
             function: start + offset,
+            counters,
             still: None,
         })
     }
@@ -53,48 +77,111 @@ impl Clock {
     /// From now on it stands still, or goes on.
     pub fn hold(&mut self, is_still: bool) {
         match is_still {
-            true if self.still.is_none() => self.still = Some((Instant::now(), 0)),
+            true if self.still.is_none() => {
+                self.still = Some(Still {
+                    since: Instant::now(),
+                    counter: sys::cycles().unwrap_or(0),
+                    readings: 0,
+                });
+            }
             false => self.still = None,
             true => {}
         }
     }
 
-    /// Answers for the kernel's function where a thread is about to enter it and the clock stands still.
-    pub fn answer(&mut self, thread: Pid, registers: &user_regs_struct) -> nix::Result<bool> {
-        let Some((since, readings)) = &mut self.still else {
-            return Ok(false);
+    /// Answers where a thread is about to enter the kernel's function, or to read the counter, and the clock stands still: what that
+    /// counts as.
+    pub fn answer(
+        &mut self,
+        thread: Pid,
+        registers: &user_regs_struct,
+    ) -> nix::Result<Option<u64>> {
+        let is_function = registers.rip == self.function;
+        let Some(still) = &mut self.still else {
+            return Ok(None);
         };
-        if registers.rip != self.function {
-            return Ok(false);
+        if !is_function && !self.counters.contains(&registers.rip) {
+            return Ok(None);
         }
-        *readings += 1;
+        still.readings += 1;
+        let (counts_as, returned) = match is_function {
+            true => (READING, still.time(thread, registers)?),
+            false => (COUNTER_READING, still.count(registers)),
+        };
+        ptrace::setregs(thread, returned)?;
+        Ok(Some(counts_as))
+    }
+}
+
+impl Still {
+    /// The registers as the function leaves them, behind it has written the time.
+    fn time(&self, thread: Pid, registers: &user_regs_struct) -> nix::Result<user_regs_struct> {
         // The arguments are the clock's number and where the time is to be written (clock_gettime(2); System V ABI).
         let clock = ClockId::from_raw(registers.rdi as i32);
-        let time = Duration::from(clock_gettime(clock)?) + GOES_ON * *readings;
-        let time = time.saturating_sub(since.elapsed());
+        let time = Duration::from(clock_gettime(clock)?) + GOES_ON * self.readings;
+        let time = time.saturating_sub(self.since.elapsed());
         let place = registers.rsi as *mut std::ffi::c_void;
         ptrace::write(thread, place, time.as_secs() as c_long)?;
         let place = place.wrapping_byte_add(std::mem::offset_of!(timespec, tv_nsec));
         ptrace::write(thread, place, c_long::from(time.subsec_nanos()))?;
         let back = ptrace::read(thread, registers.rsp as *mut std::ffi::c_void)?;
-        let returned = user_regs_struct {
+        Ok(user_regs_struct {
             rax: 0,
             rip: back as u64,
             rsp: registers.rsp + size_of::<c_long>() as u64,
             ..*registers
-        };
-        ptrace::setregs(thread, returned)?;
-        Ok(true)
+        })
+    }
+
+    /// The registers as the instruction leaves them: the upper half in one, the lower in another.
+    fn count(&self, registers: &user_regs_struct) -> user_regs_struct {
+        let (upper, lower) = self.halves();
+        user_regs_struct {
+            rax: lower,
+            rdx: upper,
+            rip: registers.rip + RDTSC.len() as u64,
+            ..*registers
+        }
+    }
+
+    fn halves(&self) -> (u64, u64) {
+        let count = self.counter + COUNTER_GOES_ON * u64::from(self.readings);
+        (count >> 32, count & u64::from(u32::MAX))
     }
 }
 
-/// Where the page is.
-fn mapped(process: Pid) -> Result<u64, String> {
-    let path = format!("/proc/{process}/maps");
-    let maps = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"));
-    line.and_then(|line| u64::from_str_radix(line.split_once('-')?.0, 16).ok())
-        .ok_or_else(|| format!("{path}: there is no vdso"))
+/// The memory of a process from an address on, at most so much: up to where nothing is mapped.
+fn memory(process: Pid, start: u64, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let mut image = Vec::new();
+    File::open(format!("/proc/{process}/mem"))
+        .and_then(|mut memory| {
+            memory.seek(SeekFrom::Start(start))?;
+            match memory.take(bytes_max).read_to_end(&mut image) {
+                Err(error) if image.is_empty() => Err(error),
+                _ => Ok(()),
+            }
+        })
+        .map_err(|error| format!("memory of {process}: {error}"))?;
+    Ok(image)
+}
+
+/// Each address with the bytes of [`RDTSC`] in code that begins at `start`.
+fn places(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
+    let pairs = code.windows(RDTSC.len()).zip(start..);
+    pairs.filter_map(|(bytes, at)| (bytes == RDTSC).then_some(at))
+}
+
+/// Where the mappings of this kind lie (proc_pid_maps(5)), which is told by their flags and name.
+fn mapped(maps: &str, is_one: impl Fn(&str, &str) -> bool) -> Vec<(u64, u64)> {
+    maps.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let (flags, name) = (words.next()?, words.nth(3).unwrap_or_default());
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            is_one(flags, name).then_some((address(start)?, address(end)?))
+        })
+        .collect()
 }
 
 /// The offset of the function in the image, an ELF file (elf(5)): found in the table of dynamic symbols.
@@ -136,7 +223,30 @@ mod tests {
     #[test]
     fn the_function_is_found_in_this_process() {
         let clock = Clock::of(Pid::this()).unwrap();
-        assert!(clock.function > mapped(Pid::this()).unwrap());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let (start, end) = mapped(&maps, |_, name| name == "[vdso]")[0];
+        assert!((start..end).contains(&clock.function));
+    }
+
+    #[test]
+    fn the_counter_is_found_in_this_process() {
+        let clock = Clock::of(Pid::this()).unwrap();
+        assert!(!clock.counters.is_empty(), "this program reads it");
+        assert_eq!(
+            places(b"\x0f\x31\x0f\x0f\x31", 16).collect::<Vec<_>>(),
+            [16, 19]
+        );
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_goes_on_a_little() {
+        let still = |readings| Still {
+            since: Instant::now(),
+            counter: 0x1_ffff_ffff,
+            readings,
+        };
+        assert_eq!(still(1).halves(), (2, COUNTER_GOES_ON - 1));
+        assert_eq!(still(2).halves(), (2, 2 * COUNTER_GOES_ON - 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A thread of another process in single steps, counted.
 
-use super::clock::{Clock, READING};
+use super::clock::Clock;
 use super::wakes::{Wake, Wakes};
 use nix::libc::user_regs_struct;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -172,9 +172,9 @@ impl Traced {
         self.before = Some(registers);
         self.clock
             .hold(self.shared.is_still.load(Ordering::Acquire));
-        let is_answered = self.clock.answer(self.thread, &registers)?;
+        let answered = self.clock.answer(self.thread, &registers)?;
         if self.has_events {
-            let count = if is_answered { READING } else { 1 };
+            let count = answered.unwrap_or(1);
             self.shared.count.fetch_add(count, Ordering::Release);
             if self.shared.is_still.load(Ordering::Acquire) {
                 let mut addresses = self.shared.addresses.lock().expect("no holder panics");
