@@ -5,13 +5,12 @@
 //! SDM). Where it enters the function there, or is about to read the counter, the tracer answers in its place. Invariant: what both say
 //! never goes back, and goes on a little with each reading.
 
+use super::maps;
 use nix::libc::{c_long, timespec, user_regs_struct};
 use nix::sys::ptrace;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,8 @@ const GOES_ON: Duration = Duration::from_nanos(100);
 const FUNCTION: &[u8] = b"__vdso_clock_gettime";
 /// More than the page of code has ever had.
 const IMAGE_MAX: u64 = 64 << 10;
+/// More than the program's code has.
+const CODE_MAX: u64 = 1 << 30;
 /// The instruction that reads the counter.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 /// What reading the counter counts as: it, and the instruction behind it, which is stepped over with it.
@@ -48,27 +49,23 @@ struct Still {
 impl Clock {
     /// That of a process.
     pub fn of(process: Pid) -> Result<Self, String> {
-        let path = format!("/proc/{process}/maps");
-        let maps = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        let vdso = mapped(&maps, |flags, name| flags.contains('x') && name == "[vdso]");
-        let start = vdso
-            .first()
-            .ok_or_else(|| format!("{path}: there is no vdso"))?
-            .0;
-        let image = memory(process, start, IMAGE_MAX)?;
-        let offset =
-            function(&image).ok_or("vdso: the function that reads the clock is not found")?;
+        let maps = maps::of(process)?;
+        let vdso = maps.iter().find(|mapping| mapping.name == "[vdso]");
+        let vdso = vdso.ok_or_else(|| format!("memory of {process}: there is no vdso"))?;
+        let offset = function(&vdso.read(process, IMAGE_MAX)?)
+            .ok_or("vdso: the function that reads the clock is not found")?;
         let program = std::fs::read_link(format!("/proc/{process}/exe"));
         let program = program.map_err(|error| format!("program of {process}: {error}"))?;
+        let is_program = |name: &str| Path::new(name) == program;
         let mut counters = HashSet::new();
-        for (start, end) in mapped(&maps, |flags, name| {
-            flags.contains('x') && Path::new(name) == program
-        }) {
-            let code = memory(process, start, end - start)?;
-            counters.extend(places(&code, start));
+        for code in maps
+            .iter()
+            .filter(|one| one.is_code && is_program(&one.name))
+        {
+            counters.extend(places(&code.read(process, CODE_MAX)?, code.start));
         }
         Ok(Clock {
-            function: start + offset,
+            function: vdso.start + offset,
             counters,
             still: None,
         })
@@ -114,7 +111,7 @@ impl Clock {
 }
 
 impl Still {
-    /// The registers as the function leaves them, behind it has written the time.
+    /// The registers as the function leaves them, once it has written the time.
     fn time(&self, thread: Pid, registers: &user_regs_struct) -> nix::Result<user_regs_struct> {
         // The arguments are the clock's number and where the time is to be written (clock_gettime(2); System V ABI).
         let clock = ClockId::from_raw(registers.rdi as i32);
@@ -150,38 +147,10 @@ impl Still {
     }
 }
 
-/// The memory of a process from an address on, at most so much: up to where nothing is mapped.
-fn memory(process: Pid, start: u64, bytes_max: u64) -> Result<Vec<u8>, String> {
-    let mut image = Vec::new();
-    File::open(format!("/proc/{process}/mem"))
-        .and_then(|mut memory| {
-            memory.seek(SeekFrom::Start(start))?;
-            match memory.take(bytes_max).read_to_end(&mut image) {
-                Err(error) if image.is_empty() => Err(error),
-                _ => Ok(()),
-            }
-        })
-        .map_err(|error| format!("memory of {process}: {error}"))?;
-    Ok(image)
-}
-
 /// Each address with the bytes of [`RDTSC`] in code that begins at `start`.
 fn places(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     let pairs = code.windows(RDTSC.len()).zip(start..);
     pairs.filter_map(|(bytes, at)| (bytes == RDTSC).then_some(at))
-}
-
-/// Where the mappings of this kind lie (proc_pid_maps(5)), which is told by their flags and name.
-fn mapped(maps: &str, is_one: impl Fn(&str, &str) -> bool) -> Vec<(u64, u64)> {
-    maps.lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (start, end) = words.next()?.split_once('-')?;
-            let (flags, name) = (words.next()?, words.nth(3).unwrap_or_default());
-            let address = |text| u64::from_str_radix(text, 16).ok();
-            is_one(flags, name).then_some((address(start)?, address(end)?))
-        })
-        .collect()
 }
 
 /// The offset of the function in the image, an ELF file (elf(5)): found in the table of dynamic symbols.
@@ -223,9 +192,12 @@ mod tests {
     #[test]
     fn the_function_is_found_in_this_process() {
         let clock = Clock::of(Pid::this()).unwrap();
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let (start, end) = mapped(&maps, |_, name| name == "[vdso]")[0];
-        assert!((start..end).contains(&clock.function));
+        let maps = maps::of(Pid::this()).unwrap();
+        let vdso = maps
+            .iter()
+            .find(|mapping| mapping.name == "[vdso]")
+            .unwrap();
+        assert!((vdso.start..vdso.end).contains(&clock.function));
     }
 
     #[test]

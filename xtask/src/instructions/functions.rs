@@ -3,7 +3,8 @@
 //! Not here: counting ([`super::steps`]). The names are those of the symbol table (nm(1)); a function that was inlined
 //! counts as the one around it.
 
-use std::collections::{BTreeMap, HashMap};
+use super::maps;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,13 +18,6 @@ pub struct Functions {
     /// Names by the address of their first byte, as loaded.
     names: BTreeMap<u64, String>,
     end: u64,
-}
-
-/// A line of proc_pid_maps(5): where a file begins.
-fn mapped(line: &str) -> Option<(u64, &str)> {
-    let file = &line[line.find('/')?..];
-    let (start, _) = line.split_once('-')?;
-    Some((u64::from_str_radix(start, 16).ok()?, file))
 }
 
 /// Adds the names of one file.
@@ -48,15 +42,14 @@ fn add(names: &mut BTreeMap<u64, String>, base: u64, arguments: &[&str]) -> Resu
 impl Functions {
     /// Those of a process.
     pub fn of(binary: &Path, process: Pid) -> Result<Self, String> {
-        let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))
-            .map_err(|error| error.to_string())?;
         let mut names = BTreeMap::new();
-        let mut seen = Vec::new();
-        for (base, file) in maps.lines().filter_map(mapped) {
-            if seen.contains(&file) {
+        let mut seen = HashSet::new();
+        let maps = maps::of(process)?;
+        for mapping in maps.iter().filter(|one| one.name.starts_with('/')) {
+            let (base, file) = (mapping.start, mapping.name.as_str());
+            if !seen.insert(file) {
                 continue;
             }
-            seen.push(file);
             let table = match Path::new(file) == binary {
                 true => "--defined-only",
                 false => "-D",

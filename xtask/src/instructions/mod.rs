@@ -8,6 +8,7 @@
 
 mod clock;
 mod functions;
+mod maps;
 mod origin;
 mod server;
 mod steps;
