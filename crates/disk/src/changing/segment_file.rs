@@ -3,7 +3,8 @@
 //!
 //! Bytes that `sendfile` has put into a socket are the file's own pages: writing over them changes what is on its way
 //! to a client. So a part is cleared before it is written again ([`SegmentFile::clear`]): that takes the pages out of
-//! the file, and the sockets keep them. A part of a device has no pages: what was read from it lies in buffers that are
+//! the file, and the sockets keep them. (What shares a folio of the page cache with bytes that stay is not taken out,
+//! but zeroed where it is.) A part of a device has no pages: what was read from it lies in buffers that are
 //! the reader's own, so there is nothing to clear.
 //!
 //! Not here: what lies in the file. Invariant: nothing is cleared by this module while a view of the file lives; the
@@ -34,6 +35,8 @@ use std::sync::Arc;
 const PARTS_MAX: usize = 512;
 /// Bytes that a proof writes and reads at once.
 const PROOF_BYTES: u64 = 1 << 20;
+/// Bytes of the largest folio of the page cache (xfs, ext4 since Linux 6.16), with pages of 4 KiB.
+const FOLIO_MAX: u64 = 2 << 20;
 /// Names that [`names_in`] returns at most.
 const NAMES_MAX: usize = 1 << 17;
 
@@ -189,9 +192,9 @@ impl SegmentFile {
         })
     }
 
-    /// Takes the pages of a part out of the file, which reads as zeros from then on; its blocks stay the file's. What a
-    /// socket holds of them stays as it was. On a device nothing is done, and the bytes stay what they are: no socket
-    /// holds any of its pages. **Waits.**
+    /// Takes the pages of a part out of the file, which reads as zeros from then on; its blocks stay the file's. It is to
+    /// be of whole folios: what a socket holds of these stays as it was. On a device nothing is done, and the bytes stay
+    /// what they are: no socket holds any of its pages. **Waits.**
     ///
     /// # Errors
     /// [`Error::System`] with `fallocate()` or `ftruncate()`.
@@ -226,6 +229,23 @@ impl SegmentFile {
             }
             done => done,
         }
+    }
+
+    /// Clears the file from `offset` on, but for what shares its folio with the bytes before: a socket may hold that.
+    /// Returns from where on it may be written: `offset`, if there are only zeros; otherwise the next folio, or the end
+    /// of the file. (A part of a device may be written anywhere.) **Waits.**
+    ///
+    /// # Errors
+    /// As [`SegmentFile::read`] and [`SegmentFile::clear`].
+    pub fn clear_from(&self, offset: u64) -> Result<u64, Error> {
+        if self.part.is_some() {
+            return Ok(offset);
+        }
+        let next = offset.next_multiple_of(FOLIO_MAX).min(self.len());
+        let shared = self.read(offset, next.saturating_sub(offset) as usize)?;
+        self.clear(next, self.len() - next)?;
+        let is_clear = shared.iter().all(|byte| *byte == 0);
+        Ok(if is_clear { offset } else { next })
     }
 
     /// Begins to write what is dirty to the disk, so that it does not pile up. **Waits** if the disk's queue is full.
@@ -507,8 +527,7 @@ mod tests {
     }
 
     /// The trap: what `sendfile` has put into a socket are the file's own pages.
-    #[test]
-    fn what_a_socket_holds_stays_when_the_file_is_cleared_and_written_again() {
+    fn sent_before(clear: impl FnOnce(&SegmentFile)) -> Vec<u8> {
         let disk = Disk::new(Disk::prepare());
         let pool = disk.define_pool("it", 1, 10);
         // On a disk: tmpfs would show the same, but it is not what is used.
@@ -524,14 +543,33 @@ mod tests {
                 break;
             }
         }
-        assert!(at > 0, "the socket takes something");
-        file.clear(0, LEN).unwrap();
-        file.write(0, &[Bytes::from(vec![b'2'; LEN as usize])])
-            .unwrap();
+        assert!(at > 16384, "the socket takes something");
+        clear(&file);
         drop(sender);
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
         assert_eq!(got.len() as u64, at);
+        got
+    }
+
+    #[test]
+    fn what_a_socket_holds_stays_when_the_file_is_cleared_and_written_again() {
+        let got = sent_before(|file| {
+            file.clear(0, LEN).unwrap();
+            let now = Bytes::from(vec![b'2'; LEN as usize]);
+            file.write(0, &[now]).unwrap();
+        });
+        assert!(got.iter().all(|byte| *byte == b'1'));
+    }
+
+    #[test]
+    fn what_a_socket_holds_stays_when_the_rest_of_the_file_is_cleared() {
+        let got = sent_before(|file| {
+            // All of it is of one folio, where the file system has large ones.
+            assert_eq!(file.clear_from(8192).unwrap(), LEN);
+            file.clear(0, LEN).unwrap();
+            assert_eq!(file.clear_from(8192).unwrap(), 8192);
+        });
         assert!(got.iter().all(|byte| *byte == b'1'));
     }
 }

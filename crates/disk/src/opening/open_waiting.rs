@@ -57,7 +57,8 @@ fn open_unseen(
     let reads = purpose == OpenPurpose::Read && !OPENS_ON_LOOPS;
     if reads && meta.kind == FileKind::File && !direct {
         // Other loops must not take pages that are being read for present ones.
-        let _fill = (meta.len > BODY_MAX as u64).then(|| disk.windows.begin_first_fill(&meta));
+        let windows = &disk.windows;
+        let _fill = (meta.len > BODY_MAX as u64).then(|| windows.begin_read(&meta, 0));
         // As a body, so that a small file that was not in memory needs no second job.
         let first_len = meta.len.min(BODY_MAX as u64) as usize;
         let first = read_fully(fd.as_fd(), 0, first_len)?;

@@ -164,10 +164,14 @@ impl Local {
         let pool = access.waiting_pool()?;
         // Its disk may be out: then nothing is queued behind threads that hang.
         let own = (file.handle.disk_pool()).map(|opener| pool.for_disk_of(opener));
+        let (windows, meta) = (&self.disk().windows, *file.meta());
+        // Without a page map other loops would take for present what is on its way.
+        let windows = windows.pagemap.is_none().then(|| windows.clone());
         let job = own.as_ref().unwrap_or(pool).run(Lane::Read, move || {
             if is_anew {
                 forget(&handle, offset, len);
             }
+            let _reads = windows.map(|windows| windows.begin_reads(&meta, offset, len));
             read_waiting(&handle, offset, len, direct, alignment)
         });
         match job.await {

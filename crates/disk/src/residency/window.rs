@@ -237,17 +237,30 @@ impl Windows {
         }
     }
 
-    /// Marks the first window of a file as being filled until the result is dropped. (Does nothing if a fill of it is
-    /// under way.)
-    pub(crate) fn begin_first_fill(self: &Arc<Self>, meta: &Meta) -> FirstFill {
-        let window = key(meta, 0);
+    /// Marks a window of a file, in which a job reads, as being filled until the result is dropped. (Does nothing if a
+    /// fill of it is under way.)
+    pub(crate) fn begin_read(self: &Arc<Self>, meta: &Meta, number: u64) -> WindowRead {
+        let window = key(meta, number);
         let mut fills = self.fills_of(window).lock();
         if fills.contains_key(&window) {
-            return FirstFill(None);
+            return WindowRead(None);
         }
         let fill = WindowFill::new();
         fills.insert(window, fill.clone());
-        FirstFill(Some(self.job(meta, 0, fill, Claim::Own)))
+        WindowRead(Some(self.job(meta, number, fill, Claim::Own)))
+    }
+
+    /// Marks the first and the last window of a range that a job reads, which has no others.
+    pub(crate) fn begin_reads(
+        self: &Arc<Self>,
+        meta: &Meta,
+        offset: u64,
+        len: usize,
+    ) -> (WindowRead, Option<WindowRead>) {
+        let end = (offset + len as u64).min(meta.len);
+        let (first, last) = (offset / WINDOW, end.saturating_sub(1) / WINDOW);
+        let read = |number| self.begin_read(meta, number);
+        (read(first), (last > first).then(|| read(last)))
     }
 
     /// Has the pool unmap segments that have been idle for long, unless that was done just before. Fills sweep, too;
@@ -281,10 +294,10 @@ pub(crate) struct FillJob {
     done: bool,
 }
 
-/// Marks the first window of a file as being filled while the open reads it.
-pub(crate) struct FirstFill(Option<FillJob>);
+/// Marks a window of a file as being filled while a job reads in it.
+pub(crate) struct WindowRead(Option<FillJob>);
 
-impl Drop for FirstFill {
+impl Drop for WindowRead {
     fn drop(&mut self) {
         if let Some(job) = &mut self.0 {
             job.finish(Ok(()));

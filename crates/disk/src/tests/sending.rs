@@ -482,3 +482,25 @@ fn a_look_at_parts_of_windows_is_remembered_of_all_of_them() {
         assert!(!file.proofs().remember(0..=0));
     });
 }
+
+#[test]
+fn what_a_job_reads_is_not_present_where_only_cachestat_is_asked() {
+    block_on(async {
+        let disk = Disk::new(PreparedDisk { pagemap: None });
+        let (local, pool) = (Local::new(&disk), disk.define_pool("it", 2, 100));
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = large_file(dir.path());
+        let access = Access::new(&pool);
+        let file = open(&local, &path, &access).await;
+        sent(&local, &file, 0..LEN as u64, &access).await.1.unwrap();
+        let windows = &disk.windows;
+        let is_present = |at| windows.residency(&file, at, 4096) == Residency::Present;
+        if !is_present(0) {
+            return;
+        }
+        let reads = windows.begin_reads(file.meta(), WINDOW - 1, 2);
+        assert!(!is_present(0) && !is_present(WINDOW));
+        drop(reads);
+        assert!(is_present(0) && is_present(WINDOW));
+    });
+}
