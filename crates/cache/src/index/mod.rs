@@ -140,6 +140,15 @@ impl Index {
         Self::new(keys_of_zone(bytes))
     }
 
+    /// Takes memory for so many keys, at most [`Index::keys_max`], before they come: an index that grows with them looks
+    /// at each once more. Most of them are to be entries with files of their own, or entries in segments.
+    pub(crate) fn expect(&self, keys: usize, have_files: bool) {
+        let each = keys.min(self.keys_max()) / SHARDS;
+        for part in &self.shards {
+            part.shard.lock().expect(each, have_files);
+        }
+    }
+
     /// Maximum of keys.
     #[must_use]
     pub fn keys_max(&self) -> usize {
@@ -222,8 +231,12 @@ impl Index {
         let part = self.part(&known.key);
         let windows = self.windows_of(&known.lifetime);
         let mut shard = part.shard.lock();
-        if shard.get(&known.key).is_some() {
-            let replaced = shard.put(known, windows);
+        let is_known = shard.get(&known.key).is_some();
+        if is_known || self.count_one_more() {
+            let replaced = match is_known {
+                true => shard.put(known, windows),
+                false => shard.put_new(known, windows),
+            };
             part.note_put(&shard, known);
             let evicted = None;
             return Displaced { replaced, evicted };
@@ -284,11 +297,16 @@ impl Index {
         replaced
     }
 
+    /// Counts one more key, unless the index is full.
+    fn count_one_more(&self) -> bool {
+        let more = |keys| (keys < self.keys_max()).then_some(keys + 1);
+        self.keys.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
     /// Counts one more key, after evicting one if the index is full.
     fn make_room(&self) -> Option<KnownKey> {
-        let more = |keys| (keys < self.keys_max()).then_some(keys + 1);
         loop {
-            if self.keys.fetch_update(Relaxed, Relaxed, more).is_ok() {
+            if self.count_one_more() {
                 return None;
             }
             // The new key takes its place in the count.
@@ -472,7 +490,7 @@ impl Index {
     /// The next keys of a scan, at most `max` (`STEP_MAX`); none at its end. A key that comes or goes meanwhile may
     /// be missed, a key that stays is returned once.
     pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<KnownKey> {
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(max.min(STEP_MAX));
         while let Some(part) = self.shards.get(cursor.shard) {
             let shard = part.shard.lock();
             // Bounded even if most slots are free.

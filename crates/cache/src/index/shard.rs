@@ -196,6 +196,11 @@ impl Shard {
             self.link_in_order(number);
             return Some(was);
         }
+        self.put_new(known, windows)
+    }
+
+    /// Takes a slot for the record of a key that has none.
+    pub(super) fn put_new(&mut self, known: &KnownKey, windows: u16) -> Option<KnownKey> {
         let mut slot = KeySlot::FREE;
         slot.pack(known, windows);
         let number = self.take_free(slot.has_file());
@@ -241,6 +246,9 @@ impl Shard {
 
     /// Sorts the slots in the order of use by their last use.
     pub(super) fn sort(&mut self) {
+        if self.linked == 0 {
+            return;
+        }
         let slots = 0..self.slots() as u32;
         let mut numbers: Vec<u32> = slots.filter(|slot| self.slot(*slot).has_file()).collect();
         numbers.sort_unstable_by_key(|number| self.slot(*number).used);
@@ -275,8 +283,16 @@ impl Shard {
         number
     }
 
+    /// Has slots for so many keys from now on.
+    pub(super) fn expect(&mut self, keys: usize, are_linked: bool) {
+        while self.slots() < keys {
+            self.grow(are_linked);
+        }
+    }
+
     fn grow(&mut self, is_linked: bool) {
         let (slots, buckets) = (self.slots() as u32, self.slabs.buckets());
+        let is_empty = self.free[0].len + self.free[1].len == self.slots();
         self.slabs.grow();
         if is_linked {
             self.slabs.links_mut(slots);
@@ -284,6 +300,9 @@ impl Shard {
         (slots..slots + SLOTS as u32)
             .rev()
             .for_each(|number| self.set_free(number));
+        if is_empty {
+            return;
+        }
         // The first bucket has none to take from.
         (buckets.max(1)..buckets + BUCKETS).for_each(|number| self.split(number));
     }

@@ -49,6 +49,39 @@ fn an_entry_takes_at_most_64_bytes_in_a_segment_and_72_with_a_file() {
 }
 
 #[test]
+fn memory_that_was_taken_ahead_is_no_more_than_what_grows() {
+    for (kind, has_file) in [
+        (in_segment as fn(u64, Seconds) -> KnownKey, false),
+        (stored, true),
+    ] {
+        let [grown, ahead] = [false, true].map(|is_ahead| {
+            let index = Index::new(200_000);
+            if is_ahead {
+                index.expect(100_000, has_file);
+            }
+            for number in 0..100_000 {
+                assert!(index.put(&kind(number, 100)).evicted.is_none());
+            }
+            // One that did not come alone.
+            index.expect(120_000, has_file);
+            (0..120_000).for_each(|number| _ = index.put(&kind(number, 200)));
+            for number in 0..120_000 {
+                let known = index.peek(&key(number)).expect("a key that was put");
+                assert_eq!(known.extent, kind(number, 200).extent);
+            }
+            bytes_each(&index)
+        });
+        assert!(
+            ahead <= grown * 1.01,
+            "{ahead} bytes, {grown} where it grew"
+        );
+    }
+    let small = Index::new(1000);
+    small.expect(usize::MAX, false);
+    assert!(small.memory() < 200_000, "{} bytes", small.memory());
+}
+
+#[test]
 fn what_is_found_replaces_no_entry_and_enters_only_where_it_may() {
     let index = Index::new(100);
     let (newer, older) = (in_segment(1, 7), in_segment(1, 3));

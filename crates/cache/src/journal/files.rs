@@ -2,8 +2,11 @@
 //!
 //! Not here: the format of frames and records (`frame`, `record`), and their replay (`replay`).
 
-use super::frame::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, JournalFrame, Scanner};
-use super::record::PUT_BYTES_MIN;
+use super::frame::{
+    FILE_HEADER_BYTES, FILE_VERSION, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FileHeader, JournalFrame,
+    Scanner,
+};
+use super::record::{JournalRecord, PUT_BYTES_MIN};
 use super::replay::{Recovered, Replay};
 use super::{FILE_MODE, snapshot};
 use crate::error::Error;
@@ -190,7 +193,21 @@ pub(super) async fn recover(
     let snapshot = files.snapshots.last().copied();
     if let Some(generation) = snapshot {
         let name = snapshot::name(folder, generation);
-        let is_complete = read(local, &name, pool, |frame| replay.snapshot(&frame)).await?;
+        let mut expected = match only {
+            Some(_) => None,
+            None => Some(
+                entries_of(local, &name, pool)
+                    .await?
+                    .min(files.entries_max()),
+            ),
+        };
+        let each = |frame: JournalFrame| {
+            if let Some(entries) = expected.take() {
+                index.expect(entries, begins_with_file(&frame));
+            }
+            replay.snapshot(&frame);
+        };
+        let is_complete = read(local, &name, pool, each).await?;
         if !is_complete {
             replay.set_damaged();
         }
@@ -221,6 +238,29 @@ pub(super) async fn boot_id(local: &Local, pool: &Pool) -> [u8; 16] {
     };
     let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_hexdigit).collect();
     Key::from_name(&digits).map_or([0; 16], |key| key.0)
+}
+
+/// The number of entries that a snapshot has, by what its last frame says; 0: nothing is known of it.
+async fn entries_of(local: &Local, name: &[u8], pool: &Pool) -> Result<usize, Error> {
+    const FRAME_MAX: usize = FRAME_HEADER_BYTES + FRAME_BYTES_MAX;
+    let access = Access::new(pool);
+    let file = local.open(name, &access).await?;
+    let from = file.meta().len.saturating_sub(FRAME_MAX as u64);
+    let bytes = local.read(&file, from, FRAME_MAX, &access).await?;
+    let mut scanner = Scanner::default();
+    scanner.push(&bytes);
+    let last = std::iter::from_fn(|| scanner.next(true)).last();
+    let record = last.and_then(|frame| frame.records().last().flatten());
+    Ok(match record {
+        Some(JournalRecord::Complete { entries, .. }) => entries as usize,
+        _ => 0,
+    })
+}
+
+/// Is the first entry of a frame one with a file of its own?
+fn begins_with_file(frame: &JournalFrame) -> bool {
+    let first = frame.records().next().flatten();
+    matches!(first, Some(JournalRecord::Put { known, .. }) if !known.extent.is_in_segment())
 }
 
 /// Passes every intact frame of a file to `each`. False: a part of the file was damaged.
