@@ -20,12 +20,14 @@ mod table;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test may wait for a disk")]
 mod tests;
+mod ticket;
 
 pub use outside::JournalView;
 pub(crate) use outside::purge;
 pub(crate) use record::JournalRecord;
 pub(crate) use replay::Recovered;
 pub(crate) use table::{TABLE_BYTES_OF_ENTRY, entries_in, table_frame};
+pub(crate) use ticket::Ticket;
 
 use crate::error::Error;
 use crate::index::{Index, KnownKey};
@@ -106,6 +108,8 @@ struct JournalState {
     /// Files that the next snapshot replaces.
     old: Vec<Vec<u8>>,
     is_walked: bool,
+    /// Does what is found beside it count as purged ([`JournalRecord::LeftOut`])?
+    has_left_out: bool,
     /// Is the directory given up, so that nothing is written any more?
     is_sealed: bool,
     /// Blocks of foreign files.
@@ -118,19 +122,6 @@ struct JournalState {
     is_unsnapped: bool,
     /// Bytes of logs from which compaction is tried again, after a snapshot could not be written.
     retry_from: u64,
-}
-
-/// Records to be appended to the log: a [`BatchStep`] for the job that makes the change they describe. To be kept until
-/// the index has the change too.
-#[derive(Debug)]
-#[must_use = "its step is to be taken, and the index changed, before it is dropped"]
-pub(crate) struct Ticket {
-    frame: Bytes,
-    log: Output,
-    writer: Option<Arc<()>>,
-    journal: Arc<JournalInner>,
-    /// The deferred records that it has beside its own.
-    deferred: Vec<JournalRecord>,
 }
 
 impl JournalState {
@@ -154,34 +145,12 @@ impl JournalState {
     }
 }
 
-impl Ticket {
-    /// The step that appends the records to the log.
-    #[must_use]
-    pub(crate) fn step(&self) -> BatchStep {
-        BatchStep::Append(self.log.clone(), vec![self.frame.clone()])
-    }
-
-    /// The log and the bytes to append to it, for a caller that groups several tickets.
-    #[must_use]
-    pub(crate) fn record(&mut self) -> (Output, Bytes) {
-        (self.log.clone(), std::mem::take(&mut self.frame))
-    }
-
-    /// Defers the records that it has beside its own again: it was not written.
-    fn defer(mut self) {
-        let deferred = std::mem::take(&mut self.deferred);
-        let later = &mut self.journal.state.lock().later;
-        deferred
-            .into_iter()
-            .rev()
-            .for_each(|record| later.push_front(record));
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.writer = None;
-        self.journal.dropped.notify_waiters();
+impl JournalInner {
+    /// Defers records again that were not written: they come first.
+    fn defer(&self, records: Vec<JournalRecord>) {
+        let later = &mut self.state.lock().later;
+        let records = records.into_iter().rev();
+        records.for_each(|record| later.push_front(record));
     }
 }
 
@@ -217,7 +186,6 @@ impl Journal {
         let files = JournalFiles::list(local, &folder, pool).await?;
         let boot = boot_id(local, pool).await;
         let (recovered, number) = recover(local, &folder, &files, pool, index, boot, only).await?;
-        let is_walked = recovered.is_complete;
         let generation = files.last() + 1;
         let place = |key: &Key| [directory, b"/", key.path(levels).as_bytes()].concat();
         let log = match begin_log_in(local, &folder, generation, pool, index, place).await {
@@ -244,7 +212,8 @@ impl Journal {
                 is_to_sync: false,
                 later: VecDeque::new(),
                 old: files.names(&folder),
-                is_walked,
+                is_walked: recovered.is_complete,
+                has_left_out: recovered.has_left_out,
                 is_sealed: false,
                 foreign: recovered.foreign_blocks,
                 boot,
@@ -262,7 +231,7 @@ impl Journal {
         let opened = JournalRecord::Opened {
             generation,
             boot,
-            is_known: is_walked,
+            is_known: recovered.is_complete,
             foreign: recovered.foreign_blocks,
             before: files.logs.last().copied().unwrap_or_default(),
         };
@@ -421,6 +390,11 @@ impl Journal {
             .push_back(JournalRecord::Remove { key, tag });
     }
 
+    /// Defers records again that went with a ticket which was not written ([`Ticket::take_deferred`]).
+    pub(crate) fn defer(&self, records: Vec<JournalRecord>) {
+        self.0.defer(records);
+    }
+
     /// Writes the deferred records at once, as the next ticket may be far off.
     ///
     /// # Errors
@@ -441,9 +415,32 @@ impl Journal {
         {
             let mut state = self.0.state.lock();
             (state.is_walked, state.foreign) = (true, foreign);
+            state.has_left_out = false;
         }
         self.write(local, &[JournalRecord::Walked { foreign }])
             .await
+    }
+
+    /// Notes that what the next start finds beside the journal counts as purged: before a purge is forgotten that may cover
+    /// what was left out.
+    ///
+    /// # Errors
+    /// [`Error::Disk`]; to be tried again.
+    pub(crate) async fn leave_out(&self, local: &Local) -> Result<(), Error> {
+        if std::mem::replace(&mut self.0.state.lock().has_left_out, true) {
+            return Ok(());
+        }
+        let done = self.write(local, &[JournalRecord::LeftOut]).await;
+        let mut state = self.0.state.lock();
+        state.has_left_out = done.is_ok();
+        state.is_walked &= done.is_err();
+        done
+    }
+
+    /// Does what is found beside the journal count as purged?
+    #[must_use]
+    pub(crate) fn has_left_out(&self) -> bool {
+        self.0.state.lock().has_left_out
     }
 
     /// Waits until all purges written so far are on the disk, so that they survive a loss of power too.
@@ -472,7 +469,11 @@ impl Journal {
     pub(crate) async fn purged(&self, local: &Local, number: u32) -> Result<(), Error> {
         let ticket = self.ticket(&[JournalRecord::Purged { number }])?;
         let steps = vec![BatchStep::Sync(ticket.log.clone()), ticket.step()];
-        Ok(local.change(steps, &self.0.pool).await?)
+        let done = local.change(steps, &self.0.pool).await;
+        if done.is_err() {
+            ticket.defer();
+        }
+        Ok(done?)
     }
 
     /// Has another file in the place of the log, and returns that.

@@ -72,6 +72,10 @@ pub(crate) enum JournalRecord {
         /// Blocks of foreign files.
         foreign: u64,
     },
+    /// A purge is about to be forgotten, which may cover what was left out: what a walk could not read, or a segment
+    /// whose header could not be cleared. Until a walk has seen everything, what is found beside the journal counts as
+    /// purged.
+    LeftOut,
     /// The end of a snapshot; a snapshot without it is cut off.
     Complete {
         /// Entries in the snapshot.
@@ -121,6 +125,7 @@ const PURGE: u8 = 9;
 const PURGED: u8 = 10;
 const ENDED: u8 = 11;
 const MOVE: u8 = 12;
+const LEFT_OUT: u8 = 13;
 
 impl JournalRecord {
     /// The key that it is about.
@@ -156,6 +161,7 @@ impl JournalRecord {
                 out.push(WALKED);
                 out.extend_from_slice(&foreign.to_le_bytes());
             }
+            Self::LeftOut => out.push(LEFT_OUT),
             Self::Closed => out.push(CLOSED),
             Self::Purge { number, rule } => {
                 out.push(PURGE);
@@ -233,6 +239,7 @@ impl JournalRecord {
                 foreign: from.u64()?,
                 before: (from.u64()?, from.u64()?),
             },
+            LEFT_OUT => Self::LeftOut,
             CLOSED => Self::Closed,
             PURGE => Self::Purge {
                 number: from.u32()?,

@@ -21,6 +21,8 @@ pub struct Recovered {
     pub is_complete: bool,
     /// Did the last owner close the journal?
     pub is_clean: bool,
+    /// Were purges forgotten that may cover what the index does not know, as it was left out?
+    pub has_left_out: bool,
     /// Was anything skipped because its checksum was wrong?
     pub is_damaged: bool,
     /// Entries for which the index had no room, and those that entries in segments have replaced: their files are to be
@@ -32,6 +34,13 @@ pub struct Recovered {
     pub foreign_blocks: u64,
     /// The pending purges.
     pub(crate) purges: PurgeList,
+}
+
+impl Recovered {
+    /// Does anything count as purged that may still be found?
+    pub(crate) fn has_purged(&self) -> bool {
+        self.has_left_out || self.purges.pending().next().is_some()
+    }
 }
 
 /// Maximum bytes of a log's frames that are held until they are in order. Concurrent jobs write their frames in any
@@ -245,7 +254,12 @@ impl<'a> Replay<'a> {
             JournalRecord::Purged { number } => self.found.purges.forget(number),
             JournalRecord::Walked { foreign } => {
                 self.is_walked = true;
+                self.found.has_left_out = false;
                 self.found.foreign_blocks = foreign;
+            }
+            JournalRecord::LeftOut => {
+                self.is_walked = false;
+                self.found.has_left_out = true;
             }
             JournalRecord::Opened {
                 boot,

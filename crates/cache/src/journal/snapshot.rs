@@ -128,7 +128,9 @@ impl Journal {
             before: (0, 0),
         };
         let first = [opened, JournalRecord::Purged { number }];
-        for record in first.into_iter().chain(pending).chain(begun) {
+        let left_out = state.has_left_out.then_some(JournalRecord::LeftOut);
+        let rest = pending.chain(begun).chain(left_out);
+        for record in first.into_iter().chain(rest) {
             if batches.last().is_some_and(FrameBatch::is_full) && batches.len() < STEPS_MAX {
                 batches.push(FrameBatch::default());
             }

@@ -499,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn records_are_read_back(number in any::<u64>(), tag in any::<u32>(), vary in "[a-z,-]{0,60}", kind in 0..9) {
+    fn records_are_read_back(number in any::<u64>(), tag in any::<u32>(), vary in "[a-z,-]{0,60}", kind in 0..10) {
         let key = Key::of(&number.to_le_bytes());
         let lifetime = known(number % 1_000, tag).lifetime;
         let record = match kind {
@@ -517,6 +517,7 @@ proptest! {
             5 => JournalRecord::Ended { key, tag },
             6 => JournalRecord::Purge { number: tag, rule: crate::purge::PurgeRule::Tag(Bytes::from(vary)) },
             7 => JournalRecord::Purged { number: tag },
+            8 => JournalRecord::LeftOut,
             _ => JournalRecord::Complete { entries: number, is_walked: tag % 2 == 0 },
         };
         let mut batch = FrameBatch::default();

@@ -22,6 +22,18 @@ impl Segments {
         segment.map(|segment| segment.live_pages += pages).is_some()
     }
 
+    /// Notes that such an entry, which the index does not have, is not to be found again. (What is in a segment that is
+    /// still being filled may be on its way into the index.)
+    pub(crate) fn leave_found(&self, extent: &EntryExtent, sequence: u64) {
+        let (_, page) = self.place(extent.offset);
+        let set = &mut *self.set.lock();
+        let segment = self.found(set, extent, sequence);
+        if let Some(segment) = segment.filter(|segment| segment.state == SegmentState::Sealed) {
+            segment.dead.set(page);
+            segment.is_dead_changed = true;
+        }
+    }
+
     fn found<'s>(
         &self,
         set: &'s mut SegmentSet,
@@ -46,18 +58,20 @@ impl Segments {
         }
     }
 
-    /// Notes that pages from this one on are to be written anew: none of them is dead. Returns the segment's first page,
-    /// if that has changed.
-    pub(crate) fn reuse_from(&self, number: u32, page: u32) -> Option<Bytes> {
+    /// Notes that pages from the second one on are to be written anew: none of them is dead. What is before them, from
+    /// the first one on, is not to be found again. Returns the segment's first page, if that has changed.
+    pub(crate) fn reuse_from(&self, number: u32, (end, page): (u32, u32)) -> Option<Bytes> {
         let mut set = self.set.lock();
         let segment = set.get_mut(number)?;
-        let was_dead = (page..self.pages()).any(|page| segment.dead.has(page));
+        let before = segment.dead.clone();
+        (end..page).for_each(|page| segment.dead.set(page));
         (page..self.pages()).for_each(|page| segment.dead.unset(page));
-        segment.is_unsynced |= was_dead;
+        let is_changed = segment.dead != before;
+        segment.is_unsynced |= is_changed;
         let header = SegmentHeader {
             sequence: segment.sequence,
             bytes: self.bytes,
         };
-        was_dead.then(|| header.page(&segment.dead))
+        is_changed.then(|| header.page(&segment.dead))
     }
 }

@@ -1,4 +1,4 @@
-//! Segments that cannot be read: which they are, and when they are tried again.
+//! Segments that cannot be read, or whose first page cannot be written: which they are, and when they are tried again.
 
 use super::set::{Segment, SegmentSet, SegmentState, Segments};
 use crate::index::EntryExtent;
@@ -6,15 +6,15 @@ use disk::SegmentFile;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reads of a segment that may fail before it is retired, if they are more than half of all that failed: otherwise it is
-/// the disk that fails.
+/// Reads of a segment, and writes of its first page, that may fail before it is retired, if they are more than half of
+/// all that failed: otherwise it is the disk that fails.
 const READ_ERRORS_MAX: u32 = 3;
 /// Pause before a retired segment is tried again; each try in vain doubles it.
 const PROOF_FIRST: Duration = Duration::from_secs(2);
 const PROOF_MAX: Duration = Duration::from_secs(600);
 
 impl SegmentSet {
-    /// Have reads of a segment failed because of itself?
+    /// Have reads of a segment, or writes of its first page, failed because of itself?
     fn is_unreadable(&self, one: &Segment) -> bool {
         let is_most = one.read_errors > self.read_errors / 2;
         is_most && one.read_errors >= READ_ERRORS_MAX && one.is_read_from()
@@ -32,7 +32,7 @@ impl SegmentSet {
         Some(full.find(|(_, one)| self.is_unreadable(one))?.0)
     }
 
-    /// Forgets the reads of a segment that failed.
+    /// Forgets the calls of a segment that failed.
     pub(super) fn forget_read_errors(&mut self, number: u32) {
         if let Some(segment) = self.get_mut(number) {
             let forgotten = std::mem::take(&mut segment.read_errors);
@@ -45,6 +45,11 @@ impl Segments {
     /// Notes that the entry at a place could not be read.
     pub(crate) fn note_read_error(&self, extent: &EntryExtent) {
         let (number, _) = self.place(extent.offset);
+        self.note_error_in(number);
+    }
+
+    /// Notes that something of a segment could not be read, or its first page could not be written.
+    pub(crate) fn note_error_in(&self, number: u32) {
         let set = &mut *self.set.lock();
         // The sum of them is to be right.
         if set.read_errors < u32::MAX
@@ -63,7 +68,7 @@ impl Segments {
         segment.is_some_and(|one| set.is_unreadable(one))
     }
 
-    /// Forgets the reads that failed: the disk has come back.
+    /// Forgets the calls that failed: the disk has come back.
     pub(crate) fn forget_read_errors(&self) {
         let set = &mut *self.set.lock();
         let all = set.segments.iter_mut().flatten();
@@ -73,13 +78,20 @@ impl Segments {
 
     /// Notes that none of a segment's entries is in the index.
     pub(crate) fn end_emptying(&self, number: u32) {
-        use SegmentState::{Draining, Retired};
-        let is_unreadable = self.is_unreadable(number);
+        if self.is_unreadable(number) {
+            return self.retire(number);
+        }
         let mut set = self.set.lock();
-        set.set_state(number, if is_unreadable { Retired } else { Draining });
+        set.set_state(number, SegmentState::Draining);
+        set.forget_read_errors(number);
+    }
+
+    /// Has a segment without entries wait for a proof.
+    pub(crate) fn retire(&self, number: u32) {
+        let mut set = self.set.lock();
+        set.set_state(number, SegmentState::Retired);
         if let Some(segment) = set.get_mut(number) {
-            let next = (Instant::now() + PROOF_FIRST, PROOF_FIRST);
-            segment.proof = is_unreadable.then_some(next);
+            segment.proof = Some((Instant::now() + PROOF_FIRST, PROOF_FIRST));
         }
         // The errors of a retired one say nothing of others.
         set.forget_read_errors(number);
@@ -107,6 +119,14 @@ impl Segments {
     pub(crate) fn try_again(&self, number: u32, pause: Duration) {
         if let Some(segment) = self.set.lock().get_mut(number) {
             segment.proof = Some((Instant::now() + pause, pause));
+        }
+    }
+
+    /// Has another file in the place of a segment's.
+    #[cfg(test)]
+    pub(crate) fn set_file(&self, number: u32, file: SegmentFile) {
+        if let Some(segment) = self.set.lock().get_mut(number) {
+            segment.file = Arc::new(file);
         }
     }
 

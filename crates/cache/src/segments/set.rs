@@ -30,7 +30,8 @@ pub(crate) enum SegmentState {
     Emptying,
     /// None of its entries is in the index. It is cleared when the last reader has left.
     Draining,
-    /// The same, of one that could not be read: it is cleared once it can be written and read again.
+    /// The same, of one that could not be read, or whose first page could not be written: it is cleared once it can be
+    /// written and read again.
     Retired,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct SegmentSet {
     pub segments: Vec<Option<Segment>>,
     /// Numbers of files, by state.
     counts: [usize; STATES],
-    /// Reads that failed, of all that were not forgotten.
+    /// Reads, and writes of first pages, that failed, of all that were not forgotten.
     pub(super) read_errors: u32,
     /// Maximum number of files, and what it is for now.
     pub(super) max: usize,
@@ -82,7 +83,7 @@ pub(crate) struct Segment {
     pub is_dead_changed: bool,
     /// May its first page not be on the disk yet as it was written?
     pub is_unsynced: bool,
-    /// Reads of it that failed since it was begun.
+    /// Reads of it, and writes of its first page, that failed since it was begun.
     pub read_errors: u32,
     /// If it is retired, and is not being tried: when it is tried again, and the pause before that.
     pub proof: Option<(Instant, Duration)>,

@@ -355,7 +355,10 @@ impl EntryWriter {
             }
         };
         // If the record was written without the file, the next start notices when the key is requested.
-        done?;
+        if let Err(error) = done {
+            put.defer();
+            return Err(error);
+        }
         for victim in std::mem::take(&mut self.victims).known {
             store.0.journal.gone(victim.key, victim.extent.file);
         }

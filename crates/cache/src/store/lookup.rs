@@ -229,6 +229,11 @@ impl Store {
             OpenedEntry::Entry(file, base, entry, whole) => {
                 let known = match known.filter(|known| known.extent.file == entry.tag()) {
                     Some(known) => known,
+                    None if known.is_none() && self.0.journal.has_left_out() => {
+                        // Where it cannot be deleted now, the walk tries again.
+                        let _ = self.delete_unknown(local, key).await;
+                        return Ok(missed(None));
+                    }
                     None => {
                         let len = file.meta().len;
                         self.learn(local, &entry, len, known, now).await?

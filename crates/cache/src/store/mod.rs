@@ -156,6 +156,9 @@ struct StoreInner {
     inactive: AtomicI64,
     /// May there be entries that the index does not know?
     is_cold: AtomicBool,
+    /// May a later start find what purges cover that were forgotten: what the walk could not read, or a segment whose
+    /// header stays as it was?
+    may_leave_out: AtomicBool,
     /// Directories that are counted, with a block each.
     directories: Mutex<HashSet<Directory>>,
     /// Space reserved for the journal when it was last counted.
@@ -224,6 +227,7 @@ impl Store {
             journal,
             next_tag: AtomicU32::new(first_tag),
             is_cold: AtomicBool::new(!recovered.is_complete),
+            may_leave_out: AtomicBool::new(false),
             directories: Mutex::default(),
             journal_room: Mutex::new(space.adopt(0)),
             journal_counted: AtomicU64::new(0),
@@ -236,7 +240,7 @@ impl Store {
             pass: Mutex::default(),
             was_distrusted: AtomicBool::new(false),
             // Whatever a former process has left is changed.
-            is_purge_marked: tokio::sync::Mutex::new(recovered.purges.pending().next().is_none()),
+            is_purge_marked: tokio::sync::Mutex::new(!recovered.has_purged()),
             stored: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),

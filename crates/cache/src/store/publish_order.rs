@@ -39,6 +39,10 @@ impl PublishTurn {
     pub(super) fn is_of(&self, key: &Key) -> bool {
         self.key == *key
     }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
 }
 
 #[cfg(test)]

@@ -92,7 +92,8 @@ impl Store {
         let epoch = self.0.epochs.begin();
         let known = self.0.index.remove(key);
         let is_known = known.is_some_and(|known| known.state == KeyState::Stored);
-        let is_stored = is_known || self.is_cold() && self.is_there(local, key).await?;
+        let may_be_unknown = self.is_cold() || self.0.may_leave_out.load(Relaxed);
+        let is_stored = is_known || may_be_unknown && self.is_there(local, key).await?;
         self.0.purged.fetch_add(u64::from(is_stored), Relaxed);
         if is_stored {
             let gone = Removed {
@@ -144,7 +145,7 @@ impl Store {
     pub(super) async fn set_purge_mark(&self, local: &Local) -> Result<(), Error> {
         let mut is_marked = self.0.is_purge_marked.lock().await;
         // Asked under the lock: who adds a rule comes here behind it.
-        let is_due = self.purges_pending() > 0;
+        let is_due = self.purges_pending() > 0 || self.0.journal.has_left_out();
         if *is_marked == is_due {
             return Ok(());
         }
@@ -303,7 +304,7 @@ impl Store {
         let compared = self
             .compare_each(local, pass, step, &epoch, &mut covered)
             .await;
-        // Also after an error: they are out of the index already.
+        // Also after an error.
         self.delete_covered(local, &mut covered, &epoch).await?;
         compared
     }
@@ -314,7 +315,7 @@ impl Store {
         pass: &PurgePass,
         step: &[KnownKey],
         epoch: &EpochGuard,
-        covered: &mut Vec<KnownKey>,
+        covered: &mut Vec<(Key, u32)>,
     ) -> Result<usize, Error> {
         let is_older = |known: &&KnownKey| {
             known.state == KeyState::Stored && is_before(known.clean_of, pass.end)
@@ -332,7 +333,7 @@ impl Store {
             };
             let (key, tag) = (known.key, known.extent.file);
             if is_covered {
-                covered.extend(self.0.index.remove_entry(&key, tag));
+                covered.push((key, tag));
             } else {
                 self.0.index.set_clean(&key, tag, pass.end);
             }
@@ -343,18 +344,21 @@ impl Store {
         Ok(files)
     }
 
+    /// Deletes entries, which leave the index only now: in a segment, a place is free at once, before the segment can
+    /// be emptied and filled anew.
     async fn delete_covered(
         &self,
         local: &Local,
-        covered: &mut Vec<KnownKey>,
+        covered: &mut Vec<(Key, u32)>,
         epoch: &EpochGuard,
     ) -> Result<(), Error> {
-        self.0.purged.fetch_add(covered.len() as u64, Relaxed);
-        let gone = Removed {
-            known: std::mem::take(covered),
-            epoch: Some(epoch.clone()),
-        };
-        self.delete(local, gone).await
+        let covered = std::mem::take(covered).into_iter();
+        let known: Vec<_> = covered
+            .filter_map(|(key, tag)| self.0.index.remove_entry(&key, tag))
+            .collect();
+        self.0.purged.fetch_add(known.len() as u64, Relaxed);
+        let epoch = Some(epoch.clone());
+        self.delete(local, Removed { known, epoch }).await
     }
 
     /// Reads an entry's head to compare it with rules that may cover it. An entry that cannot be read counts as
@@ -405,6 +409,9 @@ impl Store {
         let number = pass.end;
         self.0.journal.write_rest(local).await?;
         self.write_dead_maps(true).await?;
+        if self.0.may_leave_out.load(Relaxed) {
+            self.0.journal.leave_out(local).await?;
+        }
         self.0.rules.forget(number);
         self.0.journal.purged(local, number).await?;
         self.set_purge_mark(local).await

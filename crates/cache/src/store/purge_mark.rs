@@ -1,5 +1,6 @@
 //! A file in the journal's folder that is there while purges are pending. Another process that reads the directory has
-//! no index, so it could not tell which entries are purged and not deleted yet: meanwhile it uses none.
+//! no index, so it could not tell which entries are purged and not deleted yet: meanwhile it uses none. It is there,
+//! too, while what no index knows counts as purged.
 //!
 //! Invariant: it is made before a purge is acknowledged, and deleted after the files of the entries that it covers.
 

@@ -338,16 +338,20 @@ impl Store {
                 tag: known.extent.file,
             })
             .collect();
-        let tickets: Vec<_> = records
+        let journal = &self.0.journal;
+        let mut tickets: Vec<_> = records
             .chunks(TICKET_RECORDS_MAX)
-            .map(|part| self.0.journal.ticket(part))
+            .map(|part| journal.ticket(part))
             .collect::<Result<_, _>>()?;
         steps.extend(tickets.iter().map(Ticket::step));
+        let deferred = tickets.iter_mut().flat_map(Ticket::take_deferred).collect();
         // The turns are the job's: a new file of one of the keys comes after it, even if the caller has left.
         let held = (claimed, tickets);
-        local
-            .change_holding(steps, &self.0.settings.pool, held)
-            .await?;
+        let done = local.change_holding(steps, &self.0.settings.pool, held);
+        if let Err(error) = done.await {
+            journal.defer(deferred);
+            return Err(error.into());
+        }
         Ok(left)
     }
 

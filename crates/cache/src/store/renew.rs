@@ -36,12 +36,8 @@ impl Store {
         if !self.0.index.renew(&key, tag, lifetime) {
             return Ok(());
         }
-        let ticket = self
-            .0
-            .journal
-            .ticket(&[JournalRecord::Renew { key, tag, lifetime }])?;
-        let pool = &self.0.settings.pool;
-        Ok(local.change(vec![ticket.step()], pool).await?)
+        let renew = JournalRecord::Renew { key, tag, lifetime };
+        self.0.journal.write(local, &[renew]).await
     }
 
     /// Renews an entry whose header lines have changed. If the new lines fit, they are written over the old ones in one
@@ -125,7 +121,10 @@ impl Store {
                 let newer = self.0.index.peek(&known.key);
                 Ok(Some(newer.unwrap_or(hit.known)))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                put.defer();
+                Err(error.into())
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! temp files are deleted like ours. Everything else is left alone, and its blocks are subtracted from the cache's
 //! space.
 
+use super::publish_order::PublishTurn;
 use super::segments::SegmentsWalk;
 use super::{Store, has_file};
 use crate::entry::Entry;
@@ -47,7 +48,7 @@ pub struct DirectoryWalk {
     dev: Option<u64>,
     /// The segments, which come first.
     segments: Option<SegmentsWalk>,
-    /// Was a directory left out, because it cannot be listed? The next start walks again.
+    /// Was anything left out, because it cannot be listed, read or deleted? The next start walks again.
     is_partial: bool,
 }
 
@@ -102,6 +103,7 @@ impl DirectoryWalk {
     ) -> Result<bool, Error> {
         if let Some(segments) = &mut self.segments {
             if segments.step(local, &self.store).await? {
+                self.is_partial |= segments.is_partial;
                 self.segments = None;
             }
             return Ok(false);
@@ -128,14 +130,27 @@ impl DirectoryWalk {
         if self.current.is_some() || !self.left.is_empty() {
             return Ok(false);
         }
-        let inner = &self.store.0;
         self.store.count_foreign(self.foreign_blocks);
-        inner.is_cold.store(false, Relaxed);
-        if !self.is_partial {
-            inner.journal.walked(local, self.foreign_blocks).await?;
-        }
+        self.end(local).await?;
         self.store.compact(local).await?;
         Ok(true)
+    }
+
+    /// From now on the index alone is asked. Where something was left out, purges are forgotten all the same, as they
+    /// would soon be too many.
+    async fn end(&self, local: &Local) -> Result<(), Error> {
+        let inner = &self.store.0;
+        if self.is_partial {
+            inner.may_leave_out.store(true, Relaxed);
+            inner.is_cold.store(false, Relaxed);
+            return Ok(());
+        }
+        if inner.journal.has_left_out() {
+            // What counts as purged in segments is not found again.
+            self.store.write_dead_maps(true).await?;
+        }
+        inner.is_cold.store(false, Relaxed);
+        inner.journal.walked(local, self.foreign_blocks).await
     }
 
     /// Blocks of foreign files found so far.
@@ -216,28 +231,40 @@ impl DirectoryWalk {
     /// Looks at the file of a key: the index may know it, or gets it, unless the key's entry is in a segment by now.
     /// False: it is just being written.
     async fn look_at_entry(
-        &self,
+        &mut self,
         local: &Local,
         access: &Access<'_>,
         key: &Key,
         now: Seconds,
     ) -> Result<bool, Error> {
-        let store = &self.store;
+        let store = self.store.clone();
         // While it is this one's turn, the key's entry gets no other place.
         let Some(turn) = store.try_turn(*key) else {
             return Ok(false);
         };
-        match store.0.index.peek(key) {
+        let known = store.0.index.peek(key);
+        let known = known.filter(|known| known.state == KeyState::Stored);
+        match known {
             Some(known) if has_file(&known) => {}
-            Some(known) if known.state == KeyState::Stored => {
-                // No entry's: the index did not know it when that in the segment took its place.
-                let unlink = BatchStep::Unlink(store.path(key).into());
-                local.change(vec![unlink], &store.0.settings.pool).await?;
+            None if !store.0.journal.has_left_out() => {
+                self.adopt(local, access, key, now).await?;
+                drop(turn);
             }
-            _ => self.adopt(local, access, key, now).await?,
+            // No entry's: the index did not know it when that in the segment took its place. Or it counts as purged.
+            _ => match store.unlink(local, turn).await {
+                Err(error) if self.leaves_out(&error) => {}
+                done => done?,
+            },
         }
-        drop(turn);
         Ok(true)
+    }
+
+    /// Notes that something cannot be read or deleted. False: the error says nothing of it.
+    fn leaves_out(&mut self, error: &Error) -> bool {
+        let of_process = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        let is_its = (error.errno()).is_some_and(|errno| !of_process.contains(&errno));
+        self.is_partial |= is_its;
+        is_its
     }
 
     fn enter(&mut self, relative: Vec<u8>, is_foreign: bool) {
@@ -301,21 +328,27 @@ impl DirectoryWalk {
     /// Puts an entry into the index that was not known. An unusable one (an entry of nginx, a damaged one) counts as not
     /// used for half of `inactive`: it goes before what is used here, and until then an nginx that comes back has it.
     async fn adopt(
-        &self,
+        &mut self,
         local: &Local,
         access: &Access<'_>,
         key: &Key,
         now: Seconds,
     ) -> Result<(), Error> {
-        let (store, mut wanted) = (&self.store, HEAD_BYTES);
+        let (store, mut wanted) = (self.store.clone(), HEAD_BYTES);
         let known = loop {
             let front = local
                 .read_front(&store.path(key), wanted, access.pool)
                 .await;
             let (head, meta) = match front {
                 Ok(front) => front,
-                Err(error) if error.errno().is_some() => return Ok(()),
-                Err(error) => return Err(error.into()),
+                Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(()),
+                Err(error) => {
+                    let error = Error::from(error);
+                    return match self.leaves_out(&error) {
+                        true => Ok(()),
+                        false => Err(error),
+                    };
+                }
             };
             match Entry::decode(&head, meta.len) {
                 Ok(entry) if entry.key() == *key => break store.known_of(&entry, meta.len, now),
@@ -341,6 +374,24 @@ impl DirectoryWalk {
             uses: 0,
             ..KnownKey::seen(*key, used)
         }
+    }
+}
+
+impl Store {
+    /// Deletes the file of a key that the index does not know, unless another is taking its place just now.
+    pub(super) async fn delete_unknown(&self, local: &Local, key: &Key) -> Result<(), Error> {
+        match self.try_turn(*key).filter(|_| !self.has(key)) {
+            Some(turn) => self.unlink(local, turn).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the file of the key whose turn it is, and that of no other entry.
+    async fn unlink(&self, local: &Local, turn: PublishTurn) -> Result<(), Error> {
+        let unlink = BatchStep::Unlink(self.path(turn.key()).into());
+        let held = (turn, self.0.journal.hold()?);
+        let pool = &self.0.settings.pool;
+        Ok(local.change_holding(vec![unlink], pool, held).await?)
     }
 }
 

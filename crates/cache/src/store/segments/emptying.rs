@@ -73,7 +73,7 @@ impl SegmentWriter {
                 emptying.unlisted = None;
             }
         } else {
-            end(segments, &emptying.of);
+            end(store, segments, &emptying.of);
             store.clear_drained();
             return segments.set.is_emptying_due();
         }
@@ -233,10 +233,11 @@ fn take_out(store: &Store, leaving: &[KnownKey]) -> Result<(), Error> {
 }
 
 /// The segment has no entry any more. From now on a start does not find any in it either.
-fn end(segments: &SegmentStore, of: &SegmentUse) {
+fn end(store: &Store, segments: &SegmentStore, of: &SegmentUse) {
     let nothing = Bytes::from(vec![0; PAGE as usize]);
-    // If that fails, the entries that are found there after a crash are compared with their checksums.
-    let _ = of.file.write(0, &[nothing]);
+    if of.file.write(0, &[nothing]).is_err() {
+        store.0.may_leave_out.store(true, Relaxed);
+    }
     segments.set.set_unsynced(of.number);
     segments.emptied.fetch_add(1, Relaxed);
     segments.set.end_emptying(of.number);

@@ -137,8 +137,8 @@ fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {
 }
 
 /// Goes on with the segment that was being filled, behind the last entry that the journal knows. What is behind that is
-/// in no index any more, and is cleared. None: it is not filled further, as a process that had the directory before may
-/// still be sending what is there, or as it cannot be cleared.
+/// in no index any more: it is cleared, or passed over. None: it is not filled further, as a process that had the
+/// directory before may still be sending what is there, or as it cannot be cleared.
 async fn resumed(
     index: &Index,
     set: &Segments,
@@ -156,27 +156,30 @@ async fn resumed(
         let (_, page) = set.place(last.extent.offset);
         page + last.extent.blocks
     });
+    let (number, end) = (of.number, end.unwrap_or(1));
+    let file = Arc::clone(&of.file);
+    let clear = move || file.alone(|| file.clear_from(u64::from(end) * PAGE));
+    let cleared = pool.run(Lane::Write, clear).await;
+    let page = match cleared.map_err(disk::Error::from)? {
+        Some(Ok(from)) => (from / PAGE) as u32,
+        _ => set.pages(),
+    };
+    if page == set.pages() {
+        set.leave_from(number, end);
+        return Ok(None);
+    }
+    // Before anything is written there: what is has no part in what was dead.
+    if let Some(first) = set.reuse_from(number, (end, page)) {
+        let file = Arc::clone(&of.file);
+        let written = pool.run(Lane::Write, move || file.write(0, &[first])).await;
+        if written.map_err(disk::Error::from)?.is_err() {
+            set.leave_from(number, end);
+            return Ok(None);
+        }
+    }
     let table = table_frame(index, known.iter());
     let table_max = table.iter().map(|frame| frame.len() as u64).sum();
-    let filling = Filling::found(of, end.unwrap_or(1), table, table_max);
-    let (number, end) = (filling.of.number, filling.page);
-    // Before anything is written there: what is has no part in what was dead.
-    let first = set.reuse_from(number, end);
-    let clear = move || {
-        let (from, bytes) = (u64::from(filling.page) * PAGE, filling.of.header.bytes);
-        let file = &filling.of.file;
-        let cleared = file.alone(|| {
-            file.clear(from, bytes.saturating_sub(from))?;
-            first.map_or(Ok(()), |first| file.write(0, &[first]))
-        });
-        matches!(cleared, Some(Ok(()))).then_some(filling)
-    };
-    let cleared = pool.run(Lane::Write, clear).await;
-    let filling = cleared.map_err(disk::Error::from)?;
-    if filling.is_none() {
-        set.leave_from(number, end);
-    }
-    Ok(filling)
+    Ok(Some(Filling::found(of, page, table, table_max)))
 }
 
 /// The directory of the segments that are files, with a slash at its end.

@@ -4,7 +4,7 @@ use super::{Appended, SegmentAppend, SegmentStore};
 use crate::error::Error;
 use crate::segments::SegmentState;
 use crate::store::Store;
-use disk::{Lane, SegmentFile};
+use disk::{Errno, Lane, SegmentFile};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -141,8 +141,11 @@ impl Store {
         while let Some((of, page)) = segments.set.next_changed_map(from) {
             from = of.number + 1;
             let written = of.file.write(0, &[page]);
-            if written.is_err() {
+            if let Err(error) = &written {
                 segments.set.set_changed(of.number);
+                if error.errno() == Some(Errno::IO) {
+                    segments.set.note_error_in(of.number);
+                }
             }
             done = done.and(written);
         }

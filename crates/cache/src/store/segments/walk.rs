@@ -14,6 +14,8 @@ const ENTRIES_OF_STEP: usize = 1024;
 pub(in crate::store) struct SegmentsWalk {
     /// The oldest first.
     left: Vec<SegmentUse>,
+    /// Was one left out, because it cannot be read?
+    pub is_partial: bool,
 }
 
 impl SegmentsWalk {
@@ -22,7 +24,8 @@ impl SegmentsWalk {
         let segments = store.0.segments.as_ref();
         let mut left = segments.map_or_else(Vec::new, |segments| segments.set.readable());
         left.reverse();
-        (!left.is_empty()).then_some(Self { left })
+        let is_partial = false;
+        (!left.is_empty()).then_some(Self { left, is_partial })
     }
 
     /// Reads the next segment, and puts what the index does not know into it. True: that was the last.
@@ -41,8 +44,11 @@ impl SegmentsWalk {
         let (reader, pool) = (store.clone(), &store.0.settings.pool);
         let read = pool.run(Lane::Read, move || reader.entries_of(&of));
         let read = read.await.map_err(disk::Error::from)?;
-        // A segment that cannot be read has nothing that could be found.
-        let entries = read.unwrap_or_default();
+        // A segment that cannot be read has nothing that could be found now.
+        let entries = read.unwrap_or_else(|error| {
+            self.is_partial |= error.errno().is_some();
+            Vec::new()
+        });
         // What was written last comes first: an older entry of the same key does not replace it.
         for part in entries.rchunks(ENTRIES_OF_STEP) {
             let gone = store.take_out(|_| {
@@ -65,6 +71,13 @@ impl Store {
         let set = &self.0.segments.as_ref()?.set;
         // Asked before anything gives way to it, too.
         if !set.has_found(&known.extent, sequence) {
+            return None;
+        }
+        if self.0.journal.has_left_out() {
+            let present = self.0.index.peek(&known.key);
+            if present.is_none_or(|present| present.extent != known.extent) {
+                set.leave_found(&known.extent, sequence);
+            }
             return None;
         }
         let known = KnownKey {

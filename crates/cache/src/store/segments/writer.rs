@@ -229,11 +229,11 @@ impl SegmentWriter {
     fn begin(&mut self, segments: &SegmentStore, next: SegmentUse) -> Result<(), Error> {
         let first = next.header.page(&Default::default());
         if let Err(error) = next.file.write(0, &[first]) {
-            let state = match self.may_leave(&error) {
-                true => SegmentState::Draining,
-                false => SegmentState::Free,
-            };
-            segments.set.set_state(next.number, state);
+            match self.may_leave(&error) {
+                // It would be the next one again.
+                true => segments.set.retire(next.number),
+                false => segments.set.set_state(next.number, SegmentState::Free),
+            }
             return Err(error.into());
         }
         self.filling = Some(Filling::new(next));

@@ -120,6 +120,33 @@ fn entries_lie_on_the_device_and_are_found_after_a_kill_and_after_a_close() {
 }
 
 #[test]
+fn the_place_of_an_entry_that_was_purged_before_a_start_is_used_again_for_good() {
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let mut store = board.open(&bench).await;
+        bench.put_whole(&store, "a", b"a").await.unwrap();
+        let b = bench.put_whole(&store, "b", b"b").await.unwrap();
+        store.purge(&bench.local, &b.key).await.unwrap();
+        store.write_dead_maps(true).await.unwrap();
+        drop(store);
+        store = board.open(&bench).await;
+        let c = bench.put_whole(&store, "c", b"c").await.unwrap();
+        assert_eq!(c.extent.offset, b.extent.offset);
+        for why in ["after a close", "after a kill"] {
+            if why == "after a close" {
+                store.close(&bench.local).await.unwrap();
+            }
+            drop(store);
+            store = board.open(&bench).await;
+            let found = bench.body(&store, "c").await;
+            assert_eq!(found.expect(why).unwrap(), b"c", "{why}");
+        }
+    });
+}
+
+#[test]
 fn segments_are_filled_again_and_what_they_held_before_does_not_come_back() {
     block_on(async {
         let (bench, Some(board)) = (Bench::new(), Board::new()) else {

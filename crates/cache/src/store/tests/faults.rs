@@ -524,3 +524,31 @@ fn a_renewal_of_what_is_gone_takes_no_record_of_another_along() {
         assert_eq!(store.index().len(), 1);
     });
 }
+
+#[test]
+fn deferred_records_are_not_lost_with_a_change_that_fails() {
+    block_on(async {
+        let bench = Bench::new();
+        let store = bench.walked().await;
+        for key in ["gone", "other", "purged"] {
+            bench.put(&store, key, b"here").await.unwrap();
+        }
+        store.0.journal.write_rest(&bench.local).await.unwrap();
+        let gone = store.index().peek(&Key::of(b"gone")).unwrap();
+        store.0.journal.gone(gone.key, gone.extent.file);
+        let full = (bench.local).create(b"/dev/full", disk::Create::Append, 0o600, &bench.pool);
+        let log = store.0.journal.set_log(full.await.unwrap());
+        // A fill of a small entry, one of a large entry, a deletion, the end of a purge.
+        assert!(bench.put(&store, "new", b"small").await.is_err());
+        assert!(bench.put(&store, "new", &big()).await.is_err());
+        let out = store.take_out(|index| index.remove(&Key::of(b"other")));
+        assert!(store.delete(&bench.local, out).await.is_err());
+        assert!(store.0.journal.purged(&bench.local, 0).await.is_err());
+        store.0.journal.set_log(log);
+        store.0.journal.write_rest(&bench.local).await.unwrap();
+        drop(store);
+        let (store, _) = bench.open().await;
+        assert_eq!(store.index().peek(&gone.key), None);
+        assert!(store.has(&Key::of(b"purged")));
+    });
+}

@@ -4,6 +4,7 @@ mod device;
 mod faults;
 mod fills;
 mod handover;
+mod left_out;
 mod publish_order;
 mod purges;
 mod room;

@@ -72,7 +72,7 @@ fn what_was_looked_up_before_its_segment_was_filled_anew_is_not_read_there() {
 }
 
 #[test]
-fn the_place_of_an_entry_that_was_purged_before_a_start_is_used_again_for_good() {
+fn what_lies_behind_the_last_entry_is_not_written_over_after_a_start() {
     block_on(async {
         let bench = Bench::new();
         let mut store = bench.segments().await;
@@ -83,7 +83,8 @@ fn the_place_of_an_entry_that_was_purged_before_a_start_is_used_again_for_good()
         drop(store);
         store = bench.segments().await;
         let c = bench.put_whole(&store, "c", b"c").await.unwrap();
-        assert_eq!(c.extent.offset, b.extent.offset);
+        // A socket may hold some of it.
+        assert!(c.extent.offset > b.extent.offset);
         for why in ["after a close", "after a kill"] {
             if why == "after a close" {
                 store.close(&bench.local).await.unwrap();
@@ -93,6 +94,8 @@ fn the_place_of_an_entry_that_was_purged_before_a_start_is_used_again_for_good()
             let found = bench.body(&store, "c").await;
             assert_eq!(found.expect(why).unwrap(), b"c", "{why}");
         }
+        let d = bench.put_whole(&store, "d", b"d").await.unwrap();
+        assert_eq!(d.extent.offset, c.extent.offset + c.extent.blocks);
         store.close(&bench.local).await.unwrap();
         drop(store);
         std::fs::remove_dir_all(bench.dir.path().join(crate::journal::FOLDER)).unwrap();

@@ -64,3 +64,28 @@ fn entries_that_came_into_no_journal_are_not_found() {
         }
     });
 }
+
+#[test]
+fn what_a_walk_has_left_out_in_a_segment_is_not_found_by_a_later_one() {
+    block_on(async {
+        let bench = Bench::new();
+        let folder = bench.dir.path().join(crate::journal::FOLDER);
+        let store = bench.segments().await;
+        bench.put_whole(&store, "k", b"k").await.unwrap();
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let settings = bench.segment_settings(Some(MAX_SIZE_MIN));
+        let (store, _) = bench.open_with(settings).await;
+        store.0.journal.leave_out(&bench.local).await.unwrap();
+        bench.put_whole(&store, "new", b"new").await.unwrap();
+        bench.walk(&store).await;
+        assert!(!store.0.journal.has_left_out());
+        assert!(bench.body(&store, "k").await.is_none());
+        assert_eq!(bench.body(&store, "new").await.unwrap().unwrap(), b"new");
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let store = bench.segments().await;
+        assert!(bench.body(&store, "k").await.is_none());
+        assert_eq!(bench.body(&store, "new").await.unwrap().unwrap(), b"new");
+    });
+}
