@@ -67,10 +67,17 @@ impl Space {
 
     /// Sets other limits, in bytes. [`Space::excess`] is what exceeds them then.
     pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64) {
-        let block_bytes = self.0.block_bytes;
-        let max = max_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes);
+        self.set_max(max_bytes);
+        self.set_min_free(min_free_bytes);
+    }
+
+    pub(crate) fn set_max(&self, max_bytes: Option<u64>) {
+        let max = max_bytes.map_or(u64::MAX, |bytes| bytes / self.0.block_bytes);
         self.0.max.store(max, Relaxed);
-        let min_free = min_free_bytes.div_ceil(block_bytes);
+    }
+
+    pub(crate) fn set_min_free(&self, min_free_bytes: u64) {
+        let min_free = min_free_bytes.div_ceil(self.0.block_bytes);
         self.0.min_free.store(min_free, Relaxed);
     }
 
@@ -93,6 +100,12 @@ impl Space {
             self.0.max.store(max - self.blocks(bytes), Relaxed);
         }
         may_be
+    }
+
+    /// Blocks that are missing for `max_size` to be lowered by so many bytes.
+    pub(crate) fn lacking_below_max(&self, bytes: u64) -> u64 {
+        let needed = self.used().saturating_add(self.blocks(bytes));
+        needed.saturating_sub(self.0.max.load(Relaxed))
     }
 
     /// Is there a `min_free`, so that the free blocks of the file system matter?

@@ -337,10 +337,10 @@ impl Segments {
         })
     }
 
-    /// The number for another file. None: there are as many as may be.
+    /// The number for another file. None: there are as many as may be, or as were paid for.
     pub(crate) fn next_number(&self) -> Option<u32> {
         let set = self.set.lock();
-        if self.is_leftover || !set.can_make() {
+        if self.is_leftover || !set.can_make() || set.files() >= set.paid {
             return None;
         }
         let hole = set.segments.iter().position(Option::is_none);

@@ -11,6 +11,7 @@
 mod check;
 mod distrust;
 mod entry_writer;
+mod limits;
 mod lookup;
 mod overhead;
 mod publish_order;
@@ -47,6 +48,7 @@ use crate::journal::{
 };
 use crate::key::{Directory, Key, LEVELS_MAX, Levels};
 use crate::purge::{FetchMoment, PurgeRules};
+use crate::segments::ENTRY_BYTES_MAX;
 use crate::space::{Reservation, Space, SpaceLimits};
 use disk::{BatchStep, Disk, Errno, GroupCommit, Local, Pool, READ_MAX, STEPS_MAX};
 use hashbrown::HashSet;
@@ -248,10 +250,7 @@ impl Store {
             undeleted: AtomicU64::new(0),
             purged: AtomicU64::new(0),
         }));
-        let set = &store.0.settings;
-        store.set_limits(set.max_bytes, set.min_free_bytes, set.inactive);
-        store.count_what_is_there();
-        store.count_foreign(recovered.foreign_blocks);
+        store.count_all(recovered.foreign_blocks);
         if let Err(error) = store.delete_leftovers(local, &recovered, lost).await {
             // The next try finds the same.
             store.0.journal.clone().withdraw().await;
@@ -306,19 +305,6 @@ impl Store {
     pub fn moment(&self) -> FetchMoment {
         let tag = self.0.next_tag.fetch_add(1, Relaxed);
         self.0.rules.moment(tag)
-    }
-
-    /// Sets other limits, as a reload may: `max_size` and `min_free` in bytes, `inactive` in seconds. Sweeps enforce
-    /// them.
-    pub fn set_limits(&self, max_bytes: Option<u64>, min_free_bytes: u64, inactive: Seconds) {
-        let max_bytes = self.limit_segments(max_bytes);
-        self.0.space.set_limits(max_bytes, min_free_bytes);
-        self.0.inactive.store(inactive, Relaxed);
-    }
-
-    /// Sets the size of `keys_zone`, in bytes, as a reload may. Sweeps enforce it.
-    pub fn set_zone_bytes(&self, bytes: u64) {
-        self.0.index.set_zone(bytes);
     }
 
     /// Notes a key that has no file: one that was requested ([`KeyState::Seen`]), or whose origin failed
@@ -432,10 +418,20 @@ impl Store {
         path
     }
 
-    /// Counts the blocks of the entries that the journal knew.
-    fn count_what_is_there(&self) {
+    /// Counts what is there, and sets the limits.
+    fn count_all(&self, foreign_blocks: u64) {
+        let set = &self.0.settings;
+        self.limit(set.max_bytes, set.min_free_bytes, set.inactive);
+        let small = self.count_what_is_there();
+        self.count_foreign(foreign_blocks);
+        self.keep_small_files(small);
+        self.pay_for_segments();
+    }
+
+    /// Counts the blocks of the entries that the journal knew. Returns the bytes of those with small files.
+    fn count_what_is_there(&self) -> u64 {
         let (index, space) = (&self.0.index, &self.0.space);
-        let mut cursor = Cursor::default();
+        let (mut cursor, mut small) = (Cursor::default(), 0);
         loop {
             let step = index.scan(&mut cursor, crate::index::STEP_MAX);
             if step.is_empty() {
@@ -445,11 +441,15 @@ impl Store {
                 known.state == KeyState::Stored && !known.extent.is_in_segment()
             };
             for known in step.iter().filter(has_file) {
-                space.charge(u64::from(known.extent.blocks));
+                let blocks = u64::from(known.extent.blocks);
+                let bytes = blocks * space.block_bytes();
+                small += if bytes <= ENTRY_BYTES_MAX { bytes } else { 0 };
+                space.charge(blocks);
                 self.count_directories(&known.key, space.adopt(0));
             }
         }
         self.count_journal_found();
+        small
     }
 
     /// Makes the directories of a key.

@@ -54,7 +54,7 @@ impl Store {
         self.delete(local, inactive).await?;
         while done < files_max {
             let lacking = match self.count_journal() {
-                Ok(()) => self.0.space.excess(),
+                Ok(()) => self.0.space.excess().max(self.lacking_for_segment()),
                 Err(NoRoom(lacking)) => lacking,
             };
             if lacking == 0 {
@@ -63,7 +63,9 @@ impl Store {
             }
             let victims = self.victims(lacking);
             if victims.known.is_empty() {
-                self.give_segments(lacking);
+                if !self.forgo_segments() {
+                    self.give_segments(lacking);
+                }
                 break;
             }
             done += victims.known.len();

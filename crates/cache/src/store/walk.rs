@@ -132,6 +132,7 @@ impl DirectoryWalk {
         }
         self.store.count_foreign(self.foreign_blocks);
         self.end(local).await?;
+        self.store.pay_for_segments();
         self.store.compact(local).await?;
         Ok(true)
     }

@@ -7,24 +7,36 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::index::{Cursor, EntryExtent, KnownKey};
 use crate::journal::{JournalRecord, temp_ending};
-use crate::segments::{ENTRY_BYTES_MAX, PAGE};
+use crate::segments::{ENTRY_BYTES_MAX, PAGE, SegmentUse};
 use crate::store::removal::Removed;
 use crate::store::{FILE_MODE, Store, StoreKind, blocks_of, has_file};
 use bytes::Bytes;
 use disk::{BatchStep, Errno, Lane, Local, NewFile};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Entries that one step looks at.
 const ENTRIES_OF_STEP: usize = 64;
+/// Steps of the writer in which the segments that were moved away are removed.
+const REMOVAL_STEPS_MAX: usize = 64;
 
-/// The progress of a conversion.
+/// The progress of a conversion. Out of segments it goes segment by segment, the oldest first: each gives its room to the
+/// files of the next.
 #[derive(Debug, Default)]
 pub struct Conversion {
+    /// Segments that are still to be looked through, the newest first; None: it has not begun.
+    segments: Option<Vec<SegmentUse>>,
+    /// How far the index was looked through for what these do not tell of.
     cursor: Cursor,
+    /// What was found there, and was not looked at yet: entries of one segment, or of a part of the index.
+    found: VecDeque<KnownKey>,
     /// Entries that were moved so far.
     pub moved: u64,
     /// Entries that could not be read so far, and stay.
     pub unread: u64,
     is_over: bool,
+    /// While it lives, segments take the room that files leave.
+    mark: Arc<()>,
 }
 
 /// What became of an entry.
@@ -41,38 +53,91 @@ impl Conversion {
     /// Entries that are stored meanwhile lie where they should.
     ///
     /// # Errors
-    /// [`Error::Disk`], [`Error::NoRoom`]: to be tried again later.
+    /// [`Error::Disk`], [`Error::NoRoom`]: to be tried again later, when a sweep has made room.
     pub async fn step(&mut self, store: &Store, local: &Local) -> Result<bool, Error> {
-        let before = self.cursor;
-        let step = store.0.index.scan(&mut self.cursor, ENTRIES_OF_STEP);
-        self.is_over = step.is_empty();
-        let mut unread = 0;
-        for known in &step {
-            let moved = match store.0.settings.kind {
-                StoreKind::Segments if has_file(known) => store.move_to_segment(local, known).await,
-                StoreKind::Files if known.extent.is_in_segment() => {
-                    store.move_to_file(local, known).await
-                }
-                _ => Ok(Outcome::Stays),
-            };
-            match moved {
-                Ok(Outcome::Moved) => self.moved += 1,
-                Ok(Outcome::Stays) => {}
-                Ok(Outcome::Unread) => unread += 1,
-                Err(error) => {
-                    self.cursor = before;
-                    return Err(error);
-                }
-            }
+        if let Some(segments) = &store.0.segments {
+            segments.note_conversion(&self.mark);
         }
-        self.unread += unread;
+        let moved = self.move_some(store, local).await;
         // Segments without entries give their room back.
         store.poke_segments();
-        Ok(!self.is_over)
+        moved.map(|()| !self.is_over)
+    }
+
+    async fn move_some(&mut self, store: &Store, local: &Local) -> Result<(), Error> {
+        if self.found.is_empty() {
+            self.find_more(store).await?;
+        }
+        for _ in 0..ENTRIES_OF_STEP {
+            let Some(known) = self.found.front().copied() else {
+                break;
+            };
+            let outcome = match store.0.settings.kind {
+                StoreKind::Segments if has_file(&known) => {
+                    store.move_to_segment(local, &known).await?
+                }
+                StoreKind::Files if known.extent.is_in_segment() => {
+                    store.move_to_file(local, &known).await?
+                }
+                _ => Outcome::Stays,
+            };
+            self.moved += u64::from(matches!(outcome, Outcome::Moved));
+            self.unread += u64::from(matches!(outcome, Outcome::Unread));
+            self.found.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Finds the entries of the next segment, if they are to leave it, or those of the next part of the index.
+    async fn find_more(&mut self, store: &Store) -> Result<(), Error> {
+        if store.0.settings.kind == StoreKind::Files {
+            store.remove_emptied().await?;
+        }
+        let segments = self
+            .segments
+            .get_or_insert_with(|| store.segments_to_leave());
+        let Some(of) = segments.last().cloned() else {
+            let part = store.0.index.scan(&mut self.cursor, ENTRIES_OF_STEP);
+            self.is_over = part.is_empty();
+            self.found = part.into();
+            return Ok(());
+        };
+        let (reader, pool) = (store.clone(), &store.0.settings.pool);
+        let read = pool.run(Lane::Read, move || reader.entries_of(&of)).await;
+        // What one that cannot be read does not tell of is found in the index.
+        let written = read.map_err(disk::Error::from)?.unwrap_or_default();
+        let present = |written: KnownKey| {
+            let known = store.0.index.peek(&written.key)?;
+            (known.extent == written.extent).then_some(known)
+        };
+        self.found = written.into_iter().filter_map(present).collect();
+        segments.pop();
+        Ok(())
     }
 }
 
 impl Store {
+    /// The segments whose entries get files of their own, the newest first.
+    fn segments_to_leave(&self) -> Vec<SegmentUse> {
+        match &self.0.segments {
+            Some(segments) if segments.set.is_leftover => segments.set.readable(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Has the writer remove segments that have no entries any more, so that files have their room.
+    async fn remove_emptied(&self) -> Result<(), Error> {
+        let store = self.clone();
+        let remove = move || {
+            let is_more = |_| store.write_segments(Vec::new()).1;
+            (0..REMOVAL_STEPS_MAX).all(is_more)
+        };
+        let pool = &self.0.settings.pool;
+        let removed = pool.run(Lane::Write, remove).await;
+        removed.map_err(disk::Error::from)?;
+        Ok(())
+    }
+
     /// Moves an entry from its file into a segment, unless it is large.
     async fn move_to_segment(&self, local: &Local, known: &KnownKey) -> Result<Outcome, Error> {
         let blocks = u64::from(known.extent.blocks);

@@ -42,7 +42,7 @@ impl SegmentWriter {
         };
         let Some(mut emptying) = self.emptying.take() else {
             self.leave_unreadable(segments);
-            if segments.set.is_emptying_due() {
+            if segments.set.is_emptying_due() && !store.raise_while_converting(segments) {
                 self.emptying = begin(store, segments);
             }
             return self.emptying.is_some();

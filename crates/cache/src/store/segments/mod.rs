@@ -65,7 +65,11 @@ pub(super) struct SegmentStore {
     readmitted_bytes: AtomicU64,
     failed: AtomicU64,
     /// On a device: maximum of bytes of the directory beside it.
-    files_bytes: AtomicU64,
+    pub files_bytes: AtomicU64,
+    /// Bytes beyond that of small files from before there was a device.
+    kept_bytes: AtomicU64,
+    /// Lives while entries are moved into segments, or out of them.
+    conversion: Mutex<Weak<()>>,
 }
 
 /// An entry that is stored: what the index knows of it, and what had to give way.
@@ -139,6 +143,8 @@ impl SegmentStore {
             readmitted_bytes: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             files_bytes: AtomicU64::new(device.map_or(0, |device| device.files_bytes)),
+            kept_bytes: AtomicU64::new(0),
+            conversion: Mutex::default(),
         }
     }
 
@@ -178,14 +184,6 @@ impl Store {
     #[must_use]
     pub fn segment_metrics(&self) -> Option<SegmentMetrics> {
         Some(self.0.segments.as_ref()?.metrics())
-    }
-
-    /// Sets the maximum of bytes of the directory beside a device, to be obeyed with the next limits
-    /// ([`Store::set_limits`]).
-    pub fn set_files_bytes(&self, bytes: u64) {
-        if let Some(segments) = &self.0.segments {
-            segments.files_bytes.store(bytes, Relaxed);
-        }
     }
 
     /// Frees the place of an entry that is out of the index.

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::segments::SegmentState;
 use crate::store::Store;
 use disk::{Errno, Lane, SegmentFile};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Tries to have a job in a pool that is full, and the time between two.
@@ -159,28 +158,6 @@ impl Store {
         }
         drop((writer, hold));
         Ok(done?)
-    }
-
-    /// Sets the number of segments for another `max_size`. Those that are too many are emptied and removed. Returns what
-    /// is left for all else.
-    pub(in crate::store) fn limit_segments(&self, max_bytes: Option<u64>) -> Option<u64> {
-        let Some(segments) = &self.0.segments else {
-            return max_bytes;
-        };
-        let (set, space) = (&segments.set, &self.0.space);
-        if let Some(device) = &set.device {
-            set.set_max(device.count_for(max_bytes));
-            return Some(segments.files_bytes.load(Relaxed));
-        }
-        let max_bytes = max_bytes?;
-        let of_files = space.used().saturating_mul(space.block_bytes());
-        let count = segments.number_for(max_bytes, of_files);
-        set.set_max(usize::try_from(count).unwrap_or(usize::MAX));
-        let bytes = match set.is_leftover {
-            true => set.bytes_made(),
-            false => count * set.bytes,
-        };
-        Some(max_bytes.saturating_sub(bytes))
     }
 
     /// Leaves the segments to another process, which clears none that a view of this one is read from.

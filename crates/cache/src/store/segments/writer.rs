@@ -271,7 +271,11 @@ impl SegmentWriter {
 /// full.
 fn make_file(store: &Store, segments: &SegmentStore) -> Result<bool, Error> {
     let (set, space) = (&segments.set, &store.0.space);
-    let Some(number) = set.next_number() else {
+    let number = match set.next_number() {
+        None if store.take_room_for_segment(segments) => set.next_number(),
+        number => number,
+    };
+    let Some(number) = number else {
         return Ok(false);
     };
     if let Some(device) = &set.device {

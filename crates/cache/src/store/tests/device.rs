@@ -311,6 +311,38 @@ fn limits_of_device_and_directory_are_obeyed() {
 }
 
 #[test]
+fn small_files_from_before_there_was_a_device_stay_until_they_are_moved_onto_it() {
+    const COUNT: usize = 60;
+    block_on(async {
+        let (bench, Some(board)) = (Bench::new(), Board::new()) else {
+            return;
+        };
+        let store = bench.walked().await;
+        put_many(&bench, &store, COUNT).await;
+        drop(store);
+        let mut settings = board.settings(&bench);
+        let files_bytes = 2 << 20;
+        settings.device.as_mut().unwrap().files_bytes = files_bytes;
+        let (store, _) = bench.open_with(settings).await;
+        let expect_all = async || {
+            for number in 0..COUNT {
+                let found = bench.body(&store, &format!("k{number}")).await;
+                assert_eq!(found.unwrap().unwrap(), body_of(number, 90_000));
+            }
+        };
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        expect_all().await;
+        let mut conversion = Conversion::default();
+        while conversion.step(&store, &bench.local).await.unwrap() {}
+        assert_eq!(conversion.moved, COUNT as u64);
+        expect_all().await;
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        let blocks = files_bytes / store.space().block_bytes();
+        assert_eq!(store.space().max(), Some(blocks), "nothing more is kept");
+    });
+}
+
+#[test]
 fn entries_are_verified_from_the_device_that_was_failing() {
     block_on(async {
         let (bench, Some(board)) = (Bench::new(), Board::new()) else {

@@ -110,3 +110,25 @@ fn segments_have_what_files_leave_and_give_it_back() {
         held();
     });
 }
+
+#[test]
+fn segments_do_with_what_foreign_files_leave() {
+    block_on(async {
+        let bench = Bench::new();
+        let foreign = bench.dir.path().join("foreign");
+        std::fs::write(foreign, vec![1; 10 << 20]).unwrap();
+        let store = bench.segments().await;
+        // There is room for one segment, which is full then; files could give way for the next until a sweep finds none.
+        for number in 0..50 {
+            let body = body_of(number, 90_000);
+            let _ = bench.put_whole(&store, &format!("k{number}"), &body).await;
+        }
+        store.sweep(&bench.local, NOW, 100).await.unwrap();
+        put_many(&bench, &store, 100).await;
+        let newest = bench.body(&store, "k99").await;
+        assert_eq!(newest.unwrap().unwrap(), body_of(99, 90_000));
+        assert_eq!(bench.segment_files().len(), 1);
+        let bytes = du(bench.dir.path());
+        assert!(bytes <= MAX_SIZE_MIN, "{bytes}");
+    });
+}
