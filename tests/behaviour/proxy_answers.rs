@@ -305,6 +305,35 @@ fn early_hints_are_passed_on_where_wanted() {
     assert_eq!(client.reply().status, 200);
 }
 
+/// All hints together may be as large as a head.
+#[test]
+fn early_hints_that_are_too_large_together_are_not_passed_on() {
+    let hint = |name: &str| {
+        let target = format!("{name}{}", "x".repeat(1500));
+        format!("HTTP/1.1 103 Early Hints\r\nLink: <{target}>\r\n\r\n")
+    };
+    let hints = ["one", "two", "three"].map(hint).concat();
+    let origin = Origin::start(move |_| {
+        Answer::raw(format!(
+            "{hints}HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
+        ))
+    });
+    let server = server(
+        &origin,
+        "proxy_buffer_size 4k; early_hints 1; location / { proxy_pass http://%ORIGIN%; }",
+    );
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    for name in ["<one", "<two"] {
+        let hint = client.reply();
+        let link = hint.header("link").unwrap_or_default();
+        assert!(hint.status == 103 && link.starts_with(name), "{link}");
+    }
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.text().as_str()), (200, "x"));
+    server.wait_for("upstream sent too big early hints", "why");
+}
+
 /// A client that takes only a part of them within `send_timeout` gets nothing behind that part. (nginx sends the rest
 /// with the response, without a limit for the time between.)
 #[test]

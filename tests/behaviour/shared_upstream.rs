@@ -14,12 +14,15 @@ const WIDE: Windows = Windows(1 << 20);
 
 /// A server that passes all requests to the group `u`, of one origin, with these lines.
 fn server(origin: &Http2Origin, lines: &str) -> Server {
-    let text = format!(
-        "upstream u {{ server {}; {lines} }}
-         server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0; grpc_send_timeout 10m; location / {{ grpc_pass u; }} }}",
-        origin.address()
-    );
-    Server::start(&text)
+    server_of(&format!("server {}; {lines}", origin.address()))
+}
+
+/// The same for a group of these lines.
+fn server_of(group: &str) -> Server {
+    Server::start(&format!(
+        "upstream u {{ {group} }}
+         server {{ listen 127.0.0.1:%PORT%; http2 on; client_max_body_size 0; grpc_send_timeout 10m; location / {{ grpc_pass u; }} }}"
+    ))
 }
 
 /// A request whose body is open.
@@ -132,6 +135,33 @@ fn goaway_loses_no_request() {
     assert_eq!(server.error_log().matches("[error]").count(), 0);
 }
 
+/// A connection that breaks is one failure of its server, however many requests were on it.
+#[test]
+fn a_connection_that_breaks_is_one_failure() {
+    let (origin, spare) = (Http2Origin::start(WIDE), Http2Origin::start(WIDE));
+    let server = server_of(&format!(
+        "server {} max_fails=2 fail_timeout=1h; server {} backup;",
+        origin.address(),
+        spare.address()
+    ));
+    within(async {
+        let mut client = client(&server).await;
+        let mut all = Vec::new();
+        for number in 1..=4 {
+            all.push(begin(&mut client, "/hang").await);
+            origin_has(&origin, "/hang", number).await;
+        }
+        assert_eq!(origin.count("connection"), 1, "{:?}", origin.events());
+        all.push(begin(&mut client, "/abort").await);
+        for (response, _stream) in all {
+            assert_eq!(response.await.expect("a head").status(), 502);
+        }
+        talk(&mut client, "/echo", 1).await;
+    });
+    assert_eq!((origin.count("/echo"), spare.count("connection")), (1, 0));
+    server.forget_log();
+}
+
 /// What a slow client does not read fills the window of its stream, and that of no other.
 #[test]
 fn a_slow_reader_holds_back_no_other() {
@@ -186,7 +216,7 @@ fn an_upload_that_is_not_read_holds_back_no_other() {
             send(&mut stream, vec![b'x'; 8 << 20].into()).await
         };
         let others = async {
-            origin_has(&origin, "full").await;
+            origin_has(&origin, "full", 1).await;
             let mut other = other;
             for _ in 0..20 {
                 let sum = upload(&mut other, "/counted", 10_000).await;
@@ -199,7 +229,7 @@ fn an_upload_that_is_not_read_holds_back_no_other() {
         }
         // Its client leaves: that ends it, though nothing of it can be sent.
         drop((unread, stream));
-        origin_has(&origin, "given up").await;
+        origin_has(&origin, "given up", 1).await;
     });
     assert_eq!(origin.count("connection"), 2, "{:?}", origin.events());
 }
@@ -220,9 +250,9 @@ fn a_connection_whose_window_is_lost_takes_no_more_uploads_and_ends() {
     origin.wait("end");
 }
 
-/// Waits until something has happened at the origin, beside what else a test does.
-async fn origin_has(origin: &Http2Origin, event: &str) {
-    while origin.count(event) == 0 {
+/// Waits until something has happened so often at the origin, beside what else a test does.
+async fn origin_has(origin: &Http2Origin, event: &str, count: usize) {
+    while origin.count(event) < count {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

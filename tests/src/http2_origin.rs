@@ -16,6 +16,7 @@
 //! | `/hang` | takes the request, and answers nothing |
 //! | `/hold/N` | tells `full` when `N` bytes of the body have come, of whose room it gives nothing back; answers nothing, and tells `given up` |
 //! | `/keep` | answers 413 at once, and never gives back the room that the body took |
+//! | `/abort` | closes the connection at once |
 //! | `/leave` | as `/unary`, and GOAWAY |
 //! | `/leave-late` | answers at once, GOAWAY, then as `/echo` |
 //! | `/fields` in any case, `/fields/…` | the fields of the request, as lines |
@@ -145,6 +146,9 @@ async fn serve(listener: TcpListener, Limits(windows, streams): Limits, events: 
             while let Some(Ok((request, respond))) = connection.accept().await {
                 let path = request.uri().path().to_owned();
                 tell(&events, &*path);
+                if path == "/abort" {
+                    break;
+                }
                 if path.starts_with("/leave") {
                     connection.graceful_shutdown();
                 }

@@ -432,6 +432,19 @@ mod tests {
         }
     }
 
+    /// As many as the runtime polls before it asks for events take four of these times together, and not 61.
+    #[test]
+    fn tasks_that_have_just_come_have_the_least_share_once_the_time_is_used_up() {
+        let turn = TaskTurn::new();
+        let mut all_ns = 0;
+        for _ in 0..61 {
+            let own_ns = turn.allowed_ns();
+            all_ns += own_ns;
+            turn.busy_ns.set(turn.busy_ns.get() + own_ns);
+        }
+        assert_eq!(all_ns, TURN_NS + 60 * SHARE_MIN_NS);
+    }
+
     #[test]
     fn tasks_that_go_on_share_less_time() {
         let resumed = [0, 1, 2, 3, 99].map(share_of_resumed);

@@ -25,7 +25,7 @@ use upstream::ConnectionKey;
 use upstream::attempts::AttemptRecord;
 use upstream::next_upstream::PeerFailure;
 use upstream::peer_tls::{self, TlsError};
-use upstream::{KeepalivePool, Peer, Turn, connect};
+use upstream::{KeepalivePool, Peer, PeerOutcome, Turn, connect};
 use wire::SharedConnection;
 
 /// Maximum number of connections of HTTP/2 opened by others that a request waits for.
@@ -109,6 +109,15 @@ impl Attempt {
         let is_untouched = self.exchange.as_ref().is_some_and(Exchange::may_repeat);
         self.is_sent &= !is_untouched;
         is_untouched
+    }
+
+    /// What its failure says of the server.
+    pub(super) fn outcome(&self, failure: PeerFailure) -> PeerOutcome {
+        let exchange = self.exchange.as_ref();
+        match exchange.is_none_or(Exchange::counts_failure) {
+            true => failure.outcome(),
+            false => PeerOutcome::BrokenOff,
+        }
     }
 
     pub(super) fn elapsed_ms(&self) -> u64 {
@@ -239,6 +248,20 @@ impl Attempt {
             }
             head => Ok(head),
         }
+    }
+
+    /// Counts an interim head. Returns whether it may be passed on: as in nginx, all of them together may be as large as the
+    /// response's head.
+    pub(super) fn takes_interim(&mut self, head: &ResponseHead) -> bool {
+        self.interim_bytes += head.bytes.len() as u64;
+        let fits = self.interim_bytes <= self.head_bytes_max() as u64;
+        if !fits {
+            let upstream = shown(&self.name, &self.upstream_request);
+            let what = "upstream sent too big early hints";
+            let context = &self.upstream_request.context;
+            context.log(Level::Info, what, READING_HEAD, &upstream);
+        }
+        fits
     }
 
     /// Sends the rest of the body, unless a head comes before; `None`: all of it is sent. (An error stream or a 1xx is

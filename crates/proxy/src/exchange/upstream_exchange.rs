@@ -98,8 +98,8 @@ impl UpstreamExchange {
     /// # Errors
     /// No server answered; every failure was logged.
     pub(crate) async fn next(&mut self) -> Result<ExchangeStep, NoAnswer> {
-        // Terminates: each turn uses up an attempt, or forgives one of a kept connection, of which there is a limited
-        // number.
+        // Terminates: each turn uses up an attempt, forgives one of a kept connection, or skips an interim head, of which there
+        // are a limited number.
         loop {
             let outcome = match &mut self.current {
                 Some(one) => one.head().await,
@@ -110,10 +110,10 @@ impl UpstreamExchange {
             };
             match outcome {
                 Ok(AnswerHead::Interim(head)) => {
-                    if let Some(one) = &mut self.current {
-                        one.interim_bytes += head.bytes.len() as u64;
+                    let current = self.current.as_mut();
+                    if current.is_some_and(|one| one.takes_interim(&head)) {
+                        return Ok(ExchangeStep::Interim(head));
                     }
-                    return Ok(ExchangeStep::Interim(head));
                 }
                 Ok(AnswerHead::Final(head)) => {
                     self.read(&head);
@@ -168,7 +168,7 @@ impl UpstreamExchange {
         {
             let one = self.current.take()?;
             one.end(Some(failure.status()));
-            self.give_back(&one, failure);
+            self.give_back(&one, failure.outcome());
             return None;
         }
         self.answer(head)
@@ -214,7 +214,7 @@ impl UpstreamExchange {
                 let choice = self.choice.as_mut().expect(NOT_OVER);
                 choice.give_back(PeerOutcome::Answered, PeerTimes::default(), Now::read());
             }
-            false => self.give_back(one, failure),
+            false => self.give_back(one, one.outcome(failure)),
         }
         if one.is_forgiven(failure) {
             self.choice.as_mut().expect(NOT_OVER).forgive_try();
@@ -276,13 +276,13 @@ impl UpstreamExchange {
         Some(UpstreamResponse { head, body })
     }
 
-    fn give_back(&mut self, one: &Attempt, failure: PeerFailure) {
+    fn give_back(&mut self, one: &Attempt, outcome: PeerOutcome) {
         let times = PeerTimes {
             header_ms: None,
             response_ms: one.elapsed_ms(),
         };
         let choice = self.choice.as_mut().expect(NOT_OVER);
-        let is_disabled = choice.give_back(failure.outcome(), times, Now::read());
+        let is_disabled = choice.give_back(outcome, times, Now::read());
         if is_disabled {
             let upstream = shown(&one.name, &one.upstream_request);
             let what = "upstream server temporarily disabled";

@@ -236,10 +236,12 @@ impl Choice {
         let mut is_disabled = false;
         if peers.is_single {
             state.forget_failures();
-        } else if outcome == PeerOutcome::Failed {
-            is_disabled = state.fail(now);
         } else {
-            state.succeed();
+            match outcome {
+                PeerOutcome::Failed => is_disabled = state.fail(now),
+                PeerOutcome::BrokenOff => {}
+                PeerOutcome::Answered | PeerOutcome::Unwanted => state.succeed(),
+            }
         }
         peers.counters[taken.index].count(outcome, times);
         let is_single = peers.is_single;

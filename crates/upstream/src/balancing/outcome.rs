@@ -9,6 +9,8 @@ pub enum PeerOutcome {
     Unwanted,
     /// No response, a malformed one, or an error that counts towards `max_fails`.
     Failed,
+    /// No response, since the connection broke that it shared with other requests: one of these has counted as the failure.
+    BrokenOff,
 }
 
 /// Response times in milliseconds.

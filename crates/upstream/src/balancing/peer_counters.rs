@@ -50,7 +50,7 @@ impl PeerCounters {
         match outcome {
             PeerOutcome::Answered => &self.answered,
             PeerOutcome::Unwanted => &self.unwanted,
-            PeerOutcome::Failed => &self.failed,
+            PeerOutcome::Failed | PeerOutcome::BrokenOff => &self.failed,
         }
         .add_shared(1);
         if let (PeerOutcome::Answered, Some(header_ms)) = (outcome, times.header_ms) {

@@ -264,6 +264,16 @@ impl Exchange {
         }
     }
 
+    /// Whether a failure before the head counts as one of the server. Where a connection broke that several requests shared,
+    /// that of the first one that asks does: it is one failure, however many they were.
+    #[inline]
+    pub fn counts_failure(&self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Http2(http2) => http2.counts_failure(),
+        }
+    }
+
     /// Whether more of the request body may be queued: what was is sent.
     #[inline]
     pub fn has_room(&self) -> bool {

@@ -66,7 +66,7 @@ impl Http2Exchange {
     ) -> Http2Exchange {
         let body = BodyWriter::new(framing);
         let is_end = body.is_empty();
-        let stream = Rc::new(RefCell::new(StreamState::new(asked)));
+        let stream = Rc::new(RefCell::new(StreamState::new(asked, head_bytes_max)));
         // Only whether it is HEAD counts.
         let method: &[u8] = match asked {
             RequestKind::Head => b"HEAD",
@@ -231,6 +231,12 @@ impl Http2Exchange {
     /// See [`super::Exchange::may_repeat`].
     pub(in crate::exchange) fn may_repeat(&self) -> bool {
         self.0.key.is_none() || self.0.stream.borrow().may_repeat
+    }
+
+    /// See [`super::Exchange::counts_failure`].
+    pub(in crate::exchange) fn counts_failure(&self) -> bool {
+        let is_broken_off = self.0.stream.borrow().is_broken_off;
+        !is_broken_off || self.0.shared.state.borrow_mut().claim_failure()
     }
 
     /// See [`super::Exchange::sent`].

@@ -68,6 +68,8 @@ pub(super) struct State {
     next_sender: usize,
     pub(super) is_closed: bool,
     pub(super) is_leaving: bool,
+    /// Whether a request has told its end as a failure of the server.
+    is_failure_told: bool,
     requests: u64,
     /// Streams that we reset.
     resets: Periodic,
@@ -104,6 +106,7 @@ impl SharedConnection {
                 next_sender: 0,
                 is_closed: false,
                 is_leaving: false,
+                is_failure_told: false,
                 requests: 0,
                 resets: Periodic::default(),
                 reads: 0,
@@ -422,8 +425,14 @@ impl State {
         for (_, stream) in self.streams.drain(..).flatten() {
             let stream = &mut *stream.borrow_mut();
             end(stream);
+            stream.is_broken_off = true;
             stream.wake();
         }
+    }
+
+    /// Whether the end of the connection, for which a request asks, was not told as a failure before.
+    pub(super) fn claim_failure(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_failure_told, true)
     }
 
     /// Counts the memory of the connection.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use message::{Header, ResponseFraming};
+use message::{Header, ResponseFraming, ResponseHead};
 
 use crate::answer::AnswerFault;
 use crate::exchange::{AnswerHead, ExchangeError, INTERIM_HEADS_MAX, RequestKind};
@@ -38,6 +38,10 @@ pub(super) struct StreamState {
     /// Heads that have not been given out.
     pub(super) heads: VecDeque<AnswerHead>,
     interim_heads: usize,
+    /// Bytes of the interim heads that were kept.
+    interim_bytes: usize,
+    /// Bytes of interim heads from which on no more are kept.
+    interim_bytes_max: usize,
     /// Data that has not been given out; at most the stream's window.
     pub(super) data: Vec<u8>,
     pub(super) trailers: Vec<Header>,
@@ -45,6 +49,8 @@ pub(super) struct StreamState {
     pub(super) fault: Option<ExchangeError>,
     /// Whether nothing more comes, nor is anything more taken.
     pub(super) is_gone: bool,
+    /// Whether it is gone since its connection is.
+    pub(super) is_broken_off: bool,
     /// Whether the server did nothing with the request (RFC 9113, 8.7).
     pub(super) may_repeat: bool,
     /// Whether anything came since the exchange looked.
@@ -61,16 +67,19 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
-    pub(super) fn new(asked: RequestKind) -> StreamState {
+    pub(super) fn new(asked: RequestKind, interim_bytes_max: usize) -> StreamState {
         StreamState {
             asked,
             state: AnswerState::Head,
             heads: VecDeque::new(),
             interim_heads: 0,
+            interim_bytes: 0,
+            interim_bytes_max,
             data: Vec::new(),
             trailers: Vec::new(),
             fault: None,
             is_gone: false,
+            is_broken_off: false,
             may_repeat: false,
             has_progress: false,
             wants_room: false,
@@ -146,14 +155,7 @@ impl StreamState {
                 };
                 self.heads.push_back(AnswerHead::Final(head));
             }
-            Event::Response(_, head, _) => {
-                self.interim_heads += 1;
-                if self.interim_heads > INTERIM_HEADS_MAX {
-                    self.fail("upstream sent too many interim responses".into());
-                } else {
-                    self.heads.push_back(AnswerHead::Interim(head));
-                }
-            }
+            Event::Response(_, head, _) => self.take_interim(head),
             Event::Data(_, data, is_end) => {
                 self.data.extend_from_slice(data);
                 self.body_received += data.len() as u64;
@@ -176,6 +178,18 @@ impl StreamState {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Takes an interim head. The one that exceeds the limit is the last that is kept: by it, the exchange's owner sees that
+    /// they are too large.
+    fn take_interim(&mut self, head: Arc<ResponseHead>) {
+        self.interim_heads += 1;
+        if self.interim_heads > INTERIM_HEADS_MAX {
+            self.fail("upstream sent too many interim responses".into());
+        } else if self.interim_bytes <= self.interim_bytes_max {
+            self.interim_bytes += head.bytes.len();
+            self.heads.push_back(AnswerHead::Interim(head));
         }
     }
 
@@ -225,5 +239,26 @@ fn of_upstream(reason: Reason) -> &'static str {
         Reason::BlockTooLarge | Reason::FieldTooLarge => "sent too big header",
         Reason::Push => "sent unexpected push promise frame",
         reason => reason.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn interim_heads_are_kept_up_to_a_sum() {
+        let mut stream = StreamState::new(RequestKind::Plain, 100);
+        let head = || Arc::new(ResponseHead::new(Bytes::from_static(&[b'x'; 40])));
+        for kept in [1, 2, 3, 3, 3] {
+            stream.take_interim(head());
+            assert_eq!(stream.heads.len(), kept);
+        }
+        // Those that were given out count as well.
+        stream.heads.clear();
+        stream.take_interim(head());
+        assert!(!stream.has_head() && !stream.is_gone);
     }
 }
