@@ -61,7 +61,8 @@ pub(super) struct SegmentSet {
     /// Maximum number of files, and what it is for now.
     pub(super) max: usize,
     pub(super) max_now: usize,
-    /// Files whose bytes are not the room of all else: more than `max` until those that are too many are removed.
+    /// Files whose bytes are not the room of all else: more than `max` until those that are too many are removed, less
+    /// while what is in other files takes their room.
     pub(super) paid: usize,
     /// The number of the segment that was begun last, in the order of writing.
     sequence: u64,

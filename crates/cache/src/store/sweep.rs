@@ -12,8 +12,8 @@ const SNAPSHOT_BYTES_OF_KEY: u64 = 128;
 
 impl Store {
     /// One step of the regular maintenance (`manager_files` bounds it): deletes entries that were not used for
-    /// `inactive`, and the excess over `max_size` or under `min_free`; compacts the journal when it is long. True:
-    /// there is more to do.
+    /// `inactive`, the excess over `max_size` or under `min_free`, and what gives way to the next segment; compacts the
+    /// journal when it is long. True: there is more to do.
     ///
     /// # Errors
     /// [`Error::Disk`]; to be tried again later.
