@@ -274,7 +274,10 @@ impl Store {
             contents: vec![bytes],
         };
         let steps = vec![put.step(), BatchStep::Create(file)];
-        local.change(steps, &self.0.settings.pool).await?;
+        if let Err(error) = local.change(steps, &self.0.settings.pool).await {
+            put.defer();
+            return Err(error.into());
+        }
         self.0.journal.ended(moved.key, moved.extent.file);
         Ok(())
     }
