@@ -1,10 +1,12 @@
 //! Reads of a cache's disk that the origin races (`proxy_cache_hedge`): what is sent, what is left behind, and how many.
+#![expect(clippy::disallowed_methods, reason = "tests have no event loop")]
 
 use crate::cache::cache;
-use crate::sick_disks::{cold, comes_back, fault, metric, origin, whole};
+use crate::sick_disks::{KEYS, cold, comes_back, evict, fault, metric, origin, whole};
 use blackbox::{Answer, Origin, PATIENCE, is_nginx, until};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 #[test]
 fn a_slow_read_is_raced_by_the_origin_within_a_budget() {
@@ -141,4 +143,52 @@ fn the_first_slow_read_is_raced_for_the_requests_before_it() {
         1
     );
     server.forget_log();
+}
+
+/// The look-up finds it in memory, and the origin says that it is unchanged, or is asked behind it: its body is on the disk.
+#[test]
+fn a_body_that_was_just_revalidated_or_is_updated_behind_is_raced() {
+    if is_nginx() {
+        return;
+    }
+    let behind = "proxy_cache_use_stale updating; proxy_cache_background_update on;";
+    for more in ["", behind] {
+        let last = format!("/two/{}", KEYS - 1);
+        let fresh = [last.clone(), last.replace("two", "one")];
+        let origin = Origin::start(move |request| {
+            let target = request.target();
+            let age_s = match fresh.iter().any(|fresh| fresh == target) {
+                true => 600,
+                false => 1,
+            };
+            let lines = format!("Cache-Control: max-age={age_s}\r\nETag: \"a\"\r\n");
+            match request.header("if-none-match") {
+                Some(_) => Answer::with("304 Not Modified", &lines, ""),
+                None => {
+                    let body = format!("{target} {}", "x".repeat(400_000));
+                    Answer::with("200 OK", &lines, body)
+                }
+            }
+        });
+        let caching = format!("proxy_cache_hedge 100%; proxy_cache_revalidate on; {more}");
+        let (server, faults) = cold(&origin, &caching);
+        // From now on the loop has it open, and knows its head; the budget counts the requests of this cache.
+        for _ in 0..3 {
+            server.raw("HEAD /two/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        }
+        evict(&server, &["two"]);
+        // It expires.
+        std::thread::sleep(Duration::from_millis(2200));
+        origin.take();
+        fault(&server, &faults, "two", "slow 1000");
+        assert_eq!(cache(&whole(&server, "/two/1")), "MISS", "{more}");
+        let mut asked: Vec<_> = (origin.take().iter())
+            .map(|request| request.header("if-none-match").is_some())
+            .collect();
+        asked.sort_unstable();
+        let labels = "{cache=\"two\",outcome=\"won\"}";
+        let won = metric(&server, &format!("freewheel_cache_hedges_total{labels}"));
+        assert_eq!((&asked[..], won), (&[false, true][..], 1), "{more}");
+        server.forget_log();
+    }
 }

@@ -3,9 +3,9 @@
 //! A directory (0700) with `account.key`, `account.url`, and for each certificate `ID.crt` and `ID.key` (0600). Invariants: a
 //! file is replaced whole; links are not followed in writing; a certificate without its key is not taken.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,15 +139,15 @@ impl Store {
         };
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                Err(failed("mkdir", path, &error))
+                return Err(failed("mkdir", path, &error));
             }
-            _ => {
-                if !self.is_swept.swap(true, Ordering::Relaxed) {
-                    sweep(path);
-                }
-                Ok(())
-            }
+            Err(_) => {}
+            Ok(()) => allow_owner(path).map_err(|error| failed("chmod", path, &error))?,
         }
+        if !self.is_swept.swap(true, Ordering::Relaxed) {
+            sweep(path);
+        }
+        Ok(())
     }
 
     /// The certificate that is kept under this name.
@@ -317,6 +317,17 @@ impl Store {
     }
 }
 
+/// Gives a directory that was just made its permissions, whatever the umask was meanwhile: that is the process's, and the
+/// master changes it while it binds a unix socket.
+fn allow_owner(path: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW);
+    let directory = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    directory.set_permissions(Permissions::from_mode(0o700))
+}
+
 /// Removes the unfinished files of [`Store::write`]. Those of certificates stay: one of them may be the only whole one.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else {
@@ -362,7 +373,6 @@ fn failed(call: &str, path: &Path, error: &io::Error) -> Error {
 mod tests {
     use super::*;
     use crate::keys::KeyKind;
-    use std::os::unix::fs::PermissionsExt as _;
 
     pub(crate) fn issued(name: &str) -> Issued {
         let key = KeyKind::default().generate().unwrap();

@@ -35,12 +35,16 @@ pub enum Holder {
     Tls,
     /// HTTP/2 connections: frames that were not sent, bodies that were not read.
     Http2,
+    /// Compressors of responses.
+    Compressors,
+    /// Passwords that are being checked.
+    Passwords,
     /// Indexes of caches.
     Index,
 }
 
 /// All of them, in the order in which they are shown.
-pub const HOLDERS: [Holder; 13] = [
+pub const HOLDERS: [Holder; 15] = [
     Holder::Copies,
     Holder::Bodies,
     Holder::Windows,
@@ -53,6 +57,8 @@ pub const HOLDERS: [Holder; 13] = [
     Holder::Connections,
     Holder::Tls,
     Holder::Http2,
+    Holder::Compressors,
+    Holder::Passwords,
     Holder::Index,
 ];
 
@@ -73,6 +79,8 @@ impl Holder {
             Holder::Connections => "connections",
             Holder::Tls => "tls",
             Holder::Http2 => "http2",
+            Holder::Compressors => "compressors",
+            Holder::Passwords => "passwords",
             Holder::Index => "index",
         }
     }

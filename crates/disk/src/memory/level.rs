@@ -14,7 +14,7 @@ pub enum MemoryLevel {
     Copies,
     /// Idle buffers and prepared responses.
     Buffers,
-    /// Large windows of followers: they become small.
+    /// Large windows of followers and high levels of compression: they become small.
     Windows,
     /// Files that are kept open.
     Files,

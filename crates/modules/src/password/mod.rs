@@ -17,6 +17,10 @@ use yescrypt::{PasswordVerifier as _, Yescrypt};
 const PASSWORD_MAX: usize = 511;
 /// The exponent of rounds of bcrypt: a minute or so. More is taken for unreadable.
 const BCRYPT_COST_MAX: u32 = 20;
+/// The largest exponent of memory of yescrypt: 128 MiB.
+const YESCRYPT_COST_MAX: usize = 14;
+/// Bytes of memory that yescrypt takes with the exponent 0.
+const YESCRYPT_BYTES: usize = 8 << 10;
 /// Characters of a hash of yescrypt. One that is shorter would fit more passwords.
 const YESCRYPT_HASH: usize = 43;
 const SHA1_BYTES: usize = 20;
@@ -56,6 +60,21 @@ pub(crate) fn fits(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
     crypt(password, stored)
 }
 
+/// Bytes of memory that a check against the stored form takes, where these are many: with yescrypt, which is made for that.
+pub(crate) fn memory_bytes(stored: &[u8]) -> usize {
+    yescrypt_bytes(stored).unwrap_or_default()
+}
+
+/// Bytes of memory that a stored form of yescrypt asks for; `None`: more than is bearable, or with parameters that neither
+/// mkpasswd(1) nor passwd(1) writes.
+fn yescrypt_bytes(stored: &[u8]) -> Option<usize> {
+    let [b'j', exponent, b'T', b'$', ..] = stored.strip_prefix(b"$y$")? else {
+        return None;
+    };
+    let exponent = DIGITS.iter().position(|digit| digit == exponent)?;
+    (exponent <= YESCRYPT_COST_MAX).then_some(YESCRYPT_BYTES << exponent)
+}
+
 /// The forms of crypt(3).
 fn crypt(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
     if stored.starts_with(md5_crypt::MD5) {
@@ -79,18 +98,12 @@ fn crypt(password: &[u8], stored: &[u8]) -> Result<bool, Unreadable> {
                 _ => Err(Unreadable),
             }
         }
-        [b'$', b'y', b'$', rest @ ..] => {
-            let (params, _) = rest.split_at_checked(b"j9T$".len()).ok_or(Unreadable)?;
+        [b'$', b'y', b'$', ..] => {
             let hash = stored
                 .rsplit(|byte| *byte == b'$')
                 .next()
                 .unwrap_or_default();
-            // The exponent of memory: up to 128 MiB, as mkpasswd(1) and passwd(1) write it.
-            let is_bounded = matches!(
-                params,
-                [b'j', b'.' | b'/' | b'0'..=b'9' | b'A'..=b'C', b'T', b'$']
-            );
-            if !is_bounded || hash.len() != YESCRYPT_HASH {
+            if yescrypt_bytes(stored).is_none() || hash.len() != YESCRYPT_HASH {
                 return Err(Unreadable);
             }
             match Yescrypt::default().verify_password(password, text) {
@@ -284,6 +297,21 @@ mod tests {
         for byte in 0..=255 {
             let bytes = [&b"$2y$05$"[..], &[byte; 53]].concat();
             assert_ne!(fits(b"no", &bytes), Ok(true), "{byte}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_check_is_known_before() {
+        for (stored, bytes) in [
+            ("$y$j.T$salt$hash", 8 << 10),
+            ("$y$j9T$salt$hash", 16 << 20),
+            ("$y$jCT$salt$hash", 128 << 20),
+            ("$y$jDT$salt$hash", 0),
+            ("$y$j9S$salt$hash", 0),
+            ("$y$j", 0),
+            ("$2y$05$salt", 0),
+        ] {
+            assert_eq!(memory_bytes(stored.as_bytes()), bytes, "{stored}");
         }
     }
 

@@ -16,7 +16,7 @@ families! {
     MEMORY_HELD Gauge "freewheel_memory_held_bytes" "bytes" ["holder"] "Memory of the worker besides the page cache, by holder; other is the rest.";
     MEMORY_BUDGET Gauge "freewheel_memory_budget_bytes" "bytes" [] "Budget for that memory (memory_budget); beyond it copies and the like are given up, and requests are still served.";
     MEMORY_LIMIT Gauge "freewheel_memory_limit_bytes" "bytes" [] "The lowest limit of the worker's control groups, of the process and of the machine.";
-    MEMORY_LEVEL Gauge "freewheel_memory_scarcity" "" [] "Scarcity of memory: 0 none; given up are: 1 copies, 2 idle buffers, 3 large windows of followers, 4 open files, 5 storing of fetched responses, 6 accepting connections at full speed.";
+    MEMORY_LEVEL Gauge "freewheel_memory_scarcity" "" [] "Scarcity of memory: 0 none; given up are: 1 copies, 2 idle buffers, 3 large windows of followers and high levels of compression, 4 open files, 5 storing of fetched responses, 6 accepting connections at full speed.";
     MEMORY_SCARCE Counter "freewheel_memory_scarce" "" ["step"] "How often each of these steps was entered.";
     MEMORY_KILLS Counter "freewheel_memory_kills" "" [] "Processes of the worker's control group that the kernel killed for lack of memory during the worker's life.";
 }

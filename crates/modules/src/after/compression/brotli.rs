@@ -1,15 +1,16 @@
 //! `brotli`: answers compressed with Brotli, by the directives of the module ngx_brotli.
 
-use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
     BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
 };
+use brotli::enc::{Allocator, BrotliAlloc, SliceWrapper, StandardAlloc};
 use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
+use disk::memory::{Charge, Holder, charge};
 
 use crate::after::media_types::MediaTypes;
 
 use super::coded::{Coder, FlushMode, Progress};
-use super::{Coding, Unused, ratio};
+use super::{Coding, Unused, level_now, ratio};
 
 /// Windows that `brotli_window` accepts, as logarithms.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
@@ -55,10 +56,33 @@ httpcore::variables! {
     "brotli_ratio" => fresh(|request, out| ratio::append(request, Coding::Brotli, out));
 }
 
+/// The allocator of one compressor, which counts what that holds.
+#[derive(Default)]
+struct Counting {
+    bytes: usize,
+}
+
+impl<T: Clone + Default> Allocator<T> for Counting {
+    type AllocatedMemory = <StandardAlloc as Allocator<T>>::AllocatedMemory;
+
+    fn alloc_cell(&mut self, len: usize) -> Self::AllocatedMemory {
+        self.bytes += len * size_of::<T>();
+        StandardAlloc::default().alloc_cell(len)
+    }
+
+    fn free_cell(&mut self, cell: Self::AllocatedMemory) {
+        let len = cell.slice().len();
+        self.bytes = self.bytes.saturating_sub(len * size_of::<T>());
+    }
+}
+
+impl BrotliAlloc for Counting {}
+
 /// A compressor.
 pub struct Encoder {
-    state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
+    state: Box<BrotliEncoderStateStruct<Counting>>,
     level: u32,
+    charge: Charge,
 }
 
 impl Brotli {
@@ -71,11 +95,15 @@ impl Brotli {
             bits = bits.min(needed.unwrap_or(bits));
         }
         // The level is within 0 to 11.
-        let level = self.brotli_comp_level.0 as u32;
-        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        let level = level_now(self.brotli_comp_level.0 as i32) as u32;
+        let mut state = Box::new(BrotliEncoderStateStruct::new(Counting::default()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, bits);
-        Encoder { state, level }
+        Encoder {
+            state,
+            level,
+            charge: charge(Holder::Compressors, 0),
+        }
     }
 }
 
@@ -108,6 +136,7 @@ impl Coder for Encoder {
             &mut |_, _, _, _| (),
         );
         out.truncate(given);
+        self.charge.set(self.state.m8.bytes);
         if !is_sound {
             return Err("BrotliEncoderCompressStream() failed".to_owned());
         }
@@ -163,5 +192,29 @@ mod tests {
                 assert!(decoded == text, "level {level}, length {len:?}");
             }
         }
+    }
+
+    #[test]
+    fn its_memory_is_counted() {
+        let brotli = Brotli {
+            brotli: true,
+            brotli_comp_level: NumberWithin(9),
+            brotli_types: MediaTypes::All,
+            brotli_min_length: Size(0),
+            brotli_window: Window(22),
+            brotli_buffers: Unused,
+        };
+        let mut coder = brotli.coder(None);
+        let text: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+        let mut coded = Vec::with_capacity(1_000_000);
+        let mut piece = || {
+            for (input, goal) in [(&text[..], FlushMode::Take), (b"", FlushMode::Flush)] {
+                coder.code(input, goal, &mut coded).unwrap();
+            }
+            coder.charge.bytes()
+        };
+        let (first, second) = (piece(), piece());
+        assert!(first > 1 << 20, "{first}");
+        assert!(second < 2 * first, "what is freed counts no more: {second}");
     }
 }

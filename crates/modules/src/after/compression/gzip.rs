@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use config::{Flag, NumberWithin, Problem, Scope, Size, Value, Word, directives};
+use disk::memory::{Charge, Holder, charge};
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 use crate::after::media_types::MediaTypes;
@@ -56,9 +57,13 @@ httpcore::variables! {
     "gzip_ratio" => fresh(|request, out| ratio::append(request, Coding::Gzip, out));
 }
 
+/// Bytes of a compressor beside its window, which it has four times (`memLevel` 8, as zlib.h has it).
+const TABLES_LEN: usize = 128 << 10;
+
 /// A compressor and its parameters.
 pub struct Deflate {
     compress: Compress,
+    _charge: Charge,
     level: u32,
     window: u8,
     /// Whether it has ended a stream. It is reset where the next one is coded: that clears 200 KiB.
@@ -83,6 +88,7 @@ impl Gzip {
         });
         kept.unwrap_or_else(|| Deflate {
             compress: Compress::new_gzip(Compression::new(level), window),
+            _charge: charge(Holder::Compressors, TABLES_LEN + (4_usize << window)),
             level,
             window,
             is_used: false,

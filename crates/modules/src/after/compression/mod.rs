@@ -21,6 +21,8 @@ use std::rc::Rc;
 
 use ::config::{Bufs, Groups, Problem, Scope, Size, Value, Word};
 use bytes::Bytes;
+use disk::memory::MemoryLevel;
+use disk::memory::level::level;
 
 use crate::after::compression::accept::Accepting;
 use crate::after::compression::brotli::Brotli;
@@ -118,6 +120,21 @@ impl Value for Unused {
     }
 }
 
+/// Maximum level of `zstd` and `brotli` while memory is scarce: compressors of higher ones take tens of megabytes each.
+const SCARCE_LEVEL_MAX: i32 = 4;
+
+/// The level to compress with now, of a configured one.
+fn level_now(configured: i32) -> i32 {
+    level_at(level(), configured)
+}
+
+fn level_at(scarcity: MemoryLevel, configured: i32) -> i32 {
+    match scarcity >= MemoryLevel::Windows {
+        true => configured.min(SCARCE_LEVEL_MAX),
+        false => configured,
+    }
+}
+
 /// Whether a level compresses.
 #[must_use]
 pub fn is_on(settings: &dyn Groups) -> bool {
@@ -196,4 +213,21 @@ fn compress<C: Coder>(
         let coder = make(request.location().groups());
         coded::body(request, body, coder, Some(ratio))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_levels_are_for_times_of_enough_memory() {
+        for (scarcity, configured, now) in [
+            (MemoryLevel::Buffers, 19, 19),
+            (MemoryLevel::Windows, 19, 4),
+            (MemoryLevel::Accept, 19, 4),
+            (MemoryLevel::Fills, -7, -7),
+        ] {
+            assert_eq!(level_at(scarcity, configured), now);
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! `zstd`: answers compressed with Zstandard, by the directives of the module zstd-nginx-module.
 
 use config::{Flag, Problem, Scope, Size, Value, Word, directives};
-use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
+use disk::memory::{Charge, Holder, charge};
+use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, get_error_name};
 
 use crate::after::media_types::MediaTypes;
 
 use super::coded::{Coder, FlushMode, Progress};
-use super::{Coding, Unused, ratio};
+use super::{Coding, Unused, level_now, ratio};
 
 /// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
 const WINDOW_BITS_MAX: u32 = 23;
@@ -83,26 +84,30 @@ httpcore::variables! {
 
 /// A compressor; `None`: it could not be created.
 pub struct Compressor {
-    encoder: Option<Encoder<'static>>,
+    context: Option<CCtx<'static>>,
     level: i32,
+    charge: Charge,
 }
 
 impl Zstd {
     /// A compressor for one answer, of this length where that is known.
     #[must_use]
     pub fn coder(&self, len: Option<u64>) -> Compressor {
-        let level = self.zstd_comp_level.0;
-        let make = || -> std::io::Result<Encoder<'static>> {
-            let mut encoder = Encoder::new(level)?;
+        let level = level_now(self.zstd_comp_level.0);
+        let make = || {
+            let mut context = CCtx::try_create()?;
+            let mut set = |parameter| context.set_parameter(parameter).ok();
+            set(CParameter::CompressionLevel(level))?;
             if level >= LARGE_WINDOWS_FROM {
-                encoder.set_parameter(CParameter::WindowLog(WINDOW_BITS_MAX))?;
+                set(CParameter::WindowLog(WINDOW_BITS_MAX))?;
             }
-            encoder.set_pledged_src_size(len)?;
-            Ok(encoder)
+            context.set_pledged_src_size(len).ok()?;
+            Some(context)
         };
         Compressor {
-            encoder: make().ok(),
+            context: make(),
             level,
+            charge: charge(Holder::Compressors, 0),
         }
     }
 }
@@ -116,7 +121,7 @@ impl Coder for Compressor {
         goal: FlushMode,
         out: &mut Vec<u8>,
     ) -> Result<Progress, String> {
-        let Some(encoder) = &mut self.encoder else {
+        let Some(context) = &mut self.context else {
             return Err("ZSTD_createCStream() failed".to_owned());
         };
         let mut input = InBuffer::around(input);
@@ -124,11 +129,13 @@ impl Coder for Compressor {
         let room = out.capacity();
         let mut output = OutBuffer::around_pos(out, given);
         let left = match goal {
-            FlushMode::Take => encoder.run(&mut input, &mut output).map(|_| 0),
-            FlushMode::Flush => encoder.flush(&mut output),
-            FlushMode::End => encoder.finish(&mut output, true),
+            FlushMode::Take => (context.compress_stream(&mut output, &mut input)).map(|_| 0),
+            FlushMode::Flush => context.flush_stream(&mut output),
+            FlushMode::End => context.end_stream(&mut output),
         };
-        let left = left.map_err(|error| format!("ZSTD_compressStream() failed: {error}"))?;
+        self.charge.set(context.sizeof());
+        let failed = |code| format!("ZSTD_compressStream() failed: {}", get_error_name(code));
+        let left = left.map_err(failed)?;
         let has_room = output.pos() < room;
         Ok(Progress {
             taken: input.pos(),
@@ -177,6 +184,25 @@ mod tests {
                 let decoded = zstd::decode_all(&coded[..]).unwrap();
                 assert!(decoded == text, "level {level}, length {len:?}");
             }
+        }
+    }
+
+    #[test]
+    fn its_memory_is_counted() {
+        for (level, least) in [(1, 256 << 10), (19, 8 << 20)] {
+            let zstd = Zstd {
+                zstd: true,
+                zstd_comp_level: Level(level),
+                zstd_types: MediaTypes::All,
+                zstd_min_length: Size(0),
+                zstd_buffers: Unused,
+                zstd_dict_file: None,
+            };
+            let mut coder = zstd.coder(None);
+            let mut coded = Vec::with_capacity(1000);
+            coder.code(b"text", FlushMode::Take, &mut coded).unwrap();
+            let bytes = coder.charge.bytes();
+            assert!(bytes > least, "level {level}: {bytes}");
         }
     }
 }

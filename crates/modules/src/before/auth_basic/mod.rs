@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use config::{Template, directives};
+use disk::memory::{self, Holder};
 use logs::Level;
 use message::{HeaderId, Method, credentials};
 use runtime::cpu_pool;
@@ -31,10 +32,10 @@ use httpcore::steps::satisfy::Verdict;
 use counters::{Password, PasswordCounters};
 use proven::Proof;
 
-/// Maximum password checks at once, of all loops: as many as half of the cores. Others wait, so that password guessing
-/// leaves the other half to all other work.
-static CHECKS: LazyLock<Semaphore> =
-    LazyLock::new(|| Semaphore::new(cpu_pool::cores().div_ceil(2)));
+/// The places of password checks, of all loops. One takes several where its memory is large ([`places`]). Others wait.
+static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(checks_max()));
+/// Checks take at most one part in this many of the memory's budget, all of them together; one runs whatever it takes.
+const MEMORY_SHARE: u64 = 8;
 /// Maximum number of requests that wait for a check; more are refused (503).
 const WAITING_MAX: usize = 1024;
 /// Places of those that wait.
@@ -57,6 +58,19 @@ directives! {
 httpcore::variables! {
     /// The user name of basic authentication.
     "remote_user" => fresh(remote_user);
+}
+
+/// Maximum password checks at once: as many as half of the cores, so that password guessing leaves the other half to all
+/// other work.
+fn checks_max() -> usize {
+    cpu_pool::cores().div_ceil(2)
+}
+
+/// The places, of `all`, that a check of so many bytes takes: no more of its kind run at once than have room in `budget`.
+fn places(bytes: usize, budget: u64, all: usize) -> u32 {
+    let fitting = budget / MEMORY_SHARE / (bytes as u64).max(1);
+    let at_once = usize::try_from(fitting).unwrap_or(all).clamp(1, all);
+    u32::try_from(all.div_ceil(at_once)).unwrap_or(u32::MAX)
 }
 
 /// The credentials that the client sent.
@@ -149,18 +163,20 @@ async fn find_out(request: &Request, said: &Credentials, path: &[u8]) -> Result<
         return Ok(Password::UnknownUser);
     };
     let found = fits(request, said, stored).await?;
-    match found {
-        Password::Wrong => request.log(Level::Error, &|out| {
-            append_user(said, out);
-            out.extend_from_slice(b": password mismatch");
-        }),
-        Password::Unreadable => request.log(Level::Error, &|out| {
+    if matches!(found, Password::Unreadable) {
+        request.log(Level::Error, &|out| {
             append_user(said, out);
             out.extend_from_slice(b": the password in \"");
             out.extend_from_slice(path);
             out.extend_from_slice(b"\" is broken, or of a form that is not known");
-        }),
-        _ => {}
+        });
+    }
+    // Programs that count guesses (fail2ban) look for nginx's line, whatever the password's form.
+    if matches!(found, Password::Wrong | Password::Unreadable) {
+        request.log(Level::Error, &|out| {
+            append_user(said, out);
+            out.extend_from_slice(b": password mismatch");
+        });
     }
     Ok(found)
 }
@@ -171,8 +187,11 @@ fn append_user(said: &Credentials, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Waits until a password may be checked. A client that leaves makes room for those behind it.
-async fn wait_for_turn(request: &Request) -> Result<SemaphorePermit<'static>, Failure> {
+/// Waits until a password may be checked that takes so many places. A client that leaves makes room for those behind it.
+async fn wait_for_turn(
+    request: &Request,
+    places: u32,
+) -> Result<SemaphorePermit<'static>, Failure> {
     let Ok(_place) = WAITING.try_acquire() else {
         request.log(Level::Error, &|out| {
             out.extend_from_slice(b"too many passwords wait to be checked");
@@ -182,7 +201,7 @@ async fn wait_for_turn(request: &Request) -> Result<SemaphorePermit<'static>, Fa
     tokio::select! {
         biased;
         () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
-        turn = CHECKS.acquire() => Ok(turn.expect("it is never closed")),
+        turn = CHECKS.acquire_many(places) => Ok(turn.expect("it is never closed")),
     }
 }
 
@@ -194,9 +213,11 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
         return Ok(Password::Remembered);
     }
     let begun = poll_timing::now_ns();
-    let turn = match CHECKS.try_acquire() {
+    let bytes = password::memory_bytes(&stored);
+    let places = places(bytes, memory::budget(), checks_max());
+    let turn = match CHECKS.try_acquire_many(places) {
         Ok(turn) => turn,
-        Err(_) => Box::pin(wait_for_turn(request)).await?,
+        Err(_) => Box::pin(wait_for_turn(request, places)).await?,
     };
     // While this one waited, another request may have had the same password checked.
     if proven::is_known(&proof, now_ms()) {
@@ -206,6 +227,7 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
     let check = move || {
         // A request that is given up meanwhile makes no room for another check.
         let _turn = turn;
+        let _charge = memory::charge(Holder::Passwords, bytes);
         password::fits(&password, &stored)
     };
     let disk = Arc::clone(request.client.loop_.disk.disk());
@@ -222,4 +244,27 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
         Ok(false) => Password::Wrong,
         Err(Unreadable) => Password::Unreadable,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_checks_run_at_once_as_have_room() {
+        const MIB: usize = 1 << 20;
+        for (bytes, budget_mib, all, at_once) in [
+            (0, 1, 16, 16),
+            (16 * MIB, 64 << 10, 16, 16),
+            (16 * MIB, 1024, 16, 8),
+            (16 * MIB, 700, 16, 4),
+            (16 * MIB, 64, 16, 1),
+            (128 * MIB, 192, 16, 1),
+            (128 * MIB, 192, 1, 1),
+        ] {
+            let places = places(bytes, budget_mib << 20, all) as usize;
+            assert_eq!(all / places, at_once, "{bytes} of {budget_mib} MiB");
+        }
+        assert_eq!(places(128 * MIB, u64::MAX, 16), 1);
+    }
 }
