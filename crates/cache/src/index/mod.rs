@@ -172,6 +172,11 @@ impl Index {
         self.len() == 0
     }
 
+    /// Are there entries with files of their own?
+    pub(crate) fn has_files(&self) -> bool {
+        self.shards.iter().any(|part| part.shard.lock().has_files())
+    }
+
     /// Bytes of memory that it holds.
     #[must_use]
     pub fn memory(&self) -> usize {

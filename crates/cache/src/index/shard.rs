@@ -80,6 +80,10 @@ impl Shard {
         self.slabs.slots()
     }
 
+    pub(super) fn has_files(&self) -> bool {
+        self.linked > 0
+    }
+
     /// Bytes of memory that it holds.
     pub(super) fn memory(&self) -> usize {
         self.slabs.memory()

@@ -271,6 +271,21 @@ impl Segments {
         })
     }
 
+    /// Counts an entry that a start has found in the journal, if it can be there. Returns whether it can.
+    pub(crate) fn enter_if_there(&self, extent: &EntryExtent) -> bool {
+        let (number, page) = self.place(extent.offset);
+        let mut set = self.set.lock();
+        let Some(segment) = set.get_mut(number) else {
+            return false;
+        };
+        let is_inside = page > 0 && page + extent.blocks <= self.pages();
+        let is_there = segment.is_read_from() && is_inside && !segment.dead.has(page);
+        if is_there {
+            segment.live_pages += u64::from(extent.blocks);
+        }
+        is_there
+    }
+
     /// Counts an entry that the index has from now on.
     pub(crate) fn enter(&self, extent: &EntryExtent) {
         let (number, _) = self.place(extent.offset);
@@ -301,13 +316,6 @@ impl Segments {
     pub(crate) fn has_live(&self, number: u32) -> bool {
         let mut set = self.set.lock();
         set.get_mut(number).is_some_and(|one| one.live_pages > 0)
-    }
-
-    /// Is the entry at a place one that is not to be found again?
-    pub(crate) fn is_dead(&self, offset: u32) -> bool {
-        let (number, page) = self.place(offset);
-        let mut set = self.set.lock();
-        set.get_mut(number).is_none_or(|one| one.dead.has(page))
     }
 
     /// Is a segment free?

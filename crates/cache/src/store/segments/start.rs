@@ -77,19 +77,18 @@ impl FoundSegments {
         index: &Index,
         recovered: &Recovered,
     ) -> Result<(Option<Self>, LostEntries), Error> {
+        let last = filling.as_ref().map(|of| of.number);
+        let mut in_last = Vec::new();
         let lost = forget_all_but(index, |known| {
-            let is_there = set.source(&known.extent).is_some();
-            let (_, page) = set.place(known.extent.offset);
-            let is_inside = page > 0 && page + known.extent.blocks <= set.pages();
-            let is_known = is_there && is_inside && !set.is_dead(known.extent.offset);
-            if is_known {
-                set.enter(&known.extent);
+            let is_there = set.enter_if_there(&known.extent);
+            if is_there && last == Some(set.place(known.extent.offset).0) {
+                in_last.push(*known);
             }
-            is_known
+            is_there
         });
         let filling = filling.filter(|_| recovered.is_complete && !set.is_leftover);
         let filling = match filling {
-            Some(of) => resumed(index, &set, of, &settings.pool).await?,
+            Some(of) => resumed(index, &set, of, in_last, &settings.pool).await?,
             None => None,
         };
         for one in set.readable() {
@@ -113,7 +112,10 @@ impl FoundSegments {
 }
 
 /// Removes the entries in segments that are not as they should be from the index.
-pub(super) fn forget_all_but(index: &Index, is_right: impl Fn(&KnownKey) -> bool) -> LostEntries {
+pub(super) fn forget_all_but(
+    index: &Index,
+    mut is_right: impl FnMut(&KnownKey) -> bool,
+) -> LostEntries {
     let mut lost = LostEntries::new();
     each_in_segment(index, |known| {
         if !is_right(known) && index.remove_at(&known.key, &known.extent).is_some() {
@@ -136,21 +138,16 @@ fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {
     }
 }
 
-/// Goes on with the segment that was being filled, behind the last entry that the journal knows. What is behind that is
-/// in no index any more: it is cleared, or passed over. None: it is not filled further, as a process that had the
-/// directory before may still be sending what is there, or as it cannot be cleared.
+/// Goes on with the segment that was being filled, behind the last of its entries that the journal knows. What is behind
+/// that is in no index any more: it is cleared, or passed over. None: it is not filled further, as a process that had
+/// the directory before may still be sending what is there, or as it cannot be cleared.
 async fn resumed(
     index: &Index,
     set: &Segments,
     of: SegmentUse,
+    mut known: Vec<KnownKey>,
     pool: &Pool,
 ) -> Result<Option<Filling>, Error> {
-    let mut known = Vec::new();
-    each_in_segment(index, |one| {
-        if set.place(one.extent.offset).0 == of.number {
-            known.push(*one);
-        }
-    });
     known.sort_unstable_by_key(|one| one.extent.offset);
     let end = known.last().map(|last| {
         let (_, page) = set.place(last.extent.offset);
