@@ -142,6 +142,7 @@ class Forgetting:
     so that a disk that hangs stops the server's loops, whatever the server does. All pages at once are a burst of reads, which decides each p99.)"""
 
     BITES, PART = 20, 1 << 20
+    SPARE = 1000    # descriptors for everything else
 
     def __init__(self, every_s, *paths):
         self.pause, self.paths = every_s / self.BITES, paths
@@ -149,11 +150,11 @@ class Forgetting:
         self.files, self.parts = [], []
 
     def open(self):
-        """They stay open: a disk that hangs opens none."""
+        """They stay open: a disk that hangs opens none. Where descriptors do not suffice, they are a part of the files, chosen at random."""
         names = [os.path.join(folder, name) for path in self.paths for folder, _, names in os.walk(path) for name in names]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, len(names) + 1000)), hard))
-        for name in names:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, len(names) + self.SPARE)), hard))
+        for name in random.sample(names, min(len(names), hard - self.SPARE)):
             try:
                 self.files.append(os.open(name, os.O_RDONLY))
             except OSError:
