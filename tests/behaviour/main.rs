@@ -22,6 +22,7 @@ mod cut_uploads;
 mod dashboard;
 mod dav;
 mod disks_midway;
+mod early_hints;
 mod errors;
 mod exchanges;
 mod explain;
