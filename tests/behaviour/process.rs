@@ -132,6 +132,25 @@ fn term_leaves_at_once() {
 }
 
 #[test]
+fn a_stop_during_the_start_is_no_failure() {
+    let site = Site::new();
+    site.configure(
+        "daemon off; pid nginx.pid; error_log logs/error.log notice; events {}
+         http { server { listen 127.0.0.1:%PORT%; return 200 one; } }",
+    );
+    for signal in [Signal::SIGTERM, Signal::SIGQUIT, Signal::SIGINT] {
+        let _ = std::fs::remove_file(site.path("logs/error.log"));
+        let mut child = site.command().spawn().unwrap();
+        until("the first worker's start", PATIENCE, || {
+            let log = std::fs::read_to_string(site.path("logs/error.log")).ok()?;
+            log.contains("start worker processes").then_some(())
+        });
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
 fn requests_that_a_shutdown_cuts_have_their_lines() {
     let mut server = Server::start_with(
         "worker_shutdown_timeout 300ms;",

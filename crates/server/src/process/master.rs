@@ -95,6 +95,8 @@ pub(crate) struct Master {
     /// What is left of workers that have ended.
     pub(super) remains: Remains,
     pub(super) purpose: Purpose,
+    /// The exit code once it ends by its purpose: success where a signal told it to, however early.
+    exit_code: ExitCode,
     pub(super) short_lives: u32,
     /// When a worker is started, while none serves or is about to.
     pub(super) start_at: Option<Instant>,
@@ -163,6 +165,7 @@ impl Master {
             workers: Vec::new(),
             remains: Remains::new(),
             purpose: Purpose::Serving,
+            exit_code: ExitCode::SUCCESS,
             short_lives: 0,
             start_at: None,
             command: StartCommand::here(),
@@ -201,11 +204,7 @@ impl Master {
                     return self.end(ExitCode::FAILURE);
                 }
                 Purpose::Quitting | Purpose::Terminating { .. } if self.workers.is_empty() => {
-                    // Without a pid file it was never reported as serving.
-                    let code = match self.pid_file {
-                        Some(_) => ExitCode::SUCCESS,
-                        None => ExitCode::FAILURE,
-                    };
+                    let code = self.exit_code;
                     return self.end(code);
                 }
                 _ => {}
@@ -469,6 +468,7 @@ impl Master {
                 if self.pid_file.is_none() {
                     eprintln!("nginx: [emerg] {sentence}");
                     help(obstacles::about_sentence(&sentence));
+                    self.exit_code = ExitCode::FAILURE;
                     self.purpose = Purpose::Terminating {
                         since: Instant::now(),
                         is_killed: false,
