@@ -447,3 +447,35 @@ fn a_range_has_one_content_range() {
     assert_eq!((reply.status, reply.text().as_str()), (206, "23"));
     assert_eq!(reply.all("content-range"), ["bytes 2-3/10"]);
 }
+
+#[test]
+fn a_redirect_that_leads_elsewhere_keeps_its_place_among_the_lines() {
+    let origin = Origin::start(|_| {
+        let lines = "X-Z: 1\r\nLocation: http://other/q\r\nX-Y: 2\r\n";
+        Answer::with("302 Found", lines, "")
+    });
+    let server = server(
+        &origin,
+        "location / { proxy_pass http://%ORIGIN%; }
+         location /variable { set $origin %ORIGIN%; proxy_pass http://$origin; }
+         location /off { proxy_redirect off; add_header X-Seen $sent_http_location always; proxy_pass http://%ORIGIN%; }
+         location /moved { proxy_redirect http://other/ http://o/; proxy_pass http://%ORIGIN%; }",
+    );
+    for (path, place) in [
+        ("/", "http://other/q"),
+        ("/variable", "http://other/q"),
+        ("/off", "http://other/q"),
+        ("/moved", "http://o/q"),
+    ] {
+        let reply = server.get(path);
+        let mut names = reply.headers.iter().map(|(name, _)| &name[..]);
+        names.find(|name| *name == "X-Z");
+        assert_eq!(
+            (names.next(), names.next()),
+            (Some("Location"), Some("X-Y")),
+            "{path}"
+        );
+        assert_eq!(reply.header("location"), Some(place), "{path}");
+    }
+    assert_eq!(server.get("/off").header("x-seen"), Some("http://other/q"));
+}

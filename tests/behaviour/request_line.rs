@@ -1,6 +1,6 @@
 //! The request line: what is a request, and which URI it means.
 
-use blackbox::Server;
+use blackbox::{Answer, Origin, Server};
 
 const ECHO: &str = "server { listen 127.0.0.1:%PORT%; location / { add_header X-Uri \"x $uri\" always; return 204; } }";
 
@@ -94,4 +94,67 @@ fn the_answer_to_head_has_no_body_whatever_is_wrong_with_it() {
         assert!(reply.starts_with("HTTP/1.1 "), "{line}: {reply}");
         assert!(reply.ends_with("\r\n\r\n"), "{line}: {reply}");
     }
+}
+
+#[test]
+fn a_line_that_could_not_be_read_has_the_method_and_uri_of_its_page() {
+    let origin = Origin::start(|request| Answer::ok(request.line().to_owned()));
+    let server = Server::start(&format!(
+        "log_format f '$status|$request_method|$uri|$server_protocol';
+         server {{ listen 127.0.0.1:%PORT%; http2 on; error_page 400 414 505 /e; large_client_header_buffers 2 1k;
+            access_log logs/access.log f; location / {{ proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    let long = format!("GET /{} HTTP/1.1", "a".repeat(3000));
+    let lines = [
+        ("GET / HTTP/3.0", 505, ""),
+        ("HEAD / HTTP/3.0", 505, ""),
+        ("GET / HTTP/1.x", 400, ""),
+        ("GET /x y HTTP/1.1", 400, ""),
+        ("GET a HTTP/1.1", 400, ""),
+        ("GET /%00 HTTP/1.1", 400, "HTTP/1.1"),
+        ("BAD", 400, "-"),
+        (&long, 414, "-"),
+    ];
+    let mut logged = Vec::new();
+    for (line, status, protocol) in lines {
+        let reply = server.raw(format!("{line}\r\nHost: a\r\n\r\n"));
+        let method = line
+            .get(..4)
+            .filter(|start| *start == "HEAD")
+            .unwrap_or("GET");
+        assert!(reply.contains(&format!(" {status} ")), "{line}: {reply}");
+        let asked = format!("{method} /e HTTP/1.1");
+        assert_eq!(origin.last().line(), asked, "{line}");
+        if method == "GET" {
+            assert!(reply.ends_with(&asked), "{line}: {reply}");
+        }
+        logged.push(format!("{status}|{method}|/e|{protocol}"));
+    }
+    for path in ["/..", "/%00"] {
+        let mut client = server.connect_http2();
+        let stream = client.get(path);
+        let reply = client.reply(stream);
+        assert_eq!(reply.text(), "GET /e HTTP/1.1", "{path}");
+        logged.push("400|GET|/e|HTTP/2.0".to_owned());
+    }
+    let log = server.access_log(logged.len());
+    assert_eq!(log.lines().collect::<Vec<_>>(), logged);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_logged_as_far_as_it_fits_into_a_buffer() {
+    let server = Server::start(
+        "log_format f '$request';
+         server { listen 127.0.0.1:%PORT%; access_log logs/access.log f; large_client_header_buffers 2 1k; return 204; }",
+    );
+    for request in [
+        format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(3000)),
+        format!("GET /\x01{}", "a".repeat(3000)),
+    ] {
+        assert!(server.raw(request).starts_with("HTTP/1.1 4"));
+    }
+    let log = server.access_log(2);
+    let lengths: Vec<_> = log.lines().map(str::len).collect();
+    assert_eq!(lengths, [1024, 1024 + "\\x01".len() - 1], "{log}");
 }

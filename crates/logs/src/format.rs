@@ -144,6 +144,7 @@ impl Format {
     fn append_value(&self, index: VariableIndex, variables: &impl Variables, out: &mut Vec<u8>) {
         let start = out.len();
         let found = variables.variable(index, out);
+        debug_assert!(found || out.len() == start, "no value has no text");
         match self.escape {
             Escape::Default if !found => out.push(b'-'),
             Escape::Default => escape_tail(out, start, is_risky, append_hex),

@@ -448,7 +448,9 @@ impl Request {
         let Some(covered) = self.covered.take() else {
             return;
         };
-        response.location = response.location.take().or(covered.location);
+        if response.location.is_none() && response.headers.get(b"Location").is_none() {
+            response.location = covered.location;
+        }
         // The response's own lines come last: of two cookies of the same name, browsers keep the last one.
         response.headers.prepend(covered.headers);
     }
@@ -505,16 +507,6 @@ impl Request {
             .get(extension)
             .unwrap_or(&types.default_type)
             .clone()
-    }
-
-    /// Its method's text: `GET` once an error page took over a request of another method.
-    #[must_use]
-    pub fn method_text(&self) -> &[u8] {
-        if self.method == self.head.method {
-            self.head.method_text()
-        } else {
-            b"GET"
-        }
     }
 
     /// Whether only a head is to be sent.

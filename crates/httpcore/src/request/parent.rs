@@ -167,6 +167,19 @@ impl Request {
         self.method = parent.method;
     }
 
+    /// Its method's text: `GET` once an error page took over a request of another method, or one whose line could not be
+    /// read, which has none of its own.
+    #[must_use]
+    pub fn method_text(&self) -> &[u8] {
+        if self.method != self.head.method {
+            return b"GET";
+        }
+        match self.head.method_text() {
+            [] if self.is_internal => self.method.name().as_bytes(),
+            text => text,
+        }
+    }
+
     /// `$request_method`: the method of the client's request.
     #[must_use]
     pub fn main_method_text(&self) -> &[u8] {

@@ -82,9 +82,9 @@ fn set_args(request: &mut Request, value: Bytes) {
     request.uri_origin = request.uri_origin.changed();
 }
 
-/// A bad URI is empty; a request without one has no value.
+/// A bad URI is empty; a request without one has no value, until an error page takes over.
 fn uri(request: &Request, out: &mut Vec<u8>) -> bool {
-    put(&request.uri, out) && !request.head.target().is_empty()
+    put(&request.uri, out) && !(request.uri.is_empty() && request.head.target().is_empty())
 }
 
 fn target(request: &Request, out: &mut Vec<u8>) -> bool {
@@ -92,10 +92,14 @@ fn target(request: &Request, out: &mut Vec<u8>) -> bool {
     !target.is_empty() && put(target, out)
 }
 
-/// An unknown version is empty; a request line without one has no value.
+/// An unknown version is empty; a request line without one has no value. Over HTTP/2 it is known before the line is.
 fn protocol(request: &Request, out: &mut Vec<u8>) -> bool {
-    let is_said = || memchr::memmem::find(request.head.line(), b" HTTP/").is_some();
-    put(request.head.protocol(), out) && (!request.head.protocol().is_empty() || is_said())
+    let head = &request.head;
+    match head.protocol() {
+        [] if head.version == Version::HTTP_2 => put(b"HTTP/2.0", out),
+        [] => memchr::memmem::find(head.line(), b" HTTP/").is_some(),
+        protocol => put(protocol, out),
+    }
 }
 
 fn host(request: &Request, out: &mut Vec<u8>) -> bool {

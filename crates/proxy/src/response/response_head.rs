@@ -237,15 +237,12 @@ impl HeadCopy<'_> {
         }
     }
 
-    /// A redirect within the server is completed only where a rule led to it.
+    /// A redirect within the server is completed only where a rule led to it; all others keep their place.
     fn location(&mut self, name: Bytes, value: Bytes) {
         let rules = &self.passing.redirects;
         match proxy_redirect::location(self.request, rules, &value) {
-            Some(moved) => self.response.location = Some(moved),
-            None if rules.is_empty() && !value.starts_with(b"/") => {
-                self.response.location = Some(value);
-            }
-            None => self.response.headers.push(name, value),
+            Some(moved) if moved.starts_with(b"/") => self.response.location = Some(moved),
+            moved => self.response.headers.push(name, moved.unwrap_or(value)),
         }
     }
 }

@@ -468,25 +468,13 @@ impl RequestParser {
     }
 
     fn refuse(&self, bytes: &[u8], mut head: RequestHead, stop: RequestStop) -> HeadRefusal {
-        head.bytes = Bytes::copy_from_slice(bytes);
         head.length = self.counted as u32;
         head.framing = Framing::None;
-        if !self.has_line {
-            // nginx logs the line as far as it was received.
-            let start = if head.line.is_empty() {
-                self.at
-            } else {
-                head.line.start as usize
-            };
-            let len = memchr::memchr2(b'\r', b'\n', &bytes[start..]).unwrap_or(bytes.len() - start);
-            head.line = Span::new(start, start + len);
-            // The response to HEAD has no body, even if the line is invalid elsewhere. (HTTP/0.9 has no HEAD.)
-            let line = &bytes[start..start + len];
-            if head.method == Method::Other && head.version > Version::HTTP_09 {
-                let end = memchr::memchr(b' ', line).unwrap_or(0);
-                head.method = Method::find(&line[..end]);
-            }
-        }
+        let received = match self.has_line {
+            true => bytes,
+            false => self.begun_line(bytes, &mut head),
+        };
+        head.bytes = Bytes::copy_from_slice(received);
         let part = if self.has_line { "headers" } else { "line" };
         HeadRefusal {
             status: stop.status,
@@ -496,6 +484,27 @@ impl RequestParser {
             is_whole: self.is_whole,
             is_silent: false,
         }
+    }
+
+    /// Notes a request line that could not be read, for logs: as in nginx, as far as it was received and fits into one
+    /// buffer. Returns the bytes up to there.
+    fn begun_line<'a>(&self, bytes: &'a [u8], head: &mut RequestHead) -> &'a [u8] {
+        let start = match head.line.is_empty() {
+            true => self.at,
+            false => head.line.start as usize,
+        };
+        let limits = &self.limits;
+        let room = (limits.client_header_buffer_size).max(limits.large_buffer_size);
+        let bytes = &bytes[..bytes.len().min(start + room)];
+        let line = &bytes[start..];
+        let line = &line[..memchr::memchr2(b'\r', b'\n', line).unwrap_or(line.len())];
+        head.line = Span::new(start, start + line.len());
+        // The response to HEAD has no body, even if the line is invalid elsewhere. (HTTP/0.9 has no HEAD.)
+        if head.method == Method::Other && head.version > Version::HTTP_09 {
+            let end = memchr::memchr(b' ', line).unwrap_or(0);
+            head.method = Method::find(&line[..end]);
+        }
+        bytes
     }
 }
 
