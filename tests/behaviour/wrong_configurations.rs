@@ -42,6 +42,9 @@ const IN_A_LOCATION: &str = r#"
     disable_symlinks on if_not_owner; => duplicate parameters "on if_not_owner"
     etag 1; => invalid value "1" in "etag" directive, it must be "on" or "off"
     if_modified_since sometimes; => invalid value "sometimes"
+    proxy_ssl_password_file /nope; => open() "/nope" failed (2: No such file or directory)
+    uwsgi_ssl_password_file /nope; => open() "/nope" failed (2: No such file or directory)
+    grpc_ssl_password_file /nope; => open() "/nope" failed (2: No such file or directory)
     max_ranges x; => "max_ranges" directive invalid number
     limit_rate x; => "limit_rate" directive invalid value
     internal x; => invalid number of arguments in "internal" directive
@@ -210,6 +213,7 @@ const WHOLE: &str = r#"
     error_log syslog:server=unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx;\nevents {}\n => too long path in the unix domain socket in syslog server "unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" => 1
     error_log syslog:server=nosuch.invalid;\nevents {}\n => host not found in syslog server "nosuch.invalid" => 1
     events {}\nhttp { server { listen 127.0.0.1:%PORT%; location / {\naccess_log syslog:server=nosuch.invalid:514,tag=a; } } }\n => host not found in syslog server "nosuch.invalid:514" => 3
+    events {}\nhttp { upstream u { server 127.0.0.1;\nresolver nosuch.invalid; } }\n => host not found in resolver "nosuch.invalid" => 3
     events {}\nhttp { log_format a; }\n => invalid number of arguments in "log_format" directive => 2
     events {}\nhttp { log_format a 'x'; log_format a 'y'; }\n => duplicate "log_format" name "a" => 2
     events {}\nhttp { access_log logs/a combined buffer=x; }\n => invalid buffer size "x" => 2

@@ -51,7 +51,7 @@ pub(crate) struct Declaration {
     pub backup: Vec<Peer>,
 }
 
-/// The servers whose names are resolved again and again.
+/// The servers whose names are resolved again and again, and the name servers for them.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     /// The servers.
@@ -158,10 +158,11 @@ impl Upstream {
         upstream
     }
 
-    /// Adds servers whose names are resolved again and again.
+    /// Adds servers whose names are resolved again and again, or the name servers alone.
     #[must_use]
     pub(crate) fn with_lookups(self, lookups: Lookups) -> Upstream {
-        let lookups = (!lookups.servers.is_empty()).then(|| Box::new(lookups));
+        let is_used = !lookups.servers.is_empty() || lookups.resolver.is_some();
+        let lookups = is_used.then(|| Box::new(lookups));
         Upstream { lookups, ..self }
     }
 
@@ -234,7 +235,7 @@ impl Upstream {
     }
 
     fn roster(&self) -> Option<ResolvedPeers> {
-        let count = self.lookups.as_ref()?.servers.len();
+        let count = Some(self.looked_up().len()).filter(|count| *count > 0)?;
         let Declaration {
             primary, backup, ..
         } = &self.declared;
@@ -300,7 +301,8 @@ impl Upstream {
         self.looked_up() == other.looked_up() && watching(self) == watching(other)
     }
 
-    /// Finds the name servers for `resolve`: the group's own, else those of `http`.
+    /// Finds the name servers for `resolve`: the group's own, which must be there also where nothing asks them, else
+    /// those of `http`.
     fn settle(
         &self,
         of_http: &Resolving,
@@ -317,7 +319,9 @@ impl Upstream {
         };
         let settled = line.value.settle(resolve);
         settled.map_err(|sentence| line.error(sentence))?;
-        if let Some(resolver) = line.value.get() {
+        if let Some(resolver) = line.value.get()
+            && !lookups.servers.is_empty()
+        {
             let timeout = lookups.timeout.unwrap_or(of_http.resolver_timeout);
             let _ = lookups.watching.set(Watching {
                 resolver: Arc::clone(resolver),

@@ -38,6 +38,8 @@ pub struct PeerTlsMaking {
     trusts: HashMap<(String, Option<String>, u64), Arc<Trust>>,
     /// Warnings that were given: what locations inherit is told once.
     told: HashSet<String>,
+    /// Names of the files of passwords that were checked.
+    checked: HashSet<String>,
 }
 
 /// One family's settings, under their names in messages.
@@ -61,6 +63,18 @@ impl PeerTlsMaking {
             made: HashMap::new(),
             trusts: HashMap::new(),
             told: HashSet::new(),
+            checked: HashSet::new(),
+        }
+    }
+
+    /// Reads the file of passwords that a family's settings name, also where nothing is passed on over TLS. Its fault goes to
+    /// `scope`, once.
+    pub fn check_passwords(&mut self, settings: &ProxySsl, scope: &mut Scope) {
+        let Some(named) = &settings.proxy_ssl_password_file else {
+            return;
+        };
+        if self.checked.insert(self.name(&named.value.0)) {
+            sound(self.passwords(settings), scope);
         }
     }
 
@@ -94,8 +108,9 @@ impl PeerTlsMaking {
     fn made_of(&mut self, named: &FamilySsl<'_>, scope: &mut Scope) -> Result<PeerTls, Error> {
         let settings = named.settings;
         let mut files = FilesHash::default();
-        // A file at fault refuses the configuration as a whole, so what stands in its place is never used.
-        let passwords = sound(self.passwords(settings), scope).unwrap_or_default();
+        // A file at fault refuses the configuration as a whole, so what stands in its place is never used. That of this one
+        // is noted.
+        let passwords = self.passwords(settings).unwrap_or_default();
         let own = self.certificate(named, passwords, &mut files);
         let (certificate, certificates) = sound(own, scope).unwrap_or_default();
         let options = ClientOptions {

@@ -217,7 +217,8 @@ impl Listen {
             ("proxy_protocol", None) => self.protocols.has_proxy_protocol = true,
             ("multipath", None) => {
                 return Err(format!(
-                    "the \"{name}\" parameter of \"listen\" is not built yet"
+                    "the \"{name}\" parameter of \"listen\" is not built yet: without it clients of Multipath TCP are \
+                     served over TCP"
                 ));
             }
             ("backlog", Some(value)) => {
@@ -366,7 +367,7 @@ mod tests {
         assert!(proxied.protocols.has_proxy_protocol && !proxied.is_set);
         assert_eq!(
             refused("80 multipath"),
-            "the \"multipath\" parameter of \"listen\" is not built yet"
+            "the \"multipath\" parameter of \"listen\" is not built yet: without it clients of Multipath TCP are served over TCP"
         );
     }
 

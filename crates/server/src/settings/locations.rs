@@ -246,6 +246,13 @@ pub(crate) fn add(
     let handler = handler::configure(own.around.modules, &place, scope)?;
     let pool = OnceLock::new();
     let mut settings = LocationSettings::finish(own.raw.clone(), scope)?;
+    for ssl in [
+        &settings.proxy_ssl,
+        &settings.uwsgi_ssl.0.ssl,
+        &settings.grpc_ssl.0.ssl,
+    ] {
+        all.peer_tls.check_passwords(ssl, scope);
+    }
     let family = proxy_pass::chosen(&settings);
     let here = |error: Error| match &level.place {
         Some(place) => error.or_at(place),
