@@ -78,6 +78,11 @@ fn passwords_in_all_forms() {
     }
     assert_eq!(server.get("/open").status, 410);
     server.wait_for("user \"plain\": password mismatch", "one reason");
+    server.wait_for(
+        "user \"broken2\": the password in \"",
+        "what is wrong with it",
+    );
+    server.wait_for("user \"broken2\": password mismatch", "what is counted");
     server.wait_for("user \"none\" was not found in \"", "another");
     server.forget_log();
 }

@@ -9,7 +9,7 @@ const PLAIN: &str = "server { listen 127.0.0.1:%PORT%; location / { } }";
 #[test]
 fn a_file_comes_with_length_type_date_and_tag() {
     let server = Server::start(&format!(
-        "types {{ text/html html; image/png png; }} default_type text/x-other; {PLAIN}"
+        "types {{ text/html html; image/png png; text/none \"\"; }} default_type text/x-other; {PLAIN}"
     ));
     server.file("a.html", "<p>");
     server.file("b.png", "png");
@@ -32,11 +32,14 @@ fn a_file_comes_with_length_type_date_and_tag() {
         server.get("/b.png").header("content-type"),
         Some("image/png")
     );
-    let empty = server.get("/c.unknown");
-    assert_eq!(
-        (empty.header("content-type"), empty.header("content-length")),
-        (Some("text/x-other"), Some("0"))
-    );
+    server.file("none", "");
+    for path in ["/c.unknown", "/none"] {
+        let empty = server.get(path);
+        assert_eq!(
+            (empty.header("content-type"), empty.header("content-length")),
+            (Some("text/x-other"), Some("0"))
+        );
+    }
 }
 
 #[test]

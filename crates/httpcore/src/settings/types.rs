@@ -70,6 +70,10 @@ impl Section for Types {
                         "more than {EXTENSIONS_MAX} extensions in \"types\""
                     ))));
                 }
+                // As in nginx, it is not that of files without one.
+                if extension.bytes().is_empty() {
+                    continue;
+                }
                 if let Some(old) = types.insert(extension.bytes(), line.name.bytes().clone()) {
                     let sentence = format!(
                         "duplicate extension \"{}\", content type: \"{}\", previous content type: \"{}\"",
