@@ -406,3 +406,107 @@ fn a_fault_of_this_server_is_not_remembered() {
     server.wait_for("bind(192.0.2.1", "why");
     server.forget_log();
 }
+
+#[test]
+fn a_cache_that_does_not_exist_fails_only_requests_that_would_use_it() {
+    let origin = Origin::start(|request| Answer::ok(&request.body));
+    let server = server(
+        &origin,
+        &format!(
+            "location / {{ proxy_pass http://{}; proxy_cache $arg_zone; }}",
+            origin.address()
+        ),
+    );
+    let reply = post(&server, "/?zone=none", "taken");
+    assert_eq!((reply.status, reply.text().as_str()), (200, "taken"));
+    assert_eq!(server.request("OPTIONS", "/?zone=none", "").status, 200);
+    assert!(!server.error_log().contains("not found"));
+    assert_eq!(server.get("/?zone=none").status, 500);
+    server.wait_for("cache \"none\" not found", "why");
+    server.forget_log();
+}
+
+#[test]
+fn a_stored_head_has_no_length_that_the_origin_did_not_give() {
+    let origin = Origin::start(|_| {
+        let lines = "Transfer-Encoding: chunked\r\nAccept-Ranges: bytes\r\n";
+        Answer::raw(format!("HTTP/1.1 200 OK\r\n{LASTING}{lines}\r\n"))
+    });
+    let server = server(
+        &origin,
+        "location / { %PASS%; proxy_cache_convert_head off; proxy_cache_key $request_method$uri; }",
+    );
+    let ask = |lines: &str| server.request("HEAD", "/", lines);
+    while cache(&ask("")) != "HIT" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for lines in ["", "Range: bytes=5-\r\n"] {
+        let reply = ask(lines);
+        assert_eq!((cache(&reply), reply.status), ("HIT", 200), "{lines}");
+        assert_eq!(reply.header("content-length"), None, "{lines}");
+    }
+}
+
+#[test]
+fn each_variant_is_stored_when_it_was_asked_for_often_enough() {
+    let origin = Origin::start(|_| {
+        let lines = format!("{LASTING}Vary: X-Variant\r\n");
+        Answer::with("200 OK", &lines, "x")
+    });
+    let server = server(&origin, "location / { %PASS%; proxy_cache_min_uses 3; }");
+    for variant in ["1", "2"] {
+        let lines = format!("X-Variant: {variant}\r\n");
+        let asked = origin.received().len();
+        for _ in 0..3 {
+            assert_eq!(cache(&server.get_with("/", &lines)), "MISS", "{variant}");
+        }
+        while cache(&server.get_with("/", &lines)) != "HIT" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(origin.received().len() >= asked + 3);
+    }
+}
+
+/// What the origin says of access from other sites holds for a range that is not there, too.
+#[test]
+fn a_range_that_is_not_there_leaves_the_origins_lines() {
+    let origin = Origin::start(|_| {
+        let lines = "Accept-Ranges: bytes\r\nAccess-Control-Allow-Origin: *\r\nX-Line: one\r\nX-Line: two\r\n\
+             ETag: \"a\"\r\nSet-Cookie: a=b\r\nLast-Modified: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
+        Answer::with("200 OK", &format!("{lines}{LASTING}"), "x")
+    });
+    let server = server(
+        &origin,
+        "proxy_ignore_headers Set-Cookie; proxy_force_ranges on;
+         location / { %PASS%; proxy_hide_header Set-Cookie; add_header X-Always 1 always; }
+         location /cookie { %PASS%; add_header X-Cache $upstream_cache_status always; add_header X-Added 1; }
+         location /off { proxy_pass http://%ORIGIN%; }"
+            .replace("%ORIGIN%", &origin.address())
+            .as_str(),
+    );
+    let check = |method: &str, path: &str| {
+        let reply = server.request(method, path, "Range: bytes=5-\r\n");
+        assert_eq!(reply.status, 416, "{path}");
+        assert_eq!(reply.all("content-range"), ["bytes */1"], "{path}");
+        assert_eq!(reply.all("access-control-allow-origin"), ["*"], "{path}");
+        assert_eq!(reply.all("cache-control"), ["max-age=60"], "{path}");
+        assert_eq!(reply.all("x-line"), ["one", "two"], "{path}");
+        for name in ["etag", "last-modified", "accept-ranges", "x-added"] {
+            assert_eq!(reply.header(name), None, "{path}");
+        }
+        reply
+    };
+    for method in ["GET", "HEAD"] {
+        assert_eq!(check(method, "/off").all("set-cookie"), ["a=b"]);
+    }
+    // From the origin, from the disk, and from memory.
+    check("GET", "/");
+    hit(&server, "/cookie");
+    for _ in 0..4 {
+        server.get("/");
+        assert_eq!(check("GET", "/").all("x-always"), ["1"]);
+        let reply = check("GET", "/cookie");
+        assert_eq!(cache(&reply), "HIT");
+        assert_eq!(reply.all("set-cookie"), ["a=b"]);
+    }
+}

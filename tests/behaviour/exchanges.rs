@@ -162,6 +162,70 @@ fn who_is_sent_elsewhere_takes_the_rewritten_cookies_along() {
 }
 
 #[test]
+fn content_that_is_elsewhere_has_its_own_ranges_and_the_type_that_its_maker_names() {
+    let origin = Origin::start(|request| {
+        let to = request.target();
+        let lines = format!(
+            "X-Accel-Redirect: /in{to}\r\nContent-Type: text/html; charset=q\r\nAccept-Ranges: none\r\n"
+        );
+        Answer::with("200 OK", &lines, "")
+    });
+    let server = logging(
+        &origin,
+        "-",
+        "proxy_cache_path cache keys_zone=z:1m;",
+        "location / { proxy_cache z; proxy_pass http://%ORIGIN%; } location /uncached/ { proxy_pass http://%ORIGIN%/; }
+         location /in/gif { empty_gif; } location /in/status { stub_status; }
+         location /in/list/ { alias %DIR%/html/; autoindex on; autoindex_format json; }
+         location /in/xml/ { alias %DIR%/html/; autoindex on; autoindex_format xml; }
+         location /in/ { alias %DIR%/html/; types { text/file txt; } }",
+    );
+    server.file("file.txt", "content");
+    for (path, kind) in [
+        ("/gif", "image/gif; charset=q"),
+        ("/status", "text/plain; charset=q"),
+        ("/list/", "application/json; charset=q"),
+        ("/xml/", "text/xml; charset=utf-8"),
+        ("/file.txt", "text/html; charset=q"),
+    ] {
+        let reply = server.get(path);
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, Some(kind)),
+            "{path}"
+        );
+    }
+    for path in ["/file.txt", "/uncached/file.txt"] {
+        assert_eq!(server.get(path).all("accept-ranges"), ["bytes"], "{path}");
+    }
+}
+
+/// The charset that a server names is that of its response, and not of the page in its place.
+#[test]
+fn a_failed_condition_has_a_page_without_the_servers_charset() {
+    let origin = Origin::start(|_| {
+        let lines = "Content-Type: text/html\r\nX-Accel-Charset: utf-8\r\nETag: \"a\"\r\n";
+        Answer::with("200 OK", lines, "x")
+    });
+    let server = logging(
+        &origin,
+        "-",
+        "proxy_cache_path cache keys_zone=z:1m;",
+        "location / { proxy_cache z; proxy_cache_valid 1m; proxy_pass http://%ORIGIN%; } location /known { charset utf-8; }",
+    );
+    let reply = server.get("/");
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let reply = server.get_with("/", "If-Match: \"b\"\r\n");
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (412, Some("text/html"))
+    );
+}
+
+#[test]
 fn a_client_that_leaves_leaves_the_figures_so_far() {
     let origin = Origin::start(|_| {
         Answer::Talk(Box::new(|_| {

@@ -27,7 +27,7 @@ fn slice(request: &Received, lines: &str, length: usize) -> Answer {
 fn good(request: &Received) -> Answer {
     slice(
         request,
-        "ETag: \"a\"\r\nAccept-Ranges: bytes\r\n",
+        "ETag: \"a\"\r\nAccept-Ranges: bytes\r\nX-Line: kept\r\n",
         WHOLE.len(),
     )
 }
@@ -99,6 +99,9 @@ fn the_clients_range_is_cut_out_of_the_slices_that_it_needs() {
     let several = server.get_with("/", "Range: bytes=3-3,5-5\r\n");
     assert_eq!((several.status, several.text().as_str()), (200, WHOLE));
     assert_eq!(server.get_with("/", "Range: bytes=16-\r\n").status, 416);
+    let none = server.get_with("/", "Range: bytes=16-\r\nIf-Range: \"a\"\r\n");
+    assert_eq!((none.status, none.header("x-line")), (416, Some("kept")));
+    assert_eq!(none.all("content-range"), ["bytes */16"]);
     let same = server.get_with("/", "Range: bytes=6-7\r\nIf-Range: \"a\"\r\n");
     assert_eq!((same.status, same.text().as_str()), (206, "67"));
     let other = server.get_with("/", "Range: bytes=6-7\r\nIf-Range: \"b\"\r\n");

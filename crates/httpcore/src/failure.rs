@@ -18,6 +18,8 @@ pub struct Failure {
     pub location: Option<Bytes>,
     /// Header lines that the response keeps (`Content-Range` of a 416, `Retry-After` of a 503).
     pub headers: Vec<Header>,
+    /// Whether clients that accept other codings would get something else.
+    pub varies: bool,
 }
 
 impl Failure {
@@ -28,6 +30,7 @@ impl Failure {
             status,
             location: None,
             headers: Vec::new(),
+            varies: false,
         }
     }
 

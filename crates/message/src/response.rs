@@ -49,6 +49,8 @@ pub struct Response<F> {
     /// Whether a charset that `content_type` names is declared and no part of the media type, as in what an upstream
     /// sent. The text of a configuration (`default_type`) is a media type as a whole.
     pub type_declares_charset: bool,
+    /// Whether what made the content names its type, whatever the tables of types say of the URI (an autoindex in JSON).
+    pub names_type: bool,
     /// The charset to append to the type as `; charset=…`, unless empty.
     pub charset: Bytes,
     /// Length of the body in bytes, where known. Kept for HEAD, where no body is sent.
@@ -96,6 +98,7 @@ impl<F> Response<F> {
             status_line: None,
             content_type: Bytes::new(),
             type_declares_charset: false,
+            names_type: false,
             charset: Bytes::new(),
             content_length: None,
             last_modified: None,
@@ -125,6 +128,7 @@ impl<F> Response<F> {
             status_line: self.status_line.clone(),
             content_type: self.content_type.clone(),
             type_declares_charset: self.type_declares_charset,
+            names_type: self.names_type,
             charset: self.charset.clone(),
             content_length: self.content_length,
             last_modified: self.last_modified,

@@ -165,18 +165,29 @@ impl Local {
         });
         match renamed.await {
             Err(error) if error.errno() == Some(Errno::XDEV) => {
-                self.copy_file(from, to, pool).await?;
+                self.copy_as(from, to, CopiedMode::Original, pool).await?;
                 self.unlink(from, pool).await
             }
             outcome => outcome,
         }
     }
 
-    /// Copies a file to `to`, replacing a file there, with its permissions and modification time.
+    /// Copies a file to `to` with its modification time. Where a file is replaced, the copy has that one's permissions, else
+    /// the original's.
     ///
     /// # Errors
     /// [`Error::System`] with what failed, [`Error::Overflow`].
     pub async fn copy_file(&self, from: &[u8], to: &[u8], pool: &Pool) -> Result<(), Error> {
+        self.copy_as(from, to, CopiedMode::Replaced, pool).await
+    }
+
+    async fn copy_as(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        mode: CopiedMode,
+        pool: &Pool,
+    ) -> Result<(), Error> {
         let (from, path, owner): (Box<[u8]>, Box<[u8]>, _) = (from.into(), to.into(), pool.clone());
         let begin = move || {
             let from =
@@ -187,7 +198,12 @@ impl Local {
             let output = Output::new(fd, &owner);
             let copy = rustix::io::fcntl_dupfd_cloexec(output.fd(), 0);
             let copy = copy.map_err(|errno| Error::system("fcntl()", errno))?;
-            let copying = FileCopy::new(original, copy, &stat);
+            let mut copying = FileCopy::new(original, copy, &stat);
+            if mode == CopiedMode::Replaced
+                && let Some(mode) = mode_at(&path)
+            {
+                copying.mode = mode;
+            }
             Ok((Temporary::removed(output, name, &owner), copying))
         };
         let begun = self.write_job(Operation::Create, pool, begin);
@@ -214,6 +230,15 @@ impl Local {
         })
         .await
     }
+}
+
+/// The permissions of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CopiedMode {
+    /// Those of the original.
+    Original,
+    /// Those of the file that it replaces; where there is none, those of the original.
+    Replaced,
 }
 
 /// The call of a copy that failed, and why.
@@ -314,6 +339,13 @@ pub(crate) fn open_to_copy(
     }
 }
 
+/// **Waits.** The permissions of the file at a path, if there is one.
+fn mode_at(path: &[u8]) -> Option<u32> {
+    let stat = rustix::fs::statat(CWD, OsStr::from_bytes(path), AtFlags::empty()).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then(|| mode_of(&stat))
+}
+
 pub(crate) fn mode_of(stat: &Stat) -> u32 {
     stat.st_mode & 0o777
 }
@@ -387,7 +419,7 @@ fn look(path: &[u8]) -> Option<Meta> {
 mod tests {
     use super::*;
     use crate::tests::{block_on, local};
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn the_innermost_existing_directory_and_the_segment_after_it() {
@@ -430,6 +462,18 @@ mod tests {
                 .copy_file(&text("a/file"), &text("copy"), &pool)
                 .await
                 .unwrap();
+            // Whoever may not read the file that is replaced may not read what is there now.
+            std::fs::write(path("private"), "before").unwrap();
+            let private = PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(path("private"), private).unwrap();
+            local
+                .copy_file(&text("a/file"), &text("private"), &pool)
+                .await
+                .unwrap();
+            let mode = std::fs::metadata(path("private")).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            assert_eq!(std::fs::read(path("private")).unwrap(), b"contents");
+            std::fs::remove_file(path("private")).unwrap();
             local
                 .move_file(&text("copy"), &text("b/c/moved"), 0o700, &pool)
                 .await

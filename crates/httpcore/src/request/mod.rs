@@ -427,8 +427,9 @@ impl Request {
 
     /// Keeps the header lines of a failure for the page that is shown in its place.
     pub fn keep_lines(&mut self, mut failure: Failure) {
-        if failure.location.is_some() || !failure.headers.is_empty() {
+        if failure.location.is_some() || !failure.headers.is_empty() || failure.varies {
             if let Some(before) = self.covered.take() {
+                failure.varies |= before.varies;
                 failure.headers.splice(0..0, before.headers);
             }
             self.covered = Some(Box::new(failure));
@@ -453,6 +454,7 @@ impl Request {
         }
         // The response's own lines come last: of two cookies of the same name, browsers keep the last one.
         response.headers.prepend(covered.headers);
+        response.vary_accept_encoding |= covered.varies;
     }
 
     /// Counts the bytes that the socket took since it had taken `before`; `head_bytes` of them are the head.

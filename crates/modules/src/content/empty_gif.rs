@@ -37,6 +37,7 @@ pub fn make(request: &Request) -> Outcome {
     }
     let mut response = Response::boxed(200);
     response.content_type = Bytes::from_static(b"image/gif");
+    response.names_type = true;
     response.content_length = Some(PICTURE.len() as u64);
     response.last_modified = Some(LAST_MODIFIED);
     response.conditional = true;

@@ -47,17 +47,25 @@ pub(crate) async fn make(request: &mut Request) -> Option<Outcome> {
     let passing = location.made::<PassSettings>()?;
     let caches = match chosen(request, &generation, (location, passing))? {
         Ok(caches) => caches,
-        Err(failure) => return Some(Outcome::Failed(failure)),
+        Err(name) => {
+            let caching = &passing.groups.caching;
+            let needs_cache =
+                is_asked(request, caching) || caching.proxy_cache_purge.0.hold(request);
+            return needs_cache.then(|| Outcome::Failed(not_found(request, &name)));
+        }
     };
     through(request, caches, (location, passing)).await
 }
 
 /// The cache that a request goes through; `None`: its name is empty, or `off`.
+///
+/// # Errors
+/// The name, which no cache has.
 fn chosen<'a>(
     request: &Request,
     generation: &'a Generation,
     (location, passing): (&'a Location, &PassSettings),
-) -> Option<Result<&'a [Arc<Cache>], Failure>> {
+) -> Option<Result<&'a [Arc<Cache>], Bytes>> {
     let template = passing.groups.caching.proxy_cache.value.on()?;
     let settings = &generation.settings;
     let evaluated;
@@ -71,7 +79,7 @@ fn chosen<'a>(
             (&evaluated, registry::find(settings, &evaluated))
         }
     };
-    Some(caches.ok_or_else(|| not_found(request, name)))
+    Some(caches.ok_or_else(|| name.clone()))
 }
 
 async fn through(
@@ -395,7 +403,8 @@ fn miss(request: &mut Request, cache_request: &CacheRequest<'_>, missed: Miss) -
     if cache_request.rules.refuses_miss(&cache_request.wishes) {
         return LookupStep::Answer(Outcome::Failed(Failure::new(504)));
     }
-    let is_scarce = is_scarce(request, cache_request);
+    let key = missed.variant.unwrap_or(cache_request.main);
+    let is_scarce = is_scarce(request, cache_request, key);
     if is_scarce || !may_store(request, cache_request) || !is_admitted(cache_request) {
         return LookupStep::Pass;
     }
@@ -408,8 +417,8 @@ fn miss(request: &mut Request, cache_request: &CacheRequest<'_>, missed: Miss) -
     })
 }
 
-/// Whether it was not asked for often enough (`proxy_cache_min_uses`). Counts this request.
-fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
+/// Whether a key, each variant's for itself, was not asked for often enough (`proxy_cache_min_uses`). Counts this request.
+fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>, key: Key) -> bool {
     // More are not counted.
     let min = cache_request
         .caching
@@ -420,10 +429,10 @@ fn is_scarce(request: &Request, cache_request: &CacheRequest<'_>) -> bool {
         return false;
     }
     // A known key was counted by its lookup.
-    if let Some(known) = cache_request.store.index().peek(&cache_request.main) {
+    if let Some(known) = cache_request.store.index().peek(&key) {
         return u64::from(known.uses) < min;
     }
-    let seen = KnownKey::seen(cache_request.main, cache_request.now);
+    let seen = KnownKey::seen(key, cache_request.now);
     cache_request.cache.note(&request.client.loop_, &seen);
     true
 }

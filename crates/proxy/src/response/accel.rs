@@ -3,6 +3,7 @@
 //! Not here: `X-Accel-Expires` (the cache's).
 
 use std::cell::RefCell;
+use std::mem;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -160,18 +161,14 @@ fn adds_up(line: &Header) -> bool {
 }
 
 impl State for KeptLines {
-    /// Nothing is said of the content's type, nor, where its page is our own, of ranges.
-    fn covered(&self, is_own: bool) {
+    /// Nothing is said of the content's type.
+    fn covered(&self) {
         self.content_type.take();
-        self.lines
-            .borrow_mut()
-            .retain(|line| !is_own || !line.is(b"Accept-Ranges"));
     }
 }
 
 fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
     let rewrites = request.location().own::<ProxyRewrites>();
-    let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     let mut seen = 0;
     for field in &head.fields {
@@ -181,7 +178,6 @@ fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
         }
         seen |= field.id.bit();
         match field.id {
-            HeaderId::AcceptRanges if forces_ranges => {}
             HeaderId::ContentType => content_type = head.part(field.value),
             HeaderId::SetCookie => {
                 let value = head.part(field.value);
@@ -189,10 +185,8 @@ fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
                 let line = Header::new(head.part(field.name), moved.unwrap_or(value));
                 lines.push(line);
             }
-            HeaderId::ContentDisposition
-            | HeaderId::CacheControl
-            | HeaderId::Expires
-            | HeaderId::AcceptRanges => {
+            // Not here: `Accept-Ranges`. The response that replaces this one has its own ranges.
+            HeaderId::ContentDisposition | HeaderId::CacheControl | HeaderId::Expires => {
                 let line = Header::new(head.part(field.name), head.part(field.value));
                 lines.push(line);
             }
@@ -218,16 +212,11 @@ pub fn give(request: &mut Request, response: &mut Response) {
         false => response.status < 300,
     };
     if !content_type.is_empty() && is_its {
-        response.content_type = content_type;
-        response.type_declares_charset = true;
+        give_type(response, content_type);
     }
     let mut lines = kept.lines.take();
     // The current response's own lines take precedence.
     lines.retain(|line| adds_up(line) || response.headers.get(&line.name).is_none());
-    // No ranges of a redirect or a failure's page.
-    if response.status >= 300 {
-        lines.retain(|line| !line.is(b"Accept-Ranges"));
-    }
     // A range that the content does not have makes another response of it, with the same lines.
     if response.status == 200 && request.head.get(HeaderId::Range).is_some() {
         request.states.put(Rc::new(KeptLines {
@@ -236,6 +225,22 @@ pub fn give(request: &mut Request, response: &mut Response) {
         }));
     }
     response.headers.prepend(lines);
+}
+
+/// Gives a response the type kept of an earlier one. As in nginx, where the content's maker names the type, only the charset
+/// is taken.
+fn give_type(response: &mut Response, content_type: Bytes) {
+    let own = mem::replace(&mut response.content_type, content_type);
+    let declares = mem::replace(&mut response.type_declares_charset, true);
+    if !response.names_type {
+        return;
+    }
+    let charset = response.declared_charset();
+    response.content_type = own;
+    response.type_declares_charset = declares;
+    if response.declared_charset().is_empty() {
+        response.charset = charset;
+    }
 }
 
 /// `X-Accel-Limit-Rate`.

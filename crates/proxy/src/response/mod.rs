@@ -9,7 +9,7 @@ pub mod accel;
 pub mod early_hints;
 mod read_ahead;
 pub(crate) mod response_body;
-pub(crate) mod response_head;
+pub mod response_head;
 pub(crate) mod set_cookie;
 pub(crate) mod store;
 mod temp_file;

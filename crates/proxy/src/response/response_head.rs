@@ -81,6 +81,27 @@ fn preview(request: &Request, passing: &PassSettings, head: &ResponseHead) -> Bo
     copy(request, passing, head, Body::Empty, Origin::Fill, None)
 }
 
+/// Adds the lines of the last response, from a server or the cache, to the failure of its range. As in nginx they stay: what an
+/// application says of other sites' access holds for failures, too.
+pub fn keep_lines(request: &Request, failure: &mut Failure) {
+    const OF_CONTENT: [&[u8]; 4] = [
+        b"Accept-Ranges",
+        b"Content-Encoding",
+        b"Content-Range",
+        b"Last-Modified",
+    ];
+    let Some(passing) = request.location().made::<PassSettings>() else {
+        return;
+    };
+    upstream_state::read_last_head(request, |head| {
+        let response = preview(request, passing, head);
+        let lines = response.headers.iter();
+        let lines = lines.filter(|line| !OF_CONTENT.iter().any(|name| line.is(name)));
+        failure.headers.extend(lines.cloned());
+        true
+    });
+}
+
 /// Looks at a response's head before the response is the request's. Both have their values meanwhile: the variables of the
 /// server's response (`$upstream_http_…`), and those of the client's (`$sent_http_…`).
 pub(crate) fn with_head<R>(

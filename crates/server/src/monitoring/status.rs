@@ -65,6 +65,7 @@ fn page(request: &Request) -> Outcome {
     };
     response.content_type = Bytes::from_static(b"text/html; charset=utf-8");
     response.type_declares_charset = true;
+    response.names_type = true;
     response.content_length = Some(body.len() as u64);
     response.body = Body::bytes(body.clone());
     let headers = &mut response.headers;
@@ -87,6 +88,7 @@ fn stream(request: &Request) -> Outcome {
         response.body = body;
     }
     response.content_type = Bytes::from_static(b"text/event-stream");
+    response.names_type = true;
     response.headers.push("Cache-Control", "no-store");
     // nginx, where it stands before, is not to hold it back.
     response.headers.push("X-Accel-Buffering", "no");
@@ -97,6 +99,7 @@ fn response(media_type: &'static str, mut pieces: Vec<Bytes>) -> Box<Response> {
     let mut response = Response::boxed(200);
     response.content_type = Bytes::from_static(media_type.as_bytes());
     response.type_declares_charset = true;
+    response.names_type = true;
     let length: usize = pieces.iter().map(Bytes::len).sum();
     response.content_length = Some(length as u64);
     response.body = if pieces.len() == 1 {

@@ -17,7 +17,7 @@ use modules::after::compression::gunzip;
 use modules::after::compression::{self, GzipTest};
 use modules::after::{addition, headers, not_modified, ranges, slice, ssi, sub_filter, userid};
 use modules::headers_more;
-use proxy::response::accel;
+use proxy::response::{accel, response_head};
 
 /// Finishes a response.
 ///
@@ -44,8 +44,12 @@ pub(crate) fn apply(
     let sliced = slice::begin(request, &mut response)?;
     // RFC 9111, 4.3.2.
     let yields = || settings.caching.proxy_cache_rfc9111 && settings.caching.is_on();
-    not_modified::apply(request, &settings.not_modified, yields, &mut response)
-        .map_err(Outcome::Failed)?;
+    let judged = not_modified::apply(request, &settings.not_modified, yields, &mut response);
+    if let Err(failure) = judged {
+        // As in nginx a server that names the charset of its response does not speak of this page.
+        request.charset_hint = None;
+        return Err(Outcome::Failed(failure));
+    }
     let more = &settings.headers_more;
     if more.has_output() || settings.headers.is_any() || settings.userid.sets() {
         // Their values may refer to the response (`$sent_http_content_type`, `$status`).
@@ -66,7 +70,10 @@ pub(crate) fn apply(
             None
         }
     };
-    let part = ranges::apply(request, &settings.ranges, &mut response).map_err(Outcome::Failed)?;
+    let part = ranges::apply(request, &settings.ranges, &mut response).map_err(|mut failure| {
+        response_head::keep_lines(request, &mut failure);
+        Outcome::Failed(failure)
+    })?;
     if let Some(whole) = sliced {
         slice::end(request, &mut response, whole, part);
     }

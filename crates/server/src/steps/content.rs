@@ -2,7 +2,6 @@
 //!
 //! To add a kind of content that a directive turns on, add a line to one of the two lists of [`content_of_location`].
 
-use message::Header;
 use runtime::timing::current_request;
 
 use crate::monitoring::directives::Shown;
@@ -169,10 +168,7 @@ async fn precompressed_or_not(request: &mut Request) -> Outcome {
     match &mut outcome {
         Outcome::Answer(response) => response.vary_accept_encoding |= found.varies,
         // A file that is there only compressed is missing for this client alone.
-        Outcome::Failed(failure) if found.varies => {
-            let line = Header::new("Vary", "Accept-Encoding");
-            failure.headers.push(line);
-        }
+        Outcome::Failed(failure) => failure.varies |= found.varies,
         _ => {}
     }
     outcome

@@ -164,6 +164,8 @@ struct Coded<C: Coder> {
     is_busy: bool,
     /// Output of the coder that has not been passed on yet.
     held: Vec<u8>,
+    /// The end of the body, behind the output that came before it.
+    failure: Option<BodyError>,
     /// Bytes taken and given since the last flush.
     since_flush: usize,
     /// Whether it was counted as an answer. The body of a HEAD's answer is never asked for.
@@ -205,6 +207,7 @@ pub fn body<C: Coder>(
         goal: FlushMode::Take,
         is_busy: false,
         held: Vec::new(),
+        failure: None,
         since_flush: 0,
         is_counted: false,
         is_over: false,
@@ -277,9 +280,6 @@ impl<C: Coder> Coded<C> {
 
     /// Takes back the coder and its output.
     fn take_back(&mut self, mut work: Work<C>) -> Result<Bytes, BodyError> {
-        if let Some(failure) = work.failure {
-            return Err(BodyError::Io(std::io::Error::other(failure)));
-        }
         let given = work.out.len() - work.held;
         self.since_flush += work.taken + given;
         self.input = work.input;
@@ -289,6 +289,10 @@ impl<C: Coder> Coded<C> {
         }
         let counted = self.counters.of(self.codec);
         counted.given.add(given as u64);
+        if let Some(failure) = work.failure {
+            self.held = work.out;
+            return self.fail(BodyError::Io(std::io::Error::other(failure)));
+        }
         match (work.goal, work.is_done) {
             (FlushMode::End, true) => {
                 if !C::MAY_BE_LARGE
@@ -315,6 +319,15 @@ impl<C: Coder> Coded<C> {
         Ok(work.out.into())
     }
 
+    /// Passes on what came before a failure, which then is the next result.
+    fn fail(&mut self, failure: BodyError) -> Result<Bytes, BodyError> {
+        if self.held.is_empty() {
+            return Err(failure);
+        }
+        self.failure = Some(failure);
+        Ok(std::mem::take(&mut self.held).into())
+    }
+
     /// The coder's next output: often still empty; `None` at the end.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if let Some(job) = &mut self.job {
@@ -329,6 +342,9 @@ impl<C: Coder> Coded<C> {
         if self.is_over {
             return Poll::Ready(None);
         }
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Some(Err(failure)));
+        }
         if !std::mem::replace(&mut self.is_counted, true) {
             let counted = self.counters.of(self.codec);
             counted.responses.add(1);
@@ -336,7 +352,7 @@ impl<C: Coder> Coded<C> {
         if !self.is_busy
             && let Err(error) = ready!(self.poll_goal(cx))
         {
-            return Poll::Ready(Some(Err(error)));
+            return Poll::Ready(Some(self.fail(error)));
         }
         // Without a coder, an earlier call failed.
         let Some(owned) = self.owned.take() else {

@@ -119,6 +119,7 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
         false => Body::chunks(large_body::in_pieces(page, access.pool)),
     };
     response.charset = charset.into();
+    response.names_type = true;
     // nginx sends the head before it reads the directory, so it never announces the length.
     response.content_length = None;
     response.conditional = true;

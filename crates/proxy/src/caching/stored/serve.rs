@@ -11,13 +11,13 @@ use disk::OpenFile;
 use message::response::Ranges;
 use message::{Body, HeaderId, ResponseFraming};
 
+use crate::caching::cache_request;
 use crate::caching::cache_request::CacheRequest;
 use crate::caching::stored::age::with_age;
 use crate::caching::stored::disk_work::ReadBody;
 use crate::caching::stored::{disk_work, hot_entries, rest};
 use crate::response::response_head;
 use crate::response::response_head::Origin;
-use crate::settings::family::Family;
 use crate::settings::proxy_pass::PassSettings;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
@@ -112,10 +112,10 @@ fn framing_for_head(
     }
     let text = hit.entry.head().get(HeaderId::ContentLength);
     let length = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    // A gateway's HEAD is never made a GET: without a length, the length is unknown.
-    let is_gateway = passing.family != Family::Proxy;
+    // Of a HEAD that is passed on as such the length is unknown, where the response has none.
+    let is_passed_as_head = !cache_request::asks_as_get(request, passing);
     match length {
-        None => is_gateway.then_some(ResponseFraming::UntilClose),
+        None => is_passed_as_head.then_some(ResponseFraming::UntilClose),
         length => length.map(ResponseFraming::Length),
     }
 }
