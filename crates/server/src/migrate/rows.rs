@@ -106,6 +106,7 @@ rows! {
     Command, "Error messages say more.":;
     Lines, "Four checks are stricter.": "thread_pool" "split_clients";
     Command, "If there are several errors, another one may be reported.":;
+    Lines, "The values in a text are found from left to right:": "map";
     Every, "Blocks nest at most 100 deep, and includes at most 64.":;
     Lines, "`user` without a group": "user";
     Command, "`-q` suppresses warnings too,":;
