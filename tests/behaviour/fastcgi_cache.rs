@@ -204,3 +204,26 @@ fn a_program_that_is_told_head_gives_no_body_for_others() {
     assert_eq!((reply.status, reply.text()), (200, "body".into()));
     assert!(!server.error_log().contains("prematurely closed"));
 }
+
+/// It is not stored, so its range goes to the program in place of a slice's.
+#[test]
+fn a_head_of_a_range_is_answered_where_others_get_slices() {
+    let program = program(|call| {
+        let range = match (call.param("REQUEST_METHOD"), call.param("HTTP_RANGE")) {
+            ("HEAD", "bytes=5-") => "5-24",
+            _ => "0-9",
+        };
+        answer(format!(
+            "Status: 206\r\nContent-Range: bytes {range}/25\r\n\r\n"
+        ))
+    });
+    let server = server(
+        &program,
+        "fastcgi_cache_valid any 1m; fastcgi_cache c; fastcgi_cache_key $uri$slice_range; slice 10;
+         location / { fastcgi_param REQUEST_METHOD $request_method; fastcgi_pass %P%; }",
+    );
+    let reply = server.request("HEAD", "/", "Range: bytes=5-\r\n");
+    assert_eq!(reply.status, 206);
+    assert_eq!(reply.all("content-range"), ["bytes 5-24/25"]);
+    assert!(!server.error_log().contains("unexpected range"));
+}

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use config::{Size, directives};
 use disk::OpenFile;
 use logs::Level;
+use message::range::RangeOutcome;
 use message::response::Ranges;
 use message::{Body, ETag, HeaderId, ResponseHead};
 
@@ -183,6 +184,14 @@ pub fn begin(request: &Request, response: &mut Response) -> Result<Option<Whole>
         size,
         of: None,
     };
+    if request.is_head() && is_clients(request, response, &asked) {
+        request
+            .states
+            .get_or_default::<Asked>()
+            .came
+            .set(Came::Other);
+        return Ok(None);
+    }
     let (slice, length) =
         check(request, response, &asked).map_err(|Mismatch| Outcome::Close(BAD_GATEWAY))?;
     response.status = 200;
@@ -236,6 +245,23 @@ fn check(
     compare(response.status, response.etag.as_ref(), range, asked).map_err(|why| {
         request.log(Level::Error, &|out| out.extend_from_slice(why.as_bytes()));
         Mismatch
+    })
+}
+
+/// Whether a 206 has the client's own range in place of the slice: a HEAD that no cache stores goes to a gateway as it is.
+fn is_clients(request: &Request, response: &Response, asked: &RequestedSlice) -> bool {
+    let range = response
+        .headers
+        .get(b"Content-Range")
+        .map(|value| &value[..]);
+    if compare(response.status, response.etag.as_ref(), range, asked).is_ok() {
+        return false;
+    }
+    let wanted = request.head.get(HeaderId::Range);
+    let found = range.and_then(ContentRange::parse);
+    wanted.zip(found).is_some_and(|(wanted, found)| {
+        let length = found.complete.unwrap_or_default();
+        message::range::parse(wanted, length, 1) == RangeOutcome::Single(found.start..found.end)
     })
 }
 
