@@ -81,7 +81,7 @@ rows! {
     Lines, "Text replacement does not depend on where pieces end.": "sub_filter" "charset_map" "ssi" "slice";
     Lines, "The value of a page included by `include … set`": "ssi";
     Lines, "An error page for 416 does not have the `ETag` of the requested file.": "error_page=416";
-    Lines, "A 416 has the header fields of its own status.": "add_header" "expires";
+    Lines, "A 416 has the header fields of its own status,": "add_header" "expires";
     Lines, "`try_files … =200` responds with an empty 200.": "try_files==2";
     Lines, "An `if` without content after one with content": "if";
     Lines, "`modern_browser` at level `http` applies below it.": "modern_browser" "ancient_browser";
@@ -163,6 +163,7 @@ rows! {
     Lines, "A reload that introduces the first `proxy_bind … transparent` is refused:":
         "proxy_bind=transparent" "fastcgi_bind=transparent" "uwsgi_bind=transparent" "scgi_bind=transparent"
         "grpc_bind=transparent";
+    Lines, "`Accept-Ranges` of a response with `X-Accel-Redirect` is not passed on:": "internal";
     Lines, "A 204 has no `Content-Length`": "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
     Lines, "Data received before a response was cut off has been passed on,":
         "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
@@ -208,6 +209,8 @@ rows! {
         "proxy_cache_lock" "fastcgi_cache_lock" "uwsgi_cache_lock" "scgi_cache_lock" "proxy_cache_lock_timeout"
         "fastcgi_cache_lock_timeout" "uwsgi_cache_lock_timeout" "scgi_cache_lock_timeout" "proxy_cache_lock_age"
         "fastcgi_cache_lock_age" "uwsgi_cache_lock_age" "scgi_cache_lock_age";
+    Lines, "A client that leaves before the head of the response has come does not end the fetch:":
+        "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "A complete response is used while it is still being written.":
         "proxy_cache" "fastcgi_cache" "uwsgi_cache" "scgi_cache";
     Lines, "Of two concurrent responses for one key, the one requested later stays.":
