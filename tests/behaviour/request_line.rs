@@ -98,7 +98,7 @@ fn the_answer_to_head_has_no_body_whatever_is_wrong_with_it() {
 
 #[test]
 fn a_line_that_could_not_be_read_has_the_method_and_uri_of_its_page() {
-    let origin = Origin::start(|request| Answer::ok(request.line().to_owned()));
+    let origin = Origin::start(|request| Answer::ok(request.line()));
     let server = Server::start(&format!(
         "log_format f '$status|$request_method|$uri|$server_protocol';
          server {{ listen 127.0.0.1:%PORT%; http2 on; error_page 400 414 505 /e; large_client_header_buffers 2 1k;

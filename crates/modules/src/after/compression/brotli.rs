@@ -71,8 +71,8 @@ impl<T: Clone + Default> Allocator<T> for Counting {
     }
 
     fn free_cell(&mut self, cell: Self::AllocatedMemory) {
-        let len = cell.slice().len();
-        self.bytes = self.bytes.saturating_sub(len * size_of::<T>());
+        let bytes = size_of_val(cell.slice());
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 
