@@ -47,6 +47,9 @@ pub(crate) const VARY_MAX: usize = 4094;
 pub(crate) const VARY_UNKNOWN: u16 = u16::MAX;
 /// Maximum of keys that one call of [`Index::scan`] or [`Index::evict_inactive`] returns.
 pub(crate) const STEP_MAX: usize = 1024;
+/// Slots that a scan looks at under one lock (some microseconds): a thread that loses its core meanwhile holds back each loop
+/// that needs the shard.
+const SLOTS_AT_ONCE: usize = 64;
 
 /// The index of one cache; see the module.
 #[derive(Debug)]
@@ -498,8 +501,7 @@ impl Index {
         let mut found = Vec::with_capacity(max.min(STEP_MAX));
         while let Some(part) = self.shards.get(cursor.shard) {
             let shard = part.shard.lock();
-            // Bounded even if most slots are free.
-            let end = shard.slots().min(cursor.slot + STEP_MAX);
+            let end = shard.slots().min(cursor.slot + SLOTS_AT_ONCE);
             while cursor.slot < end && found.len() < max.min(STEP_MAX) {
                 found.extend(shard.at(cursor.slot));
                 cursor.slot += 1;

@@ -51,8 +51,10 @@ pub trait State: Any {
         None
     }
 
-    /// Called when an error page replaces the content.
-    fn covered(&self) {}
+    /// Called when an error page replaces the content; `is_own`: the built-in one.
+    fn covered(&self, is_own: bool) {
+        let _ = is_own;
+    }
 
     /// Called when the response was handed on, before its client sees the end of the connection.
     fn answered(&self) {}
@@ -275,8 +277,8 @@ impl Request {
     }
 
     /// Tells all state that an error page replaces the content.
-    pub(crate) fn tell_covered(&self) {
-        self.states.each(State::covered);
+    pub(crate) fn tell_covered(&self, is_own: bool) {
+        self.states.each(|state| state.covered(is_own));
     }
 
     /// Tells all state that the response was handed on.

@@ -40,7 +40,7 @@ pub fn cover(request: &mut Request, failure: Failure) -> Cover {
         request.transport.close_after_response();
     }
     let page = chosen(request, status);
-    request.tell_covered();
+    request.tell_covered(page.is_none());
     if let Some(page) = page {
         return show(request, &page, failure);
     }
@@ -97,7 +97,6 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
             request.error_status = Some(status);
             let away = Failure {
                 headers: failure.headers,
-                varies: failure.varies,
                 ..Failure::redirect(status, target)
             };
             // As in nginx, whatever the redirect's status.
@@ -141,7 +140,6 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
         response.content_length = Some(0);
     }
     response.location = failure.location;
-    response.vary_accept_encoding = failure.varies;
     for header in failure.headers {
         response.headers.push(header.name, header.value);
     }

@@ -77,12 +77,13 @@ pub fn free_unbuffered(request: &Request, passing: &PassSettings, head: &Respons
     }
 }
 
-/// `X-Accel-Redirect`: whether the content is elsewhere.
+/// `X-Accel-Redirect`: whether the content is elsewhere. `is_cached`: the response belongs to a cache.
 #[must_use]
 pub fn redirect(
     request: &Request,
     passing: &PassSettings,
     head: &ResponseHead,
+    is_cached: bool,
 ) -> Option<AccelRedirect> {
     let mut fields = head.fields.iter();
     let field = fields.find(|field| field.id == HeaderId::XAccelRedirect)?;
@@ -100,7 +101,7 @@ pub fn redirect(
     };
     Some(AccelRedirect {
         target,
-        kept: kept(request, head),
+        kept: kept(request, head, is_cached),
     })
 }
 
@@ -161,14 +162,18 @@ fn adds_up(line: &Header) -> bool {
 }
 
 impl State for KeptLines {
-    /// Nothing is said of the content's type.
-    fn covered(&self) {
+    /// Nothing is said of the content's type, nor, where its page is our own, of ranges.
+    fn covered(&self, is_own: bool) {
         self.content_type.take();
+        self.lines
+            .borrow_mut()
+            .retain(|line| !is_own || !line.is(b"Accept-Ranges"));
     }
 }
 
-fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
+fn kept(request: &Request, head: &ResponseHead, is_cached: bool) -> KeptLines {
     let rewrites = request.location().own::<ProxyRewrites>();
+    let forces_ranges = request.location().own::<ProxyAnswers>().proxy_force_ranges;
     let (mut content_type, mut lines) = (Bytes::new(), Vec::new());
     let mut seen = 0;
     for field in &head.fields {
@@ -178,6 +183,8 @@ fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
         }
         seen |= field.id.bit();
         match field.id {
+            // As in nginx: where ranges are made here, they are the content's own.
+            HeaderId::AcceptRanges if forces_ranges || is_cached => {}
             HeaderId::ContentType => content_type = head.part(field.value),
             HeaderId::SetCookie => {
                 let value = head.part(field.value);
@@ -185,8 +192,10 @@ fn kept(request: &Request, head: &ResponseHead) -> KeptLines {
                 let line = Header::new(head.part(field.name), moved.unwrap_or(value));
                 lines.push(line);
             }
-            // Not here: `Accept-Ranges`. The response that replaces this one has its own ranges.
-            HeaderId::ContentDisposition | HeaderId::CacheControl | HeaderId::Expires => {
+            HeaderId::ContentDisposition
+            | HeaderId::CacheControl
+            | HeaderId::Expires
+            | HeaderId::AcceptRanges => {
                 let line = Header::new(head.part(field.name), head.part(field.value));
                 lines.push(line);
             }
@@ -217,6 +226,10 @@ pub fn give(request: &mut Request, response: &mut Response) {
     let mut lines = kept.lines.take();
     // The current response's own lines take precedence.
     lines.retain(|line| adds_up(line) || response.headers.get(&line.name).is_none());
+    // No ranges of a redirect or a failure's page.
+    if response.status >= 300 {
+        lines.retain(|line| !line.is(b"Accept-Ranges"));
+    }
     // A range that the content does not have makes another response of it, with the same lines.
     if response.status == 200 && request.head.get(HeaderId::Range).is_some() {
         request.states.put(Rc::new(KeptLines {

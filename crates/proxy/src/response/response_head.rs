@@ -64,7 +64,7 @@ pub(crate) fn shape(
         failure.headers.splice(0..0, cookie);
         return Outcome::Failed(failure);
     }
-    if let Some(redirect) = accel::redirect(asked, passing, head) {
+    if let Some(redirect) = accel::redirect(asked, passing, head, origin != Origin::Server) {
         drop(body);
         state.forget_body();
         return accel::follow(request, redirect, cookie);

@@ -163,7 +163,6 @@ rows! {
     Lines, "A reload that introduces the first `proxy_bind … transparent` is refused:":
         "proxy_bind=transparent" "fastcgi_bind=transparent" "uwsgi_bind=transparent" "scgi_bind=transparent"
         "grpc_bind=transparent";
-    Lines, "`Accept-Ranges` of a response with `X-Accel-Redirect` is not passed on:": "internal";
     Lines, "A 204 has no `Content-Length`": "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
     Lines, "Data received before a response was cut off has been passed on,":
         "proxy_pass" "fastcgi_pass" "uwsgi_pass" "scgi_pass" "grpc_pass";
