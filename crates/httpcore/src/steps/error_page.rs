@@ -97,6 +97,7 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
             request.error_status = Some(status);
             let away = Failure {
                 headers: failure.headers,
+                varies: failure.varies,
                 ..Failure::redirect(status, target)
             };
             // As in nginx, whatever the redirect's status.
@@ -140,6 +141,7 @@ fn built_in(request: &mut Request, failure: Failure) -> Box<Response> {
         response.content_length = Some(0);
     }
     response.location = failure.location;
+    response.vary_accept_encoding = failure.varies;
     for header in failure.headers {
         response.headers.push(header.name, header.value);
     }
