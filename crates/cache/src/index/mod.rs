@@ -243,7 +243,10 @@ impl Index {
         if is_known || self.count_one_more() {
             let replaced = match is_known {
                 true => shard.put(known, windows),
-                false => shard.put_new(known, windows),
+                false => {
+                    shard.put_new(known, windows);
+                    None
+                }
             };
             part.note_put(&shard, known);
             let evicted = None;

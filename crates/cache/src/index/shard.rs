@@ -200,18 +200,18 @@ impl Shard {
             self.link_in_order(number);
             return Some(was);
         }
-        self.put_new(known, windows)
+        self.put_new(known, windows);
+        None
     }
 
     /// Takes a slot for the record of a key that has none.
-    pub(super) fn put_new(&mut self, known: &KnownKey, windows: u16) -> Option<KnownKey> {
+    pub(super) fn put_new(&mut self, known: &KnownKey, windows: u16) {
         let mut slot = KeySlot::FREE;
         slot.pack(known, windows);
         let number = self.take_free(slot.has_file());
         *self.slot_mut(number) = slot;
         self.enter(number, self.slabs.buckets());
         self.link_in_order(number);
-        None
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<KnownKey> {

@@ -194,15 +194,12 @@ pub(super) async fn recover(
     if let Some(generation) = snapshot {
         let name = snapshot::name(folder, generation);
         let mut expected = match only {
-            Some(_) => None,
-            None => Some(
-                entries_of(local, &name, pool)
-                    .await?
-                    .min(files.entries_max()),
-            ),
+            Some(_) => 0,
+            None => entries_of(local, &name, pool).await?,
         };
         let each = |frame: JournalFrame| {
-            if let Some(entries) = expected.take() {
+            let entries = std::mem::take(&mut expected).min(files.entries_max());
+            if entries > 0 {
                 index.expect(entries, begins_with_file(&frame));
             }
             replay.snapshot(&frame);

@@ -8,6 +8,13 @@ use crate::index::EntryExtent;
 use bytes::Bytes;
 
 impl Segments {
+    /// Counts an entry that a start has found in the journal. False: it cannot be there.
+    pub(crate) fn enter_known(&self, extent: &EntryExtent) -> bool {
+        let set = &mut *self.set.lock();
+        let segment = self.living(set, extent);
+        segment.map(|segment| count(segment, extent)).is_some()
+    }
+
     /// Whether an entry that was read in a segment with this number in the order of writing may still be found there.
     pub(crate) fn has_found(&self, extent: &EntryExtent, sequence: u64) -> bool {
         let set = &mut *self.set.lock();
@@ -18,8 +25,7 @@ impl Segments {
     pub(crate) fn enter_found(&self, extent: &EntryExtent, sequence: u64) -> bool {
         let set = &mut *self.set.lock();
         let segment = self.found(set, extent, sequence);
-        let pages = u64::from(extent.blocks);
-        segment.map(|segment| segment.live_pages += pages).is_some()
+        segment.map(|segment| count(segment, extent)).is_some()
     }
 
     /// Notes that such an entry, which the index does not have, is not to be found again. (What is in a segment that is
@@ -41,12 +47,19 @@ impl Segments {
         sequence: u64,
     ) -> Option<&'s mut Segment> {
         use SegmentState::{Filling, Sealed};
-        let (number, page) = self.place(extent.offset);
-        let is_inside = page > 0 && page + extent.blocks <= self.pages();
-        let segment = set.get_mut(number).filter(|_| is_inside)?;
+        let segment = self.living(set, extent)?;
         // One that is being emptied gets no more; with another number it is used for other entries by now.
         let is_same = matches!(segment.state, Filling | Sealed) && segment.sequence == sequence;
-        (is_same && !segment.dead.has(page)).then_some(segment)
+        is_same.then_some(segment)
+    }
+
+    /// The segment of a place that is read from, if an entry that is not dead can be there.
+    fn living<'s>(&self, set: &'s mut SegmentSet, extent: &EntryExtent) -> Option<&'s mut Segment> {
+        let (number, page) = self.place(extent.offset);
+        let is_inside = page > 0 && page + extent.blocks <= self.pages();
+        let segment = set.get_mut(number)?;
+        let may_be_there = is_inside && segment.is_read_from() && !segment.dead.has(page);
+        may_be_there.then_some(segment)
     }
 
     /// Notes that nothing from a page on is to be found again.
@@ -74,4 +87,9 @@ impl Segments {
         };
         is_changed.then(|| header.page(&segment.dead))
     }
+}
+
+/// Counts an entry's pages, which the index has from now on.
+fn count(segment: &mut Segment, extent: &EntryExtent) {
+    segment.live_pages += u64::from(extent.blocks);
 }

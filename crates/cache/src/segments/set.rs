@@ -271,21 +271,6 @@ impl Segments {
         })
     }
 
-    /// Counts an entry that a start has found in the journal, if it can be there. Returns whether it can.
-    pub(crate) fn enter_if_there(&self, extent: &EntryExtent) -> bool {
-        let (number, page) = self.place(extent.offset);
-        let mut set = self.set.lock();
-        let Some(segment) = set.get_mut(number) else {
-            return false;
-        };
-        let is_inside = page > 0 && page + extent.blocks <= self.pages();
-        let is_there = segment.is_read_from() && is_inside && !segment.dead.has(page);
-        if is_there {
-            segment.live_pages += u64::from(extent.blocks);
-        }
-        is_there
-    }
-
     /// Counts an entry that the index has from now on.
     pub(crate) fn enter(&self, extent: &EntryExtent) {
         let (number, _) = self.place(extent.offset);

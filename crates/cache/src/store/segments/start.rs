@@ -80,7 +80,7 @@ impl FoundSegments {
         let last = filling.as_ref().map(|of| of.number);
         let mut in_last = Vec::new();
         let lost = forget_all_but(index, |known| {
-            let is_there = set.enter_if_there(&known.extent);
+            let is_there = set.enter_known(&known.extent);
             if is_there && last == Some(set.place(known.extent.offset).0) {
                 in_last.push(*known);
             }

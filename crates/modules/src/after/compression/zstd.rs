@@ -167,17 +167,21 @@ impl Coder for Compressor {
 mod tests {
     use super::*;
 
+    fn of_level(level: i32) -> Zstd {
+        Zstd {
+            zstd: true,
+            zstd_comp_level: Level(level),
+            zstd_types: MediaTypes::All,
+            zstd_min_length: Size(0),
+            zstd_buffers: Unused,
+            zstd_dict_file: None,
+        }
+    }
+
     #[test]
     fn what_is_given_piece_by_piece_is_one_frame() {
         for level in [-7, 1, 22] {
-            let zstd = Zstd {
-                zstd: true,
-                zstd_comp_level: Level(level),
-                zstd_types: MediaTypes::All,
-                zstd_min_length: Size(0),
-                zstd_buffers: Unused,
-                zstd_dict_file: None,
-            };
+            let zstd = of_level(level);
             let text: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
             for len in [None, Some(text.len() as u64)] {
                 let coded = crate::after::compression::coded::all(zstd.coder(len), &text, 7_001);
@@ -190,14 +194,7 @@ mod tests {
     #[test]
     fn its_memory_is_counted() {
         for (level, least) in [(1, 256 << 10), (19, 8 << 20)] {
-            let zstd = Zstd {
-                zstd: true,
-                zstd_comp_level: Level(level),
-                zstd_types: MediaTypes::All,
-                zstd_min_length: Size(0),
-                zstd_buffers: Unused,
-                zstd_dict_file: None,
-            };
+            let zstd = of_level(level);
             let mut coder = zstd.coder(None);
             let mut coded = Vec::with_capacity(1000);
             coder.code(b"text", FlushMode::Take, &mut coded).unwrap();

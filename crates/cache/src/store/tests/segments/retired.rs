@@ -7,10 +7,12 @@ use std::time::Duration;
 
 type Proof = (u32, Arc<SegmentFile>, Duration);
 
-/// Retires the segment of an entry, and takes the proof that is due then.
-async fn retire(bench: &Bench, store: &Store, known: &KnownKey) -> Proof {
+/// Fills segments, retires the first, and takes the proof that is due then.
+async fn retire(bench: &Bench, store: &Store) -> Proof {
+    put_many(bench, store, 70).await;
+    let bad = store.index().peek(&Key::of(b"k0")).unwrap();
     let set = &store.0.segments.as_ref().unwrap().set;
-    (0..3).for_each(|_| store.note_unread(known, &disk_fails()));
+    (0..3).for_each(|_| store.note_unread(&bad, &disk_fails()));
     let counts = || store.segment_metrics().unwrap().counts;
     until(store, bench, || counts().retired == 1).await;
     loop {
@@ -27,9 +29,7 @@ fn nothing_waits_for_the_proof_of_a_segment() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.segments().await;
-        put_many(&bench, &store, 70).await;
-        let bad = store.index().peek(&Key::of(b"k0")).unwrap();
-        let (number, file, pause) = retire(&bench, &store, &bad).await;
+        let (number, file, pause) = retire(&bench, &store).await;
         let set = &store.0.segments.as_ref().unwrap().set;
         // It is tried by one job at a time, and what is stored goes elsewhere.
         assert!(set.next_proof().is_none());
@@ -79,9 +79,7 @@ fn a_segment_that_cannot_be_begun_is_retired() {
     block_on(async {
         let bench = Bench::new();
         let store = bench.segments().await;
-        put_many(&bench, &store, 70).await;
-        let bad = store.index().peek(&Key::of(b"k0")).unwrap();
-        let (number, file, pause) = retire(&bench, &store, &bad).await;
+        let (number, file, pause) = retire(&bench, &store).await;
         store.prove(number, &file, pause);
         let set = &store.0.segments.as_ref().unwrap().set;
         set.set_file(number, broken(&bench));
