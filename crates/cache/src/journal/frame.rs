@@ -123,22 +123,27 @@ impl JournalFrame {
     }
 }
 
-/// Finds frames in bytes that come in pieces. Other bytes are skipped, which it remembers.
+/// Finds frames in bytes that come in pieces. Other bytes are skipped, which it remembers; but for a frame that was cut
+/// short, at the end or before the next frame. A process that was killed while it wrote (generic_perform_write() ends at
+/// a page's end then), or whose disk was full, had not yet made the change that the frame describes.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     bytes: Vec<u8>,
     at: usize,
+    /// The place at which a frame would end whose header is whole and whose records are not.
+    cut_until: Option<usize>,
     is_damaged: bool,
 }
 
 impl Scanner {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
+        self.cut_until = self.cut_until.map(|end| end.saturating_sub(self.at));
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Has anything been skipped?
+    /// Has anything been skipped but frames that were cut short?
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -146,30 +151,43 @@ impl Scanner {
     /// The next frame in the bytes so far. With `is_end`, no more bytes come.
     pub(super) fn next(&mut self, is_end: bool) -> Option<JournalFrame> {
         while self.at < self.bytes.len() {
+            self.end_cut();
             let left = &self.bytes[self.at..];
             match look(left) {
                 FrameLook::Frame(frame) => {
+                    self.cut_until = None;
                     self.at += FRAME_HEADER_BYTES + frame.records.len();
                     return Some(frame);
                 }
-                FrameLook::Short if !is_end => return None,
-                FrameLook::Short | FrameLook::Other => {
-                    self.is_damaged = true;
-                    self.at += 1 + left[1..]
-                        .iter()
-                        .position(|byte| *byte == FRAME_MAGIC[0])
-                        .unwrap_or(left.len() - 1);
+                FrameLook::Short(_) if !is_end => return None,
+                FrameLook::Short(len) | FrameLook::Broken(len) => {
+                    self.cut_until.get_or_insert(self.at + len);
                 }
+                FrameLook::Other => self.is_damaged |= self.cut_until.is_none(),
             }
+            let rest = &self.bytes[self.at + 1..];
+            let next = rest.iter().position(|byte| *byte == FRAME_MAGIC[0]);
+            self.at += 1 + next.unwrap_or(rest.len());
         }
+        self.end_cut();
         None
+    }
+
+    /// A frame that has its whole length, though not its records, is damaged.
+    fn end_cut(&mut self) {
+        if self.cut_until.is_some_and(|end| self.at >= end) {
+            self.cut_until = None;
+            self.is_damaged = true;
+        }
     }
 }
 
 enum FrameLook {
     Frame(JournalFrame),
-    /// Too short to tell; it may be a frame if more bytes come.
-    Short,
+    /// Too short to tell; it may be a frame of at least this length if more bytes come.
+    Short(usize),
+    /// A frame of this length, by its header, with other records.
+    Broken(usize),
     Other,
 }
 
@@ -179,16 +197,17 @@ fn look(bytes: &[u8]) -> FrameLook {
         return FrameLook::Other;
     }
     let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else {
-        return FrameLook::Short;
+        return FrameLook::Short(FRAME_HEADER_BYTES);
     };
     let Some((len, number, crc)) = header_of(header) else {
         return FrameLook::Other;
     };
-    let Some(records) = bytes.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len) else {
-        return FrameLook::Short;
+    let end = FRAME_HEADER_BYTES + len;
+    let Some(records) = bytes.get(FRAME_HEADER_BYTES..end) else {
+        return FrameLook::Short(end);
     };
     if crc32fast::hash(records) != crc {
-        return FrameLook::Other;
+        return FrameLook::Broken(end);
     }
     FrameLook::Frame(JournalFrame {
         number,

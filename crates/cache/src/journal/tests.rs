@@ -1,5 +1,6 @@
 //! Journals written, damaged and read back.
 
+mod cut;
 mod deferred;
 
 use super::frame::{FILE_HEADER_BYTES, JournalFrame, Scanner};
