@@ -48,6 +48,10 @@ pub struct Access<'a> {
     pub moment: u64,
     /// Opens with O_NOATIME where the kernel permits it (own files, or CAP_FOWNER).
     pub noatime: bool,
+    /// Whether the file is this server's own, which no other one puts another in the place of: to leave it open, its
+    /// metadata is looked at, and not its path. (The way to it has changed where a directory above was moved away; but the
+    /// bytes are the same.)
+    pub is_own: bool,
     /// Bytes at a file's end that are never sent (checksums, say). The copy of a small file in memory is aligned so
     /// that the part before them ends with a page, and so takes as few pages as possible.
     pub unsent: usize,
@@ -92,6 +96,7 @@ impl<'a> Access<'a> {
             stale: None,
             moment: 0,
             noatime: false,
+            is_own: false,
             unsent: 0,
         }
     }

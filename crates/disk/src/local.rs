@@ -119,7 +119,7 @@ impl Local {
     /// Has the file a copy of its body, or will it have one if it is used on? Then its bytes leave the heap.
     #[must_use]
     pub fn awaits_copy(&self, file: &OpenFile) -> bool {
-        file.gets_copy() || self.0.files.borrow().wants_copy(file)
+        file.gets_copy() || file.wants_copy() || self.0.files.borrow().wants_copy(file)
     }
 
     /// Drops what memory is too short for: up to `count` bodies, and up to `count` files where none may be kept open.

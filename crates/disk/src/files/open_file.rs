@@ -254,6 +254,8 @@ pub struct OpenFile {
     pub(crate) place: Cell<Option<u32>>,
     /// Bytes at its end that are never sent.
     pub(crate) unsent: Cell<usize>,
+    /// Is its owner to have its body copied once it has been used enough?
+    wants_copy: Cell<bool>,
     /// Bytes of its body in the accounts of the table of open files.
     pub(crate) counted: Cell<usize>,
     body: RefCell<Option<Body>>,
@@ -303,6 +305,7 @@ impl OpenFile {
             no_cachestat: Cell::new(false),
             place: Cell::new(None),
             unsent: Cell::new(0),
+            wants_copy: Cell::new(false),
             counted: Cell::new(0),
             body: RefCell::default(),
             copy: RefCell::default(),
@@ -353,6 +356,7 @@ impl OpenFile {
             no_cachestat: self.no_cachestat.clone(),
             place: Cell::new(None),
             unsent: Cell::new(0),
+            wants_copy: Cell::new(false),
             counted: Cell::new(0),
             body: RefCell::new(None),
             copy: RefCell::new(None),
@@ -398,6 +402,17 @@ impl OpenFile {
             self.is_copied.set(true);
         }
         is_written
+    }
+
+    /// Notes whether its owner will have its body copied ([`Local::copy_body`](crate::Local::copy_body)) if it is used on.
+    pub fn want_copy(&self, wants: bool) {
+        self.wants_copy.set(wants);
+    }
+
+    /// Will its owner have its body copied if it is used on?
+    #[must_use]
+    pub fn wants_copy(&self) -> bool {
+        self.wants_copy.get()
     }
 
     /// Is there such a copy, or is one being made?

@@ -6,7 +6,7 @@
 //! request, so the requests of one moment share it. Not here: files that may be out of date, for callers that
 //! ask for it (`open_file_cache`).
 //!
-//! Invariant: an entry is never used without a valid guard. A file is not kept if it changed so recently that its time
+//! Invariant: an entry is never used without a valid guard, but for the server's own files. A file is not kept if it changed so recently that its time
 //! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
 //! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
@@ -49,6 +49,8 @@ pub(crate) struct FileEntry {
     hash: u64,
     pub file: Rc<OpenFile>,
     pub guard: Option<Rc<PathGuard>>,
+    /// Does it need none ([`Access::is_own`](crate::Access::is_own))?
+    is_own: bool,
     /// Was it used since the clock hand passed?
     used: bool,
     /// The moment for which it was last checked.
@@ -147,7 +149,7 @@ impl OpenFiles {
             return false;
         };
         (entry.used, entry.asked) = (true, true);
-        if !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
+        if !entry.is_own && !entry.guard.as_ref().is_some_and(|guard| guard.is_valid()) {
             entry.guard = None;
             return false;
         }
@@ -171,8 +173,9 @@ impl OpenFiles {
     }
 
     /// Keeps a file that was just opened, if its time stamp will show its next change. Returns the file kept before if
-    /// it is the same and unchanged, so that its body and slot live on.
-    pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>) -> Insertion {
+    /// it is the same and unchanged, so that its body and slot live on. `is_own`: see
+    /// [`Access::is_own`](crate::Access::is_own).
+    pub(crate) fn keep(&mut self, path: &[u8], file: Rc<OpenFile>, is_own: bool) -> Insertion {
         if let Some(slot) = self.slot(path) {
             match &mut self.slots[slot as usize] {
                 Some(entry)
@@ -199,6 +202,7 @@ impl OpenFiles {
             hash,
             file: file.clone(),
             guard: None,
+            is_own,
             used: false,
             checked: 0,
             asked: true,

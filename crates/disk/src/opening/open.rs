@@ -248,9 +248,9 @@ impl Local {
         if !inline || !keeps(access) || file.meta().kind != FileKind::File {
             return (file, false);
         }
-        let kept = self.0.files.borrow_mut().keep(path, file);
+        let kept = self.0.files.borrow_mut().keep(path, file, access.is_own);
         match kept {
-            Insertion::Known(file) => (file, true),
+            Insertion::Known(file) => (file, !access.is_own),
             Insertion::New(file) => (file, false),
         }
     }

@@ -3,6 +3,7 @@
 mod closing;
 mod copies;
 mod leaving;
+mod own;
 mod readdir;
 mod sending;
 mod trees;

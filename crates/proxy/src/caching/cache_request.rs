@@ -152,6 +152,7 @@ pub fn reading<'p>(request: &Request, pool: &'p Pool) -> Access<'p> {
 pub fn access_by(pool: &Pool) -> Access<'_> {
     Access {
         noatime: true,
+        is_own: true,
         unsent: cache::CHECKSUM_BYTES as usize,
         ..Access::new(pool)
     }

@@ -21,6 +21,8 @@ const PLACES: usize = 1024;
 const PLACES_OF_DEVICES: usize = 16_384;
 /// Maximum of bytes that one loop keeps; of devices, all of its share of the budget.
 const BYTES_MAX: u64 = 8 << 20;
+/// Bytes from which an entry that is used again gets a copy: smaller ones are written together with their head.
+const COPIED_MIN: u64 = 8 << 10;
 /// Approximate bytes of a decoded head.
 const HEAD_BYTES: usize = 1024;
 /// Maximum of places looked at to make room for one entry.
@@ -227,6 +229,9 @@ pub(super) fn put(
         }
         let is_copy = piece.as_ref().is_some_and(|piece| piece.gets_copy());
         let charged = if is_copy { HEAD_BYTES } else { bytes };
+        if let Some(piece) = &piece {
+            piece.want_copy(!is_copy && !owner.is_on_device && len >= COPIED_MIN);
+        }
         kept.bytes += bytes;
         kept.copies += usize::from(is_copy);
         kept.places[place] = Some(KeptEntry {

@@ -48,14 +48,19 @@ impl Store {
             true => None,
             false => kept::get(owner, known),
         };
-        if let Some(kept::Kept {
-            piece: Some(file),
-            entry,
-            ..
-        }) = kept
+        if let Some(kept) = &kept
+            && let Some(file) = &kept.piece
         {
-            let base = 0;
-            return Ok(Some(OpenedInSegment { file, base, entry }));
+            // What it wants is tried once.
+            let is_due = kept.uses >= COPY_USES && file.wants_copy();
+            let source = is_due.then(|| segments.set.source(&known.extent)).flatten();
+            file.want_copy(file.wants_copy() && !is_due);
+            let copied = source.and_then(|source| copy_kept(local, owner, &source, known, kept));
+            return Ok(Some(copied.unwrap_or_else(|| OpenedInSegment {
+                file: Rc::clone(file),
+                base: 0,
+                entry: Rc::clone(&kept.entry),
+            })));
         }
         let Some(source) = segments.set.source(&known.extent) else {
             return Ok(None);
@@ -63,15 +68,16 @@ impl Store {
         let sequence = source.sequence;
         // Since the index was asked, the segment may have been emptied, and filled with others.
         let kept = kept.filter(|kept| kept.sequence == sequence);
-        if let Some(kept::Kept { entry, uses, .. }) = kept {
-            if uses >= COPY_USES
-                && let Some(copied) = copy_of(local, owner, &source, known, &entry)
-            {
-                kept::put(owner, known, sequence, &copied, true);
-                return Ok(Some(copied));
-            }
-            let (file, base) = (Rc::new(source.view), source.base);
-            return Ok(Some(OpenedInSegment { file, base, entry }));
+        if let Some(kept) = kept {
+            let copied = match kept.uses {
+                COPY_USES.. => copy_kept(local, owner, &source, known, &kept),
+                _ => None,
+            };
+            return Ok(Some(copied.unwrap_or_else(|| OpenedInSegment {
+                file: Rc::new(source.view),
+                base: source.base,
+                entry: kept.entry,
+            })));
         }
         // On a device, which is not cleared, what was there before is found until it is written over.
         if owner.is_on_device && !self.is_at(known) {
@@ -176,18 +182,19 @@ fn owner_of(segments: &SegmentStore) -> kept::Owner {
     }
 }
 
-/// A copy of an entry of some size that is used again and is in memory: `sendfile` needs no proof for that, and it is
+/// Keeps a copy of an entry of some size that is used again and is in memory: `sendfile` needs no proof for that, and it is
 /// cheaper than to read the body and to write it. None: it gets none.
-fn copy_of(
+fn copy_kept(
     local: &Local,
     owner: kept::Owner,
     source: &SegmentSource,
     known: &KnownKey,
-    entry: &Rc<Entry>,
+    kept: &kept::Kept,
 ) -> Option<OpenedInSegment> {
+    let (entry, sequence) = (&kept.entry, source.sequence);
     let len = entry.entry_len()?;
-    let is_of_size = len > PIECE_BYTES_MAX as u64 && len <= BODY_MAX as u64;
-    if !is_of_size || owner.is_on_device || !known.is_verified || !kept::has_room(owner, len) {
+    let is_it = sequence == kept.sequence && known.is_verified;
+    if !is_it || len > BODY_MAX as u64 || owner.is_on_device || !kept::has_room(owner, len) {
         return None;
     }
     let bytes = local.try_read(&source.view, source.base, len as usize);
@@ -197,11 +204,16 @@ fn copy_of(
     }
     let piece = source.file.piece(bytes);
     let unsent = usize::try_from(len - entry.body().end).unwrap_or(0);
-    local.copy_body(&piece, unsent).then(|| OpenedInSegment {
+    if !local.copy_body(&piece, unsent) {
+        return None;
+    }
+    let copied = OpenedInSegment {
         file: Rc::new(piece),
         base: 0,
         entry: Rc::clone(entry),
-    })
+    };
+    kept::put(owner, known, sequence, &copied, true);
+    Some(copied)
 }
 
 /// Reads an entry. Also returns whether all of it was read; then its file is a piece. Of one that `is_doubted` the head is

@@ -30,6 +30,9 @@ use crate::turn;
 /// Maximum of bytes that are read into a buffer of their own: with what the allocator adds they need no mapping
 /// (M_MMAP_THRESHOLD).
 const APART_MAX: usize = 128 * 1024 - 64;
+/// Maximum of bytes of a read for a head while the loop's buffers are all lent out: what comes behind the head is copied
+/// then, and the rest of a large body is read to where it stays.
+const COPIED_MAX: usize = 32 * 1024;
 
 /// An idle connection to an upstream. It holds the memory of an exchange, which is thus allocated once for all requests
 /// on the connection.
@@ -279,7 +282,11 @@ impl OwnExchange {
     fn read_head_once(&mut self) -> io::Result<Result<Option<AnswerHead>, AnswerFault>> {
         let owner = Rc::clone(&self.owner);
         let mut scratch = owner.scratch.borrow_mut();
-        let count = self.stream.try_read(&mut scratch)?;
+        let len = match owner.read_buffers.has_another() {
+            true => scratch.len(),
+            false => COPIED_MAX,
+        };
+        let count = self.stream.try_read(&mut scratch[..len])?;
         self.received += count as u64;
         self.is_closed |= count == 0;
         if !self.unread.is_empty() {
