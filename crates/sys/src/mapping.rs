@@ -13,13 +13,15 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: the address is only ever handed to the kernel (madvise, munmap, ioctl), which is thread-safe.
+// SAFETY: the address is only ever handed to the kernel (madvise, mincore, munmap, ioctl), which is thread-safe.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 /// Pages that one call touches at most.
 const TOUCHED_AT_ONCE: usize = 64;
+/// Pages that one call of mincore(2) tells of at most.
+const TOLD_AT_ONCE: usize = 128;
 
 /// Bytes in a page of memory.
 #[must_use]
@@ -127,6 +129,32 @@ impl Mapping {
                 return Err(io::Error::from_raw_os_error(libc::EFAULT));
             }
         }
+    }
+
+    /// Is a part in memory and up to date, whether it is in the page table or not: mincore(2). The kernel tells that to the
+    /// file's owner and to those that may write to it; **to others, that all of it is**. Never waits for a disk. `offset` is
+    /// a multiple of the page size; the end is rounded up.
+    ///
+    /// # Errors
+    /// EINVAL if the part does not lie inside the mapping; ENOSYS or EPERM where a profile forbids the call.
+    pub fn is_in_core(&self, offset: usize, len: usize) -> io::Result<bool> {
+        let len = len.next_multiple_of(page_size());
+        let first = self.at(offset, len)?;
+        let mut told = [0_u8; TOLD_AT_ONCE];
+        let part = TOLD_AT_ONCE * page_size();
+        for address in (first..first + len).step_by(part) {
+            let len = part.min(first + len - address);
+            // SAFETY: the range lies inside the mapping (`at`), and `told` has a byte for each of its pages.
+            let outcome = unsafe {
+                libc::mincore(address as *mut libc::c_void, len, told.as_mut_ptr().cast())
+            };
+            crate::checked(outcome)?;
+            let pages = len / page_size();
+            if told[..pages].iter().any(|page| page & 1 == 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> io::Result<()> {

@@ -165,6 +165,13 @@ impl Drop for SharedFd {
 }
 
 impl Handle {
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        let mount = self.mount.as_ref();
+        mount
+            .and_then(|mount| mount.filesystem())
+            .unwrap_or(Filesystem::Foreign)
+    }
+
     pub(crate) fn new(fd: OwnedFd, mount: Option<Arc<Mount>>, pool: &Pool) -> Handle {
         Handle {
             fd: Some(HandleFd::Own(fd)),
@@ -497,10 +504,7 @@ impl OpenFile {
     }
 
     pub(crate) fn filesystem(&self) -> Filesystem {
-        let mount = self.handle.mount.as_ref();
-        mount
-            .and_then(|mount| mount.filesystem())
-            .unwrap_or(Filesystem::Foreign)
+        self.handle.filesystem()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::opening::open::BODY_MAX;
-use crate::pool::Lane;
+use crate::pool::{Lane, Pool};
 use crate::residency::cached::all_cached;
 use crate::residency::window::Residency;
 use bytes::Bytes;
@@ -125,6 +125,12 @@ impl Local {
         }
         let known = self.disk().windows.residency(file, offset, len);
         matches!(known, Residency::Present | Residency::Fleeting)
+    }
+
+    /// Has the pool prepare that [`Local::is_present`] can tell of a file around `offset` without a read, where that is
+    /// cheap: of a large file of the server's own.
+    pub fn prepare(&self, file: &OpenFile, offset: u64, pool: &Pool) {
+        self.disk().windows.map_ahead(file, offset, pool);
     }
 
     /// Passes up to `len` bytes at `offset` to `then`, if they are in memory, in a buffer that the loop keeps: where

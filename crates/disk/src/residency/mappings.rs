@@ -28,6 +28,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(30);
 pub(crate) const FAULT_AROUND: usize = 64 << 10;
 /// Milliseconds between two sweeps for idle mappings, at least.
 const SWEEP_EVERY_MS: u64 = 5000;
+/// Milliseconds between two segments that are mapped ahead, at least.
+const AHEAD_EVERY_MS: u64 = 10;
 const SHARDS: usize = 16;
 
 /// A file, by device and inode.
@@ -37,7 +39,7 @@ pub(crate) type FileKey = (u64, u64);
 type SegmentKey = (FileKey, u64);
 
 #[derive(Debug)]
-struct Segment {
+pub(crate) struct Segment {
     mapping: sys::Mapping,
     /// Last use, in milliseconds since the start of `Mappings`.
     used: AtomicU64,
@@ -63,6 +65,8 @@ pub(crate) struct Mappings {
     /// Threads that are mapping or unmapping now.
     changing: AtomicUsize,
     swept: AtomicU64,
+    /// When a segment was last mapped ahead.
+    ahead: AtomicU64,
     start: Instant,
     /// Does a fault map the pages around its own that are in memory?
     faults_around: bool,
@@ -77,6 +81,7 @@ impl Mappings {
             segments: AtomicUsize::new(0),
             changing: AtomicUsize::new(0),
             swept: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             start: Instant::now(),
             faults_around,
         }
@@ -87,13 +92,14 @@ impl Mappings {
         self.mapped.load(Relaxed)
     }
 
-    /// Is a range in memory, according to `pagemap`? An unmapped range counts as absent. Never waits; costs 0.3 to 2.5
-    /// µs a window.
+    /// Is a range in memory, according to `pagemap`, or to mincore(2) where that tells of the file (`asks_core`)? An
+    /// unmapped range counts as absent. Never waits; costs 0.3 to 2.5 µs a window, mincore twice as much.
     pub(crate) fn are_present(
         &self,
         pagemap: &PageMap,
         file: FileKey,
         (offset, len): (u64, u64),
+        asks_core: bool,
     ) -> bool {
         let number = (file, offset / SEGMENT);
         if (offset + len).saturating_sub(1) / SEGMENT != number.1 {
@@ -106,9 +112,9 @@ impl Mappings {
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
         // EINVAL: the file has grown past the mapping, which the next fill replaces.
-        pagemap
-            .are_present(&segment.mapping, start, len)
-            .unwrap_or(false)
+        let mapping = &segment.mapping;
+        pagemap.are_present(mapping, start, len).unwrap_or(false)
+            || asks_core && mapping.is_in_core(start, len).unwrap_or(false)
     }
 
     /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off
@@ -131,12 +137,20 @@ impl Mappings {
 
     /// True for one caller every [`SWEEP_EVERY_MS`].
     pub(crate) fn takes_turn_to_sweep(&self) -> bool {
-        let (now, swept) = (self.now_ms(), self.swept.load(Relaxed));
-        now.saturating_sub(swept) > SWEEP_EVERY_MS
-            && self
-                .swept
-                .compare_exchange(swept, now, Relaxed, Relaxed)
-                .is_ok()
+        self.takes_turn(&self.swept, SWEEP_EVERY_MS)
+    }
+
+    /// Is the segment of an offset to be mapped ahead now? It is not mapped, and others were not just before.
+    pub(crate) fn takes_turn_to_map(&self, file: FileKey, offset: u64) -> bool {
+        let number = (file, offset / SEGMENT);
+        let is_mapped = self.shard(number).lock().contains_key(&number);
+        !is_mapped && self.takes_turn(&self.ahead, AHEAD_EVERY_MS)
+    }
+
+    fn takes_turn(&self, last: &AtomicU64, every_ms: u64) -> bool {
+        let (now, before) = (self.now_ms(), last.load(Relaxed));
+        let swap = || last.compare_exchange(before, now, Relaxed, Relaxed);
+        now.saturating_sub(before) > every_ms && swap().is_ok()
     }
 
     /// Unmaps segments that have been idle for [`IDLE`]. **Waits.**
@@ -150,17 +164,15 @@ impl Mappings {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Maps the pages of a range inside one window, which are in memory, and its segment unless that is mapped already.
-    /// A failure (the file was truncated) leaves the window unproven, so that it is read into a buffer in the end.
-    pub(crate) fn populate(
+    /// The segment of a range inside one window; it is mapped unless it is already. None: it cannot be (there is no room, or
+    /// the file was truncated).
+    pub(crate) fn segment(
         &self,
-        pagemap: &PageMap,
         file: FileKey,
         file_len: u64,
         handle: &Handle,
         (offset, len): (u64, u64),
-        of: MappingUse,
-    ) {
+    ) -> Option<Arc<Segment>> {
         let number = (file, offset / SEGMENT);
         let (start, len) = within_segment(offset, len);
         let known = self.shard(number).lock().get(&number).cloned();
@@ -169,13 +181,23 @@ impl Mappings {
             known => {
                 let wanted = SEGMENT.min(file_len.saturating_sub(number.1 * SEGMENT)) as usize;
                 drop(known);
-                match self.map(number, handle, wanted) {
-                    Some(segment) => segment,
-                    None => return,
-                }
+                self.map(number, handle, wanted)?
             }
         };
         segment.used.store(self.now_ms(), Relaxed);
+        Some(segment)
+    }
+
+    /// Maps the pages of a range inside one window, which are in memory. A failure (the file was truncated) leaves the window
+    /// unproven, so that it is read into a buffer in the end.
+    pub(crate) fn populate(
+        &self,
+        pagemap: &PageMap,
+        segment: &Segment,
+        (offset, len): (u64, u64),
+        of: MappingUse,
+    ) {
+        let (start, len) = within_segment(offset, len);
         if self.faults_around {
             populate_present(pagemap, &segment.mapping, start, len);
         } else {
@@ -184,9 +206,6 @@ impl Mappings {
         if of == MappingUse::Coming {
             let _ = segment.mapping.cool(start, len);
         }
-        drop(segment);
-        // A loop must never hold the last reference.
-        self.drop_retired();
     }
 
     fn map(&self, number: SegmentKey, handle: &Handle, wanted: usize) -> Option<Arc<Segment>> {
@@ -253,7 +272,7 @@ impl Mappings {
     }
 
     /// Unmaps the retired segments that no loop is scanning any more.
-    fn drop_retired(&self) {
+    pub(crate) fn drop_retired(&self) {
         let mut retired = self.retired.lock();
         let unmapped: Vec<_> = retired
             .extract_if(.., |segment| Arc::strong_count(segment) == 1)

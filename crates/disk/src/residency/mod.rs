@@ -6,6 +6,7 @@ pub(crate) mod ahead_limit;
 pub(crate) mod cached;
 pub(crate) mod eviction_pressure;
 pub(crate) mod fill;
+pub(crate) mod in_core;
 pub(crate) mod mappings;
 pub(crate) mod pagemap;
 pub(crate) mod shared_reads;

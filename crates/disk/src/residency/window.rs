@@ -1,8 +1,9 @@
 //! Proofs that windows of large files are in memory, and the fills that bring in the others. Shared by all loops of a
 //! process.
 //!
-//! There are two proofs: a mapping of our own (see `mappings`), and where the page map does not tell of that,
-//! cachestat(2), if it permits the call. Without either, the range is read into buffers.
+//! There are three proofs: a mapping of our own (see `mappings`), whose pages the page map shows, or, of the server's own
+//! files, mincore(2); and where the page map does not tell of mappings, cachestat(2), if it permits the call. Without any,
+//! the range is read into buffers.
 //!
 //! Invariants: only pool threads fill; a window that is being filled counts as absent, whatever cachestat says of it;
 //! what our page table shows is sent, whoever fills the rest of its window.
@@ -21,6 +22,7 @@ use crate::residency::ahead_limit::AheadLimit;
 use crate::residency::cached::all_cached;
 use crate::residency::eviction_pressure::EvictionPressure;
 use crate::residency::fill::{FillError, FillResult, WindowFill};
+use crate::residency::in_core::InCore;
 use crate::residency::mappings::{FileKey, MappingUse, Mappings};
 use crate::residency::pagemap::PageMap;
 use hashbrown::HashMap;
@@ -69,6 +71,7 @@ pub(crate) struct Windows {
     pub ahead: AheadLimit,
     /// None: it does not tell of mappings here.
     pub pagemap: Option<PageMap>,
+    pub in_core: InCore,
     /// /dev/null: a window is "sent" there to bring it into memory without a copy.
     null: Option<OwnedFd>,
 }
@@ -91,6 +94,7 @@ impl Windows {
             pressure: EvictionPressure::new(),
             ahead: AheadLimit::new(),
             pagemap,
+            in_core: InCore::new(),
             null,
         })
     }
@@ -167,8 +171,9 @@ impl Windows {
             return all_cached(file, offset, len);
         };
         let (of, _) = key(file.meta(), 0);
+        let asks_core = self.in_core.tells_of(&file.handle, file.meta().uid);
         let mappings = &self.mappings;
-        Some(mappings.are_present(pagemap, of, (offset, len)))
+        Some(mappings.are_present(pagemap, of, (offset, len), asks_core))
     }
 
     /// The fill of window `first`, begun now unless one is under way: concurrent callers share it. The windows behind
@@ -232,6 +237,7 @@ impl Windows {
             fill,
             window: key(meta, number),
             file_len: meta.len,
+            owner: meta.uid,
             claim,
             done: false,
         }
@@ -263,6 +269,22 @@ impl Windows {
         (read(first), (last > first).then(|| read(last)))
     }
 
+    /// Has the pool map the part of a file around `offset`, unless it is mapped, where mincore(2) tells of its pages then.
+    pub(crate) fn map_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, pool: &Pool) {
+        let (meta, (of, _)) = (*file.meta(), key(file.meta(), 0));
+        let tells = self.pagemap.is_some() && self.in_core.tells_of(&file.handle, meta.uid);
+        if !tells || !self.mappings.takes_turn_to_map(of, offset) {
+            return;
+        }
+        let (windows, handle) = (self.clone(), file.handle.clone());
+        // If it is refused, a later use asks again.
+        let _ = pool.spawn(Lane::Read, move || {
+            let mappings = &windows.mappings;
+            drop(mappings.segment(of, meta.len, &handle, (offset, 1)));
+            mappings.drop_retired();
+        });
+    }
+
     /// Has the pool unmap segments that have been idle for long, unless that was done just before. Fills sweep, too;
     /// this is for times without fills.
     pub(crate) fn sweep_in(self: &Arc<Self>, pool: &Pool) {
@@ -290,6 +312,7 @@ pub(crate) struct FillJob {
     pub(crate) fill: Arc<WindowFill>,
     window: WindowKey,
     file_len: u64,
+    owner: u32,
     pub(crate) claim: Claim,
     done: bool,
 }
@@ -363,7 +386,14 @@ impl FillJob {
         };
         let (file, _) = self.window;
         let mappings = &self.windows.mappings;
-        mappings.populate(pagemap, file, self.file_len, handle, (offset, len), of);
+        let segment = mappings.segment(file, self.file_len, handle, (offset, len));
+        if let Some(segment) = segment
+            && !self.windows.in_core.tells_of(handle, self.owner)
+        {
+            mappings.populate(pagemap, &segment, (offset, len), of);
+        }
+        // A loop must never hold the last reference.
+        mappings.drop_retired();
     }
 
     /// Waits until a whole range is in memory, without a copy: `sendfile` to /dev/null. Where the kernel has given up

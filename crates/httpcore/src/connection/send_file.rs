@@ -14,7 +14,7 @@ use crate::files;
 use crate::request::Request;
 use crate::transport::{DiskLimit, FileWaits};
 
-use super::send::{Delivery, TOGETHER_MAX, send_head};
+use super::send::{Delivery, PAGED_MIN, TOGETHER_MAX, send_head};
 use super::send_error::Stop;
 use super::send_instead;
 
@@ -24,7 +24,7 @@ pub(super) async fn send_whole_file(
     range: FileRange<Rc<OpenFile>>,
     delivery: Delivery,
 ) -> Result<(), Stop> {
-    if range.len <= TOGETHER_MAX && !range.file.has_copy() {
+    if range.len <= TOGETHER_MAX && !is_sent_by_page(request, &range) {
         return send_together(request, range, delivery).await;
     }
     let settings = &request.location().settings;
@@ -39,6 +39,13 @@ pub(super) async fn send_whole_file(
         request.transport.cork(false);
     }
     Ok(())
+}
+
+/// Are the pages of a small file sent, rather than its bytes?
+fn is_sent_by_page(request: &Request, range: &FileRange<Rc<OpenFile>>) -> bool {
+    let disk = &request.client.loop_.disk;
+    let is_present = || disk.is_present(&range.file, range.offset, range.len);
+    range.file.has_copy() || range.len >= PAGED_MIN && is_present()
 }
 
 /// Sends a small file with the head.

@@ -18,7 +18,7 @@ use message::{Body, RequestHead};
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
 use crate::caching::stored::verify;
 use httpcore::Failure;
-use httpcore::connection::TOGETHER_MAX;
+use httpcore::connection::{PAGED_MIN, TOGETHER_MAX};
 use httpcore::request::Request;
 use httpcore::transport::{DiskLimit, Transport};
 
@@ -146,6 +146,7 @@ pub(crate) fn body(
     if hit.known.is_verified
         && let Some(body) = present(local(request), hit, is_at_once, first)
     {
+        prepare_next(request, cache_request, hit, &body);
         return Quick::Done(Ok(body));
     }
     let Ok(access) = cache_request.access(request) else {
@@ -167,6 +168,23 @@ pub(crate) fn body(
         _ => FIRST_SICK,
     };
     Quick::Wait(in_place::boxed(|| read(means, hit, is_at_once, first)).into_pin())
+}
+
+/// Has the pool prepare that the pages of the next hit in the segment are sent, where those of this one were read.
+fn prepare_next(
+    request: &Request,
+    cache_request: &CacheRequest<'_>,
+    hit: &Hit,
+    body: &Body<Rc<OpenFile>>,
+) {
+    let was_read = matches!(body, Body::Once(message::Chunk::Bytes(_)));
+    let is_of_size = hit.known.extent.is_in_segment() && hit.entry.body_len() >= PAGED_MIN;
+    if was_read
+        && is_of_size
+        && let Ok(access) = cache_request.access(request)
+    {
+        local(request).prepare(&hit.file, hit.base, access.pool);
+    }
 }
 
 fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
@@ -205,14 +223,14 @@ fn present(local: &Local, hit: &Hit, at_once: bool, first: u64) -> Option<Body<R
     }
     let range = hit.entry.body();
     let (start, len) = (hit.base + range.start, range.end - range.start);
-    if len <= TOGETHER_MAX && at_once {
+    let is_present = || local.is_present(&hit.file, start, len.min(first));
+    let is_small = len <= TOGETHER_MAX && at_once;
+    if is_small && (len < PAGED_MIN || !is_present()) {
         let bytes = local.try_read(&hit.file, start, len as usize).ok()?;
         let bytes = bytes.ok().filter(|bytes| bytes.len() as u64 == len)?;
         return Some(Body::bytes(bytes));
     }
-    local
-        .is_present(&hit.file, start, len.min(first))
-        .then(|| file_of(hit))
+    (is_small || is_present()).then(|| file_of(hit))
 }
 
 /// Reads what has to be there before the head is sent.
