@@ -15,6 +15,7 @@ mod lease;
 mod mapping;
 mod memory;
 mod page_cache;
+mod prefetch;
 pub mod process;
 mod range_lock;
 mod sched;
@@ -42,6 +43,7 @@ pub use page_cache::{
     CacheStat, begin_writeback, cachestat, first_absent, first_absent_by_entries, pread_into,
     pread_nowait,
 };
+pub use prefetch::prefetch;
 pub use range_lock::{RangeLock, lock_range};
 pub use sched::{SchedAttributes, set_idle_io};
 pub use tcp::{TcpInfo, set_notsent_lowat, tcp_info};

@@ -9,6 +9,7 @@
 //! Not here: files, and the space on the disk (`space`). A caller that gets an evicted key deletes its file. Invariant:
 //! a key is in the index once; the number of keys is at most [`Index::keys_max`].
 
+mod bulk;
 mod shard;
 mod slabs;
 mod slot;
@@ -22,6 +23,7 @@ pub use slot::{KeyState, KnownKey, USES_MAX};
 use crate::entry::VARY_BYTES_MAX;
 use crate::key::Key;
 use crate::lifetime::Lifetime;
+use bulk::is_out_of_order;
 use message::date::Seconds;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use shard::Shard;
@@ -141,15 +143,6 @@ impl Index {
     #[must_use]
     pub(crate) fn of_zone(bytes: u64) -> Self {
         Self::new(keys_of_zone(bytes))
-    }
-
-    /// Takes memory for so many keys, at most [`Index::keys_max`], before they come: an index that grows with them looks
-    /// at each once more. Most of them are to be entries with files of their own, or entries in segments.
-    pub(crate) fn expect(&self, keys: usize, have_files: bool) {
-        let each = keys.min(self.keys_max()) / SHARDS;
-        for part in &self.shards {
-            part.shard.lock().expect(each, have_files);
-        }
     }
 
     /// Maximum of keys.
@@ -310,7 +303,12 @@ impl Index {
 
     /// Counts one more key, unless the index is full.
     fn count_one_more(&self) -> bool {
-        let more = |keys| (keys < self.keys_max()).then_some(keys + 1);
+        self.count_more(1)
+    }
+
+    /// Counts so many more keys, unless there is no room for all of them.
+    fn count_more(&self, more: usize) -> bool {
+        let more = |keys: usize| (keys + more <= self.keys_max()).then_some(keys + more);
         self.keys.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
@@ -501,12 +499,21 @@ impl Index {
     /// The next keys of a scan, at most `max` (`STEP_MAX`); none at its end. A key that comes or goes meanwhile may
     /// be missed, a key that stays is returned once.
     pub fn scan(&self, cursor: &mut Cursor, max: usize) -> Vec<KnownKey> {
+        self.scan_slots(cursor, max, Shard::at)
+    }
+
+    fn scan_slots<T>(
+        &self,
+        cursor: &mut Cursor,
+        max: usize,
+        at: impl Fn(&Shard, usize) -> Option<T>,
+    ) -> Vec<T> {
         let mut found = Vec::with_capacity(max.min(STEP_MAX));
         while let Some(part) = self.shards.get(cursor.shard) {
             let shard = part.shard.lock();
             let end = shard.slots().min(cursor.slot + SLOTS_AT_ONCE);
             while cursor.slot < end && found.len() < max.min(STEP_MAX) {
-                found.extend(shard.at(cursor.slot));
+                found.extend(at(&shard, cursor.slot));
                 cursor.slot += 1;
             }
             if cursor.slot >= shard.slots() {
@@ -562,8 +569,13 @@ impl Index {
     }
 
     fn part(&self, key: &Key) -> &LockedShard {
-        &self.shards[usize::from(key.0[0]) % SHARDS]
+        &self.shards[shard_of(key)]
     }
+}
+
+/// The number of the shard that a key is in, below [`SHARDS`].
+pub(crate) fn shard_of(key: &Key) -> usize {
+    usize::from(key.0[0]) % SHARDS
 }
 
 impl LockedShard {
@@ -578,7 +590,7 @@ impl LockedShard {
     /// The same, after a key was put in.
     fn note_put(&self, shard: &MutexGuard<'_, Shard>, known: &KnownKey) {
         self.note_oldest(shard);
-        if known.state != KeyState::Stored || known.extent.is_in_segment() {
+        if is_out_of_order(known) {
             let used = seconds(known.used).min(u32::MAX - 1);
             self.oldest[OUT_OF_ORDER].fetch_min(used, Relaxed);
         }

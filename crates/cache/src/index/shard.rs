@@ -5,7 +5,7 @@
 //! its share from one other. So no operation ever touches all keys at once, however many there are.
 
 use super::slabs::{BUCKETS, Links, SLOTS, Slabs};
-use super::slot::{KeySlot, KnownKey, NONE};
+use super::slot::{EntryExtent, KeySlot, KnownKey, NONE};
 use super::windows::StaleWindows;
 use crate::key::Key;
 use hashbrown::DefaultHashBuilder;
@@ -17,6 +17,11 @@ const TURNOVER_SHARE: usize = 16;
 /// A key is put into a free slot of a slab of the other kind if these are one in so many of all slots: otherwise the
 /// shard grows.
 const FREE_SHARE: usize = 16;
+
+/// Maximum of keys that are put under one lock (some microseconds).
+pub(super) const BATCH_MAX: usize = 32;
+/// Slots of each bucket that are fetched ahead for a batch: a bucket has two as a rule.
+const CHAIN_AHEAD: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -107,15 +112,45 @@ impl Shard {
         if buckets == 0 {
             return None;
         }
+        let wanted = u128::from_le_bytes(key.0);
         let mut number = self.slabs.bucket(self.bucket(key, buckets));
         while number != NONE {
             let slot = self.slot(number);
-            if slot.key() == *key {
+            if u128::from_le_bytes(slot.key().0) == wanted {
                 return Some(number);
             }
             number = slot.next;
         }
         None
+    }
+
+    /// Has the processor fetch what [`Shard::find`] will look at for these keys (at most [`BATCH_MAX`]): all at once, where
+    /// each alone would wait for its bucket, then for its slots one by one.
+    pub(super) fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a Key>) {
+        let buckets = self.slabs.buckets();
+        if buckets == 0 {
+            return;
+        }
+        let (mut numbers, mut len) = ([NONE; BATCH_MAX], 0);
+        for (number, key) in numbers.iter_mut().zip(keys) {
+            let bucket = self.bucket(key, buckets);
+            self.slabs.prefetch_bucket(bucket);
+            // A shard has less than 2^32 slots, so fewer buckets.
+            *number = bucket as u32;
+            len += 1;
+        }
+        let numbers = &mut numbers[..len];
+        for number in &mut *numbers {
+            *number = self.slabs.bucket(*number as usize);
+        }
+        for _ in 0..CHAIN_AHEAD {
+            let some = |number: &u32| *number != NONE;
+            let slots = numbers.iter().copied().filter(some);
+            slots.for_each(|number| self.slabs.prefetch_slot(number));
+            for number in numbers.iter_mut().filter(|number| some(number)) {
+                *number = self.slot(*number).next;
+            }
+        }
     }
 
     /// Puts a slot into the bucket of its key, among `buckets`.
@@ -246,6 +281,13 @@ impl Shard {
     pub(super) fn at(&self, number: usize) -> Option<KnownKey> {
         let slot = self.slot(number as u32);
         (!slot.is_free()).then(|| slot.unpack(&self.windows))
+    }
+
+    /// Key and place of the entry in a slot, if it is stored in a segment.
+    pub(super) fn place_at(&self, number: usize) -> Option<(Key, EntryExtent)> {
+        let slot = self.slot(number as u32);
+        let is_it = !slot.is_free() && slot.is_stored() && slot.extent().is_in_segment();
+        is_it.then(|| (slot.key(), slot.extent()))
     }
 
     /// Sorts the slots in the order of use by their last use.

@@ -114,6 +114,16 @@ impl Slabs {
         &mut self.slabs[number / SLOTS].slots[number % SLOTS]
     }
 
+    /// Has the processor fetch a slot that is looked at soon.
+    pub(super) fn prefetch_slot(&self, number: u32) {
+        sys::prefetch(self.slot(number));
+    }
+
+    /// The same of a bucket.
+    pub(super) fn prefetch_bucket(&self, number: usize) {
+        sys::prefetch(&self.slabs[number / BUCKETS].buckets[number % BUCKETS]);
+    }
+
     pub(super) fn bucket(&self, number: usize) -> u32 {
         self.slabs[number / BUCKETS].buckets[number % BUCKETS]
     }

@@ -6,6 +6,7 @@ use super::frame::{
     FILE_HEADER_BYTES, FILE_VERSION, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FileHeader, JournalFrame,
     Scanner,
 };
+use super::parts::{PartsFound, parts_for, replay_parts};
 use super::record::{JournalRecord, PUT_BYTES_MIN};
 use super::replay::{Recovered, Replay};
 use super::{FILE_MODE, snapshot};
@@ -15,6 +16,7 @@ use crate::key::Key;
 use disk::{
     Access, BatchStep, Create, Errno, Lane, Local, Lock, Output, Pool, READ_MAX, remove_waiting,
 };
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Entries that are deleted for a log if its file system is full.
@@ -185,7 +187,7 @@ pub(super) async fn recover(
     folder: &[u8],
     files: &JournalFiles,
     pool: &Pool,
-    index: &Index,
+    index: &Arc<Index>,
     boot: [u8; 16],
     only: Option<&[Key]>,
 ) -> Result<(Recovered, u64), Error> {
@@ -193,20 +195,21 @@ pub(super) async fn recover(
     let snapshot = files.snapshots.last().copied();
     if let Some(generation) = snapshot {
         let name = snapshot::name(folder, generation);
-        let mut expected = match only {
+        let expected = match only {
             Some(_) => 0,
             None => entries_of(local, &name, pool).await?,
         };
-        let each = |frame: JournalFrame| {
-            let entries = std::mem::take(&mut expected).min(files.entries_max());
-            if entries > 0 {
-                index.expect(entries, begins_with_file(&frame));
-            }
-            replay.snapshot(&frame);
+        let expected = expected.min(files.entries_max());
+        // Which keys give way where there is no room depends on the order of all of them.
+        let has_room = expected > 0 && index.len().saturating_add(expected) <= index.keys_max();
+        let parts = parts_for(expected, pool);
+        let found = match has_room {
+            true => read_parts(local, &name, pool, index, (expected, parts)).await?,
+            false => None,
         };
-        let is_complete = read(local, &name, pool, each).await?;
-        if !is_complete {
-            replay.set_damaged();
+        match found {
+            Some(found) => replay.adopt(found),
+            None => read_snapshot(local, &name, pool, &mut replay, expected).await?,
         }
     }
     // A directory without a journal begins with log 1.
@@ -224,6 +227,49 @@ pub(super) async fn recover(
         }
     }
     Ok(replay.finish(needed, &logs, snapshot.is_some(), boot))
+}
+
+/// Replays a snapshot by one reader. So many entries are expected; 0: it is not known how many.
+pub(super) async fn read_snapshot(
+    local: &Local,
+    name: &[u8],
+    pool: &Pool,
+    replay: &mut Replay<'_>,
+    mut expected: usize,
+) -> Result<(), Error> {
+    let index = replay.index();
+    let each = |frame: JournalFrame| {
+        let entries = std::mem::take(&mut expected);
+        if entries > 0 {
+            index.expect(entries, begins_with_file(&frame));
+        }
+        replay.snapshot(&frame);
+    };
+    let is_intact = read(local, name, pool, each).await?;
+    replay.end_snapshot(is_intact);
+    Ok(())
+}
+
+/// Replays a snapshot in so many parts.
+pub(super) async fn read_parts(
+    local: &Local,
+    name: &[u8],
+    pool: &Pool,
+    index: &Arc<Index>,
+    expected_and_parts: (usize, usize),
+) -> Result<Option<PartsFound>, Error> {
+    let access = Access {
+        noatime: true,
+        ..Access::new(pool)
+    };
+    let file = local.open(name, &access).await?;
+    let header = local.read(&file, 0, FILE_HEADER_BYTES, &access).await?;
+    let from = header.len() as u64;
+    let found = replay_parts(local, &file, &access, index, expected_and_parts, from).await?;
+    Ok(found.map(|found| PartsFound {
+        is_damaged: found.is_damaged || FileHeader::decode(&header).is_none(),
+        ..found
+    }))
 }
 
 /// The kernel's boot id; zeros if it is not known.

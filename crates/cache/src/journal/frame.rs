@@ -154,10 +154,11 @@ impl Scanner {
             self.end_cut();
             let left = &self.bytes[self.at..];
             match look(left) {
-                FrameLook::Frame(frame) => {
+                FrameLook::Frame(number, records) => {
                     self.cut_until = None;
-                    self.at += FRAME_HEADER_BYTES + frame.records.len();
-                    return Some(frame);
+                    self.at += FRAME_HEADER_BYTES + records.len();
+                    let records = Bytes::copy_from_slice(records);
+                    return Some(JournalFrame { number, records });
                 }
                 FrameLook::Short(_) if !is_end => return None,
                 FrameLook::Short(len) | FrameLook::Broken(len) => {
@@ -165,9 +166,7 @@ impl Scanner {
                 }
                 FrameLook::Other => self.is_damaged |= self.cut_until.is_none(),
             }
-            let rest = &self.bytes[self.at + 1..];
-            let next = rest.iter().position(|byte| *byte == FRAME_MAGIC[0]);
-            self.at += 1 + next.unwrap_or(rest.len());
+            self.at += skipped(left);
         }
         self.end_cut();
         None
@@ -182,8 +181,16 @@ impl Scanner {
     }
 }
 
-enum FrameLook {
-    Frame(JournalFrame),
+/// Bytes up to the next one with which a frame may begin, behind the first.
+pub(super) fn skipped(bytes: &[u8]) -> usize {
+    let next = bytes[1..].iter().position(|byte| *byte == FRAME_MAGIC[0]);
+    1 + next.unwrap_or(bytes.len() - 1)
+}
+
+/// What bytes begin with.
+pub(super) enum FrameLook<'a> {
+    /// A frame with a correct checksum: its number, its records.
+    Frame(u64, &'a [u8]),
     /// Too short to tell; it may be a frame of at least this length if more bytes come.
     Short(usize),
     /// A frame of this length, by its header, with other records.
@@ -191,7 +198,7 @@ enum FrameLook {
     Other,
 }
 
-fn look(bytes: &[u8]) -> FrameLook {
+pub(super) fn look(bytes: &[u8]) -> FrameLook<'_> {
     let magic = &bytes[..bytes.len().min(FRAME_MAGIC.len())];
     if !FRAME_MAGIC.starts_with(magic) {
         return FrameLook::Other;
@@ -209,10 +216,7 @@ fn look(bytes: &[u8]) -> FrameLook {
     if crc32fast::hash(records) != crc {
         return FrameLook::Broken(end);
     }
-    FrameLook::Frame(JournalFrame {
-        number,
-        records: Bytes::copy_from_slice(records),
-    })
+    FrameLook::Frame(number, records)
 }
 
 /// Length, number and checksum of the records.

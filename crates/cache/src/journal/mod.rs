@@ -13,6 +13,7 @@
 mod files;
 mod frame;
 mod outside;
+mod parts;
 mod record;
 mod replay;
 mod snapshot;
@@ -165,7 +166,7 @@ impl Journal {
         directory: &[u8],
         levels: Levels,
         pool: &Pool,
-        index: &Index,
+        index: &Arc<Index>,
     ) -> Result<(Self, Recovered), Error> {
         Self::open_for(local, directory, levels, pool, index, None).await
     }
@@ -176,7 +177,7 @@ impl Journal {
         directory: &[u8],
         levels: Levels,
         pool: &Pool,
-        index: &Index,
+        index: &Arc<Index>,
         only: Option<&[Key]>,
     ) -> Result<(Self, Recovered), Error> {
         let folder = [directory, b"/", FOLDER.as_bytes(), b"/"].concat();

@@ -11,6 +11,7 @@ use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
 use crate::key::{Key, Levels};
 use crate::purge::{PurgeRule, PurgeRules, RULES_MAX, is_before};
 use disk::{Errno, Local, Pool};
+use std::sync::Arc;
 
 /// Maximum of times that the files are listed anew, because the owner has replaced them while they were read.
 const LISTED_MAX: usize = 5;
@@ -18,7 +19,7 @@ const LISTED_MAX: usize = 5;
 /// What the journal of a directory says. The owner may be a few records ahead of it.
 #[derive(Debug)]
 pub struct JournalView {
-    index: Index,
+    index: Arc<Index>,
     recovered: Recovered,
 }
 
@@ -55,7 +56,7 @@ impl JournalView {
         let files = JournalFiles::list(local, folder, pool).await?;
         files.check_version(local, folder, pool).await?;
         let keys_max = only.map_or_else(|| files.entries_max(), <[Key]>::len);
-        let index = Index::new(keys_max);
+        let index = Arc::new(Index::new(keys_max));
         let boot = boot_id(local, pool).await;
         let (recovered, _) = recover(local, folder, &files, pool, &index, boot, only).await?;
         Ok(Self { index, recovered })
@@ -121,7 +122,7 @@ pub(crate) async fn purge(
     let files = JournalFiles::list(local, &folder, pool).await?;
     files.check_version(local, &folder, pool).await?;
     // No entry is asked for: the index stays empty.
-    let index = Index::new(0);
+    let index = Arc::new(Index::new(0));
     let (journal, recovered) =
         Journal::open_for(local, directory, Levels::default(), pool, &index, Some(&[])).await?;
     let purges = PurgeRules::new(recovered.purges);

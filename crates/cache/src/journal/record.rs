@@ -195,6 +195,15 @@ impl JournalRecord {
         }
     }
 
+    /// The entry of the next record and the names in its `Vary`, if that record is a [`JournalRecord::Put`]; no other is
+    /// read.
+    pub(super) fn decode_put<'a>(from: &mut FieldReader<'a>) -> Option<(KnownKey, &'a [u8])> {
+        let mut ahead = *from;
+        let put = (ahead.u8()? == PUT).then(|| read_put(&mut ahead))??;
+        *from = ahead;
+        Some(put)
+    }
+
     /// The next record; None if it is malformed.
     pub(super) fn decode(from: &mut FieldReader<'_>) -> Option<Self> {
         Some(match from.u8()? {
@@ -202,7 +211,11 @@ impl JournalRecord {
                 key: Key(from.array()?),
                 tag: from.u32()?,
             },
-            PUT => read_put(from)?,
+            PUT => {
+                let (known, vary) = read_put(from)?;
+                let vary = Bytes::copy_from_slice(vary);
+                Self::Put { known, vary }
+            }
             RENEW => Self::Renew {
                 key: Key(from.array()?),
                 tag: from.u32()?,
@@ -282,7 +295,7 @@ fn put(known: &KnownKey, vary: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(vary);
 }
 
-fn read_put(from: &mut FieldReader<'_>) -> Option<JournalRecord> {
+fn read_put<'a>(from: &mut FieldReader<'a>) -> Option<(KnownKey, &'a [u8])> {
     let key = Key(from.array()?);
     let extent = EntryExtent {
         file: from.u32()?,
@@ -299,7 +312,7 @@ fn read_put(from: &mut FieldReader<'_>) -> Option<JournalRecord> {
     if len > VARY_BYTES_MAX {
         return None;
     }
-    let vary = Bytes::copy_from_slice(from.take(len)?);
+    let vary = from.take(len)?;
     let known = KnownKey {
         key,
         state: KeyState::Stored,
@@ -313,5 +326,5 @@ fn read_put(from: &mut FieldReader<'_>) -> Option<JournalRecord> {
         clean_of,
         purge_filter,
     };
-    Some(JournalRecord::Put { known, vary })
+    Some((known, vary))
 }

@@ -3,9 +3,10 @@
 //! At most [`HELD_BYTES_MAX`] of a log is in memory, however long it is.
 
 use super::frame::JournalFrame;
+use super::parts::{PartsFound, note_displaced};
 use super::record::JournalRecord;
 use super::snapshot::number_of;
-use crate::index::{Displaced, EntryExtent, Index, KeyState, KnownKey};
+use crate::index::{EntryExtent, Index, KnownKey};
 use crate::key::Key;
 use crate::purge::PurgeList;
 use hashbrown::HashSet;
@@ -117,6 +118,24 @@ impl<'a> Replay<'a> {
         self.begun.clear();
     }
 
+    /// Ends the snapshot. Without its last record it is cut off, which is damage: it got its name when it was whole.
+    pub(super) fn end_snapshot(&mut self, is_intact: bool) {
+        self.found.is_damaged |= !is_intact || !self.has_snapshot;
+    }
+
+    /// Adds what was found in a snapshot that was read in parts, in the place of [`Replay::snapshot`] and
+    /// [`Replay::end_snapshot`].
+    pub(super) fn adopt(&mut self, parts: PartsFound) {
+        if let Some((entries, is_walked)) = parts.complete {
+            self.has_snapshot = entries == parts.entries;
+            self.is_walked = is_walked;
+        }
+        self.entries_seen = parts.entries;
+        self.found.is_damaged |= parts.is_damaged || !self.has_snapshot;
+        self.found.purges.is_at_least(parts.purges.latest);
+        self.found.evicted.extend(parts.evicted);
+    }
+
     /// Takes a frame of a log. Loops append as their jobs end, so the numbers give the order.
     pub(super) fn log(&mut self, frame: JournalFrame) {
         if self.next.is_some_and(|next| frame.number < next) {
@@ -166,6 +185,10 @@ impl<'a> Replay<'a> {
                 None => self.found.is_damaged = true,
             }
         }
+    }
+
+    pub(super) fn index(&self) -> &'a Index {
+        self.index
     }
 
     pub(crate) fn set_damaged(&mut self) {
@@ -229,13 +252,8 @@ impl<'a> Replay<'a> {
                     self.begun.insert((known.key.0, known.extent.file));
                 }
                 known.varies.names = number_of(self.index, &vary);
-                let Displaced { replaced, evicted } = self.index.put(&known);
-                // An entry in a segment does not replace the file of the one before it.
-                let replaced = replaced.filter(|_| known.extent.is_in_segment());
-                let stored = |known: &KnownKey| known.state == KeyState::Stored;
-                self.found
-                    .evicted
-                    .extend([evicted, replaced].into_iter().flatten().filter(stored));
+                let displaced = self.index.put(&known);
+                note_displaced(&mut self.found.evicted, &known, displaced);
             }
             JournalRecord::Move { key, from, offset } => {
                 let to = EntryExtent { offset, ..from };
@@ -284,6 +302,7 @@ impl<'a> Replay<'a> {
 mod tests {
     use super::super::frame::{FRAME_HEADER_BYTES, FrameBatch};
     use super::*;
+    use crate::index::KeyState;
 
     fn frame(number: u64, record: &JournalRecord) -> JournalFrame {
         let mut batch = FrameBatch::default();

@@ -2,6 +2,7 @@
 
 mod cut;
 mod deferred;
+mod parts;
 
 use super::frame::{FILE_HEADER_BYTES, JournalFrame, Scanner};
 use super::*;
@@ -79,8 +80,8 @@ fn contents(index: &Index) -> HashMap<[u8; 16], (KnownKey, Vec<u8>)> {
     }
 }
 
-async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, Index) {
-    let index = Index::new(10_000);
+async fn open(local: &Local, dir: &Path, pool: &Pool) -> (Journal, Recovered, Arc<Index>) {
+    let index = Arc::new(Index::new(10_000));
     // The lock is released in a job of its own.
     loop {
         match Journal::open(local, bytes(dir), Levels::default(), pool, &index).await {
@@ -262,7 +263,6 @@ fn a_compaction_waits_for_tickets_of_the_old_log() {
         let dir = tempfile::tempdir().unwrap();
         let (journal, _, index) = open(&local, dir.path(), &pool).await;
         journal.walked(&local, 0).await.unwrap();
-        let index = Arc::new(index);
         let late = journal.ticket(&[put(1, 1, "")]).unwrap();
         let compaction = {
             let (journal, local, index) = (journal.clone(), local.clone(), index.clone());
@@ -333,7 +333,7 @@ fn a_smaller_index_evicts() {
             fill(&journal, &local, &index, number, 1).await;
         }
         journal.close(&local, &index).await.unwrap();
-        let small = Index::new(40);
+        let small = Arc::new(Index::new(40));
         let (_journal, recovered) = loop {
             match Journal::open(&local, bytes(dir.path()), Levels::default(), &pool, &small).await {
                 Err(Error::InUse) => tokio::task::yield_now().await,
@@ -396,7 +396,7 @@ fn names_of_temp_files() {
 }
 
 /// A journal with all kinds of records: a snapshot, and two logs after it.
-async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Index {
+async fn write_all_kinds(local: &Local, dir: &Path, pool: &Pool) -> Arc<Index> {
     let (journal, _, index) = open(local, dir, pool).await;
     journal.walked(local, 0).await.unwrap();
     for number in 0..20 {
@@ -469,7 +469,9 @@ proptest! {
         block_on(async {
             let (local, pool) = local();
             let dir = tempfile::tempdir().unwrap();
-            let before = contents(&write_all_kinds(&local, dir.path(), &pool).await);
+            let index = write_all_kinds(&local, dir.path(), &pool).await;
+            let before = contents(&index);
+            drop(index);
             let folder = dir.path().join(FOLDER);
             let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
             files.retain(|path| !path.ends_with("lock"));

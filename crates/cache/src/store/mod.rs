@@ -144,7 +144,8 @@ pub struct Store(Arc<StoreInner>);
 #[derive(Debug)]
 struct StoreInner {
     settings: StoreSettings,
-    index: Index,
+    /// Shared with the jobs that fill it at a start.
+    index: Arc<Index>,
     space: Space,
     journal: Journal,
     /// Groups the jobs that write small entries with files of their own.
@@ -203,7 +204,7 @@ impl Store {
             min_free_bytes: settings.min_free_bytes,
         });
         space.set_free(room.free_blocks);
-        let index = Index::of_zone(settings.zone_bytes);
+        let index = Arc::new(Index::of_zone(settings.zone_bytes));
         let (journal, mut recovered) =
             Journal::open(local, directory, settings.levels, pool, &index).await?;
         let (found, lost) = match segments::find(local, &settings, &index, &recovered, &room).await

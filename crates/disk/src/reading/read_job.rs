@@ -3,11 +3,14 @@
 use crate::access::Access;
 use crate::files::error::Error;
 use crate::files::open_file::{Handle, OpenFile};
+use crate::files::pread::append_fully;
 use crate::local::Local;
+use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::pool::Lane;
 use crate::reading::read::read_waiting;
 use bytes::Bytes;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,6 +40,25 @@ impl FileReader {
     /// [`Error::System`] with `read()`.
     pub fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         read_waiting(&self.handle, offset, len, self.direct, self.alignment)
+    }
+
+    /// The same, behind what is in a buffer, whose memory serves many reads so. Returns the number of bytes read.
+    /// **Waits.**
+    ///
+    /// # Errors
+    /// As [`FileReader::read`].
+    pub fn append(&self, buffer: &mut Vec<u8>, offset: u64, len: usize) -> Result<usize, Error> {
+        if self.direct {
+            let bytes = self.read(offset, len)?;
+            buffer.extend_from_slice(&bytes);
+            return Ok(bytes.len());
+        }
+        let before = buffer.len();
+        let bytes = |read: &usize| *read as u64;
+        call_times::timed_on(Operation::Read, self.handle.as_fd(), bytes, || {
+            append_fully(self.handle.as_fd(), buffer, offset, len)?;
+            Ok(buffer.len() - before)
+        })
     }
 }
 

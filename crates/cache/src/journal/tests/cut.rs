@@ -3,7 +3,11 @@
 use super::*;
 
 /// A directory with three entries in its journal, and the place of the last log's last frame.
-async fn written(local: &Local, dir: &Path, pool: &Pool) -> (Index, std::path::PathBuf, usize) {
+async fn written(
+    local: &Local,
+    dir: &Path,
+    pool: &Pool,
+) -> (Arc<Index>, std::path::PathBuf, usize) {
     let (journal, _, index) = open(local, dir, pool).await;
     journal.walked(local, 0).await.unwrap();
     for number in 0..3 {

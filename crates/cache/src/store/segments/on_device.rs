@@ -47,7 +47,7 @@ pub(super) async fn find(
     let mut lost = LostEntries::new();
     if !is_known {
         // What the journal says is of another device, or of files.
-        lost = forget_all_but(index, |_| false);
+        lost = forget_all_but(index, |_, _| false);
         remove_files(settings).await?;
     }
     let name = name.unwrap_or_default();

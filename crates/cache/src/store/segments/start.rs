@@ -6,7 +6,7 @@
 
 use super::Filling;
 use crate::error::Error;
-use crate::index::{Cursor, Index, KeyState, KnownKey, STEP_MAX};
+use crate::index::{Cursor, EntryExtent, Index, KnownKey, STEP_MAX};
 use crate::journal::{Recovered, table_frame};
 use crate::key::Key;
 use crate::segments::{
@@ -64,7 +64,7 @@ impl FoundSegments {
         let found = settings.pool.run(Lane::Write, job).await;
         let found = found.map_err(disk::Error::from)??;
         let Some((set, filling)) = found else {
-            return Ok((None, forget_all_but(index, |_| false)));
+            return Ok((None, forget_all_but(index, |_, _| false)));
         };
         Self::of(set, filling, settings, index, recovered).await
     }
@@ -79,10 +79,10 @@ impl FoundSegments {
     ) -> Result<(Option<Self>, LostEntries), Error> {
         let last = filling.as_ref().map(|of| of.number);
         let mut in_last = Vec::new();
-        let lost = forget_all_but(index, |known| {
-            let is_there = set.enter_known(&known.extent);
-            if is_there && last == Some(set.place(known.extent.offset).0) {
-                in_last.push(*known);
+        let lost = forget_all_but(index, |key, extent| {
+            let is_there = set.enter_known(extent);
+            if is_there && last == Some(set.place(extent.offset).0) {
+                in_last.extend(index.peek(key));
             }
             is_there
         });
@@ -114,27 +114,20 @@ impl FoundSegments {
 /// Removes the entries in segments that are not as they should be from the index.
 pub(super) fn forget_all_but(
     index: &Index,
-    mut is_right: impl FnMut(&KnownKey) -> bool,
+    mut is_right: impl FnMut(&Key, &EntryExtent) -> bool,
 ) -> LostEntries {
     let mut lost = LostEntries::new();
-    each_in_segment(index, |known| {
-        if !is_right(known) && index.remove_at(&known.key, &known.extent).is_some() {
-            lost.push((known.key, known.extent.file));
-        }
-    });
-    lost
-}
-
-fn each_in_segment(index: &Index, mut each: impl FnMut(&KnownKey)) {
     let mut cursor = Cursor::default();
     loop {
-        let step = index.scan(&mut cursor, STEP_MAX);
+        let step = index.scan_places(&mut cursor, STEP_MAX);
         if step.is_empty() {
-            return;
+            return lost;
         }
-        let is_it =
-            |known: &&KnownKey| known.state == KeyState::Stored && known.extent.is_in_segment();
-        step.iter().filter(is_it).for_each(&mut each);
+        for (key, extent) in step {
+            if !is_right(&key, &extent) && index.remove_at(&key, &extent).is_some() {
+                lost.push((key, extent.file));
+            }
+        }
     }
 }
 
