@@ -2,6 +2,7 @@
 
 mod closing;
 mod copies;
+mod in_core;
 mod leaving;
 mod own;
 mod readdir;

@@ -53,8 +53,9 @@ pub(super) async fn cold_file(
     (file, contents)
 }
 
-/// A file that can be proven by a mapping; `None`: this machine has no such proof.
+/// A file that can be proven by the page map; `None`: this machine has no such proof.
 async fn provable(local: &Local, path: &Path, access: &Access<'_>) -> Option<Rc<OpenFile>> {
+    local.disk().windows.in_core.tell_nothing();
     let file = open(local, path, access).await;
     let is_native = file.filesystem().is_native();
     (is_native && local.disk().windows.pagemap.is_some()).then_some(file)
