@@ -13,9 +13,14 @@ pub(crate) const HOLDS_NS: u64 = 10_000_000;
 /// Windows remembered per file; further ones overwrite them.
 const SLOTS: usize = 16;
 
-/// The proofs for one file of one loop: window and time of the proof, by window modulo [`SLOTS`].
+/// The proofs for one file of one loop.
 #[derive(Debug, Default)]
-pub(crate) struct ResidencyMemo([Cell<(u64, u64)>; SLOTS]);
+pub(crate) struct ResidencyMemo {
+    /// Window and time of the proof, by window modulo [`SLOTS`].
+    windows: [Cell<(u64, u64)>; SLOTS],
+    /// The range that was asked for last where no whole windows are, and the time of its proof.
+    range: Cell<(u64, u64, u64)>,
+}
 
 impl ResidencyMemo {
     /// Were all these windows proven just now?
@@ -26,6 +31,17 @@ impl ResidencyMemo {
                 let (known, at) = self.slot(window).get();
                 known == window && at >= since && at > 0
             })
+    }
+
+    /// Was this range proven just now, as a part of the last one?
+    pub(crate) fn hold_range(&self, offset: u64, end: u64) -> bool {
+        let (first, last, at) = self.range.get();
+        first <= offset && end <= last && at > 0 && at >= now_ns().saturating_sub(HOLDS_NS)
+    }
+
+    /// Records the proof of a range.
+    pub(crate) fn learn_range(&self, offset: u64, end: u64) {
+        self.range.set((offset, end, now_ns()));
     }
 
     /// Were all these windows proven, however long ago, at the last look at them?
@@ -45,7 +61,7 @@ impl ResidencyMemo {
     }
 
     fn slot(&self, window: u64) -> &Cell<(u64, u64)> {
-        &self.0[window as usize % SLOTS]
+        &self.windows[window as usize % SLOTS]
     }
 }
 
@@ -58,6 +74,20 @@ pub(crate) fn now_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_range_is_proven_for_its_parts() {
+        let proofs = ResidencyMemo::default();
+        assert!(!proofs.hold_range(0, 0), "nothing was looked at");
+        let holds = |offset, end| {
+            (0..100).any(|_| {
+                proofs.learn_range(4096, 9000);
+                proofs.hold_range(offset, end)
+            })
+        };
+        assert!(holds(4096, 9000) && holds(5000, 6000));
+        assert!(!holds(4095, 6000) && !holds(5000, 9001));
+    }
 
     #[test]
     fn a_proof_ends_soon_or_with_a_page_that_is_missing() {

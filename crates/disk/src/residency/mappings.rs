@@ -92,29 +92,43 @@ impl Mappings {
         self.mapped.load(Relaxed)
     }
 
-    /// Is a range in memory, according to `pagemap`, or to mincore(2) where that tells of the file (`asks_core`)? An
-    /// unmapped range counts as absent. Never waits; costs 0.3 to 2.5 µs a window, mincore twice as much.
+    /// Is a range in memory, according to `pagemap`? An unmapped range counts as absent. Never waits; costs 0.3 to 2.5
+    /// µs a window.
     pub(crate) fn are_present(
         &self,
         pagemap: &PageMap,
         file: FileKey,
         (offset, len): (u64, u64),
-        asks_core: bool,
     ) -> bool {
+        let is_there = |segment: &Segment, start, len| {
+            // EINVAL: the file has grown past the mapping, which the next fill replaces.
+            (pagemap.are_present(&segment.mapping, start, len)).unwrap_or(false)
+        };
+        self.ask(file, (offset, len), is_there).unwrap_or(false)
+    }
+
+    /// Is a range of an own file in memory, according to mincore(2)? None: it is not mapped. Never waits; costs 36 ns a page.
+    pub(crate) fn are_in_core(&self, file: FileKey, range: (u64, u64)) -> Option<bool> {
+        self.ask(file, range, |segment, start, len| {
+            segment.mapping.is_in_core(start, len).unwrap_or(false)
+        })
+    }
+
+    fn ask(
+        &self,
+        file: FileKey,
+        (offset, len): (u64, u64),
+        is_there: impl FnOnce(&Segment, usize, usize) -> bool,
+    ) -> Option<bool> {
         let number = (file, offset / SEGMENT);
         if (offset + len).saturating_sub(1) / SEGMENT != number.1 {
             // No caller asks for a range over two mappings.
-            return false;
+            return Some(false);
         }
-        let Some(segment) = self.shard(number).lock().get(&number).cloned() else {
-            return false;
-        };
+        let segment = self.shard(number).lock().get(&number).cloned()?;
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
-        // EINVAL: the file has grown past the mapping, which the next fill replaces.
-        let mapping = &segment.mapping;
-        pagemap.are_present(mapping, start, len).unwrap_or(false)
-            || asks_core && mapping.is_in_core(start, len).unwrap_or(false)
+        Some(is_there(&segment, start, len))
     }
 
     /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off

@@ -43,6 +43,8 @@ pub const WINDOW: u64 = 512 << 10;
 pub(crate) const PART_WINDOWS: u64 = 2;
 /// Bytes read between two checks that the kernel's readahead is still ahead.
 pub(crate) const STEP: u64 = 64 << 10;
+/// Maximum of bytes that an own file is asked for while it is not mapped.
+const UNMAPPED_MAX: u64 = 64 << 10;
 const SHARDS: usize = 16;
 
 /// What is known about the presence of a range in memory.
@@ -104,6 +106,12 @@ impl Windows {
     }
 }
 
+/// Is this byte there, without a wait?
+fn is_up_to_date(file: &OpenFile, at: u64) -> bool {
+    let mut byte = Vec::new();
+    sys::pread_nowait(file.as_fd(), &mut byte, 1, at).is_ok_and(|read| read == 1)
+}
+
 fn key(meta: &Meta, number: u64) -> WindowKey {
     ((meta.dev, meta.ino), number)
 }
@@ -123,13 +131,23 @@ impl Windows {
             return Residency::Absent;
         }
         let proofs = file.proofs();
-        if proofs.hold(windows.clone()) {
+        if proofs.hold(windows.clone()) || proofs.hold_range(offset, end) {
             return Residency::Present;
         }
         if self.mappings.are_changing() {
             return match proofs.remember(windows) {
                 true => Residency::Fleeting,
                 false => Residency::Absent,
+            };
+        }
+        if self.in_core.tells_of(&file.handle, file.meta().uid) && self.pagemap.is_some() {
+            let is_there = self.is_own_in_memory(file, offset, len);
+            return match self.found(file, is_there) {
+                Residency::Present => {
+                    proofs.learn_range(offset, end);
+                    Residency::Present
+                }
+                other => other,
             };
         }
         // Whole windows first, wherever in them a socket stopped: their answer can be remembered. If a part of them is
@@ -142,20 +160,37 @@ impl Windows {
             Some(false) if is_part => self.ask(file, offset, len),
             answer => answer,
         };
-        match is_there {
-            Some(true) if self.pressure.is_high() && !file.is_sent_to_many() => Residency::Fleeting,
-            Some(true) => {
-                if are_whole == Some(true) {
-                    proofs.learn(windows, true);
-                }
-                Residency::Present
-            }
-            Some(false) => {
-                proofs.learn(windows, false);
-                Residency::Absent
-            }
-            None => Residency::Unprovable,
+        let Some(is_there) = is_there else {
+            return Residency::Unprovable;
+        };
+        let found = self.found(file, is_there);
+        if !is_there || found == Residency::Present && are_whole == Some(true) {
+            proofs.learn(windows, is_there);
         }
+        found
+    }
+
+    /// What an answer comes to while memory is as it is now.
+    fn found(&self, file: &OpenFile, is_there: bool) -> Residency {
+        match is_there {
+            true if self.pressure.is_high() && !file.is_sent_to_many() => Residency::Fleeting,
+            true => Residency::Present,
+            false => Residency::Absent,
+        }
+    }
+
+    /// Is a range of an own file in memory? A small one that is not mapped is in it as far as cachestat(2) can tell; its
+    /// ends are read then, as pages that are being read in count as cached: those of one request come together.
+    fn is_own_in_memory(&self, file: &OpenFile, offset: u64, len: u64) -> bool {
+        let (of, _) = key(file.meta(), 0);
+        if let Some(is_there) = self.mappings.are_in_core(of, (offset, len)) {
+            return is_there;
+        }
+        let ends = [offset, offset + len.saturating_sub(1)];
+        len <= UNMAPPED_MAX
+            && !self.are_filling(file, ends[0] / WINDOW..=ends[1] / WINDOW)
+            && all_cached(file, offset, len) == Some(true)
+            && ends.iter().all(|at| is_up_to_date(file, *at))
     }
 
     fn are_filling(&self, file: &OpenFile, mut windows: RangeInclusive<u64>) -> bool {
@@ -171,9 +206,8 @@ impl Windows {
             return all_cached(file, offset, len);
         };
         let (of, _) = key(file.meta(), 0);
-        let asks_core = self.in_core.tells_of(&file.handle, file.meta().uid);
         let mappings = &self.mappings;
-        Some(mappings.are_present(pagemap, of, (offset, len), asks_core))
+        Some(mappings.are_present(pagemap, of, (offset, len)))
     }
 
     /// The fill of window `first`, begun now unless one is under way: concurrent callers share it. The windows behind

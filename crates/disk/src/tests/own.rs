@@ -2,6 +2,8 @@
 
 use super::*;
 
+type Change<'a> = (&'a dyn Fn(), Option<&'a [u8]>);
+
 #[test]
 fn an_own_file_stays_open_from_its_first_use_on_and_every_change_of_it_is_seen() {
     let dir = tempfile::tempdir().unwrap();
@@ -13,7 +15,7 @@ fn an_own_file_stays_open_from_its_first_use_on_and_every_change_of_it_is_seen()
     };
     let remove = || std::fs::remove_file(&path).unwrap();
     let move_away = || std::fs::rename(&path, &new).unwrap();
-    let changes: [(&dyn Fn(), Option<&[u8]>); 4] = [
+    let changes: [Change<'_>; 4] = [
         (&write, Some(b"wri")),
         (&replace, Some(b"new")),
         (&remove, None),

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Maximum of entries that one loop keeps; a power of two.
-const PLACES: usize = 1024;
+const PLACES: usize = 4096;
 /// The same of devices, behind whose entries there is no page cache; a power of two.
 const PLACES_OF_DEVICES: usize = 16_384;
 /// Maximum of bytes that one loop keeps; of devices, all of its share of the budget.

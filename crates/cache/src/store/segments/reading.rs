@@ -73,6 +73,9 @@ impl Store {
                 COPY_USES.. => copy_kept(local, owner, &source, known, &kept),
                 _ => None,
             };
+            source
+                .view
+                .want_copy(kept.uses < COPY_USES && may_get_copy(owner, &kept.entry));
             return Ok(Some(copied.unwrap_or_else(|| OpenedInSegment {
                 file: Rc::new(source.view),
                 base: source.base,
@@ -91,7 +94,24 @@ impl Store {
         if !is_doubted {
             kept::put(owner, known, sequence, &opened, is_piece);
         }
+        if !is_piece {
+            let wants_copy = may_get_copy(owner, &opened.entry);
+            opened.file.want_copy(wants_copy);
+        }
         Ok(Some(opened))
+    }
+
+    /// The file of an entry that [`Store::recall`] has returned, and where it begins in it, for those that send what is in
+    /// memory. None: it is in no segment that is a file, or is being moved.
+    #[must_use]
+    pub fn place_of(&self, known: &KnownKey) -> Option<(Rc<OpenFile>, u64)> {
+        let segments = self.0.segments.as_ref()?;
+        if !known.extent.is_in_segment() || segments.set.device.is_some() {
+            return None;
+        }
+        let source = segments.set.source(&known.extent)?;
+        // Since the index was asked, the segment may have been emptied, and filled with others.
+        (self.is_at(known)).then(|| (Rc::new(source.view), source.base))
     }
 
     /// Whether the index has the entry at this place.
@@ -182,6 +202,12 @@ fn owner_of(segments: &SegmentStore) -> kept::Owner {
     }
 }
 
+/// May an entry get a copy once it was used enough?
+fn may_get_copy(owner: kept::Owner, entry: &Entry) -> bool {
+    let is_of_size = |len: u64| len <= BODY_MAX as u64;
+    !owner.is_on_device && entry.entry_len().is_some_and(is_of_size)
+}
+
 /// Keeps a copy of an entry of some size that is used again and is in memory: `sendfile` needs no proof for that, and it is
 /// cheaper than to read the body and to write it. None: it gets none.
 fn copy_kept(
@@ -194,7 +220,7 @@ fn copy_kept(
     let (entry, sequence) = (&kept.entry, source.sequence);
     let len = entry.entry_len()?;
     let is_it = sequence == kept.sequence && known.is_verified;
-    if !is_it || len > BODY_MAX as u64 || owner.is_on_device || !kept::has_room(owner, len) {
+    if !is_it || !may_get_copy(owner, entry) || !kept::has_room(owner, len) {
         return None;
     }
     let bytes = local.try_read(&source.view, source.base, len as usize);

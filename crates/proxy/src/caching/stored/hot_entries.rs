@@ -1,7 +1,7 @@
 //! Prepared answers of one loop: small entries that were used a moment ago, whose heads are the same for every request.
 //!
 //! A request that has a prepared answer only asks the index whether the entry is still the same one, and opens nothing:
-//! the bytes are in this process's memory. Not here: entries that have to be read (`serve`). Invariants: an answer is
+//! the bytes are in this process's memory, or in that of the kernel, which is asked. Not here: entries that have to be read (`serve`). Invariants: an answer is
 //! used only if the index has its entry under the same tag; there are at most `PLACES` answers.
 
 use std::cell::RefCell;
@@ -26,6 +26,7 @@ use crate::caching::stored::age;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::Response;
+use httpcore::connection::TOGETHER_MAX;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::route::LocationId;
@@ -88,6 +89,8 @@ enum HotBody {
     Here(Bytes),
     /// In the copy that the disk layer keeps, for as long as it keeps it.
     Copied(Weak<OpenFile>),
+    /// In a segment, wherever the entry is in it now; to be sent by the page while it is in memory.
+    InSegment,
 }
 
 /// Answers a request whose response is ready, where requests cannot influence that. None: it is not ready.
@@ -122,6 +125,16 @@ pub(crate) fn answer(
             let (file, range) = (file.upgrade()?, prepared.entry.body());
             request.client.loop_.disk.note_use(&file);
             Body::file(file, range.start, range.end - range.start)
+        }
+        HotBody::InSegment => {
+            let (file, base) = cache.store()?.place_of(&known)?;
+            let range = prepared.entry.body();
+            let (start, len) = (base + range.start, range.end - range.start);
+            let disk = &request.client.loop_.disk;
+            if !disk.is_present(&file, start, len.min(TOGETHER_MAX)) {
+                return None;
+            }
+            Body::file(file, start, len)
         }
     };
     let mut response = Box::new(prepared.head.with_body(body));
@@ -165,6 +178,11 @@ pub(crate) fn keep(
         }
         Body::Once(message::Chunk::File(range)) if range.file.has_copy() => {
             HotBody::Copied(Rc::downgrade(&range.file))
+        }
+        Body::Once(message::Chunk::File(_))
+            if hit.known.extent.is_in_segment() && !loop_.disk.awaits_copy(&hit.file) =>
+        {
+            HotBody::InSegment
         }
         _ => return,
     };
