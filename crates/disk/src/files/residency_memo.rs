@@ -55,6 +55,9 @@ impl ResidencyMemo {
     /// Records the result of a scan.
     pub(crate) fn learn(&self, windows: RangeInclusive<u64>, are_present: bool) {
         let at = if are_present { now_ns() } else { 0 };
+        if !are_present {
+            self.range.take();
+        }
         for window in windows {
             self.slot(window).set((window, at));
         }

@@ -110,25 +110,25 @@ impl Mappings {
     /// Is a range of an own file in memory, according to mincore(2)? None: it is not mapped. Never waits; costs 36 ns a page.
     pub(crate) fn are_in_core(&self, file: FileKey, range: (u64, u64)) -> Option<bool> {
         self.ask(file, range, |segment, start, len| {
-            segment.mapping.is_in_core(start, len).unwrap_or(false)
-        })
+            segment.mapping.is_in_core(start, len).ok()
+        })?
     }
 
-    fn ask(
+    /// Asks about a range of a mapping. None: it is not mapped, or lies in two. (No caller asks for such a one.)
+    fn ask<T>(
         &self,
         file: FileKey,
         (offset, len): (u64, u64),
-        is_there: impl FnOnce(&Segment, usize, usize) -> bool,
-    ) -> Option<bool> {
+        about: impl FnOnce(&Segment, usize, usize) -> T,
+    ) -> Option<T> {
         let number = (file, offset / SEGMENT);
         if (offset + len).saturating_sub(1) / SEGMENT != number.1 {
-            // No caller asks for a range over two mappings.
-            return Some(false);
+            return None;
         }
         let segment = self.shard(number).lock().get(&number).cloned()?;
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
-        Some(is_there(&segment, start, len))
+        Some(about(&segment, start, len))
     }
 
     /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off

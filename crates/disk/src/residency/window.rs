@@ -141,14 +141,13 @@ impl Windows {
             };
         }
         if self.in_core.tells_of(&file.handle, file.meta().uid) && self.pagemap.is_some() {
-            let is_there = self.is_own_in_memory(file, offset, len);
-            return match self.found(file, is_there) {
-                Residency::Present => {
-                    proofs.learn_range(offset, end);
-                    Residency::Present
-                }
-                other => other,
-            };
+            let found = self.found(file, self.is_own_in_memory(file, offset, len));
+            match found {
+                Residency::Present => proofs.learn_range(offset, end),
+                Residency::Absent => proofs.learn(windows, false),
+                Residency::Fleeting | Residency::Unprovable => {}
+            }
+            return found;
         }
         // Whole windows first, wherever in them a socket stopped: their answer can be remembered. If a part of them is
         // missing, only the range itself.
@@ -306,8 +305,10 @@ impl Windows {
     /// Has the pool map the part of a file around `offset`, unless it is mapped, where mincore(2) tells of its pages then.
     pub(crate) fn map_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, pool: &Pool) {
         let (meta, (of, _)) = (*file.meta(), key(file.meta(), 0));
+        // Of a part of a file that was read, the metadata is that of the whole, but for the length.
+        let is_on_disk = file.body().is_none() && file.copy().is_none();
         let tells = self.pagemap.is_some() && self.in_core.tells_of(&file.handle, meta.uid);
-        if !tells || !self.mappings.takes_turn_to_map(of, offset) {
+        if !is_on_disk || !tells || !self.mappings.takes_turn_to_map(of, offset) {
             return;
         }
         let (windows, handle) = (self.clone(), file.handle.clone());

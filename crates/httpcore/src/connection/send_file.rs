@@ -33,9 +33,6 @@ pub(super) async fn send_whole_file(
     if corks {
         request.transport.cork(true);
     }
-    // What follows at once takes the head with it: a packet less, and the client is woken once.
-    let follows = delivery.rate.per_second == 0 && is_in_memory(request, &range);
-    request.transport.hold_next(follows);
     send_head(request, delivery, &[]).await?;
     send_file(request, range, delivery).await?;
     if corks {
@@ -44,15 +41,12 @@ pub(super) async fn send_whole_file(
     Ok(())
 }
 
-/// Are the pages of a small file sent, rather than its bytes?
+/// Are the pages of a small file sent, rather than its bytes? (After a packet with the head alone: with it in the same one,
+/// pages that begin anywhere would need another packet for the last of sixteen.)
 fn is_sent_by_page(request: &Request, range: &FileRange<Rc<OpenFile>>) -> bool {
-    range.file.has_copy() || range.len >= PAGED_MIN && is_in_memory(request, range)
-}
-
-/// Are its first bytes in memory, as far as that is known without a read?
-fn is_in_memory(request: &Request, range: &FileRange<Rc<OpenFile>>) -> bool {
     let disk = &request.client.loop_.disk;
-    disk.is_present(&range.file, range.offset, range.len.min(TOGETHER_MAX))
+    let is_present = || disk.is_present(&range.file, range.offset, range.len);
+    range.file.has_copy() || range.len >= PAGED_MIN && is_present()
 }
 
 /// Sends a small file with the head.

@@ -13,6 +13,8 @@ use disk::{Access, BODY_MAX, COPY_USES, Errno, Local, OpenFile};
 use message::date::Seconds;
 use std::rc::Rc;
 
+/// Uses after which an entry that found no room for its copy asks again: more in use than there is room for would take turns.
+const COPY_AGAIN: u8 = 8;
 /// Bytes of an entry that is read whole though it is in memory: for larger ones sending by the page is cheaper.
 const PIECE_BYTES_MAX: usize = 20 << 10;
 
@@ -52,7 +54,7 @@ impl Store {
             && let Some(file) = &kept.piece
         {
             // What it wants is tried once.
-            let is_due = kept.uses >= COPY_USES && file.wants_copy();
+            let is_due = is_copy_due(kept.uses) && file.wants_copy();
             let source = is_due.then(|| segments.set.source(&known.extent)).flatten();
             file.want_copy(file.wants_copy() && !is_due);
             let copied = source.and_then(|source| copy_kept(local, owner, &source, known, kept));
@@ -69,9 +71,9 @@ impl Store {
         // Since the index was asked, the segment may have been emptied, and filled with others.
         let kept = kept.filter(|kept| kept.sequence == sequence);
         if let Some(kept) = kept {
-            let copied = match kept.uses {
-                COPY_USES.. => copy_kept(local, owner, &source, known, &kept),
-                _ => None,
+            let copied = match is_copy_due(kept.uses) {
+                true => copy_kept(local, owner, &source, known, &kept),
+                false => None,
             };
             source
                 .view
@@ -202,6 +204,11 @@ fn owner_of(segments: &SegmentStore) -> kept::Owner {
     }
 }
 
+/// Is an entry with so many uses to get a copy now?
+fn is_copy_due(uses: u8) -> bool {
+    uses >= COPY_USES && (uses - COPY_USES).is_multiple_of(COPY_AGAIN)
+}
+
 /// May an entry get a copy once it was used enough?
 fn may_get_copy(owner: kept::Owner, entry: &Entry) -> bool {
     let is_of_size = |len: u64| len <= BODY_MAX as u64;
@@ -253,15 +260,19 @@ async fn read_from(
 ) -> Result<Option<(OpenedInSegment, bool)>, Error> {
     let (view, base) = (Rc::new(source.view), source.base);
     let most = usize::try_from(u64::from(known.extent.blocks) * PAGE).unwrap_or(usize::MAX);
-    let mut wanted = match most {
-        _ if is_doubted => HEAD_BYTES.min(most),
-        0..=PIECE_BYTES_MAX => most,
-        // In memory it is sent by the page; a disk is asked once.
-        ..=BODY_MAX if local.try_read(&view, base, HEAD_BYTES).is_err() => most,
-        _ => HEAD_BYTES,
+    // What is in memory is sent by the page, behind its head; a disk is asked once.
+    let is_of_size = !is_doubted && (PIECE_BYTES_MAX + 1..=BODY_MAX).contains(&most);
+    let mut in_memory = is_of_size.then(|| local.try_read(&view, base, HEAD_BYTES));
+    let mut wanted = match &in_memory {
+        Some(Err(_)) => most,
+        None if !is_doubted && most <= PIECE_BYTES_MAX => most,
+        _ => HEAD_BYTES.min(most),
     };
     loop {
-        let head = read_up_to(local, &view, base, wanted, access).await?;
+        let head = match in_memory.take() {
+            Some(Ok(head)) => head?,
+            _ => read_up_to(local, &view, base, wanted, access).await?,
+        };
         match decode(&head, known) {
             Ok((entry, len)) => {
                 let entry = Rc::new(entry);

@@ -54,7 +54,7 @@ fn what_is_used_again_gets_room_among_what_was_found_once() {
         }
         let hot = body_of(9, 64 << 10);
         bench.put_whole(&store, "hot", &hot).await.unwrap();
-        for _ in 0..3 * COPY_USES {
+        for _ in 0..20 * COPY_USES {
             assert!(bench.body(&store, "hot").await.unwrap().unwrap() == hot);
         }
         assert!(has_copy(&bench.hit(&store, "hot").await.file).await);
