@@ -153,7 +153,8 @@ impl OpenFiles {
             entry.guard = None;
             return false;
         }
-        if moment != 0 && entry.checked >= moment {
+        // An own file may have changed since by the request that asks (a revalidated entry).
+        if !entry.is_own && moment != 0 && entry.checked >= moment {
             return true;
         }
         if !is_as_it_was(&entry.file) {

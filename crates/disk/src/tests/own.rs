@@ -28,6 +28,8 @@ fn an_own_file_stays_open_from_its_first_use_on_and_every_change_of_it_is_seen()
             let (local, pool) = local();
             let own = Access {
                 is_own: true,
+                // Also what the request itself has changed is seen.
+                moment: 7,
                 ..Access::new(&pool)
             };
             let cached = || local.counts()[Operation::Open as usize].cached;
