@@ -182,10 +182,12 @@ impl Store {
         key_text: &[u8],
         now: Seconds,
     ) -> Result<LookupOutcome, Error> {
-        let known = self.0.index.look_up(&wanted, now);
+        let known = self.0.index.peek(&wanted);
         let found = self
             .find_one(local, access, &wanted, known, key_text, now)
             .await?;
+        // Counted once, however often the disk had to be asked.
+        let _ = self.0.index.look_up(&wanted, now);
         Ok(match found {
             LookupOutcome::Hit(hit) if hit.entry.variant() == Some(wanted) => {
                 LookupOutcome::Hit(hit)
