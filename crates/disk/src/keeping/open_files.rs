@@ -6,8 +6,8 @@
 //! request, so the requests of one moment share it. Not here: files that may be out of date, for callers that
 //! ask for it (`open_file_cache`).
 //!
-//! Invariant: an entry is never used without a valid guard, but for the server's own files. A file is not kept if it changed so recently that its time
-//! stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
+//! Invariant: an entry is never used without a valid guard, but for the server's own files, of which `fstat` is called for
+//! each use. A file is not kept if it changed so recently that its time stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
 //! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
 
 use crate::files::copier::Copier;

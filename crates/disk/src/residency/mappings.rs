@@ -100,35 +100,34 @@ impl Mappings {
         file: FileKey,
         (offset, len): (u64, u64),
     ) -> bool {
-        let is_there = |segment: &Segment, start, len| {
-            // EINVAL: the file has grown past the mapping, which the next fill replaces.
-            (pagemap.are_present(&segment.mapping, start, len)).unwrap_or(false)
-        };
-        self.ask(file, (offset, len), is_there).unwrap_or(false)
+        self.ask(file, (offset, len), |mapping, start, len| {
+            pagemap.are_present(mapping, start, len)
+        })
     }
 
-    /// Is a range of an own file in memory, according to mincore(2)? None: it is not mapped. Never waits; costs 36 ns a page.
-    pub(crate) fn are_in_core(&self, file: FileKey, range: (u64, u64)) -> Option<bool> {
-        self.ask(file, range, |segment, start, len| {
-            segment.mapping.is_in_core(start, len).ok()
-        })?
+    /// The same, according to mincore(2), for an own file; costs 36 ns a page.
+    pub(crate) fn are_in_core(&self, file: FileKey, range: (u64, u64)) -> bool {
+        self.ask(file, range, sys::Mapping::is_in_core)
     }
 
-    /// Asks about a range of a mapping. None: it is not mapped, or lies in two. (No caller asks for such a one.)
-    fn ask<T>(
+    fn ask(
         &self,
         file: FileKey,
         (offset, len): (u64, u64),
-        about: impl FnOnce(&Segment, usize, usize) -> T,
-    ) -> Option<T> {
+        about: impl FnOnce(&sys::Mapping, usize, usize) -> std::io::Result<bool>,
+    ) -> bool {
         let number = (file, offset / SEGMENT);
         if (offset + len).saturating_sub(1) / SEGMENT != number.1 {
-            return None;
+            // No caller asks for a range over two mappings.
+            return false;
         }
-        let segment = self.shard(number).lock().get(&number).cloned()?;
+        let Some(segment) = self.shard(number).lock().get(&number).cloned() else {
+            return false;
+        };
         segment.used.store(self.now_ms(), Relaxed);
         let (start, len) = within_segment(offset, len);
-        Some(about(&segment, start, len))
+        // EINVAL: the file has grown past the mapping, which the next fill replaces.
+        about(&segment.mapping, start, len).unwrap_or(false)
     }
 
     /// Is a pool thread mapping or unmapping now? A scan might then wait for it, and for as long as that thread is off

@@ -43,8 +43,6 @@ pub const WINDOW: u64 = 512 << 10;
 pub(crate) const PART_WINDOWS: u64 = 2;
 /// Bytes read between two checks that the kernel's readahead is still ahead.
 pub(crate) const STEP: u64 = 64 << 10;
-/// Maximum of bytes that an own file is asked for while it is not mapped.
-const UNMAPPED_MAX: u64 = 64 << 10;
 const SHARDS: usize = 16;
 
 /// What is known about the presence of a range in memory.
@@ -106,18 +104,12 @@ impl Windows {
     }
 }
 
-/// Is this byte there, without a wait?
-fn is_up_to_date(file: &OpenFile, at: u64) -> bool {
-    let mut byte = Vec::new();
-    sys::pread_nowait(file.as_fd(), &mut byte, 1, at).is_ok_and(|read| read == 1)
-}
-
 fn key(meta: &Meta, number: u64) -> WindowKey {
     ((meta.dev, meta.ino), number)
 }
 
 impl Windows {
-    /// Is this range in memory? Never waits; costs 0.3 to 2.5 µs a window.
+    /// Is this range in memory? Never waits; costs 0.3 to 2.5 µs a window, of an own file 5.
     pub(crate) fn residency(&self, file: &OpenFile, offset: u64, len: u64) -> Residency {
         match file.filesystem() {
             Filesystem::Memory => return Residency::Present,
@@ -140,8 +132,9 @@ impl Windows {
                 false => Residency::Absent,
             };
         }
-        if self.in_core.tells_of(&file.handle, file.meta().uid) && self.pagemap.is_some() {
-            let found = self.found(file, self.is_own_in_memory(file, offset, len));
+        if self.is_told_in_core(&file.handle, file.meta().uid) {
+            let (of, _) = key(file.meta(), 0);
+            let found = self.found(file, self.mappings.are_in_core(of, (offset, len)));
             match found {
                 Residency::Present => proofs.learn_range(offset, end),
                 Residency::Absent => proofs.learn(windows, false),
@@ -178,18 +171,9 @@ impl Windows {
         }
     }
 
-    /// Is a range of an own file in memory? A small one that is not mapped is in it as far as cachestat(2) can tell; its
-    /// ends are read then, as pages that are being read in count as cached: those of one request come together.
-    fn is_own_in_memory(&self, file: &OpenFile, offset: u64, len: u64) -> bool {
-        let (of, _) = key(file.meta(), 0);
-        if let Some(is_there) = self.mappings.are_in_core(of, (offset, len)) {
-            return is_there;
-        }
-        let ends = [offset, offset + len.saturating_sub(1)];
-        len <= UNMAPPED_MAX
-            && !self.are_filling(file, ends[0] / WINDOW..=ends[1] / WINDOW)
-            && all_cached(file, offset, len) == Some(true)
-            && ends.iter().all(|at| is_up_to_date(file, *at))
+    /// Does mincore(2) tell what is in memory of a mapping of this user's file?
+    fn is_told_in_core(&self, handle: &Handle, uid: u32) -> bool {
+        self.pagemap.is_some() && self.in_core.tells_of(handle, uid)
     }
 
     fn are_filling(&self, file: &OpenFile, mut windows: RangeInclusive<u64>) -> bool {
@@ -307,8 +291,8 @@ impl Windows {
         let (meta, (of, _)) = (*file.meta(), key(file.meta(), 0));
         // Of a part of a file that was read, the metadata is that of the whole, but for the length.
         let is_on_disk = file.body().is_none() && file.copy().is_none();
-        let tells = self.pagemap.is_some() && self.in_core.tells_of(&file.handle, meta.uid);
-        if !is_on_disk || !tells || !self.mappings.takes_turn_to_map(of, offset) {
+        let is_told = is_on_disk && self.is_told_in_core(&file.handle, meta.uid);
+        if !is_told || !self.mappings.takes_turn_to_map(of, offset) {
             return;
         }
         let (windows, handle) = (self.clone(), file.handle.clone());
@@ -413,7 +397,7 @@ impl FillJob {
         self.fill.is_awaited()
     }
 
-    /// Maps a range of the window, which must be in memory: a page that had to be read would be waited for under the
+    /// Maps a range of the window, or of an own file the segment alone. The range must be in memory: a page that had to be read would be waited for under the
     /// process's mapping lock, which the loops' scans need.
     pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: MappingUse) {
         let Some(pagemap) = &self.windows.pagemap else {

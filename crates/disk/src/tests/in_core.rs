@@ -48,30 +48,3 @@ fn a_mapped_file_is_known_to_be_in_memory_whose_pages_nothing_has_mapped() {
         assert!(comes_to(true, present).await);
     });
 }
-
-#[test]
-fn a_small_file_that_is_not_mapped_is_known_to_be_in_memory_and_not_to_be() {
-    block_on(async {
-        let (local, pool) = local();
-        let windows = &local.disk().windows;
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("own");
-        put(&path, &vec![7; 50_000]);
-        let access = Access::new(&pool);
-        let file = local.open(bytes(&path), &access).await.unwrap();
-        let tells = windows.in_core.tells_of(&file.handle, file.meta().uid);
-        let is_asked = tells && windows.pagemap.is_some();
-        if !is_asked || crate::refusals::is_cachestat_refused() {
-            return;
-        }
-        // It was read with the open.
-        file.drop_body();
-        assert!(comes_to(true, || local.is_present(&file, 100, 49_900)).await);
-        rustix::fs::fsync(&*file).unwrap();
-        let dropped = || {
-            fadvise(&*file, 0, None, Advice::DontNeed).unwrap();
-            local.is_present(&file, 100, 49_900)
-        };
-        assert!(comes_to(false, dropped).await);
-    });
-}

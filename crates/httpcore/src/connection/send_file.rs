@@ -46,7 +46,9 @@ pub(super) async fn send_whole_file(
 fn is_sent_by_page(request: &Request, range: &FileRange<Rc<OpenFile>>) -> bool {
     let disk = &request.client.loop_.disk;
     let is_present = || disk.is_present(&range.file, range.offset, range.len);
-    range.file.has_copy() || range.len >= PAGED_MIN && is_present()
+    let are_taken =
+        || request.location().settings.files.sendfile && request.transport.takes_pages();
+    range.file.has_copy() || range.len >= PAGED_MIN && are_taken() && is_present()
 }
 
 /// Sends a small file with the head.

@@ -206,6 +206,10 @@ impl Http1 {
         self.has_head()
     }
 
+    pub(super) fn takes_pages(&self) -> bool {
+        self.link.wire.stream.clear_socket().is_some()
+    }
+
     pub(super) fn hold_next(&mut self, holds: bool) {
         self.link.wire.hold_next(holds);
     }

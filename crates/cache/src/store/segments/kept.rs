@@ -21,8 +21,6 @@ const PLACES: usize = 4096;
 const PLACES_OF_DEVICES: usize = 16_384;
 /// Maximum of bytes that one loop keeps; of devices, all of its share of the budget.
 const BYTES_MAX: u64 = 8 << 20;
-/// Bytes from which an entry that is used again gets a copy: smaller ones are written together with their head.
-const COPIED_MIN: u64 = 8 << 10;
 /// Approximate bytes of a decoded head.
 const HEAD_BYTES: usize = 1024;
 /// Maximum of places looked at to make room for one entry.
@@ -204,16 +202,16 @@ pub(super) fn has_room(owner: Owner, len: u64) -> bool {
 }
 
 /// Keeps an entry that was opened in a segment with this number in the order of writing, in place of what was not used
-/// lately.
+/// lately. False: there is no room.
 pub(super) fn put(
     owner: Owner,
     known: &KnownKey,
     sequence: u64,
     opened: &OpenedInSegment,
     is_piece: bool,
-) {
+) -> bool {
     if level() >= MemoryLevel::Buffers {
-        return;
+        return false;
     }
     let piece = is_piece.then(|| Rc::clone(&opened.file));
     let len = piece.as_ref().map_or(0, |piece| piece.meta().len);
@@ -225,13 +223,10 @@ pub(super) fn put(
         let place = owner.place_of(&known.key);
         kept.take(place);
         if !kept.make_room(bytes, owner.bytes_max()) {
-            return;
+            return false;
         }
         let is_copy = piece.as_ref().is_some_and(|piece| piece.gets_copy());
         let charged = if is_copy { HEAD_BYTES } else { bytes };
-        if let Some(piece) = &piece {
-            piece.want_copy(!is_copy && !owner.is_on_device && len >= COPIED_MIN);
-        }
         kept.bytes += bytes;
         kept.copies += usize::from(is_copy);
         kept.places[place] = Some(KeptEntry {
@@ -246,5 +241,6 @@ pub(super) fn put(
             uses: Cell::new(0),
             _charge: charge(Holder::Bodies, charged),
         });
-    });
+        true
+    })
 }

@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 /// Uses after which an entry that found no room for its copy asks again: more in use than there is room for would take turns.
 const COPY_AGAIN: u8 = 8;
+/// Bytes from which an entry that is used again gets a copy: smaller ones are written together with their head.
+const COPIED_MIN: u64 = 8 << 10;
 /// Bytes of an entry that is read whole though it is in memory: for larger ones sending by the page is cheaper.
 const PIECE_BYTES_MAX: usize = 20 << 10;
 
@@ -53,11 +55,13 @@ impl Store {
         if let Some(kept) = &kept
             && let Some(file) = &kept.piece
         {
-            // What it wants is tried once.
-            let is_due = is_copy_due(kept.uses) && file.wants_copy();
-            let source = is_due.then(|| segments.set.source(&known.extent)).flatten();
-            file.want_copy(file.wants_copy() && !is_due);
-            let copied = source.and_then(|source| copy_kept(local, owner, &source, known, kept));
+            let mut copied = None;
+            if file.wants_copy() && is_copy_due(kept.uses) {
+                // What it wants is tried once.
+                file.want_copy(false);
+                let source = segments.set.source(&known.extent);
+                copied = source.and_then(|source| copy_kept(local, owner, &source, known, kept));
+            }
             return Ok(Some(copied.unwrap_or_else(|| OpenedInSegment {
                 file: Rc::clone(file),
                 base: 0,
@@ -93,13 +97,9 @@ impl Store {
         let Some((opened, is_piece)) = read? else {
             return Ok(None);
         };
-        if !is_doubted {
-            kept::put(owner, known, sequence, &opened, is_piece);
-        }
-        if !is_piece {
-            let wants_copy = may_get_copy(owner, &opened.entry);
-            opened.file.want_copy(wants_copy);
-        }
+        let is_kept = !is_doubted && kept::put(owner, known, sequence, &opened, is_piece);
+        let wants_copy = is_kept && may_get_copy(owner, &opened.entry);
+        opened.file.want_copy(wants_copy);
         Ok(Some(opened))
     }
 
@@ -211,7 +211,7 @@ fn is_copy_due(uses: u8) -> bool {
 
 /// May an entry get a copy once it was used enough?
 fn may_get_copy(owner: kept::Owner, entry: &Entry) -> bool {
-    let is_of_size = |len: u64| len <= BODY_MAX as u64;
+    let is_of_size = |len: u64| (COPIED_MIN..=BODY_MAX as u64).contains(&len);
     !owner.is_on_device && entry.entry_len().is_some_and(is_of_size)
 }
 
@@ -245,7 +245,8 @@ fn copy_kept(
         base: 0,
         entry: Rc::clone(entry),
     };
-    kept::put(owner, known, sequence, &copied, true);
+    // Where there is no room after all, it serves this use.
+    let _ = kept::put(owner, known, sequence, &copied, true);
     Some(copied)
 }
 

@@ -137,12 +137,7 @@ pub(crate) fn body(
     if request.is_head() {
         return Quick::Done(Ok(kept(hit).unwrap_or_else(|| file_of(hit))));
     }
-    // A part of another response is sent as that one's body: nothing can go on with it once its bytes are handed over.
-    let is_part = request.is_subrequest();
-    let first = match is_part {
-        true => u64::MAX,
-        false => FIRST,
-    };
+    let (is_part, first) = (request.is_subrequest(), first_of(request));
     if hit.known.is_verified
         && let Some(body) = present(local(request), hit, is_at_once, first)
     {
@@ -168,6 +163,15 @@ pub(crate) fn body(
         _ => FIRST_SICK,
     };
     Quick::Wait(in_place::boxed(|| read(means, hit, is_at_once, first)).into_pin())
+}
+
+/// Bytes of a verified body that have to be in memory before its response begins.
+pub(crate) fn first_of(request: &Request) -> u64 {
+    // A part of another response is sent as that one's body: nothing can go on with it once its bytes are handed over.
+    match request.is_subrequest() {
+        true => u64::MAX,
+        false => FIRST,
+    }
 }
 
 /// Has the pool prepare that the pages of the next hit in the segment are sent, where those of this one were read.

@@ -1,8 +1,9 @@
 //! Prepared answers of one loop: small entries that were used a moment ago, whose heads are the same for every request.
 //!
 //! A request that has a prepared answer only asks the index whether the entry is still the same one, and opens nothing:
-//! the bytes are in this process's memory, or in that of the kernel, which is asked. Not here: entries that have to be read (`serve`). Invariants: an answer is
-//! used only if the index has its entry under the same tag; there are at most `PLACES` answers.
+//! the bytes are in this process's memory, or in that of the kernel, which is asked. Not here: entries that have to be
+//! read (`serve`). Invariants: an answer is used only if the index has its entry under the same tag; there are at most
+//! `PLACES` answers.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -23,10 +24,10 @@ use slots::slotted;
 
 use crate::caching::caches::open_cache::Cache;
 use crate::caching::stored::age;
+use crate::caching::stored::disk_work::first_of;
 use crate::state::cache_state;
 use crate::state::cache_state::Status;
 use httpcore::Response;
-use httpcore::connection::TOGETHER_MAX;
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
 use httpcore::route::LocationId;
@@ -130,8 +131,8 @@ pub(crate) fn answer(
             let (file, base) = cache.store()?.place_of(&known)?;
             let range = prepared.entry.body();
             let (start, len) = (base + range.start, range.end - range.start);
-            let disk = &request.client.loop_.disk;
-            if !disk.is_present(&file, start, len.min(TOGETHER_MAX)) {
+            let (disk, first) = (&request.client.loop_.disk, first_of(request));
+            if !disk.is_present(&file, start, len.min(first)) {
                 return None;
             }
             Body::file(file, start, len)
