@@ -412,22 +412,14 @@ impl Transport {
 
     /// Whether pages of a file are sent as they are: not where they are encrypted or framed.
     pub(crate) fn takes_pages(&self) -> bool {
-        match self {
-            Self::Http1(it) => it.takes_pages(),
-            Self::Http2(_) | Self::None(_) => false,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Test(_) => false,
-        }
+        matches!(self, Self::Http1(it) if it.takes_pages())
     }
 
     /// Lets the next piece wait for the bytes that follow it, for at most 200 ms.
     pub fn hold_next(&mut self, holds: bool) {
-        match self {
-            Self::Http1(it) => it.hold_next(holds),
-            // Its driver gathers by itself.
-            Self::Http2(_) | Self::None(_) => {}
-            #[cfg(any(test, feature = "testing"))]
-            Self::Test(it) => it.hold_next(holds),
+        // The driver of HTTP/2 gathers by itself.
+        if let Self::Http1(it) = self {
+            it.hold_next(holds);
         }
     }
 

@@ -158,8 +158,6 @@ impl TestClient {
         true
     }
 
-    pub(super) fn hold_next(&mut self, _: bool) {}
-
     pub(super) fn gather(&self, _: bool) {}
 
     pub(super) fn cork(&self, _: bool) {}
