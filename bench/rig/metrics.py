@@ -15,7 +15,7 @@ def text(address, path="/metrics", wait=WAIT):
 
 def total(page, name, label=""):
     """The sum of a family's values with this label."""
-    values = re.findall(r"^%s\{([^}]*)\} (\S+)$" % name, page, re.MULTILINE)
+    values = re.findall(r"^%s(?:\{([^}]*)\})? (\S+)$" % name, page, re.MULTILINE)
     return sum(int(float(value)) for labels, value in values if label in labels)
 
 

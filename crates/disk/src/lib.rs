@@ -111,6 +111,7 @@ pub use files::open_file::{DIRECT_ALIGNMENT, FileKind, Meta, OpenFile};
 pub use health::disk_health::{DiskHealth, HealthChange};
 pub use health::machine::{DiskState, WriteState};
 pub use keeping::open_file_cache::{OpenFileCache, OpenFileCacheSettings};
+pub use keeping::open_files::FILES_MAX;
 pub use keeping::slow_hand::{COPY_USES, SlowHand};
 pub use keeping::walk::Symlinks;
 pub use local::{Local, SWEEP_EVERY};

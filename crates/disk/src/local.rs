@@ -40,6 +40,9 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Kept files that a sweep checks (an `fstat` each, 0.3 µs) before the loop's other tasks get their turn.
 const SWEEP_STEP: usize = 64;
 
+/// Files that a loop closes at most when descriptors have run out: about half a millisecond.
+const CLOSED_AT_ONCE: usize = 1024;
+
 impl Local {
     /// Makes a loop's part, and starts the task that delivers the wake-ups from the pools. Call it once per loop, inside
     /// the loop's `LocalRuntime` (or a `LocalSet`), and then [`Local::sweep`] at intervals.
@@ -94,8 +97,8 @@ impl Local {
         self.0.counters.get()
     }
 
-    /// Closes half of the kept files, and the guards that none needs, because descriptors have run out, and has the
-    /// other loops do so at their next open. False: there is nothing to close.
+    /// Closes half of the kept files (a thousand at most), and the guards that none needs, because descriptors have run out,
+    /// and has the other loops do so at their next open. False: there is nothing to close.
     pub fn give_descriptors(&self) -> bool {
         self.0.scarcity.set(self.0.disk.tell_scarcity());
         self.halve()
@@ -139,14 +142,14 @@ impl Local {
     fn halve(&self) -> bool {
         let mut files = self.0.files.borrow_mut();
         let kept = files.len();
-        files.shrink(kept / 2);
+        files.shrink(kept.saturating_sub(CLOSED_AT_ONCE).max(kept / 2));
         drop(files);
         let pool = self.0.disk.any_pool();
         let has_guards = pool.is_some_and(|pool| self.0.guards.borrow_mut().let_go(&pool));
         kept > 0 || has_guards
     }
 
-    /// Closes half of the kept files, and what guards none, if another loop has reported that descriptors ran out.
+    /// Closes as many of the kept files, and what guards none, if another loop has reported that descriptors ran out.
     pub(crate) fn heed_scarcity(&self) {
         let now = self.0.disk.scarcity();
         if self.0.scarcity.replace(now) != now {

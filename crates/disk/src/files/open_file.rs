@@ -291,6 +291,12 @@ impl From<Bytes> for Body {
 }
 
 impl OpenFile {
+    /// Does its loop keep it open for others that ask for its path?
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.place.get().is_some()
+    }
+
     pub(crate) fn new(found: OpenedFile, pool: &Pool) -> OpenFile {
         let handle = Handle::new(found.fd, found.mount, pool);
         OpenFile {

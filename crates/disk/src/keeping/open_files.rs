@@ -24,9 +24,9 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Files that one loop keeps open at most, however many descriptors and however much memory there is ([`memory`]).
-pub(crate) const FILES_MAX: usize = 4096;
+pub const FILES_MAX: usize = 32_768;
 /// Kept files take at most one descriptor in this many of the process: on one loop, and on all loops together.
-const DESCRIPTORS_OF_A_LOOP: usize = 8;
+const DESCRIPTORS_OF_A_LOOP: usize = 4;
 const DESCRIPTORS_OF_ALL: usize = 2;
 /// Files evicted for a new one at most, where fewer may be kept than there are.
 const FILES_FOR_ONE: usize = 4;
@@ -34,7 +34,7 @@ const FILES_FOR_ONE: usize = 4;
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bodies evicted at most for a new one that was read with its open.
 const BODIES_FOR_ONE_MAX: usize = 16;
-/// Places looked at at most to make room for the body of a file that is used again.
+/// Places looked at at most to make room for a file, or for the body of one that is used again.
 const LOOKS_MAX: usize = 64;
 /// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
 /// in memory and used in turn, none comes to so many while it is open: to keep their bodies would cost memory and give none.
@@ -105,6 +105,7 @@ pub(crate) struct OpenFiles {
     hasher: DefaultHashBuilder,
     hand: usize,
     slow_hand: SlowHand,
+    slow_hand_of_files: SlowHand,
     /// The process's limit on descriptors.
     descriptors: usize,
     /// Bytes of all kept bodies, those in `copies` included.
@@ -125,6 +126,7 @@ impl OpenFiles {
             hasher: DefaultHashBuilder::default(),
             hand: 0,
             slow_hand: SlowHand::default(),
+            slow_hand_of_files: SlowHand::default(),
             descriptors,
             body_bytes: 0,
             copies: MemfdCopies::new(copier),
@@ -188,14 +190,8 @@ impl OpenFiles {
                 _ => self.remove(slot),
             }
         }
-        let most = self.files_max();
-        if !is_settled(file.meta()) || most == 0 {
+        if !is_settled(file.meta()) || !self.has_room_for_file() {
             return Insertion::New(file);
-        }
-        for _ in 0..FILES_FOR_ONE {
-            if self.index.len() >= most {
-                self.evict();
-            }
         }
         let hash = self.hasher.hash_one(path);
         let entry = FileEntry {
@@ -212,7 +208,7 @@ impl OpenFiles {
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("there are fewer than FILES_MAX slots")
+            slot_number(self.slots.len() - 1)
         });
         self.slots[slot as usize] = Some(entry);
         let slots = &self.slots;
@@ -226,6 +222,24 @@ impl OpenFiles {
             self.put_new_body(slot, &body);
         }
         Insertion::New(file)
+    }
+
+    /// Is there room for one more file? If not, a little is done for those that ask.
+    fn has_room_for_file(&mut self) -> bool {
+        let most = self.files_max();
+        for _ in 0..FILES_FOR_ONE {
+            if self.index.len() > most {
+                self.evict();
+            }
+        }
+        if self.index.len() < most {
+            return true;
+        }
+        if most == 0 || !self.slow_hand_of_files.moves() {
+            return false;
+        }
+        let mut looks = (0..LOOKS_MAX).map(|_| self.look_for_file());
+        looks.find(|look| *look != Look::Nothing) == Some(Look::Evicted)
     }
 
     /// Files that may be kept now.
@@ -281,6 +295,13 @@ impl OpenFiles {
             }
         }
         self.body_bytes + len <= most
+    }
+
+    /// Is the file kept, and was it used since it was opened (and lately, where more are in use than may be kept)?
+    pub(crate) fn is_used_again(&self, file: &OpenFile) -> bool {
+        let slot = file.place.get();
+        let entry = slot.and_then(|slot| self.slots[slot as usize].as_ref());
+        entry.is_some_and(|entry| entry.used)
     }
 
     /// Will the file's body have a copy after some more uses?
@@ -353,10 +374,9 @@ impl OpenFiles {
             };
             let has_changed = !is_as_it_was(&entry.file);
             if !std::mem::take(&mut entry.asked) || has_changed {
-                let slot = u32::try_from(at).expect("fewer than FILES_MAX slots");
                 match has_changed {
-                    true => self.remove(slot),
-                    false => self.let_go(slot),
+                    true => self.remove(slot_number(at)),
+                    false => self.let_go(slot_number(at)),
                 }
             }
         }
@@ -435,20 +455,41 @@ impl OpenFiles {
         }
     }
 
-    /// Removes one entry: the first after the hand that was not used since the hand last passed.
+    /// Removes one entry: the first after the hand that was not used since the hand last passed, or the last of so many that
+    /// were.
     fn evict(&mut self) {
-        for _ in 0..2 * self.slots.len() {
-            self.hand = (self.hand + 1) % self.slots.len();
-            match &mut self.slots[self.hand] {
-                Some(entry) if entry.used => entry.used = false,
-                Some(_) => {
-                    return self
-                        .let_go(u32::try_from(self.hand).expect("fewer than FILES_MAX slots"));
-                }
-                None => {}
+        let mut in_use = 0;
+        for _ in 0..self.slots.len() + LOOKS_MAX {
+            match self.look_for_file() {
+                Look::Evicted => return,
+                Look::InUse => in_use += 1,
+                Look::Nothing => {}
+            }
+            if in_use == LOOKS_MAX {
+                return self.let_go(slot_number(self.hand));
             }
         }
     }
+
+    /// Moves the hand by a place, and removes the file there if it was not used since the hand last passed.
+    fn look_for_file(&mut self) -> Look {
+        self.hand = (self.hand + 1) % self.slots.len();
+        match &mut self.slots[self.hand] {
+            Some(entry) if entry.used => {
+                entry.used = false;
+                Look::InUse
+            }
+            Some(_) => {
+                self.let_go(slot_number(self.hand));
+                Look::Evicted
+            }
+            None => Look::Nothing,
+        }
+    }
+}
+
+fn slot_number(at: usize) -> u32 {
+    u32::try_from(at).expect("there are at most FILES_MAX slots")
 }
 
 /// Bytes of bodies that one loop may keep now.

@@ -94,8 +94,14 @@ pub(crate) fn files_of_a_loop() -> usize {
     if level::level() >= MemoryLevel::Files {
         return 0;
     }
-    let files = budget() / FILES_SHARE / FILE_BYTES_IN_ALL / loops() as u64;
+    let files = files_of(budget()) / loops() as u64;
     usize::try_from(files).unwrap_or(usize::MAX)
+}
+
+/// Files that all loops together may keep open, by their memory.
+#[must_use]
+pub fn files_of(budget: u64) -> u64 {
+    budget / FILES_SHARE / FILE_BYTES_IN_ALL
 }
 
 /// Prepared responses of one kind that one loop may keep.

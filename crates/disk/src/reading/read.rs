@@ -127,10 +127,12 @@ impl Local {
         matches!(known, Residency::Present | Residency::Fleeting)
     }
 
-    /// Has the pool prepare that [`Local::is_present`] can tell of a file around `offset` without a read, where that is
-    /// cheap: of a large file of the server's own.
+    /// Has the pool prepare that [`Local::is_present`] can tell of a file around `offset` without a read: of one that is
+    /// used again, or of the server's own. A little at a time.
     pub fn prepare(&self, file: &OpenFile, offset: u64, pool: &Pool) {
-        self.disk().windows.map_ahead(file, offset, pool);
+        let is_used_again = self.0.files.borrow().is_used_again(file);
+        let windows = &self.disk().windows;
+        windows.prepare(file, offset, pool, is_used_again);
     }
 
     /// Passes up to `len` bytes at `offset` to `then`, if they are in memory, in a buffer that the loop keeps: where

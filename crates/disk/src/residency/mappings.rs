@@ -28,8 +28,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(30);
 pub(crate) const FAULT_AROUND: usize = 64 << 10;
 /// Milliseconds between two sweeps for idle mappings, at least.
 const SWEEP_EVERY_MS: u64 = 5000;
-/// Milliseconds between two segments that are mapped ahead, at least.
-const AHEAD_EVERY_MS: u64 = 10;
+/// Milliseconds between two mappings that are made before a window is filled, at least.
+const AHEAD_EVERY_MS: u64 = 1;
 const SHARDS: usize = 16;
 
 /// A file, by device and inode.
@@ -65,7 +65,7 @@ pub(crate) struct Mappings {
     /// Threads that are mapping or unmapping now.
     changing: AtomicUsize,
     swept: AtomicU64,
-    /// When a segment was last mapped ahead.
+    /// When a mapping was last made before a window is filled.
     ahead: AtomicU64,
     start: Instant,
     /// Does a fault map the pages around its own that are in memory?
@@ -153,11 +153,15 @@ impl Mappings {
         self.takes_turn(&self.swept, SWEEP_EVERY_MS)
     }
 
-    /// Is the segment of an offset to be mapped ahead now? It is not mapped, and others were not just before.
-    pub(crate) fn takes_turn_to_map(&self, file: FileKey, offset: u64) -> bool {
+    /// True for one caller every [`AHEAD_EVERY_MS`].
+    pub(crate) fn takes_turn_to_prepare(&self) -> bool {
+        self.takes_turn(&self.ahead, AHEAD_EVERY_MS)
+    }
+
+    /// Is there a mapping of the part of a file around an offset?
+    pub(crate) fn is_mapped(&self, file: FileKey, offset: u64) -> bool {
         let number = (file, offset / SEGMENT);
-        let is_mapped = self.shard(number).lock().contains_key(&number);
-        !is_mapped && self.takes_turn(&self.ahead, AHEAD_EVERY_MS)
+        self.shard(number).lock().contains_key(&number)
     }
 
     fn takes_turn(&self, last: &AtomicU64, every_ms: u64) -> bool {

@@ -286,17 +286,40 @@ impl Windows {
         (read(first), (last > first).then(|| read(last)))
     }
 
-    /// Has the pool map the part of a file around `offset`, unless it is mapped, where mincore(2) tells of its pages then.
-    pub(crate) fn map_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, pool: &Pool) {
-        let (meta, (of, _)) = (*file.meta(), key(file.meta(), 0));
+    /// Has the pool prepare that [`Windows::residency`] can tell of the window around `offset`: of an own file, of which
+    /// mincore(2) tells then, it is mapped; of another one that `is_used_again`, its pages are, too.
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        offset: u64,
+        pool: &Pool,
+        is_used_again: bool,
+    ) {
         // Of a part of a file that was read, the metadata is that of the whole, but for the length.
         let is_on_disk = file.body().is_none() && file.copy().is_none();
-        let is_told = is_on_disk && self.is_told_in_core(&file.handle, meta.uid);
-        if !is_told || !self.mappings.takes_turn_to_map(of, offset) {
+        if self.pagemap.is_none() || !is_on_disk {
+            return;
+        }
+        // If the job is refused, a later use asks again.
+        if self.is_told_in_core(&file.handle, file.meta().uid) {
+            self.map_ahead(file, offset, pool);
+        } else if is_used_again
+            && self.mappings.takes_turn_to_prepare()
+            && let Some(job) = self.claim_absent(file, offset / WINDOW)
+        {
+            let handle = file.handle.clone();
+            let fill = move || run(vec![job], &handle, MappingUse::Made);
+            let _ = pool.spawn(Lane::Read, fill);
+        }
+    }
+
+    fn map_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, pool: &Pool) {
+        let (meta, (of, _)) = (*file.meta(), key(file.meta(), 0));
+        let mappings = &self.mappings;
+        if mappings.is_mapped(of, offset) || !mappings.takes_turn_to_prepare() {
             return;
         }
         let (windows, handle) = (self.clone(), file.handle.clone());
-        // If it is refused, a later use asks again.
         let _ = pool.spawn(Lane::Read, move || {
             let mappings = &windows.mappings;
             drop(mappings.segment(of, meta.len, &handle, (offset, 1)));

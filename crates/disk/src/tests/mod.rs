@@ -3,6 +3,7 @@
 mod closing;
 mod copies;
 mod in_core;
+mod keeping;
 mod leaving;
 mod own;
 mod readdir;

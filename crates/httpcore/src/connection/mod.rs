@@ -35,7 +35,6 @@ use crate::transport::http1::Link;
 
 pub use answer::{Refusal, Reply, Started, capture_server_name};
 pub use http1::read;
-pub use send::{PAGED_MIN, TOGETHER_MAX};
 
 /// Serves a connection to its end. A panic ends only this connection, with one line that names the client.
 pub fn serve<R: Responder>(loop_: Rc<Loop>, http: Rc<HttpLoop>, accepted: Accepted) -> Serving {

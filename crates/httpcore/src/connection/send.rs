@@ -26,13 +26,6 @@ use crate::settings::connections::SizeTemplate;
 
 pub use super::send_rest::go_on;
 
-/// Maximum size of a file that is read into memory and sent with the head rather than with `sendfile`, in bytes.
-pub const TOGETHER_MAX: u64 = 64 << 10;
-
-/// Bytes from which the pages of a file are sent all the same, where they are known to be in memory without a read: to read
-/// 40 KiB and to write them costs nearly twice as much.
-pub const PAGED_MIN: u64 = 20 << 10;
-
 /// How a response is delivered.
 #[derive(Clone, Copy)]
 pub(super) struct Delivery {

@@ -11,10 +11,11 @@ use message::{BodyError, FileRange};
 use wire::rate::Allowed;
 
 use crate::files;
+use crate::files::by_page::{TOGETHER_MAX, goes_by_page};
 use crate::request::Request;
 use crate::transport::{DiskLimit, FileWaits};
 
-use super::send::{Delivery, PAGED_MIN, TOGETHER_MAX, send_head};
+use super::send::{Delivery, send_head};
 use super::send_error::Stop;
 use super::send_instead;
 
@@ -24,7 +25,8 @@ pub(super) async fn send_whole_file(
     range: FileRange<Rc<OpenFile>>,
     delivery: Delivery,
 ) -> Result<(), Stop> {
-    if range.len <= TOGETHER_MAX && !is_sent_by_page(request, &range) {
+    let is_small = range.len <= TOGETHER_MAX;
+    if is_small && !goes_by_page(request, &range.file, range.offset, range.len) {
         return send_together(request, range, delivery).await;
     }
     let settings = &request.location().settings;
@@ -39,16 +41,6 @@ pub(super) async fn send_whole_file(
         request.transport.cork(false);
     }
     Ok(())
-}
-
-/// Are the pages of a small file sent, rather than its bytes? (After a packet with the head alone: with it in the same one,
-/// pages that begin anywhere would need another packet for the last of sixteen.)
-fn is_sent_by_page(request: &Request, range: &FileRange<Rc<OpenFile>>) -> bool {
-    let disk = &request.client.loop_.disk;
-    let is_present = || disk.is_present(&range.file, range.offset, range.len);
-    let are_taken =
-        || request.location().settings.files.sendfile && request.transport.takes_pages();
-    range.file.has_copy() || range.len >= PAGED_MIN && are_taken() && is_present()
 }
 
 /// Sends a small file with the head.

@@ -1,4 +1,4 @@
-//! Ready responses of one loop for small files that were sent recently, by URI: a hit skips the steps from the URI to
+//! Ready responses of one loop for files that were sent recently, by URI: a hit skips the steps from the URI to
 //! the file.
 //!
 //! A hit checks that the file is unchanged and sends the same response; the steps before the content, and the mapping
@@ -12,6 +12,7 @@ use disk::OpenFile;
 use message::{Body, Framing, Method};
 
 use crate::Response;
+use crate::files::by_page::{TOGETHER_MAX, is_sent_by_page};
 use crate::http_loop::ready_files::Prepared;
 use crate::request::{Request, UriOrigin};
 
@@ -33,13 +34,19 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
     if !client.loop_.disk.is_current(&file, request.moment) {
         return None;
     }
-    // Asked for first: once a copy is written, it takes the place of the bytes in the heap.
-    let body = match file.has_copy() {
-        true => {
-            let len = file.meta().len;
-            Body::file(file, 0, len)
-        }
-        false => Body::bytes(file.body()?),
+    let len = file.meta().len;
+    let location = request.settings().location(prepared.location);
+    let is_sent_as_file =
+        || len > TOGETHER_MAX || is_sent_by_page(request, location, &file, 0, len);
+    // A copy is asked for first: once it is written, it takes the place of the bytes in the heap.
+    let bytes = match file.has_copy() {
+        true => None,
+        false => file.body(),
+    };
+    let body = match bytes {
+        Some(bytes) => Body::bytes(bytes),
+        None if is_sent_as_file() => Body::file(file, 0, len),
+        None => return None,
     };
     request.enter(prepared.location);
     Some(Box::new(prepared.head.with_body(body)))
@@ -48,14 +55,14 @@ pub fn answer(request: &mut Request) -> Option<Box<Response>> {
 /// Keeps the response with this file, as it is before the steps after the content, if the next request for the URI
 /// gets the same.
 pub fn keep(request: &Request, file: &Rc<OpenFile>, response: &Response) {
-    let is_in_memory = match &response.body {
+    let is_whole = match &response.body {
         Body::Once(message::Chunk::Bytes(bytes)) => {
             file.body().is_some_and(|kept| kept.len() == bytes.len())
         }
-        Body::Once(message::Chunk::File(_)) => file.has_copy(),
+        Body::Once(message::Chunk::File(range)) => file.is_kept() && range.len == file.meta().len,
         _ => false,
     };
-    let is_same_for_all = is_in_memory
+    let is_same_for_all = is_whole
         && request.method == Method::Get
         && request.uri.len() <= URI_MAX
         && is_of_uri_alone(request);

@@ -2,6 +2,7 @@
 //!
 //! They apply to every open, read and send. Not here: their directives ([`crate::settings::files`]), paths ([`path`]) and the calls themselves (`disk`).
 
+pub mod by_page;
 mod disk_timeout;
 pub mod hot_files;
 pub mod path;

@@ -1,4 +1,4 @@
-//! The places of ready responses with small files, of one loop.
+//! The places of ready responses with files, of one loop.
 //!
 //! Not here: when one is used or kept ([`crate::files::hot_files`]). Invariant: there are at most `PLACES`.
 
@@ -11,7 +11,7 @@ use crate::Response;
 use crate::route::{LocationId, ServerId};
 
 /// Maximum number of ready responses of one loop; a power of two.
-const PLACES: usize = 4096;
+const PLACES: usize = 16_384;
 
 /// The ready responses of one loop.
 #[derive(Debug, Default)]

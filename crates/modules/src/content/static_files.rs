@@ -9,7 +9,7 @@ use message::escape::Escape;
 use message::response::Ranges;
 use message::{Body, ETag, Method};
 
-use httpcore::connection::TOGETHER_MAX;
+use httpcore::files::by_page::{TOGETHER_MAX, goes_by_page};
 use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
@@ -102,8 +102,9 @@ pub async fn of_file(
     response.body = match meta.len {
         0 => Body::Empty,
         _ if request.is_head() => Body::file(Rc::clone(file), 0, meta.len),
-        _ if file.has_copy() => Body::file(Rc::clone(file), 0, meta.len),
-        1..=TOGETHER_MAX => Body::bytes(read(request, file, mapped).await?),
+        1..=TOGETHER_MAX if !goes_by_page(request, file, 0, meta.len) => {
+            Body::bytes(read(request, file, mapped).await?)
+        }
         _ => Body::file(Rc::clone(file), 0, meta.len),
     };
     Ok(response)

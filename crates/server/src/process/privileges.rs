@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+use disk::memory;
 use logs::process_log::{Level, error_log};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
@@ -201,7 +202,7 @@ pub(crate) fn set_limits(main: &directives::Main) {
             ),
         );
     }
-    make_room_for_descriptors(connections);
+    make_room_for_descriptors(connections, loops);
     if let Some(core) = wanted.worker_rlimit_core {
         limit(Resource::RLIMIT_CORE, "RLIMIT_CORE", core.0);
     }
@@ -263,14 +264,21 @@ impl Drop for Beyond {
 /// Minimum and maximum number of descriptors that the table has room for: 8 bytes each.
 const ROOM: std::ops::Range<u64> = 4096..262_144;
 
-/// Makes the kernel enlarge its table of descriptors, once, to the size that will be needed (two for each connection).
-/// Where threads share the table, each later doubling makes the call that needs it (`accept4`, `openat2`) wait for all
-/// processors to pass through the scheduler (`synchronize_rcu` in the kernel's fs/file.c): 10 to 50 ms, on a loop.
-fn make_room_for_descriptors(connections: u64) {
-    let wanted = connections.saturating_mul(2).clamp(ROOM.start, ROOM.end);
+/// Makes the kernel enlarge its table of descriptors, once, to the size that will be needed (two for each connection, and
+/// those of kept files). Where threads share the table, each later doubling makes the call that needs it (`accept4`,
+/// `openat2`) wait for all processors to pass through the scheduler (`synchronize_rcu` in the kernel's fs/file.c): 10 to
+/// 50 ms, on a loop.
+fn make_room_for_descriptors(connections: u64, loops: u64) {
     let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };
+    let memory = memory::limits::least(&memory::limits::Groups::of(Path::new("/proc")));
+    let files = memory::files_of(memory::of_limit(memory.bytes))
+        .min(loops.saturating_mul(disk::FILES_MAX as u64))
+        .min(most / 2);
+    let wanted = (connections.saturating_mul(2))
+        .saturating_add(files)
+        .clamp(ROOM.start, ROOM.end);
     let last = i32::try_from(wanted.min(most).saturating_sub(1)).unwrap_or(0);
     // The table does not shrink when this is closed. If it is refused, the table grows on demand.
     drop(rustix::io::fcntl_dupfd_cloexec(

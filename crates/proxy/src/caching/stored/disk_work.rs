@@ -18,7 +18,7 @@ use message::{Body, RequestHead};
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
 use crate::caching::stored::verify;
 use httpcore::Failure;
-use httpcore::connection::{PAGED_MIN, TOGETHER_MAX};
+use httpcore::files::by_page::{PAGED_MIN, TOGETHER_MAX};
 use httpcore::request::Request;
 use httpcore::transport::{DiskLimit, Transport};
 
@@ -174,7 +174,7 @@ pub(crate) fn first_of(request: &Request) -> u64 {
     }
 }
 
-/// Has the pool prepare that the pages of the next hit in the segment are sent, where those of this one were read.
+/// Has the pool prepare that the pages of the next hit in the file are sent, where those of this one were read.
 fn prepare_next(
     request: &Request,
     cache_request: &CacheRequest<'_>,
@@ -182,9 +182,8 @@ fn prepare_next(
     body: &Body<Rc<OpenFile>>,
 ) {
     let was_read = matches!(body, Body::Once(message::Chunk::Bytes(_)));
-    let is_of_size = hit.known.extent.is_in_segment() && hit.entry.body_len() >= PAGED_MIN;
     if was_read
-        && is_of_size
+        && hit.entry.body_len() >= PAGED_MIN
         && let Ok(access) = cache_request.access(request)
     {
         local(request).prepare(&hit.file, hit.base, access.pool);
