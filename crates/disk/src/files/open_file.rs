@@ -195,7 +195,12 @@ impl Handle {
         }
     }
 
-    /// The pool that it was opened by, if that is for a disk.
+    /// The pool that it was opened by.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The same, if that is for a disk.
     pub(crate) fn disk_pool(&self) -> Option<&Pool> {
         self.pool.is_for_disk().then_some(&self.pool)
     }

@@ -7,8 +7,9 @@
 //! ask for it (`open_file_cache`).
 //!
 //! Invariant: an entry is never used without a valid guard, but for the server's own files, of which `fstat` is called for
-//! each use. A file is not kept if it changed so recently that its time stamp may not show the next change. Limits: a writer through mmap(2) is seen when the kernel updates the time stamp
-//! (at its first store after each writeback); changes below an overlay, or of the mounts, are seen a moment later.
+//! each use. A file is not kept if it changed so recently that its time stamp may not show the next change. Limits: a
+//! writer through mmap(2) is seen when the kernel updates the time stamp (at its first store after each writeback); changes
+//! below an overlay, or of the mounts, are seen a moment later.
 
 use crate::files::copier::Copier;
 use crate::files::memfd_copies::{COPY_MIN, MemfdCopies};
@@ -32,8 +33,9 @@ const DESCRIPTORS_OF_ALL: usize = 2;
 const FILES_FOR_ONE: usize = 4;
 /// Bytes of small bodies that one loop keeps at most; fewer where there is little memory ([`memory`]).
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bodies evicted at most for a new one that was read with its open.
-const BODIES_FOR_ONE_MAX: usize = 16;
+/// Places looked at at most to make room for a body that was read with its open, or to drop those that there is no memory
+/// for: a tenth of a millisecond at most.
+const BODY_LOOKS_MAX: usize = 1024;
 /// Places looked at at most to make room for a file, or for the body of one that is used again.
 const LOOKS_MAX: usize = 64;
 /// Uses of a file, behind the open, from which its body is kept; those of one moment count once. Of many files that are
@@ -314,10 +316,11 @@ impl OpenFiles {
     /// The same for one that was read with the open.
     fn put_new_body(&mut self, slot: u32, body: &Bytes) {
         let most = body_bytes_max();
-        for _ in 0..BODIES_FOR_ONE_MAX {
-            if self.body_bytes + body.len() > most && self.body_bytes > 0 {
-                self.evict_body();
+        for _ in 0..BODY_LOOKS_MAX {
+            if self.body_bytes + body.len() <= most || self.body_bytes == 0 {
+                break;
             }
+            self.look_for_body();
         }
         if self.body_bytes + body.len() <= most {
             self.put_body(slot, body);
@@ -347,12 +350,12 @@ impl OpenFiles {
 
     /// Drops up to `count` bodies, while there are more than allowed now. False: there is nothing more to drop.
     pub(crate) fn shed_bodies(&mut self, count: usize) -> bool {
-        let most = body_bytes_max();
-        for _ in 0..count {
-            if self.body_bytes <= most {
-                return false;
+        let (most, mut dropped) = (body_bytes_max(), 0);
+        for _ in 0..BODY_LOOKS_MAX {
+            if self.body_bytes <= most || dropped == count {
+                break;
             }
-            self.evict_body();
+            dropped += usize::from(self.look_for_body() == Look::Evicted);
         }
         self.body_bytes > most
     }
@@ -424,15 +427,6 @@ impl OpenFiles {
     /// Takes a file's body out of the accounts.
     fn forget_body(&mut self, file: &OpenFile) {
         self.body_bytes -= file.counted.take();
-    }
-
-    /// Drops one body, not its file: the first after the hand that was not used since the hand last passed.
-    fn evict_body(&mut self) {
-        for _ in 0..2 * self.slots.len() {
-            if self.look_for_body() == Look::Evicted {
-                return;
-            }
-        }
     }
 
     /// Moves the hand by a place, and drops the body there if its file was not used since the hand last passed.

@@ -9,7 +9,7 @@ use crate::local::Local;
 use crate::metrics::call_times;
 use crate::metrics::counters::Operation;
 use crate::opening::open::BODY_MAX;
-use crate::pool::{Lane, Pool};
+use crate::pool::Lane;
 use crate::residency::cached::all_cached;
 use crate::residency::window::Residency;
 use bytes::Bytes;
@@ -127,12 +127,11 @@ impl Local {
         matches!(known, Residency::Present | Residency::Fleeting)
     }
 
-    /// Has the pool prepare that [`Local::is_present`] can tell of a file around `offset` without a read: of one that is
+    /// Has the file's pool prepare that [`Local::is_present`] can tell of a file around `offset` without a read: of one that is
     /// used again, or of the server's own. A little at a time.
-    pub fn prepare(&self, file: &OpenFile, offset: u64, pool: &Pool) {
+    pub fn prepare(&self, file: &OpenFile, offset: u64) {
         let is_used_again = self.0.files.borrow().is_used_again(file);
-        let windows = &self.disk().windows;
-        windows.prepare(file, offset, pool, is_used_again);
+        self.disk().windows.prepare(file, offset, is_used_again);
     }
 
     /// Passes up to `len` bytes at `offset` to `then`, if they are in memory, in a buffer that the loop keeps: where

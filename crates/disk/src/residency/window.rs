@@ -286,20 +286,15 @@ impl Windows {
         (read(first), (last > first).then(|| read(last)))
     }
 
-    /// Has the pool prepare that [`Windows::residency`] can tell of the window around `offset`: of an own file, of which
-    /// mincore(2) tells then, it is mapped; of another one that `is_used_again`, its pages are, too.
-    pub(crate) fn prepare(
-        self: &Arc<Self>,
-        file: &OpenFile,
-        offset: u64,
-        pool: &Pool,
-        is_used_again: bool,
-    ) {
+    /// Has the file's pool prepare that [`Windows::residency`] can tell of the window around `offset`: of an own file, of
+    /// which mincore(2) tells then, it is mapped; of another one that `is_used_again`, its pages are, too.
+    pub(crate) fn prepare(self: &Arc<Self>, file: &OpenFile, offset: u64, is_used_again: bool) {
         // Of a part of a file that was read, the metadata is that of the whole, but for the length.
         let is_on_disk = file.body().is_none() && file.copy().is_none();
         if self.pagemap.is_none() || !is_on_disk {
             return;
         }
+        let pool = file.handle.pool();
         // If the job is refused, a later use asks again.
         if self.is_told_in_core(&file.handle, file.meta().uid) {
             self.map_ahead(file, offset, pool);
@@ -420,8 +415,8 @@ impl FillJob {
         self.fill.is_awaited()
     }
 
-    /// Maps a range of the window, or of an own file the segment alone. The range must be in memory: a page that had to be read would be waited for under the
-    /// process's mapping lock, which the loops' scans need.
+    /// Maps a range of the window, or of an own file the segment alone. The range must be in memory: a page that had to be
+    /// read would be waited for under the process's mapping lock, which the loops' scans need.
     pub(crate) fn map(&self, handle: &Handle, offset: u64, len: u64, of: MappingUse) {
         let Some(pagemap) = &self.windows.pagemap else {
             return;

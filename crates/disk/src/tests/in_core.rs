@@ -35,7 +35,7 @@ fn a_mapped_file_is_known_to_be_in_memory_whose_pages_nothing_has_mapped() {
         }
         assert!(!local.is_present(&file, 0, LEN as u64), "it is not mapped");
         let present = || {
-            local.prepare(&file, 0, &pool);
+            local.prepare(&file, 0);
             local.is_present(&file, 4096, 100_000)
         };
         assert!(comes_to(true, present).await);
@@ -69,13 +69,13 @@ fn the_pages_of_a_file_of_others_are_known_to_be_in_memory_once_it_is_used_again
             return;
         }
         let is_present = || local.is_present(&file, 4096, 90 << 10);
-        local.prepare(&file, 0, &pool);
+        local.prepare(&file, 0);
         // Until there is a guard for its path, it is opened anew.
         for _ in 0..4 {
             local.read(&open().await, 4096, 100, &access).await.unwrap();
         }
         let present = || {
-            local.prepare(&file, 0, &pool);
+            local.prepare(&file, 0);
             is_present()
         };
         assert!(!is_present(), "it was used once when it was to be prepared");

@@ -4,7 +4,6 @@
 
 use disk::OpenFile;
 
-use crate::files;
 use crate::request::Request;
 use crate::settings::Location;
 
@@ -13,25 +12,21 @@ pub const TOGETHER_MAX: u64 = 64 << 10;
 
 /// Bytes from which the pages of a file are sent all the same, where they are known to be in memory without a read: to read
 /// 40 KiB and to write them costs nearly twice as much.
-pub const PAGED_MIN: u64 = 20 << 10;
+const PAGED_MIN: u64 = 20 << 10;
 
 /// Are the pages of a part of a file sent, rather than its bytes, though it is small? (After a packet with the head alone: with
-/// it in the same one, pages that begin anywhere would need another packet for the last of sixteen.) Those of the next use,
-/// where only that can be told.
+/// it in the same one, pages that begin anywhere would need another packet for the last of sixteen.) If it cannot be told
+/// that they are in memory, that is prepared for the next use.
 pub fn goes_by_page(request: &Request, file: &OpenFile, offset: u64, len: u64) -> bool {
     let location = request.location();
-    if is_sent_by_page(request, location, file, offset, len) {
-        return true;
+    let goes = is_sent_by_page(request, location, file, offset, len);
+    if !goes && may_go_by_page(request, location, len) {
+        request.client.loop_.disk.prepare(file, offset);
     }
-    if may_go_by_page(request, location, len)
-        && let Ok(pool) = files::pool(request)
-    {
-        request.client.loop_.disk.prepare(file, offset, pool);
-    }
-    false
+    goes
 }
 
-/// The same of a response in this location, without a thought of the next one.
+/// The same for a response of this location; nothing is prepared.
 pub(crate) fn is_sent_by_page(
     request: &Request,
     location: &Location,

@@ -272,8 +272,8 @@ fn make_room_for_descriptors(connections: u64, loops: u64) {
     let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };
-    let memory = memory::limits::least(&memory::limits::Groups::of(Path::new("/proc")));
-    let files = memory::files_of(memory::of_limit(memory.bytes))
+    let limit = memory::limits::least(&memory::limits::Groups::of(Path::new("/proc")));
+    let files = memory::files_of(memory::of_limit(limit.bytes))
         .min(loops.saturating_mul(disk::FILES_MAX as u64))
         .min(most / 2);
     let wanted = (connections.saturating_mul(2))

@@ -18,7 +18,7 @@ use message::{Body, RequestHead};
 use crate::caching::cache_request::{CacheRequest, access_by, lines_of, local};
 use crate::caching::stored::verify;
 use httpcore::Failure;
-use httpcore::files::by_page::{PAGED_MIN, TOGETHER_MAX};
+use httpcore::files::by_page::{TOGETHER_MAX, goes_by_page};
 use httpcore::request::Request;
 use httpcore::transport::{DiskLimit, Transport};
 
@@ -138,10 +138,13 @@ pub(crate) fn body(
         return Quick::Done(Ok(kept(hit).unwrap_or_else(|| file_of(hit))));
     }
     let (is_part, first) = (request.is_subrequest(), first_of(request));
+    let is_read = |start, len| {
+        let is_small = is_at_once && len <= TOGETHER_MAX;
+        is_small && !goes_by_page(request, &hit.file, start, len)
+    };
     if hit.known.is_verified
-        && let Some(body) = present(local(request), hit, is_at_once, first)
+        && let Some(body) = present(local(request), hit, first, is_read)
     {
-        prepare_next(request, cache_request, hit, &body);
         return Quick::Done(Ok(body));
     }
     let Ok(access) = cache_request.access(request) else {
@@ -174,30 +177,14 @@ pub(crate) fn first_of(request: &Request) -> u64 {
     }
 }
 
-/// Has the pool prepare that the pages of the next hit in the file are sent, where those of this one were read.
-fn prepare_next(
-    request: &Request,
-    cache_request: &CacheRequest<'_>,
-    hit: &Hit,
-    body: &Body<Rc<OpenFile>>,
-) {
-    let was_read = matches!(body, Body::Once(message::Chunk::Bytes(_)));
-    if was_read
-        && hit.entry.body_len() >= PAGED_MIN
-        && let Ok(access) = cache_request.access(request)
-    {
-        local(request).prepare(&hit.file, hit.base, access.pool);
-    }
-}
-
 fn file_of(hit: &Hit) -> Body<Rc<OpenFile>> {
     let range = hit.entry.body();
     let start = hit.base + range.start;
     Body::file(Rc::clone(&hit.file), start, range.end - range.start)
 }
 
-/// The body, where the disk layer keeps a copy of it, the look-up has read it, or there is none. A copy is asked for first: once it is written,
-/// it takes the place of the bytes in the heap.
+/// The body, where the disk layer keeps a copy of it, the look-up has read it, or there is none. A copy is asked for first:
+/// once it is written, it takes the place of the bytes in the heap.
 fn kept(hit: &Hit) -> Option<Body<Rc<OpenFile>>> {
     let range = hit.entry.body();
     if range.is_empty() {
@@ -219,21 +206,25 @@ pub(crate) fn is_kept(hit: &Hit) -> bool {
     hit.entry.body().is_empty() || hit.file.has_copy() || hit.file.body().is_some()
 }
 
-/// The body, if it is in memory, or its first bytes are; a small one as bytes where these are sent `at_once`.
-fn present(local: &Local, hit: &Hit, at_once: bool, first: u64) -> Option<Body<Rc<OpenFile>>> {
+/// The body, if it is in memory, or its first bytes are; as bytes where the range of it in its file `is_read`.
+fn present(
+    local: &Local,
+    hit: &Hit,
+    first: u64,
+    is_read: impl FnOnce(u64, u64) -> bool,
+) -> Option<Body<Rc<OpenFile>>> {
     if let Some(body) = kept(hit) {
         return Some(body);
     }
     let range = hit.entry.body();
     let (start, len) = (hit.base + range.start, range.end - range.start);
-    let is_present = || local.is_present(&hit.file, start, len.min(first));
-    let is_small = len <= TOGETHER_MAX && at_once;
-    if is_small && (len < PAGED_MIN || !is_present()) {
+    if is_read(start, len) {
         let bytes = local.try_read(&hit.file, start, len as usize).ok()?;
         let bytes = bytes.ok().filter(|bytes| bytes.len() as u64 == len)?;
         return Some(Body::bytes(bytes));
     }
-    (is_small || is_present()).then(|| file_of(hit))
+    let is_present = local.is_present(&hit.file, start, len.min(first));
+    is_present.then(|| file_of(hit))
 }
 
 /// Reads what has to be there before the head is sent.
@@ -246,7 +237,8 @@ async fn read(means: Means, hit: Hit, at_once: bool, first: u64) -> ReadBody {
         let (store, whole) = (&means.store, 0..len);
         let verify = store.verify(local, &access, &hit, &mut checks, &whole);
         verify.await?;
-        if let Some(body) = present(local, &hit, at_once, first) {
+        let is_read = |_, len| at_once && len <= TOGETHER_MAX;
+        if let Some(body) = present(local, &hit, first, is_read) {
             return Ok(body);
         }
     }

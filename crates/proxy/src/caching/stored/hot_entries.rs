@@ -33,7 +33,7 @@ use httpcore::request::Request;
 use httpcore::route::LocationId;
 
 /// Maximum of responses that one loop keeps ready; a power of two.
-const PLACES: usize = 8192;
+const PLACES: usize = 2048;
 /// Maximum size of the key and small body that one response holds, in bytes.
 const BYTES_MAX: usize = 16 << 10;
 
